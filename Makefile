@@ -1,0 +1,55 @@
+# Bare `make` lists the recipes. Each one makes .venv by itself when it is missing or older than what it is made from.
+# `make PYTHON=python3.12 ...` chooses the interpreter, ARGS="..." is passed on to the command that a recipe runs.
+
+PYTHON ?=
+ARGS ?=
+BIN := .venv/bin
+READY := .venv/.ready
+# Put before a command that starts Spark: stops with one message if there is no fitting Java.
+WITH_JAVA := JAVA_HOME=$$(scripts/java.sh) && export JAVA_HOME &&
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test unit bench lint types format docs doctor clean
+
+help: ## list the recipes
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(READY) ## make .venv, and see that there is a Java
+	@scripts/java.sh >/dev/null
+
+$(READY): pyproject.toml constraints.txt scripts/venv.sh
+	@PYTHON="$(PYTHON)" scripts/venv.sh
+
+demo: $(READY) ## see Headrace at work: late events, corrected answers
+	@$(WITH_JAVA) $(BIN)/headrace demo $(ARGS)
+
+test: $(READY) ## lint, types and all tests: what CI runs
+	@$(WITH_JAVA) scripts/test.sh $(ARGS)
+
+unit: $(READY) ## the unit tests alone: no Spark, seconds
+	@$(BIN)/pytest -q -n 2 -m "not spark" tests/unit $(ARGS)
+
+bench: $(READY) ## measure throughput and latency
+	@$(WITH_JAVA) $(BIN)/headrace bench $(ARGS)
+
+lint: $(READY) ## ruff: rules and format, nothing is changed
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(READY) ## mypy, strict
+	@$(BIN)/mypy
+
+format: $(READY) ## ruff: format, and mend what it can
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+docs: $(READY) ## run every example of the README, the docs and the docstrings
+	@$(WITH_JAVA) $(BIN)/pytest -q tests/docs $(ARGS)
+
+doctor: $(READY) ## check Python, Java, packages, memory and disk
+	@$(BIN)/headrace doctor $(ARGS)
+
+clean: ## remove .venv, caches and what Spark left behind
+	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache spark-warehouse metastore_db derby.log artifacts
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,26 @@
+"""Headrace: a temporal stream system for PySpark. Answers early, corrects itself, and always converges to the batch answer."""
+
+from headrace.api.inputs import (
+    advance,
+    edge,
+    events,
+    explicit,
+    heartbeat,
+    interval,
+    ordered,
+    point,
+    read_csv,
+    read_events,
+    read_json,
+    read_parquet,
+)
+from headrace.api.running import Run, run, start
+from headrace.api.stream import Stream
+from headrace.api.windows import hopping, tumbling
+from headrace.errors import HeadraceError
+from headrace.events import history_diff, same_history
+from headrace.expr import avg, case, coalesce, col, count, first, last, lit, max, min, stddev, sum, var
+from headrace.schema import Schema, Type
+from headrace.time import INFINITY, NEG_INFINITY
+
+__version__ = "0.1.0"

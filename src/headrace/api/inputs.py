@@ -1,0 +1,142 @@
+"""Inputs: lifetimes, progress, and the readers that make a stream of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pyarrow as pa
+
+from headrace.api.stream import Stream
+from headrace.errors import PlanError
+from headrace.events import check_events, events_table
+from headrace.expr import Expr, col
+from headrace.io.formats import Format, infer_schema
+from headrace.io.origins import Events, Files
+from headrace.plan.nodes import EdgeLifetimes, Node, Source
+from headrace.plan.policies import (
+    BAD_ROWS, Advance, BadRowPolicy, Edge, Explicit, Heartbeat, Interval, LatePolicy, Lifetime, Physical, Point, ProgressPolicy,
+)  # fmt: skip
+from headrace.schema import Field, Schema, Type
+from headrace.time import DurationLike, duration
+
+__all__ = [
+    "advance", "edge", "events", "explicit", "heartbeat", "interval", "ordered", "point", "read_csv", "read_events", "read_json", "read_parquet",
+]  # fmt: skip
+
+SchemaLike = Schema | str | pa.Schema
+
+
+def _expr(value: str | Expr) -> Expr:
+    return col(value) if isinstance(value, str) else value
+
+
+def point(at: str | Expr) -> Point:
+    """Every row is an instant; `at` is a DATETIME, or a number of ticks."""
+    return Point(_expr(at))
+
+
+def interval(start: str | Expr, end: str | Expr) -> Interval:
+    """Every row says when it starts and ends."""
+    return Interval(_expr(start), _expr(end))
+
+
+def edge(at: str | Expr, key: str | Sequence[str] = (), closes: Expr | None = None) -> Edge:
+    """Every row samples a signal: it lasts until the next row with the same key; a row for which `closes` is true ends it."""
+    return Edge(_expr(at), (key,) if isinstance(key, str) else tuple(key), closes)
+
+
+def explicit(late: LatePolicy = "divert") -> Explicit:
+    """CTIs come with the data, as rows of kind `cti`."""
+    return Explicit(late)
+
+
+def advance(
+    delay: DurationLike, every: DurationLike = 1, late: LatePolicy = "divert", max_skew: DurationLike | None = None
+) -> Advance:
+    """The CTI follows the highest LE seen at a distance of `delay`, in steps of `every`.
+
+    An event more than `max_skew` ahead of the median of its batch is data but not progress.
+    """
+    return Advance(late, duration(delay), duration(every), None if max_skew is None else duration(max_skew))
+
+
+def heartbeat(every: DurationLike = "1 s", delay: DurationLike = 0, late: LatePolicy = "divert") -> Heartbeat:
+    """The CTI follows the clock at a distance of `delay`, in steps of `every`, even when the input is idle."""
+    return Heartbeat(late, duration(every), duration(delay))
+
+
+def ordered(late: LatePolicy = "divert") -> Advance:
+    """The rows come in the order of their times: the CTI is the LE of the last one."""
+    return Advance(late)
+
+
+def events(data: Any, schema: SchemaLike | None = None, *, progress: ProgressPolicy | None = None, batches: Sequence[int] = ()) -> Stream:
+    """A stream of physical events: a drawn table, a list of dicts, an Arrow table or a pandas frame.
+
+    `batches` says how many rows each batch has. By default a late event is an error.
+    """
+    table = events_table(data, schema)
+    check_events(table)
+    if batches and sum(batches) != table.num_rows:
+        raise PlanError("the batches do not add up to the rows", given=list(batches), allowed=f"sizes that sum to {table.num_rows}")
+    return Stream(Source(Events(table, tuple(batches)), Schema.of(table.schema), Physical(), progress or Explicit("raise"), "raise"))
+
+
+def read_csv(
+    path: str, schema: SchemaLike | None = None, *, lifetime: Lifetime, progress: ProgressPolicy | None = None,
+    delimiter: str = ",", header: bool = True, bad_rows: BadRowPolicy = "divert",
+) -> Stream:  # fmt: skip
+    """CSV files as a stream: a file, a directory or a pattern."""
+    return _read(path, Format("csv", delimiter=delimiter, header=header), schema, lifetime, progress, bad_rows)
+
+
+def read_json(
+    path: str, schema: SchemaLike | None = None, *, lifetime: Lifetime, progress: ProgressPolicy | None = None,
+    bad_rows: BadRowPolicy = "divert",
+) -> Stream:  # fmt: skip
+    """Files of JSON lines as a stream."""
+    return _read(path, Format("json"), schema, lifetime, progress, bad_rows)
+
+
+def read_parquet(
+    path: str, schema: SchemaLike | None = None, *, lifetime: Lifetime, progress: ProgressPolicy | None = None,
+    bad_rows: BadRowPolicy = "divert",
+) -> Stream:  # fmt: skip
+    """Parquet files as a stream."""
+    return _read(path, Format("parquet"), schema, lifetime, progress, bad_rows)
+
+
+def read_events(
+    path: str, schema: SchemaLike, *, format: str | None = None, progress: ProgressPolicy | None = None,
+    bad_rows: BadRowPolicy = "divert",
+) -> Stream:  # fmt: skip
+    """Files of physical events as a stream: columns `kind, le, re, re_new` beside the payload of `schema`."""
+    control = (Field("kind", Type.STRING), *(Field(name, Type.LONG) for name in ("le", "re", "re_new")))
+    columns = Schema((*control, *Schema.of(schema).payload))
+    how = Format(format) if format else Format.of_path(path)
+    return _read(path, how, columns, Physical(), progress, bad_rows)
+
+
+def _read(
+    path: str, format: Format, schema: SchemaLike | None, lifetime: Lifetime, progress: ProgressPolicy | None, bad_rows: BadRowPolicy
+) -> Stream:
+    if bad_rows not in BAD_ROWS:
+        raise PlanError("unknown policy for bad rows", given=bad_rows, allowed=", ".join(BAD_ROWS))
+    origin = Files(str(path), format)
+    columns = Schema.of(schema) if schema is not None else infer_schema(origin.files()[0], format)
+    _check_lifetime(lifetime, columns)
+    source: Node = Source(origin, columns, lifetime, progress or Explicit(), bad_rows)
+    if isinstance(lifetime, Edge):
+        source = EdgeLifetimes(source, lifetime.key, lifetime.closes)
+    return Stream(source)
+
+
+def _check_lifetime(lifetime: Lifetime, columns: Schema) -> None:
+    if isinstance(lifetime, Physical):
+        return
+    exprs = [lifetime.start, lifetime.end] if isinstance(lifetime, Interval) else [cast(Expr, lifetime.at)]
+    for expr in exprs:
+        found = expr.type(columns)
+        if found is not Type.DATETIME and not found.is_integer:
+            raise PlanError(f"{expr} cannot be a time", given=found.value, allowed="DATETIME, or a whole number of ticks (microseconds)")

@@ -1,0 +1,98 @@
+"""Running queries: to the end of bounded inputs, or on Spark until stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import pyarrow as pa
+
+from headrace.errors import PlanError
+from headrace.events import history
+from headrace.host.local import run_local
+from headrace.host.result import Result
+from headrace.plan.nodes import Diverted, Node, Output, Source, walk
+from headrace.time import NEG_INFINITY
+
+__all__ = ["Run", "outputs_of", "run", "start"]
+
+Host = Literal["local", "spark"]
+DIVERTED = "diverted"
+
+
+class _HasNode(Protocol):
+    @property
+    def node(self) -> Node: ...
+
+
+@dataclass
+class Run:
+    """A finished run: what came out, what was set aside, and what was remembered."""
+
+    results: dict[str, Result]
+    counts: dict[str, dict[str, int]]
+    statistics: list[list[dict[str, Any]]]
+
+    def _result(self, name: str | None) -> Result:
+        if name is None:
+            name = next(n for n in self.results if not n.startswith(DIVERTED))
+        if name not in self.results:
+            raise PlanError("there is no such output", given=name, allowed=", ".join(self.results))
+        return self.results[name]
+
+    def cht(self, name: str | None = None) -> pa.Table:
+        """The history of an output (the first, if not named)."""
+        return self._result(name).cht()
+
+    def events(self, name: str | None = None) -> pa.Table:
+        """The physical events of an output, in the order they left."""
+        return self._result(name).events()
+
+    def cti(self, name: str | None = None) -> int:
+        """The last promise of an output."""
+        batches = self._result(name).batches
+        return batches[-1][1].cti if batches else NEG_INFINITY
+
+    def diverted(self) -> pa.Table:
+        """The rows set aside, with their source and the reason."""
+        sides = [result.changes() for name, result in self.results.items() if name.startswith(DIVERTED)]
+        return pa.concat_tables([history(side) for side in sides])
+
+
+def outputs_of(streams: Mapping[str, Node]) -> list[Output]:
+    """The outputs of a query: the named streams, and for every source the rows it sets aside."""
+    outputs = [Output(node, name) for name, node in streams.items()]
+    sources = [node for node in walk(*outputs) if isinstance(node, Source)]
+    return outputs + [Output(Diverted(source, whole=False), f"{DIVERTED} {i}") for i, source in enumerate(sources)]
+
+
+def run(streams: Mapping[str, Node | _HasNode], *, host: Host = "local", **options: Any) -> Run:
+    """Run one or several streams over bounded inputs to their end, as one query.
+
+    On the local host the options are `buckets`, `batch_rows`, `clock`, `finish`; on Spark `master`, `buckets`, `checkpoint`.
+    """
+    outputs = outputs_of({name: _node(stream) for name, stream in streams.items()})
+    if host == "local":
+        done = run_local(outputs, **options)
+    elif host == "spark":
+        from headrace.host.spark.bounded import run_spark  # noqa: PLC0415 - Spark is loaded only when it is asked for
+
+        done = run_spark(outputs, **options)
+    else:
+        raise PlanError("unknown host", given=host, allowed="local, spark")
+    return Run(done.results, done.counts, done.statistics)
+
+
+def start(pairs: Sequence[tuple[Node | _HasNode, Any]], **options: Any) -> Any:
+    """Run streams on Spark, each into its sink, as one query, until stopped.
+
+    Options: `checkpoint`, `master`, `buckets`, `trigger`, `files_per_batch`, `name`.
+    """
+    from headrace.host.spark.query import start_query  # noqa: PLC0415 - Spark is loaded only when it is asked for
+
+    return start_query([(_node(stream), sink) for stream, sink in pairs], **options)
+
+
+def _node(stream: Node | _HasNode) -> Node:
+    return stream if isinstance(stream, Node) else stream.node

@@ -1,0 +1,135 @@
+"""A stream, as people see it. Every method builds a plan node; nothing runs until `run`, `cht` or `start`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.api.running import Run, outputs_of, run, start
+from headrace.errors import PlanError
+from headrace.expr import AggregateCall, Expr, as_expr, col
+from headrace.plan.nodes import (
+    Aggregate, Diverted, Extend, Final, Node, PointAtStart, Select, SetDuration, Shift, Source, Union, Where, walk,
+)  # fmt: skip
+from headrace.plan.windows import Window
+from headrace.stages.explain import explain
+from headrace.time import DurationLike, duration
+
+__all__ = ["Grouped", "Stream", "Windowed"]
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Events with lifetimes, and the query that makes them."""
+
+    node: Node
+
+    @property
+    def schema(self) -> Any:
+        """The columns of the payload."""
+        return self.node.schema
+
+    def where(self, predicate: Expr) -> Stream:
+        """Keep the events for which the predicate is true."""
+        return Stream(Where(self.node, predicate))
+
+    def select(self, *columns: str | Expr, **named: Expr | str | float | bool | None) -> Stream:
+        """Give other payloads: columns by name, expressions with an alias, or `name=expression`."""
+        outputs = [(c, col(c)) if isinstance(c, str) else (c.name, c) for c in columns]
+        outputs += [(name, as_expr(value)) for name, value in named.items()]
+        return Stream(Select(self.node, tuple(outputs)))
+
+    def shift(self, by: DurationLike) -> Stream:
+        """Move lifetimes by a duration."""
+        return Stream(Shift(self.node, duration(by)))
+
+    def set_duration(self, to: DurationLike) -> Stream:
+        """Let every event last so long from its start."""
+        return Stream(SetDuration(self.node, duration(to)))
+
+    def extend(self, by: DurationLike) -> Stream:
+        """Move the ends of lifetimes; a negative duration shortens."""
+        return Stream(Extend(self.node, duration(by)))
+
+    def point_at_start(self) -> Stream:
+        """Keep the first instant of every event."""
+        return Stream(PointAtStart(self.node))
+
+    def union(self, *others: Stream) -> Stream:
+        """All events of several streams with equal columns."""
+        return Stream(Union((self.node, *(other.node for other in others))))
+
+    def group_by(self, *keys: str | Expr, **named: Expr) -> Grouped:
+        """Work on groups of events with equal keys, each apart from the others."""
+        found = [(k, col(k)) if isinstance(k, str) else (k.name, k) for k in keys]
+        return Grouped(self, (*found, *named.items()))
+
+    def window(self, window: Window) -> Windowed:
+        """Divide time into windows."""
+        return Grouped(self, ()).window(window)
+
+    def final(self) -> Stream:
+        """Let an event out only when nothing can change it any more."""
+        return Stream(Final(self.node))
+
+    def diverted(self) -> Stream:
+        """The rows of this stream's sources that were late or malformed, with the reason."""
+        sides = [Diverted(node) for node in walk(self.node) if isinstance(node, Source)]
+        return Stream(sides[0] if len(sides) == 1 else Union(tuple(sides)))
+
+    def run(self, **options: Any) -> Run:
+        """Run bounded inputs to their end; see `headrace.run`."""
+        return run({"out": self.node}, **options)
+
+    def cht(self, **options: Any) -> pa.Table:
+        """Run bounded inputs to their end and give the history: `le`, `re` and the payload."""
+        return self.run(**options).cht()
+
+    def start(self, *sinks: Any, **options: Any) -> Any:
+        """Run on Spark until stopped; see `headrace.start`."""
+        return start([(self.node, sink) for sink in sinks], **options)
+
+    def explain(self) -> str:
+        """What runs, where, and what it remembers."""
+        return explain(outputs_of({"out": self.node}))
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """A stream divided by keys."""
+
+    stream: Stream
+    keys: tuple[tuple[str, Expr], ...]
+
+    def __post_init__(self) -> None:
+        for _, expr in self.keys:
+            expr.type(self.stream.node.schema)
+
+    def window(self, window: Window) -> Windowed:
+        """Divide each group's time into windows."""
+        if not isinstance(window, Window):
+            raise PlanError("this is not a window", given=window, allowed="tumbling(...), hopping(...)")
+        return Windowed(self, window)
+
+
+@dataclass(frozen=True, eq=False)
+class Windowed:
+    """A stream divided by keys and windows."""
+
+    grouped: Grouped
+    over: Window
+
+    def aggregate(self, *calls: Expr, **named: Expr) -> Stream:
+        """One event per group and window with events: the keys and these aggregates."""
+        outputs = tuple([*((_name(c), c) for c in calls), *named.items()])
+        return Stream(Aggregate(self.grouped.stream.node, self.grouped.keys, self.over, outputs))
+
+
+def _name(call: Expr) -> str:
+    if isinstance(call, AggregateCall):
+        return call.function if call.argument is None else f"{call.function}_{call.argument}"
+    return call.name
+
+

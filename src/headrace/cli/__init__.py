@@ -1,0 +1,41 @@
+"""The command line: one file per command, registered below, one line each.
+
+`headrace --help` must stay quick, so a command module imports what is heavy (pyspark, pandas) when it is called and not
+when it is loaded. Errors that Headrace raises on purpose are shown in red and without a traceback; any other exception
+is a fault of ours and shows all of it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+from rich.console import Console
+
+from headrace.cli import doctor, version
+from headrace.errors import HeadraceError
+
+__all__ = ["app", "main"]
+
+INTERRUPTED = 130  # what shells give a process ended by Ctrl-C
+
+app = typer.Typer(
+    help="Temporal streams on Spark: early answers that correct themselves.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("doctor")(doctor.command)
+app.command("version")(version.command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line with `arguments` (those of the process by default) and exit."""
+    try:
+        app(args=arguments, prog_name="headrace")
+    except HeadraceError as error:
+        Console(stderr=True).print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

@@ -1,0 +1,244 @@
+"""`headrace doctor`: is everything here that Headrace needs, and if not, what to do about it.
+
+A check is a function that looks at one thing and returns a `Check`; it never raises. Where a check takes its facts as
+arguments, the default is to look at this machine, so that a test can tell it about another one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from headrace.cli.version import installed
+
+__all__ = ["Check", "checks", "command"]
+
+MIN_PYTHON = (3, 11)
+SUPPORTED_JAVA = (17, 21, 25)
+MIN_MEMORY = 4 * 10**9
+MIN_DISK, ENOUGH_DISK = 1 * 10**9, 5 * 10**9
+# package -> (the version it must stay below, or None; why Headrace needs it)
+PACKAGES: dict[str, tuple[int | None, str]] = {
+    "pyspark": (None, "runs the pipelines"),
+    "pandas": (3, "Spark's transformWithStateInPandas needs it, below version 3"),
+    "pyarrow": (None, "holds changes and traces"),
+    "protobuf": (None, "Spark's transformWithState needs it"),
+    "grpcio": (None, "Spark Connect needs it"),
+}
+_MODULES = {"protobuf": "google.protobuf", "grpcio": "grpc"}  # where the package's module has another name
+_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was looked at, what was found, whether that will do, and what to do about it.
+
+    Advice on a check that is ok is a warning: Headrace runs, but may not for long.
+    """
+
+    name: str
+    found: str
+    ok: bool
+    advice: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """✓ fine, ! runs but read the advice, ✗ does not run."""
+        if not self.ok:
+            return "✗"
+        return "!" if self.advice else "✓"
+
+
+def command(
+    *,
+    spark: Annotated[bool, typer.Option("--spark", help="Also start local Spark and run a tiny query.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False,
+) -> None:
+    """Check that Python, Java, packages, memory and disk are as Headrace needs them."""
+    found = checks()
+    if spark:
+        found = [*found, spark_check()]
+    ok = all(check.ok for check in found)
+    if as_json:
+        typer.echo(json.dumps({"ok": ok, "checks": [asdict(c) for c in found]}, indent=2, ensure_ascii=False))
+    else:
+        Console().print(table(found))
+    if not ok:
+        raise typer.Exit(1)
+
+
+def checks() -> list[Check]:
+    """Every check that is quick, in the order a person would mend them."""
+    here, temporary = Path.cwd(), Path(tempfile.gettempdir())
+    return [
+        python_check(),
+        java_check(),
+        *(package_check(package) for package in PACKAGES),
+        memory_check(),
+        write_check("temporary directory", temporary),
+        write_check("current directory", here),
+        disk_check(temporary),
+    ]
+
+
+def table(found: Iterable[Check]) -> Table:
+    """The checks as a table for the terminal."""
+    colours = {"✓": "green", "!": "yellow", "✗": "red"}
+    shown = Table("check", "found", "", "what to do", title="headrace doctor", title_justify="left")
+    for check in found:
+        colour = colours[check.verdict]
+        shown.add_row(check.name, escape(check.found), f"[{colour}]{check.verdict}[/]", escape(check.advice))
+    return shown
+
+
+def python_check(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Check:
+    """Python is new enough."""
+    wanted = ".".join(map(str, MIN_PYTHON))
+    ok = version[:2] >= MIN_PYTHON
+    advice = "" if ok else f"install Python {wanted} or newer and make a new environment with it"
+    return Check("Python", ".".join(map(str, version)), ok, advice)
+
+
+def java_check(environment: Mapping[str, str] = os.environ) -> Check:
+    """The Java that Spark will start: that of JAVA_HOME, or the first on the PATH."""
+    wanted = " or ".join(map(str, SUPPORTED_JAVA))
+    home = environment.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java", path=environment.get("PATH"))
+    where = f"JAVA_HOME={home}" if home else "java on the PATH"
+    if java is None:
+        return Check("Java", "no JAVA_HOME, no java on the PATH", ok=False, advice=f"install Java {wanted}")
+    try:
+        # Java says its version on stderr.
+        text = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr  # noqa: S603
+    except (OSError, subprocess.SubprocessError) as error:
+        advice = f"point JAVA_HOME at a Java {wanted}" + (", or unset it" if home else "")
+        return Check("Java", f"{where} does not run ({type(error).__name__})", ok=False, advice=advice)
+    version = java_version(text)
+    ok = version in SUPPORTED_JAVA
+    found = f"{version or 'unknown version'} ({where})"
+    return Check("Java", found, ok, "" if ok else f"install Java {wanted} and point JAVA_HOME at it")
+
+
+def java_version(text: str) -> int | None:
+    """The major version in what `java -version` prints, or None.
+
+    >>> java_version('openjdk version "17.0.15" 2025-04-15'), java_version('java version "1.8.0_401"')
+    (17, 8)
+    """
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(match[1]) if match else None
+
+
+def package_check(package: str) -> Check:
+    """The package is installed, can be imported, and is not too new."""
+    below, why = PACKAGES[package]
+    version = installed(package)
+    if version is None:
+        return Check(package, "not installed", ok=False, advice=f"pip install {_requirement(package)} ({why})")
+    try:
+        importlib.import_module(_MODULES.get(package, package))
+    except Exception as error:  # noqa: BLE001 - a broken package may raise anything
+        advice = f"pip install --force-reinstall {_requirement(package)} ({why})"
+        return Check(package, f"{version}, import fails: {error}", ok=False, advice=advice)
+    if below is not None and int(version.split(".")[0]) >= below:
+        return Check(package, version, ok=False, advice=f"pip install {_requirement(package)} ({why})")
+    return Check(package, version, ok=True)
+
+
+def _requirement(package: str) -> str:
+    below = PACKAGES[package][0]
+    return package if below is None else f"'{package}<{below}'"
+
+
+def memory_check(total: int | None = None) -> Check:
+    """Enough memory for a JVM and two Python workers."""
+    total = _total_memory() if total is None else total
+    ok = total >= MIN_MEMORY
+    advice = "" if ok else f"Spark and its Python workers want {_gigabytes(MIN_MEMORY)}: raise the limit or add memory"
+    return Check("memory", f"{_gigabytes(total)} in all", ok, advice)
+
+
+def _total_memory() -> int:
+    """What this process may use: the machine's memory, or less if its container says so."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    texts = [path.read_text().strip() for path in _CGROUP_LIMITS if path.is_file()]
+    return min(limits + [int(text) for text in texts if text.isdigit()])  # "max" means no limit
+
+
+def write_check(name: str, directory: Path) -> Check:
+    """A file can be written there: Spark keeps shuffles in the one, queries keep checkpoints in the other."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=directory, prefix=".headrace-doctor-") as file:
+            file.write(b"headrace")
+            file.flush()
+    except OSError as error:
+        advice = "set TMPDIR to a directory that can be written to, or run from another one"
+        return Check(name, f"{directory}: {error.strerror}", ok=False, advice=advice)
+    return Check(name, f"{directory}, writable", ok=True)
+
+
+def disk_check(directory: Path, free: int | None = None) -> Check:
+    """Room for shuffles, state and checkpoints."""
+    try:
+        free = shutil.disk_usage(directory).free if free is None else free
+    except OSError as error:
+        return Check("free disk", f"{directory}: {error.strerror}", ok=False, advice="set TMPDIR to another directory")
+    advice = "" if free >= ENOUGH_DISK else "make room, or set TMPDIR to a larger disk: shuffles are kept there"
+    return Check("free disk", f"{_gigabytes(free)} in {directory}", free >= MIN_DISK, advice)
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 10**9:.1f} GB"
+
+
+def spark_check() -> Check:
+    """A real local session starts, and a query goes through the JVM and a Python worker and back."""
+    start = time.perf_counter()
+    try:
+        total, started = _tiny_query()
+    except Exception as error:  # noqa: BLE001 - Spark and the JVM raise all kinds
+        advice = "mend what is above first; Spark's own output says more"
+        return Check("Spark", _reason(error), ok=False, advice=advice)
+    took = time.perf_counter() - start
+    found = f"session in {started - start:.1f} s, query in {took - (started - start):.1f} s"
+    if total != sum(range(1000)):
+        return Check("Spark", f"{found}, wrong answer {total}", ok=False, advice="reinstall pyspark and pyarrow")
+    return Check("Spark", found, ok=True)
+
+
+def _reason(error: Exception) -> str:
+    """The one line of an error that says most: in a worker's traceback, the line that names the exception."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return next((line for line in lines if re.match(r"[\w.]*(Error|Exception): ", line)), lines[0])[:200]
+
+
+def _tiny_query() -> tuple[int, float]:
+    """The sum of 0..999 by way of a Python worker, and the instant at which the session was there."""
+    from pyspark.sql import SparkSession
+
+    # Without it Spark starts its workers with the first python3 on the PATH, not with the one that runs this.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    options: dict[str, bool | float | int | str | None] = {"spark.ui.enabled": False, "spark.log.level": "ERROR"}
+    session = SparkSession.builder.master("local[2]").appName("headrace doctor").config(map=options).getOrCreate()
+    started = time.perf_counter()
+    try:
+        rows = session.range(1000).mapInArrow(lambda batches: batches, "id long").selectExpr("sum(id)").collect()
+    finally:
+        session.stop()
+    return int(rows[0][0]), started

@@ -1,0 +1,139 @@
+"""Streams written by hand: drawn tables and plain records, read into physical tables.
+
+    kind    | le | re | re_new | symbol | price
+    insert  | 1  | ∞  |        | A      | 10
+    retract | 1  | ∞  | 5      | A      | 10
+    cti     | 6  |    |        |        |
+
+`kind` may be left out (all inserts), so may `re_new`; an insert without `re` is a point. Times are ticks, datetimes,
+`inf` or `∞`. Payload types are inferred (LONG, DOUBLE, BOOLEAN, DATETIME, else STRING) unless a schema is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.errors import EventError, SchemaError, UnknownColumn
+from headrace.schema import RESERVED, Field, Schema, Type
+from headrace.time import CHRONON, ticks
+
+__all__ = ["read_drawn", "read_records"]
+
+_CONTROL = ("kind", "le", "re", "re_new")
+
+
+def read_drawn(text: str, schema: Schema | None) -> pa.Table:
+    """A physical table from a drawn one."""
+    lines = [line.strip() for line in text.splitlines()]
+    rows = [_cells(line) for line in lines if line and not set(line) <= set("|-+ ")]
+    if not rows:
+        raise EventError("the drawn table is empty", instead="give at least the line with the column names")
+    header, body = rows[0], rows[1:]
+    for number, row in enumerate(body, 1):
+        if len(row) > len(header):
+            raise EventError(f"row {number} has {len(row)} cells, the header has {len(header)}", given=" | ".join(row))
+        row += [""] * (len(header) - len(row))
+    columns: dict[str, list[Any]] = {name: [row[i] or None for row in body] for i, name in enumerate(header)}
+    typed = schema or Schema(tuple(Field(n, _guess(v)) for n, v in columns.items() if n not in RESERVED))
+    for field in typed:
+        if field.name in columns:
+            columns[field.name] = [_cell(v, field, i) for i, v in enumerate(columns[field.name], 1)]
+    return read_records(columns, typed)
+
+
+def _cells(line: str) -> list[str]:
+    framed = line.startswith("|")
+    return [cell.strip() for cell in (line.strip("|") if framed else line).split("|")]
+
+
+def read_records(columns: Mapping[str, Any], schema: Schema | None) -> pa.Table:
+    """A physical table from columns by name."""
+    if "le" not in columns:
+        raise EventError("events need a column 'le'", given=list(columns), allowed="kind, le, re, re_new and the payload")
+    size = len(columns["le"])
+    data = {name: columns.get(name, [None] * size) for name in _CONTROL}
+    if "kind" not in columns:
+        data["kind"] = ["insert"] * size
+    kinds = [None if k is None else str(k).strip().lower() for k in _listed(data["kind"])]
+    times = {name: [_time(v, name, i) for i, v in enumerate(_listed(data[name]), 1)] for name in _CONTROL[1:]}
+    payload = schema or _infer({n: v for n, v in columns.items() if n not in RESERVED})
+    for name in columns:
+        if name not in payload and name not in RESERVED:
+            raise UnknownColumn.of(name, payload.names, "the schema of these events")
+    arrays = {"kind": pa.array(kinds, pa.string()), **{n: pa.array(v, pa.int64()) for n, v in times.items()}}
+    for field in payload:
+        arrays[field.name] = _payload_column(columns.get(field.name, [None] * size), field)
+    table = pa.table(arrays)
+    point = pc.and_(pc.equal(table["kind"], "insert"), pc.is_null(table["re"]))
+    return table.set_column(2, "re", pc.if_else(point, pc.add(table["le"], CHRONON), table["re"]))
+
+
+def _listed(values: Any) -> list[Any]:
+    return values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else list(values)
+
+
+def _time(value: Any, name: str, row: int) -> int | None:
+    if value is None or value != value:
+        return None
+    try:
+        return ticks(int(value) if isinstance(value, float) and value.is_integer() else value)
+    except ValueError as error:
+        raise EventError(f"row {row}: {name} is not a time", given=value, allowed="ticks, a datetime, 'inf'") from error
+
+
+def _payload_column(values: Any, field: Field) -> Any:
+    try:
+        if isinstance(values, (pa.Array, pa.ChunkedArray)):
+            return pc.cast(values, field.type.arrow)
+        return pa.array(values, field.type.arrow, from_pandas=field.type is not Type.DOUBLE)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+        raise SchemaError(f"column {field.name!r} does not hold {field.type.value}: {error}", given=str(values)[:200]) from error
+
+
+def _infer(columns: Mapping[str, Any]) -> Schema:
+    fields = []
+    for name, values in columns.items():
+        try:
+            arrow = values.type if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values).type
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise SchemaError(f"column {name!r} mixes types: {error}", instead="give a schema") from error
+        fields.append(Field(name, Type.from_arrow(arrow)))
+    return Schema(tuple(fields))
+
+
+_READERS: tuple[tuple[Type, Callable[[str], Any], str], ...] = (
+    (Type.LONG, int, r"[+-]?\d{1,18}"),
+    (Type.DOUBLE, float, r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+|inf|nan|NaN)"),
+    (Type.BOOLEAN, lambda t: t.lower() == "true", r"(?i:true|false)"),
+    (Type.DATETIME, lambda t: _datetime(t), r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?"),
+)
+
+
+def _guess(cells: Sequence[str | None]) -> Type:
+    texts = [cell for cell in cells if cell is not None]
+    for found, _, pattern in _READERS:
+        if texts and all(re.fullmatch(pattern, text) for text in texts):
+            return found
+    return Type.STRING
+
+
+def _cell(text: str | None, field: Field, row: int) -> Any:
+    if text is None or field.type.is_text:
+        return text[1:-1] if text and len(text) > 1 and text[0] == text[-1] == '"' else text
+    kind = Type.LONG if field.type.is_integer else Type.DOUBLE if field.type.is_floating else field.type
+    reader = next(read for found, read, _ in _READERS if found is kind)
+    try:
+        return reader(text)
+    except ValueError as error:
+        raise EventError(f"row {row}: {field.name} is not {field.type.value}", given=text) from error
+
+
+def _datetime(text: str) -> datetime:
+    value = datetime.fromisoformat(text)
+    return value if value.tzinfo else value.replace(tzinfo=UTC)

@@ -1,0 +1,189 @@
+"""The exception tree.
+
+Every error has a class, a stable code, and a text that says what was given, what is allowed and what to write instead.
+Each class is also a fitting builtin, so `except ValueError` works as a reader expects.
+
+    HeadraceError
+    ├── TimeError          a time or duration that cannot be read            (ValueError)
+    ├── SchemaError        a schema that makes no sense or does not match    (ValueError)
+    ├── ExpressionError    an expression that cannot be built or typed       (TypeError)
+    │   ├── UnknownColumn  a column that does not exist                      (KeyError)
+    │   └── UnknownMethod  a method that no expression has                   (AttributeError)
+    ├── PlanError          a query that makes no sense                       (ValueError)
+    ├── EventError         a physical stream that makes no sense             (ValueError)
+    │   ├── LateEvent      an event breaks a promise, under late="raise"
+    │   └── BadRow         a row cannot be read, under bad_rows="raise"
+    ├── SourceError        an input that cannot be opened                    (OSError)
+    ├── SinkError          an output that cannot be written                  (OSError)
+    ├── CheckpointError    a checkpoint of another query or version          (RuntimeError)
+    └── HostError          a host that cannot start or has failed            (RuntimeError)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = [
+    "BadRow",
+    "CheckpointError",
+    "EventError",
+    "ExpressionError",
+    "HeadraceError",
+    "HostError",
+    "LateEvent",
+    "PlanError",
+    "SchemaError",
+    "SinkError",
+    "SourceError",
+    "TimeError",
+    "UnknownColumn",
+    "UnknownMethod",
+    "nearest",
+]
+
+
+class HeadraceError(Exception):
+    """Anything Headrace raises on purpose.
+
+    `given` is what was passed, `allowed` what would have been right, `instead` what to write.
+    """
+
+    code = "HEADRACE"
+
+    def __init__(self, message: str, *, given: object = None, allowed: str = "", instead: str = "") -> None:
+        self.message = message
+        self.given = given
+        self.allowed = allowed
+        self.instead = instead
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        lines = [f"[{self.code}] {self.message}"]
+        if self.given is not None:
+            lines.append(f"  given:   {self.given!r}")
+        if self.allowed:
+            lines.append(f"  allowed: {self.allowed}")
+        if self.instead:
+            lines.append(f"  instead: {self.instead}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross process borders (Spark workers): rebuild with every part, not just the text.
+        return _rebuild, (type(self), self.message, self.given, self.allowed, self.instead)
+
+
+def _rebuild(kind: type[HeadraceError], message: str, given: object, allowed: str, instead: str) -> HeadraceError:
+    error = kind.__new__(kind)
+    HeadraceError.__init__(error, message, given=given, allowed=allowed, instead=instead)
+    return error
+
+
+class TimeError(HeadraceError, ValueError):
+    """A time or duration that cannot be read."""
+
+    code = "TIME"
+
+
+class SchemaError(HeadraceError, ValueError):
+    """A schema that makes no sense, or data that does not match it."""
+
+    code = "SCHEMA"
+
+
+class ExpressionError(HeadraceError, TypeError):
+    """An expression that cannot be built or typed."""
+
+    code = "EXPRESSION"
+
+
+class UnknownColumn(ExpressionError, KeyError):
+    """A column that does not exist; the text names the nearest one that does."""
+
+    code = "UNKNOWN_COLUMN"
+
+    @classmethod
+    def of(cls, name: str, columns: Iterable[str], where: str = "") -> UnknownColumn:
+        """The error for `name` looked up among `columns`."""
+        known = list(columns)
+        place = f" in {where}" if where else ""
+        close = nearest(name, known)
+        return cls(
+            f"there is no column {name!r}{place}",
+            given=name,
+            allowed=", ".join(known) or "(no columns)",
+            instead=f"col({close!r})" if close else "",
+        )
+
+
+class UnknownMethod(ExpressionError, AttributeError):
+    """A method that no expression has; the text names the nearest one that exists."""
+
+    code = "UNKNOWN_METHOD"
+
+    @classmethod
+    def of(cls, name: str, expression: str, methods: Iterable[str]) -> UnknownMethod:
+        """The error for `.name` written after `expression`."""
+        known = list(methods)
+        close = nearest(name, known)
+        return cls(
+            f"an expression has no {name!r}",
+            given=f"{expression}.{name}",
+            allowed=", ".join(known),
+            instead=f".{close}" if close else "",
+        )
+
+
+class PlanError(HeadraceError, ValueError):
+    """A query that makes no sense."""
+
+    code = "PLAN"
+
+
+class EventError(HeadraceError, ValueError):
+    """A physical stream that makes no sense."""
+
+    code = "EVENT"
+
+
+class LateEvent(EventError):
+    """An event breaks a promise already made, and the input's policy is `raise`."""
+
+    code = "LATE_EVENT"
+
+
+class BadRow(EventError):
+    """A row that cannot be read, and the input's policy is `raise`."""
+
+    code = "BAD_ROW"
+
+
+class SourceError(HeadraceError, OSError):
+    """An input that cannot be opened."""
+
+    code = "SOURCE"
+
+
+class SinkError(HeadraceError, OSError):
+    """An output that cannot be written."""
+
+    code = "SINK"
+
+
+class CheckpointError(HeadraceError, RuntimeError):
+    """A checkpoint that belongs to another query or another version."""
+
+    code = "CHECKPOINT"
+
+
+class HostError(HeadraceError, RuntimeError):
+    """A host that cannot start or has failed."""
+
+    code = "HOST"
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name closest to `name`, ignoring case, or None."""
+    by_lower = {k.lower(): k for k in known}
+    found = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
+    return by_lower[found[0]] if found else None

@@ -1,0 +1,133 @@
+"""Casts: a value as another type, NULL where it has no counterpart.
+
+Widening between numbers comes through here too. Decimals are cut off toward zero. A text is matched before it is read,
+so that Arrow's parsers never meet one they would refuse.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.expr.arrow.columns import Datum, from_numpy, null_where, to_numpy, valid
+from headrace.expr.arrow.dates import FIRST_DAY, LAST_TICK
+from headrace.expr.literals import DATETIME_PARTS, text_pattern
+from headrace.schema import Type
+
+__all__ = ["cast"]
+
+_MINUTE = 60_000_000
+
+
+def cast(datum: Datum, source: Type, target: Type) -> Datum:
+    """`datum` of `source` as `target`."""
+    if source.is_text:
+        return _from_text(datum, target)
+    if target.is_text:
+        return _to_text(datum, source)
+    if Type.DATETIME in (source, target):
+        return datum.cast(pa.int64()) if source == Type.DATETIME else _to_datetime(datum)
+    if target == Type.BOOLEAN:
+        return pc.not_equal(datum, pa.scalar(0, datum.type))
+    if target.is_floating:
+        return _to_floating(datum, target)
+    return _to_integer(datum, source, target)
+
+
+def _to_floating(datum: Datum, target: Type) -> Datum:
+    with np.errstate(over="ignore"):
+        values = to_numpy(datum).astype(target.arrow.to_pandas_dtype())
+    return from_numpy(values, valid(datum), target.arrow)
+
+
+def _to_integer(datum: Datum, source: Type, target: Type) -> Datum:
+    if source == Type.BOOLEAN:
+        return datum.cast(target.arrow)
+    limits, mask = np.iinfo(target.arrow.to_pandas_dtype()), valid(datum)
+    values = to_numpy(datum)
+    if source.is_floating:
+        # 2**63 - 1 is no double; compare with the first whole double that is out of range.
+        values = np.trunc(values.astype(np.float64))
+        fits = (values >= float(limits.min)) & (values < float(limits.max + 1))
+    else:
+        fits = (values >= limits.min) & (values <= limits.max)
+    clean = np.where(fits, values, 0).astype(limits.dtype)
+    return from_numpy(clean, fits if mask is None else fits & mask, target.arrow)
+
+
+def _to_datetime(datum: Datum) -> Datum:
+    ticks = datum.cast(pa.int64())
+    outside = pc.or_(pc.less(ticks, FIRST_DAY), pc.greater(ticks, LAST_TICK))
+    return null_where(outside, ticks).cast(Type.DATETIME.arrow)
+
+
+def _to_text(datum: Datum, source: Type) -> Datum:
+    if source != Type.DATETIME:
+        return datum.cast(pa.string())
+    inside = _to_datetime(datum)
+    return pc.strftime(inside, format="%Y-%m-%dT%H:%M:%SZ")  # Arrow's %S has the decimals
+
+
+def _from_text(datum: Datum, target: Type) -> Datum:
+    fits = pc.match_substring_regex(datum, text_pattern(target))
+    text = pc.utf8_trim(pc.if_else(fits, datum, pa.scalar(None, pa.string())), " ")
+    if target == Type.DATETIME:
+        return _read_datetime(text)
+    if target == Type.BOOLEAN:
+        return pc.equal(pc.utf8_length(text), 4)
+    if target.is_floating:
+        return _to_floating(_unsigned(text).cast(pa.float64()), target)
+    return _read_integer(text, target)
+
+
+def _unsigned(text: Datum) -> Datum:
+    """Without a leading plus, which Arrow does not read."""
+    return pc.utf8_ltrim(text, "+")
+
+
+def _read_integer(text: Datum, target: Type) -> Datum:
+    digits = pc.replace_substring_regex(_unsigned(text), r"^(-?)0+([0-9])", r"\1\2")
+    short = null_where(pc.greater(pc.utf8_length(digits), 20), digits)
+    wide = short.cast(pa.decimal128(38, 0))
+    limits = np.iinfo(target.arrow.to_pandas_dtype())
+    low, high = (pa.scalar(int(limit), pa.int64()).cast(pa.decimal128(38, 0)) for limit in (limits.min, limits.max))
+    outside = pc.or_(pc.less(wide, low), pc.greater(wide, high))
+    return null_where(outside, wide).cast(target.arrow)
+
+
+def _read_datetime(text: Datum) -> Datum:
+    parts = pc.extract_regex(text, DATETIME_PARTS)
+    date = pc.struct_field(parts, "date")
+    # Arrow refuses a whole column for one 30 February: read the month's first day and count days from there.
+    month = pc.binary_join_element_wise(pc.utf8_slice_codeunits(date, 0, 7), "-01", "")
+    first = to_numpy(month.cast(pa.date32()).cast(pa.int32())).astype("datetime64[D]")
+    day = to_numpy(pc.utf8_slice_codeunits(date, 8, 10).cast(pa.int64()))
+    days = first.astype(np.int64) + day - 1
+    real = days.astype("datetime64[D]").astype("datetime64[M]") == first.astype("datetime64[M]")
+    ticks = days * (1440 * _MINUTE) + _time(parts) - _offset(parts)
+    mask = valid(date)
+    return from_numpy(ticks, real if mask is None else real & mask, pa.int64()).cast(Type.DATETIME.arrow)
+
+
+def _number(parts: Datum, name: str, start: int = 0, stop: int = 9) -> NDArray[np.int64]:
+    """Some digits of a part as a number, zero where there are none."""
+    digits = pc.utf8_slice_codeunits(pc.struct_field(parts, name), start, stop)
+    return to_numpy(null_where(pc.equal(pc.utf8_length(digits), 0), digits).cast(pa.int64()))
+
+
+def _time(parts: Datum) -> NDArray[np.int64]:
+    """The time of day in ticks."""
+    minutes = _number(parts, "time", 0, 2) * 60 + _number(parts, "time", 3, 5)
+    fraction = pc.struct_field(parts, "fraction")
+    micros = to_numpy(null_where(pc.equal(fraction, ""), pc.utf8_rpad(fraction, 6, "0")).cast(pa.int64()))
+    ticks: NDArray[np.int64] = minutes * _MINUTE + _number(parts, "seconds") * 1_000_000 + micros
+    return ticks
+
+
+def _offset(parts: Datum) -> NDArray[np.int64]:
+    """What the zone is ahead of UTC, in ticks."""
+    zone = pc.struct_field(parts, "zone")
+    east = to_numpy(pc.starts_with(zone, "+")).astype(np.int64) - to_numpy(pc.starts_with(zone, "-")).astype(np.int64)
+    return east * (_number(parts, "zone", 1, 3) * 60 + _number(parts, "zone", 4, 6)) * _MINUTE

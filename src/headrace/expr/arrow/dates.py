@@ -1,0 +1,77 @@
+"""Parts of a DATETIME, in UTC and the proleptic Gregorian calendar.
+
+Ticks are divided by NumPy's calendar, which covers all 64 bits; Arrow's own kernels end at the year 32767.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headrace.expr.arrow.columns import Datum, Kernel, from_numpy, to_numpy, valid
+from headrace.schema import Type
+
+__all__ = ["DATES", "FIRST_DAY", "LAST_TICK", "ticks_of"]
+
+_SECOND = 1_000_000
+_DAY = 86_400 * _SECOND
+_SIZES = {"second": _SECOND, "minute": 60 * _SECOND, "hour": 3_600 * _SECOND, "day": _DAY}
+_MONTHS = {"month": 1, "quarter": 3, "year": 12}
+
+# The DATETIMEs that have a text, and that a LONG can be cast to: the years 1 to 9999.
+FIRST_DAY = -62_135_596_800 * _SECOND
+LAST_TICK = 253_402_300_800 * _SECOND - 1
+
+
+def ticks_of(times: Datum) -> NDArray[np.int64]:
+    """A column of DATETIME as ticks, zero where NULL."""
+    return to_numpy(times.cast(pa.int64())).astype(np.int64, copy=False)
+
+
+def _part(of: Kernel) -> Kernel:
+    return lambda times: from_numpy(of(ticks_of(times)).astype(np.int32), valid(times), pa.int32())
+
+
+def _days(ticks: NDArray[np.int64]) -> NDArray[np.datetime64]:
+    return (ticks // _DAY).astype("datetime64[D]")
+
+
+def _months(ticks: NDArray[np.int64]) -> NDArray[np.int64]:
+    return _days(ticks).astype("datetime64[M]").astype(np.int64)
+
+
+def _first_days(months: NDArray[np.int64]) -> NDArray[np.int64]:
+    return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+
+
+def _day(ticks: NDArray[np.int64]) -> NDArray[np.int64]:
+    return ticks // _DAY - _first_days(_months(ticks)) + 1
+
+
+def _day_of_week(ticks: NDArray[np.int64]) -> NDArray[np.int64]:
+    return (ticks // _DAY + 3) % 7 + 1  # 1970 began on a Thursday
+
+
+def date_trunc(times: Datum, unit: Datum) -> Datum:
+    ticks, name = ticks_of(times), unit.as_py()
+    if name in _SIZES:
+        start = ticks - ticks % _SIZES[name]
+    elif name == "week":
+        start = (ticks // _DAY - (_day_of_week(ticks) - 1)) * _DAY
+    else:
+        months = _months(ticks)
+        start = _first_days(months - months % _MONTHS[name]) * _DAY
+    return from_numpy(start, valid(times), pa.int64()).cast(Type.DATETIME.arrow)
+
+
+DATES: dict[str, Kernel] = {
+    "year": _part(lambda ticks: _months(ticks) // 12 + 1970),
+    "month": _part(lambda ticks: _months(ticks) % 12 + 1),
+    "day": _part(_day),
+    "hour": _part(lambda ticks: ticks % _DAY // _SIZES["hour"]),
+    "minute": _part(lambda ticks: ticks % _SIZES["hour"] // _SIZES["minute"]),
+    "second": _part(lambda ticks: ticks % _SIZES["minute"] // _SECOND),
+    "day_of_week": _part(_day_of_week),
+    "date_trunc": date_trunc,
+}

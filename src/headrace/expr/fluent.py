@@ -1,0 +1,262 @@
+"""The face of an expression: what people write after a column's name.
+
+Every operator and method here builds one call of the function of the same name in `signatures`, or a small combination
+of such calls; nothing is computed. A Python value among the arguments means a literal, so `col("a") == "b"` compares a
+column with a text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from headrace.errors import ExpressionError, UnknownMethod
+
+if TYPE_CHECKING:
+    from headrace.expr.nodes import Expr, Value
+
+__all__ = ["Fluent"]
+
+_WHOLE = 2**30  # longer than any text
+
+
+class Fluent:
+    """Operators and methods that build expressions."""
+
+    def _call(self, function: str, *args: Value) -> Expr:
+        raise NotImplementedError
+
+    def __add__(self, other: Value) -> Expr:
+        return self._call("add", other)
+
+    def __radd__(self, other: Value) -> Expr:
+        return self._swapped("add", other)
+
+    def __sub__(self, other: Value) -> Expr:
+        return self._call("subtract", other)
+
+    def __rsub__(self, other: Value) -> Expr:
+        return self._swapped("subtract", other)
+
+    def __mul__(self, other: Value) -> Expr:
+        return self._call("multiply", other)
+
+    def __rmul__(self, other: Value) -> Expr:
+        return self._swapped("multiply", other)
+
+    def __truediv__(self, other: Value) -> Expr:
+        return self._call("divide", other)
+
+    def __rtruediv__(self, other: Value) -> Expr:
+        return self._swapped("divide", other)
+
+    def __mod__(self, other: Value) -> Expr:
+        return self._call("modulo", other)
+
+    def __rmod__(self, other: Value) -> Expr:
+        return self._swapped("modulo", other)
+
+    def __neg__(self) -> Expr:
+        return self._call("negate")
+
+    def __eq__(self, other: Value) -> Expr:  # type: ignore[override]
+        return self._call("eq", other)
+
+    def __ne__(self, other: Value) -> Expr:  # type: ignore[override]
+        return self._call("ne", other)
+
+    def __lt__(self, other: Value) -> Expr:
+        return self._call("lt", other)
+
+    def __le__(self, other: Value) -> Expr:
+        return self._call("le", other)
+
+    def __gt__(self, other: Value) -> Expr:
+        return self._call("gt", other)
+
+    def __ge__(self, other: Value) -> Expr:
+        return self._call("ge", other)
+
+    def __and__(self, other: Value) -> Expr:
+        return self._call("and", other)
+
+    def __rand__(self, other: Value) -> Expr:
+        return self._swapped("and", other)
+
+    def __or__(self, other: Value) -> Expr:
+        return self._call("or", other)
+
+    def __ror__(self, other: Value) -> Expr:
+        return self._swapped("or", other)
+
+    def __invert__(self) -> Expr:
+        return self._call("not")
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __bool__(self) -> NoReturn:
+        raise ExpressionError(
+            "an expression has no truth value of its own: it has one in every row",
+            given=str(self),
+            allowed="& for and, | for or, ~ for not, .isin() for in; a.same(b) asks if two expressions are the same",
+            instead="(col('a') > 1) & (col('b') < 2)",
+        )
+
+    def __iter__(self) -> NoReturn:
+        raise ExpressionError("an expression cannot be looped over", given=str(self))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):  # copy, pickle and inspection ask for these and expect a plain answer
+            raise AttributeError(name)
+        raise UnknownMethod.of(name, str(self), [known for known in dir(type(self)) if not known.startswith("_")])
+
+    def _swapped(self, function: str, other: Value) -> Expr:
+        raise NotImplementedError
+
+    # Nulls and membership.
+
+    def is_null(self) -> Expr:
+        return self._call("is_null")
+
+    def is_not_null(self) -> Expr:
+        return self._call("is_not_null")
+
+    def between(self, low: Value, high: Value) -> Expr:
+        """True from `low` to `high`, both included."""
+        return (self >= low) & (self <= high)
+
+    def isin(self, *values: Value | list[Value] | tuple[Value, ...] | set[Value] | frozenset[Value]) -> Expr:
+        """True for any of `values`, given one by one or as one list; of an empty list nothing is a member."""
+        flat: list[Value] = []
+        for value in values:
+            if isinstance(value, (list, tuple)):
+                flat.extend(value)
+            elif isinstance(value, (set, frozenset)):
+                flat.extend(sorted(value, key=repr))  # equal sets must give equal expressions
+            else:
+                flat.append(value)
+        return self._call("isin", *flat)
+
+    def coalesce(self, *others: Value) -> Expr:
+        """The first of this and `others` that is not NULL."""
+        return self._call("coalesce", *others)
+
+    # Text. Positions and lengths count characters (code points), from 1 as in SQL.
+
+    def like(self, pattern: Value) -> Expr:
+        """SQL's LIKE on the whole text: `%` any run, `_` any one character, backslash takes either literally."""
+        return self._call("like", pattern)
+
+    def rlike(self, pattern: Value) -> Expr:
+        """True if the regular expression is found anywhere in the text."""
+        return self._call("rlike", pattern)
+
+    def upper(self) -> Expr:
+        return self._call("upper")
+
+    def lower(self) -> Expr:
+        return self._call("lower")
+
+    def trim(self) -> Expr:
+        """Without leading and trailing spaces."""
+        return self._call("trim")
+
+    def ltrim(self) -> Expr:
+        return self._call("ltrim")
+
+    def rtrim(self) -> Expr:
+        return self._call("rtrim")
+
+    def length(self) -> Expr:
+        return self._call("length")
+
+    def substring(self, start: int, length: int = _WHOLE) -> Expr:
+        """`length` characters from the `start`-th (the first is 1), or all that follow."""
+        return self._call("substring", start, length)
+
+    def concat(self, *others: Value) -> Expr:
+        """The text followed by `others`; NULL if any is."""
+        return self._call("concat", *others)
+
+    def replace(self, search: str, replacement: str) -> Expr:
+        return self._call("replace", search, replacement)
+
+    def starts_with(self, text: str) -> Expr:
+        return self._call("starts_with", text)
+
+    def ends_with(self, text: str) -> Expr:
+        return self._call("ends_with", text)
+
+    def contains(self, text: str) -> Expr:
+        return self._call("contains", text)
+
+    # Numbers. Outside its domain a function gives NULL.
+
+    def abs(self) -> Expr:
+        return self._call("abs")
+
+    def round(self, digits: int = 0) -> Expr:
+        """Rounded to `digits` decimals, halves away from zero."""
+        return self._call("round", digits)
+
+    def floor(self) -> Expr:
+        return self._call("floor")
+
+    def ceil(self) -> Expr:
+        return self._call("ceil")
+
+    def sqrt(self) -> Expr:
+        return self._call("sqrt")
+
+    def exp(self) -> Expr:
+        return self._call("exp")
+
+    def ln(self) -> Expr:
+        return self._call("ln")
+
+    def log10(self) -> Expr:
+        return self._call("log10")
+
+    def power(self, exponent: Value) -> Expr:
+        return self._call("power", exponent)
+
+    def sign(self) -> Expr:
+        """-1.0, 0.0 or 1.0."""
+        return self._call("sign")
+
+    def sin(self) -> Expr:
+        return self._call("sin")
+
+    def cos(self) -> Expr:
+        return self._call("cos")
+
+    def tan(self) -> Expr:
+        return self._call("tan")
+
+    # Dates, in UTC.
+
+    def year(self) -> Expr:
+        return self._call("year")
+
+    def month(self) -> Expr:
+        return self._call("month")
+
+    def day(self) -> Expr:
+        return self._call("day")
+
+    def hour(self) -> Expr:
+        return self._call("hour")
+
+    def minute(self) -> Expr:
+        return self._call("minute")
+
+    def second(self) -> Expr:
+        return self._call("second")
+
+    def day_of_week(self) -> Expr:
+        """1 for Monday to 7 for Sunday."""
+        return self._call("day_of_week")
+
+    def date_trunc(self, unit: Value) -> Expr:
+        """The start of the year, quarter, month, week, day, hour, minute or second; weeks start on Monday."""
+        return self._call("date_trunc", unit.lower() if isinstance(unit, str) else unit)

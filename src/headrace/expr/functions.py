@@ -1,0 +1,77 @@
+"""Functions that read better before their arguments than after the first of them.
+
+Texts among the arguments are literals, as in the methods.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.errors import ExpressionError
+from headrace.expr.nodes import Call, Case, Expr, Literal, Value, as_expr
+
+__all__ = ["CaseBuilder", "call", "case", "coalesce", "concat", "greatest", "if_else", "least"]
+
+
+def call(function: str, *args: Value) -> Expr:
+    """Any function of the language by its name, as the SQL parser needs it.
+
+    >>> from headrace.expr import col
+    >>> call("upper", col("symbol"))
+    upper(symbol)
+    """
+    return Call(function, tuple(map(as_expr, args)))
+
+
+def coalesce(*values: Value) -> Expr:
+    """The first value that is not NULL."""
+    return call("coalesce", *values)
+
+
+def greatest(*values: Value) -> Expr:
+    """The greatest value that is not NULL; NaN is greater than any number."""
+    return call("greatest", *values)
+
+
+def least(*values: Value) -> Expr:
+    """The least value that is not NULL; NaN is greater than any number."""
+    return call("least", *values)
+
+
+def concat(*values: Value) -> Expr:
+    """The texts one after the other; NULL if any is."""
+    return call("concat", *values)
+
+
+def if_else(condition: Value, value: Value, otherwise: Value = None) -> Expr:
+    """`value` where the condition is true, `otherwise` where it is false or NULL."""
+    return Case(((as_expr(condition), as_expr(value)),), as_expr(otherwise))
+
+
+@dataclass(frozen=True)
+class CaseBuilder:
+    """A CASE under construction: `.when(...)` adds a branch, `.otherwise(...)` or `.end()` makes the expression."""
+
+    branches: tuple[tuple[Expr, Expr], ...] = ()
+
+    def when(self, condition: Value, value: Value) -> CaseBuilder:
+        return CaseBuilder((*self.branches, (as_expr(condition), as_expr(value))))
+
+    def otherwise(self, value: Value) -> Expr:
+        if not self.branches:
+            raise ExpressionError("a case needs a branch", instead="case().when(col('a') > 0, 1).otherwise(0)")
+        return Case(self.branches, as_expr(value))
+
+    def end(self) -> Expr:
+        """The expression with NULL where no branch holds."""
+        return self.otherwise(Literal(None))
+
+
+def case() -> CaseBuilder:
+    """The start of a CASE.
+
+    >>> from headrace.expr import col
+    >>> case().when(col("price") > 100, "high").otherwise("low")
+    CASE WHEN price > 100 THEN 'high' ELSE 'low' END
+    """
+    return CaseBuilder()

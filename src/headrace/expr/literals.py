@@ -1,0 +1,38 @@
+"""The texts that casts read: what counts as a number, a truth value or a time, on every engine alike.
+
+Each engine reads more than the others do in its own way (`0x1F`, `1_000`, `today`), so a text is matched with these
+patterns first and only handed over if it fits. Leading and trailing spaces are allowed.
+"""
+
+from __future__ import annotations
+
+from headrace.schema import Type
+
+__all__ = ["DATETIME_PARTS", "DATETIME_STRFTIME", "text_pattern"]
+
+_YEAR = r"(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9][0-9]|[1-9][0-9][0-9][0-9])"
+_DATE = rf"{_YEAR}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{1,6})?)?"
+_ZONE = r"Z|[+-](?:0[0-9]|1[0-7]):[0-5][0-9]"
+_INTEGER = r"[+-]?[0-9]+"
+_REAL = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,5})?"
+
+# The parts of a text that fits the pattern, for an engine that must put them together itself.
+DATETIME_PARTS = (
+    r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ](?P<time>[0-9]{2}:[0-9]{2})(?::(?P<seconds>[0-9]{2}))?"
+    r"(?:\.(?P<fraction>[0-9]+))?(?P<zone>Z|[+-][0-9]{2}:[0-9]{2})?)?"
+)
+DATETIME_STRFTIME = "%Y-%m-%dT%H:%M:%S.%fZ"
+
+
+def text_pattern(type: Type) -> str:
+    r"""The regular expression of the texts that can be cast to `type`, for RE2 and Java."""
+    if type.is_integer:
+        body = _INTEGER
+    elif type.is_floating:
+        body = _REAL
+    elif type == Type.BOOLEAN:
+        body = "[tT][rR][uU][eE]|[fF][aA][lL][sS][eE]"
+    else:
+        body = rf"{_DATE}(?:[T ]{_TIME}(?:{_ZONE})?)?"
+    return rf"\A *(?:{body}) *\z"

@@ -1,0 +1,131 @@
+"""DuckDB SQL: `TRY(...)` turns a row's error into NULL."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import reduce
+from typing import ClassVar
+
+from sqlglot import exp
+
+from headrace.expr.literals import DATETIME_STRFTIME
+from headrace.expr.nodes import Bound, Literal
+from headrace.expr.patterns import re2_regex
+from headrace.expr.printer import SHARED, Build, Node, Printer, double, fn, number, op, plain, power, text, when
+from headrace.schema import Type
+
+__all__ = ["DuckDBPrinter"]
+
+
+def _arithmetic(kind: type[exp.Binary]) -> Build:
+    def build(bound: Bound, a: Node, b: Node) -> Node:
+        value = op(kind, a, b)
+        return value if bound.type.is_floating else fn("try", value)
+
+    return build
+
+
+def _modulo(bound: Bound, a: Node, b: Node) -> Node:
+    # The smallest whole number over -1 overflows here; over 1 it leaves nothing just as well.
+    divisor = b if bound.type.is_floating else when(op(exp.EQ, b, number(-1)), number(1), b)
+    return op(exp.Mod, a, fn("nullif", divisor, number(0)))
+
+
+def _negate(bound: Bound, a: Node) -> Node:
+    return exp.Paren(this=exp.Neg(this=a)) if bound.type.is_floating else fn("try", op(exp.Sub, number(0), a))
+
+
+def _abs(bound: Bound, a: Node) -> Node:
+    return fn("abs", a) if bound.type.is_floating else fn("try", fn("abs", a))
+
+
+def _whole(name: str) -> Build:
+    return lambda bound, a: fn(name, a) if bound.type.is_floating else a
+
+
+def _sign(_: Bound, a: Node) -> Node:
+    return when(fn("isnan", a), a, exp.Cast(this=fn("sign", a), to=exp.DataType.build("DOUBLE")))
+
+
+def _rlike(bound: Bound, a: Node, _: Node) -> Node:
+    pattern = bound.args[1].node
+    return fn("regexp_matches", a, text(re2_regex(str(pattern.value)) if isinstance(pattern, Literal) else ""))
+
+
+def _as_int(name: str) -> Build:
+    return lambda _, a: exp.Cast(this=fn(name, a), to=exp.DataType.build("INT"))
+
+
+def _utc(time: Node) -> Node:
+    """A TIMESTAMPTZ as the TIMESTAMP it is in UTC; years before 1 have no era there."""
+    return fn("make_timestamp", fn("epoch_us", time))
+
+
+def _part(name: str) -> Build:
+    return lambda _, a: exp.Cast(this=fn(name, _utc(a)), to=exp.DataType.build("INT"))
+
+
+def _date_trunc(_: Bound, a: Node, unit: Node) -> Node:
+    # date_trunc gives a DATE for large units.
+    start = exp.Cast(this=fn("date_trunc", unit, _utc(a)), to=exp.DataType.build("TIMESTAMP", dialect="duckdb"))
+    return fn("make_timestamptz", fn("epoch_us", start))
+
+
+def _trimmed(name: str) -> Build:
+    return lambda _, a: fn(name, a, text(" "))
+
+
+class DuckDBPrinter(Printer):
+    """Prints DuckDB SQL, for a connection in UTC."""
+
+    dialect = "duckdb"
+    functions: ClassVar[Mapping[str, Build]] = {
+        **SHARED,
+        "add": _arithmetic(exp.Add),
+        "subtract": _arithmetic(exp.Sub),
+        "multiply": _arithmetic(exp.Mul),
+        "divide": lambda _, a, b: op(exp.Div, a, fn("nullif", b, number(0))),
+        "modulo": _modulo,
+        "negate": _negate,
+        "abs": _abs,
+        "floor": _whole("floor"),
+        "ceil": _whole("ceil"),
+        "sign": _sign,
+        "power": power(lambda a, b: op(exp.Mod, a, b)),
+        "upper": plain("upper"),
+        "lower": plain("lower"),
+        "trim": _trimmed("trim"),
+        "ltrim": _trimmed("ltrim"),
+        "rtrim": _trimmed("rtrim"),
+        "length": _as_int("length"),
+        "concat": lambda _, *args: reduce(lambda a, b: op(exp.DPipe, a, b), args),
+        "starts_with": plain("starts_with"),
+        "ends_with": plain("ends_with"),
+        "rlike": _rlike,
+        "date_trunc": _date_trunc,
+        "day_of_week": _part("isodow"),
+        **{name: _part(name) for name in ("year", "month", "day", "hour", "minute", "second")},
+    }
+
+    def type_node(self, type: Type) -> Node:
+        return exp.DataType.build(type.duckdb, dialect="duckdb")
+
+    def matched(self, value: Node, pattern: str) -> Node:
+        return fn("trim", fn("regexp_extract", value, text(pattern)), text(" "))
+
+    def to_integer(self, value: Node, target: Type) -> Node:
+        return self.attempted(fn("trunc", value), target)
+
+    def to_float(self, value: Node) -> Node:
+        infinite = when(op(exp.GT, value, number(0)), double(math.inf), op(exp.LT, value, number(0)), double(-math.inf))
+        return fn("coalesce", self.attempted(value, Type.FLOAT), self.typed(infinite, Type.FLOAT))
+
+    def to_ticks(self, value: Node) -> Node:
+        return fn("epoch_us", value)
+
+    def from_ticks(self, value: Node) -> Node:
+        return fn("make_timestamptz", value)
+
+    def time_text(self, value: Node) -> Node:
+        return fn("strftime", _utc(value), text(DATETIME_STRFTIME))

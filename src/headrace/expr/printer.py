@@ -1,0 +1,262 @@
+"""Printing: a bound expression as a SQL syntax tree, which sqlglot writes out in an engine's dialect.
+
+Texts and names of users only ever become literals and quoted identifiers of that tree. A printer has one entry per
+function; what both engines write alike is here. Parentheses stand around everything with an operator, because the tree
+is built and not parsed. An argument may be printed more than once where an engine has no function for what is meant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import reduce
+from typing import ClassVar
+
+from sqlglot import exp
+
+from headrace.errors import ExpressionError
+from headrace.expr.arrow.dates import FIRST_DAY, LAST_TICK
+from headrace.expr.arrow.numbers import EXACT
+from headrace.expr.literals import text_pattern
+from headrace.expr.nodes import Bound, Call, Case, Cast, Column, Literal
+from headrace.schema import Type
+from headrace.time import ticks
+
+__all__ = ["SHARED", "Build", "Node", "Printer", "double", "fn", "number", "op", "plain", "power", "text", "when"]
+
+Node = exp.Expression
+Build = Callable[..., Node]  # of the bound call and its printed arguments
+
+
+def fn(name: str, *args: Node) -> Node:
+    """A call of the engine's function `name`."""
+    return exp.Anonymous(this=name, expressions=list(args))
+
+
+def op(kind: type[exp.Binary], a: Node, b: Node) -> Node:
+    """A binary operator in parentheses."""
+    return exp.Paren(this=kind(this=a, expression=b))
+
+
+def text(value: str) -> Node:
+    """A text literal."""
+    return exp.Literal.string(value)
+
+
+def number(value: int) -> Node:
+    """A whole literal of at most 31 bits."""
+    return exp.Literal.number(value)
+
+
+def double(value: float) -> Node:
+    """A DOUBLE literal, exact to the last bit."""
+    name = repr(value) if math.isfinite(value) else {"nan": "NaN", "inf": "Infinity"}.get(str(value), "-Infinity")
+    return exp.Cast(this=text(name), to=exp.DataType.build("DOUBLE"))
+
+
+def when(*parts: Node) -> Node:
+    """A CASE of condition, value, condition, value, … and perhaps a default."""
+    ifs = [exp.If(this=c, true=v) for c, v in zip(parts[::2], parts[1::2], strict=False)]
+    return exp.Case(ifs=ifs, default=parts[-1] if len(parts) % 2 else None)
+
+
+def plain(name: str) -> Build:
+    """The engine's function `name` over the same arguments."""
+    return lambda _, *args: fn(name, *args)
+
+
+def _of_finite(name: str) -> Build:
+    return lambda _, a: fn(name, fn("nullif", fn("nullif", a, double(math.inf)), double(-math.inf)))
+
+
+def _of_domain(name: str, inside: type[exp.Binary]) -> Build:
+    """`name` of numbers that compare with zero as `inside` says."""
+    return lambda _, a: fn(name, when(op(inside, a, double(0.0)), a))
+
+
+def _operator(kind: type[exp.Binary]) -> Build:
+    return lambda _, a, b: op(kind, a, b)
+
+
+def _isin(_: Bound, value: Node, *members: Node) -> Node:
+    return exp.Paren(this=exp.In(this=value, expressions=list(members))) if members else exp.false()
+
+
+def _variadic(name: str) -> Build:
+    return lambda _, *args: fn(name, *args) if len(args) > 1 else args[0]
+
+
+def _like(_: Bound, value: Node, pattern: Node) -> Node:
+    return exp.Paren(this=exp.Escape(this=exp.Like(this=value, expression=pattern), expression=text("\\")))
+
+
+def _round(bound: Bound, value: Node, _: Node) -> Node:
+    """The formula of the Arrow kernel, step by step."""
+    if bound.type.is_integer:
+        return value
+    digits = bound.args[1].node
+    scale = double(10.0 ** int(digits.value)) if isinstance(digits, Literal) else double(1.0)  # type: ignore[arg-type]
+    scaled = op(exp.Mul, fn("abs", value), scale)
+    whole = exp.Cast(this=fn("floor", scaled), to=exp.DataType.build("DOUBLE"))
+    up = when(op(exp.GTE, op(exp.Sub, scaled, whole), double(0.5)), double(1.0), double(0.0))
+    near = op(exp.Div, op(exp.Add, whole, up), scale)
+    signed = when(op(exp.LT, value, double(0.0)), exp.Neg(this=near), near)
+    return when(op(exp.LT, scaled, double(EXACT)), signed, value)
+
+
+def power(rest: Callable[[Node, Node], Node]) -> Build:
+    """A power, NULL where it has no real value; `rest` is the engine's modulo."""
+
+    def build(_: Bound, base: Node, exponent: Node) -> Node:
+        zero, one = double(0.0), double(1.0)
+        decimals = op(exp.NEQ, rest(exponent, one), zero)
+        fraction = op(exp.And, op(exp.LT, fn("abs", exponent), double(EXACT)), decimals)
+        endless = op(exp.EQ, fn("abs", exponent), double(math.inf))
+        impossible = (
+            op(exp.And, op(exp.EQ, base, zero), op(exp.LT, exponent, zero)),
+            op(exp.And, op(exp.LT, base, zero), fraction),
+            op(exp.And, op(exp.EQ, fn("abs", base), one), endless),
+        )
+        nan = op(exp.Or, fn("isnan", base), fn("isnan", exponent))
+        return when(
+            nan, op(exp.Add, base, exponent),
+            reduce(lambda a, b: op(exp.Or, a, b), impossible), exp.null(),
+            fn("power", op(exp.Add, base, zero), exponent),
+        )  # fmt: skip
+
+    return build
+
+
+SHARED: Mapping[str, Build] = {
+    "eq": _operator(exp.EQ),
+    "ne": _operator(exp.NEQ),
+    "lt": _operator(exp.LT),
+    "le": _operator(exp.LTE),
+    "gt": _operator(exp.GT),
+    "ge": _operator(exp.GTE),
+    "and": _operator(exp.And),
+    "or": _operator(exp.Or),
+    "not": lambda _, a: exp.Paren(this=exp.Not(this=a)),
+    "is_null": lambda _, a: op(exp.Is, a, exp.null()),
+    "is_not_null": lambda _, a: exp.Paren(this=exp.Not(this=op(exp.Is, a, exp.null()))),
+    "isin": _isin,
+    "coalesce": _variadic("coalesce"),
+    "greatest": _variadic("greatest"),
+    "least": _variadic("least"),
+    "round": _round,
+    "exp": plain("exp"),
+    "sin": _of_finite("sin"),
+    "cos": _of_finite("cos"),
+    "tan": _of_finite("tan"),
+    "sqrt": _of_domain("sqrt", exp.GTE),
+    "ln": _of_domain("ln", exp.GT),
+    "log10": _of_domain("log10", exp.GT),
+    "substring": plain("substring"),
+    "replace": plain("replace"),
+    "contains": plain("contains"),
+    "like": _like,
+}
+
+
+class Printer:
+    """Turns bound expressions into one engine's SQL; an engine fills in what it writes its own way."""
+
+    dialect: ClassVar[str]
+    functions: ClassVar[Mapping[str, Build]]
+
+    def sql(self, bound: Bound) -> str:
+        """The expression as text."""
+        return self.tree(bound).sql(dialect=self.dialect)
+
+    def tree(self, bound: Bound) -> Node:
+        """The expression as a syntax tree."""
+        node = bound.node
+        if isinstance(node, Column):
+            return exp.column(node.column, quoted=True)
+        if isinstance(node, Literal):
+            return self.literal(node.value, bound.type)
+        args = [self.tree(arg) for arg in bound.args]
+        if isinstance(node, Call):
+            return self.functions[node.function](bound, *args)
+        if isinstance(node, Case):
+            return when(*args)
+        if isinstance(node, Cast):
+            return self.cast(args[0], bound.args[0].type, bound.type)
+        raise ExpressionError(f"{node} cannot be printed as SQL", given=type(node).__name__)
+
+    def literal(self, value: object, type: Type) -> Node:
+        """A literal of exactly that type."""
+        if value is None:
+            return self.typed(exp.null(), type)
+        if isinstance(value, bool):
+            return exp.true() if value else exp.false()
+        if isinstance(value, datetime):
+            return self.from_ticks(self.literal(ticks(value), Type.LONG))
+        if isinstance(value, int):
+            if abs(value) < 2**31:
+                return number(value) if type == Type.INT else self.typed(number(value), type)
+            return self.typed(text(str(value)), type)
+        if isinstance(value, float):
+            return double(value) if type == Type.DOUBLE else self.typed(double(value), type)
+        return text(str(value))
+
+    def cast(self, value: Node, source: Type, target: Type) -> Node:
+        """`value` of `source` as `target`, NULL where there is no counterpart."""
+        if source.is_text:
+            return self.from_text(value, target)
+        if Type.DATETIME in (source, target):
+            return self.time_cast(value, source, target)
+        if target == Type.BOOLEAN:
+            return op(exp.NEQ, value, number(0))
+        if source.is_floating and target.is_integer:
+            return self.to_integer(value, target)
+        if source.is_floating and target == Type.FLOAT:
+            return self.to_float(value)
+        return self.attempted(value, target) if target.is_integer else self.typed(value, target)
+
+    def from_text(self, value: Node, target: Type) -> Node:
+        """A text that fits the pattern of the type, read by the engine."""
+        fitting = self.matched(value, text_pattern(target))
+        if target == Type.FLOAT:
+            return self.to_float(self.attempted(fitting, Type.DOUBLE))
+        return self.attempted(fitting, target)
+
+    def time_cast(self, value: Node, source: Type, target: Type) -> Node:
+        """Between ticks and DATETIME, or DATETIME as text, within the years 1 to 9999."""
+        if target == Type.LONG:
+            return self.to_ticks(value)
+        count = self.typed(value, Type.LONG) if target == Type.DATETIME else self.to_ticks(value)
+        first, last = (self.literal(limit, Type.LONG) for limit in (FIRST_DAY, LAST_TICK))
+        inside = op(exp.And, op(exp.GTE, count, first), op(exp.LTE, count, last))
+        return when(inside, self.from_ticks(count) if source != Type.DATETIME else self.time_text(value))
+
+    def typed(self, value: Node, type: Type) -> Node:
+        """A cast that cannot fail."""
+        return exp.Cast(this=value, to=self.type_node(type))
+
+    def attempted(self, value: Node, type: Type) -> Node:
+        """A cast that gives NULL where it fails."""
+        return exp.TryCast(this=value, to=self.type_node(type), safe=True)
+
+    def type_node(self, type: Type) -> Node:
+        raise NotImplementedError
+
+    def matched(self, value: Node, pattern: str) -> Node:
+        """`value` if it matches the pattern, else a text no cast reads."""
+        raise NotImplementedError
+
+    def to_integer(self, value: Node, target: Type) -> Node:
+        raise NotImplementedError
+
+    def to_float(self, value: Node) -> Node:
+        raise NotImplementedError
+
+    def to_ticks(self, value: Node) -> Node:
+        raise NotImplementedError
+
+    def from_ticks(self, value: Node) -> Node:
+        raise NotImplementedError
+
+    def time_text(self, value: Node) -> Node:
+        raise NotImplementedError

@@ -1,0 +1,222 @@
+"""Signatures: which functions exist, what they take and what they give.
+
+This table is the allow-list of the expression language: a call of anything else cannot be built. A *rule* looks at the
+types of the arguments (None for a bare NULL, which fits anywhere) and answers with the type each argument is widened
+to and the type of the result. Widening follows BYTE < SHORT < INT < LONG < FLOAT < DOUBLE. A *constant* is an argument
+that must be a literal, because no engine could check it row by row (a pattern, a unit, a number of digits).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headrace.errors import ExpressionError, nearest
+from headrace.expr.patterns import check_like, check_regex
+from headrace.schema import Type
+
+__all__ = ["FUNCTIONS", "UNITS", "Function", "Signature", "castable", "common", "lookup"]
+
+Types = Sequence[Type | None]
+WIDTH = (Type.BYTE, Type.SHORT, Type.INT, Type.LONG, Type.FLOAT, Type.DOUBLE)
+UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
+DIGITS = 15
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The types a call widens its arguments to, and the type of its result."""
+
+    operands: tuple[Type, ...]
+    result: Type
+
+
+Rule = Callable[[object, Types], Signature]
+Constant = Callable[[object], None]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of the language: how many arguments, which of them constant, and its rule."""
+
+    name: str
+    rule: Rule
+    least: int = 1
+    most: int | None = 1
+    constants: Mapping[int, Constant] = field(default_factory=dict)
+
+
+def common(text: object, types: Types) -> Type | None:
+    """The one type all of `types` widen to; None if all are bare NULLs."""
+    known = [t for t in types if t is not None]
+    if not known:
+        return None
+    if all(t.is_numeric for t in known):
+        return max(known, key=WIDTH.index)
+    if all(t.is_text for t in known):
+        return known[0] if len(set(known)) == 1 else Type.STRING
+    if len(set(known)) == 1:
+        return known[0]
+    raise _misfit(text, types, "numbers with numbers, text with text, BOOLEAN with BOOLEAN, DATETIME with DATETIME")
+
+
+def castable(source: Type, target: Type) -> bool:
+    """Whether values of `source` can be turned into `target` the same way everywhere."""
+    if source == target or (source.is_text and target.is_text):
+        return True
+    if source.is_text:
+        return True
+    if target.is_text:
+        return not source.is_floating
+    if Type.DATETIME in (source, target):
+        return (source, target) == (Type.DATETIME, Type.LONG) or source.is_integer
+    return True
+
+
+def _misfit(text: object, types: Types, allowed: str, instead: str = "") -> ExpressionError:
+    given = ", ".join("NULL" if t is None else t.value for t in types)
+    hint = instead or "cast one side, for instance .cast('DOUBLE')"
+    return ExpressionError(f"{text} cannot take {given}", given=given, allowed=allowed, instead=hint)
+
+
+def _numbers(text: object, types: Types) -> Type:
+    if any(t is not None and not t.is_numeric for t in types):
+        hint = ""
+        if Type.DATETIME in types:
+            hint = "count in ticks (microseconds): .cast('LONG'), and .cast('DATETIME') for the way back"
+        raise _misfit(text, types, "numbers", hint)
+    return common(text, types) or Type.INT
+
+
+def _at_least_int(type: Type) -> Type:
+    return max(type, Type.INT, key=WIDTH.index)
+
+
+def _arithmetic(text: object, types: Types) -> Signature:
+    wide = _at_least_int(_numbers(text, types))
+    return Signature((wide,) * len(types), wide)
+
+
+def _real(text: object, types: Types) -> Signature:
+    _numbers(text, types)
+    return Signature((Type.DOUBLE,) * len(types), Type.DOUBLE)
+
+
+def _rounding(text: object, types: Types) -> Signature:
+    wide = _numbers(text, types[:1])
+    result = Type.DOUBLE if wide.is_floating else wide
+    return Signature((result, *(Type.INT for _ in types[1:])), result)
+
+
+def _comparison(text: object, types: Types) -> Signature:
+    wide = common(text, types) or Type.BOOLEAN
+    return Signature((wide,) * len(types), Type.BOOLEAN)
+
+
+def _choice(text: object, types: Types) -> Signature:
+    wide = common(text, types) or Type.STRING
+    return Signature((wide,) * len(types), wide)
+
+
+def _logic(text: object, types: Types) -> Signature:
+    if any(t not in (None, Type.BOOLEAN) for t in types):
+        raise _misfit(text, types, "BOOLEAN", "compare first, for instance (col('a') > 0) & (col('b') > 0)")
+    return Signature((Type.BOOLEAN,) * len(types), Type.BOOLEAN)
+
+
+def _null_test(text: object, types: Types) -> Signature:  # noqa: ARG001 - every rule has the same shape
+    return Signature((types[0] or Type.STRING,), Type.BOOLEAN)
+
+
+def _text(result: Type, *constants: Type) -> Rule:
+    def rule(text: object, types: Types) -> Signature:
+        subjects = types[: len(types) - len(constants)] if constants else types
+        if any(t is not None and not t.is_text for t in subjects):
+            raise _misfit(text, subjects, "STRING or CHAR", "cast first: .cast('STRING')")
+        return Signature((Type.STRING,) * len(subjects) + constants, result)
+
+    return rule
+
+
+def _date(result: Type, *constants: Type) -> Rule:
+    def rule(text: object, types: Types) -> Signature:
+        if types[0] not in (None, Type.DATETIME):
+            raise _misfit(text, types[:1], "DATETIME", "cast first: .cast('DATETIME')")
+        return Signature((Type.DATETIME, *constants), result)
+
+    return rule
+
+
+def _words(value: object) -> None:
+    if not isinstance(value, str):
+        raise ExpressionError("this argument must be a plain text", given=value, allowed="a str, equal in every row")
+
+
+def _some_words(value: object) -> None:
+    _words(value)
+    if not value:
+        raise ExpressionError("the text to look for must not be empty", given=value, allowed="at least one character")
+
+
+def _like(value: object) -> None:
+    _words(value)
+    check_like(str(value))
+
+
+def _regex(value: object) -> None:
+    _words(value)
+    check_regex(str(value))
+
+
+def _unit(value: object) -> None:
+    if value not in UNITS:
+        close = nearest(str(value), UNITS)
+        raise ExpressionError("unknown unit", given=value, allowed=", ".join(UNITS), instead=repr(close or "day"))
+
+
+def _between(low: int, high: int) -> Constant:
+    def check(value: object) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise ExpressionError("this argument must be a plain whole number", given=value, allowed=f"{low} to {high}")
+
+    return check
+
+
+_MOST = 2**30  # a start and a length of this size still add up in 32 bits
+_TEST = _text(Type.BOOLEAN, Type.STRING)
+_TABLE = (
+    *(Function(name, _arithmetic, 2, 2) for name in ("add", "subtract", "multiply", "modulo")),
+    Function("divide", _real, 2, 2),
+    *(Function(name, _arithmetic) for name in ("negate", "abs")),
+    *(Function(name, _comparison, 2, 2) for name in ("eq", "ne", "lt", "le", "gt", "ge")),
+    Function("isin", _comparison, 1, None),
+    *(Function(name, _logic, 2, 2) for name in ("and", "or")),
+    Function("not", _logic),
+    *(Function(name, _null_test) for name in ("is_null", "is_not_null")),
+    *(Function(name, _choice, 1, None) for name in ("coalesce", "greatest", "least")),
+    *(Function(name, _real) for name in ("sqrt", "exp", "ln", "log10", "sign", "sin", "cos", "tan")),
+    Function("power", _real, 2, 2),
+    *(Function(name, _rounding) for name in ("floor", "ceil")),
+    Function("round", _rounding, 2, 2, {1: _between(0, DIGITS)}),
+    *(Function(name, _text(Type.STRING)) for name in ("upper", "lower", "trim", "ltrim", "rtrim")),
+    Function("length", _text(Type.INT)),
+    Function("concat", _text(Type.STRING), 1, None),
+    Function("substring", _text(Type.STRING, Type.INT, Type.INT), 3, 3, {1: _between(1, _MOST), 2: _between(0, _MOST)}),
+    Function("replace", _text(Type.STRING, Type.STRING, Type.STRING), 3, 3, {1: _some_words, 2: _words}),
+    *(Function(name, _TEST, 2, 2, {1: _words}) for name in ("starts_with", "ends_with", "contains")),
+    Function("like", _TEST, 2, 2, {1: _like}),
+    Function("rlike", _TEST, 2, 2, {1: _regex}),
+    *(Function(n, _date(Type.INT)) for n in ("year", "month", "day", "hour", "minute", "second", "day_of_week")),
+    Function("date_trunc", _date(Type.DATETIME, Type.STRING), 2, 2, {1: _unit}),
+)
+FUNCTIONS: Mapping[str, Function] = {function.name: function for function in _TABLE}
+
+
+def lookup(name: str) -> Function:
+    """The function of that name; the error for an unknown one names the nearest."""
+    if name not in FUNCTIONS:
+        close = nearest(name, FUNCTIONS)
+        raise ExpressionError(
+            f"there is no function {name!r}", given=name, allowed=", ".join(sorted(FUNCTIONS)), instead=close or ""
+        )
+    return FUNCTIONS[name]

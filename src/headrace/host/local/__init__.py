@@ -1,0 +1,5 @@
+"""The local host: runs the stages in this process, batch by batch, always the same way. For tests, notebooks and debugging."""
+
+from headrace.host.local.run import run_local
+
+__all__ = ["run_local"]

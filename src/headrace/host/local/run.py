@@ -1,0 +1,138 @@
+"""Running a line of stages in process.
+
+Each round takes one batch of every source, runs the intake, then every stage in every bucket, and hands messages over as they are.
+When all sources are exhausted one more round tells everyone that nothing will come: the CTI becomes infinite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+
+from headrace.changes import Changes
+from headrace.host.result import Finished, Result
+from headrace.io.decoded import Decoded
+from headrace.io.ingress import COUNTERS, Report, resolve
+from headrace.io.origins import Events, Files, in_memory, read_path
+from headrace.optimizer import RULES, Rule, optimize
+from headrace.plan.nodes import Output, Source
+from headrace.plan.policies import Heartbeat
+from headrace.progress import Progress
+from headrace.stages.cut import Line, cut
+from headrace.stages.intake import Intake
+from headrace.stages.message import REPORTS, RESULT, STATISTICS, Message
+from headrace.stages.stage import StageRun
+from headrace.time import INFINITY
+
+__all__ = ["run_local"]
+
+Clock = Callable[[], int]
+
+
+def run_local(
+    outputs: Sequence[Output],
+    *,
+    buckets: int = 1,
+    batch_rows: int | None = None,
+    clock: Clock | None = None,
+    rules: Sequence[Rule] = RULES,
+    finish: bool = True,
+) -> Finished:
+    """Run to the end of all sources. `batch_rows` cuts batches smaller; `finish=False` leaves the streams open."""
+    runner = _Runner(cut(optimize(outputs, rules)), buckets, clock)
+    feeds = {source.fingerprint: _batches(source, batch_rows) for source in runner.line.sources}
+    while feeds:
+        round_ = {f: next(feed, None) for f, feed in feeds.items()}
+        feeds = {f: feed for f, feed in feeds.items() if round_[f] is not None}
+        if feeds or runner.ticking:
+            runner.round({f: blocks for f, blocks in round_.items() if blocks is not None})
+    if finish:
+        runner.end()
+    return runner.done
+
+
+class _Runner:
+    def __init__(self, line: Line, buckets: int, clock: Clock | None) -> None:
+        self.line, self.buckets, self.clock = line, buckets, clock
+        self.stages = [[StageRun(line, level, b, buckets) for b in range(buckets)] for level in range(1, line.depth + 1)]
+        self.progress = {source.fingerprint: Progress() for source in line.sources}
+        results = {output.name: Result(output.schema) for output in line.outputs}
+        self.done = Finished(results, {str(s.origin): dict.fromkeys(COUNTERS, 0) for s in line.sources}, [])
+
+    @property
+    def ticking(self) -> bool:
+        return self.clock is not None and any(isinstance(s.policy, Heartbeat) for s in self.line.sources)
+
+    def round(self, blocks: dict[str, list[Decoded]]) -> None:
+        """One batch."""
+        messages: list[Message] = []
+        for sender, source in enumerate(self.line.sources):
+            if source.fingerprint in blocks:
+                messages += self._intake(source, blocks[source.fingerprint], sender)
+            if self.clock is not None and isinstance(source.policy, Heartbeat):
+                every = source.policy.every
+                messages += self._report(source, Report(cti=(self.clock() - source.policy.delay) // every * every))
+        self._run_stages(messages)
+
+    def end(self) -> None:
+        """Tell everyone that nothing more will come."""
+        reports = [m for source in self.line.sources for m in self._report(source, Report(cti=INFINITY))]
+        self._run_stages(reports)
+
+    def _intake(self, source: Source, blocks: list[Decoded], sender: int) -> list[Message]:
+        now = self.clock() if self.clock is not None else None
+        intake = Intake(self.line, source, self.progress[source.fingerprint], self.buckets, sender, now)
+        for block in blocks:
+            intake.take(block.table)
+            intake.refuse(block.refused["reason"].to_pylist(), block.refused["raw"].to_pylist())
+        messages = list(intake.finish())
+        reports = [Report.from_json(r) for m in messages if m.edge == REPORTS and m.bucket == 0 for r in m.extra[source.fingerprint]]
+        self._note(source, reports)
+        return messages
+
+    def _report(self, source: Source, report: Report) -> list[Message]:
+        self._note(source, [report])
+        return [Message(b, REPORTS, extra={source.fingerprint: [report.to_json()]}) for b in range(self.buckets)]
+
+    def _note(self, source: Source, reports: list[Report]) -> None:
+        self.progress[source.fingerprint] = resolve(source.policy, self.progress[source.fingerprint], reports)
+        counts = self.done.counts[str(source.origin)]
+        for report in reports:
+            for name, count in report.counts.items():
+                counts[name] += count
+
+    def _run_stages(self, messages: list[Message]) -> None:
+        for stage in self.stages:
+            messages = [m for run in stage for m in run.step([m for m in messages if m.bucket == run.bucket])]
+        self.done.statistics.append([m.extra for m in messages if m.edge == STATISTICS])
+        for number, output in enumerate(self.line.outputs):
+            mine = [m for m in messages if m.edge == RESULT - number]
+            tables = [Changes.from_table(m.table) for m in mine if m.table is not None]
+            progress = Progress.together([m.progress for m in mine if m.progress is not None])
+            self.done.results[output.name].batches.append((Changes.concat([Changes.empty(output.schema), *tables]), progress))
+
+
+def _batches(source: Source, batch_rows: int | None) -> Iterator[list[Decoded]]:
+    if isinstance(source.origin, Events):
+        for table in source.origin.batches():
+            yield from ([in_memory(part, source)] for part in _pieces(table, batch_rows))
+    else:
+        assert isinstance(source.origin, Files)
+        for path in source.origin.files():
+            if batch_rows is None:
+                yield list(read_path(source, path))
+            else:
+                yield from ([piece] for block in read_path(source, path) for piece in _cut(block, batch_rows))
+
+
+def _pieces(table: pa.Table, rows: int | None) -> Iterator[pa.Table]:
+    size = rows or max(table.num_rows, 1)
+    for start in range(0, max(table.num_rows, 1), size):
+        yield table.slice(start, size)
+
+
+def _cut(block: Decoded, rows: int) -> Iterator[Decoded]:
+    for start in range(0, max(block.table.num_rows, 1), rows):
+        refused = block.refused if start == 0 else block.refused.slice(0, 0)
+        yield Decoded(block.table.slice(start, rows), refused, block.rows[start : start + rows])

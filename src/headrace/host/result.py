@@ -1,0 +1,49 @@
+"""What a finished run gives, whichever host ran it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.changes import Changes
+from headrace.events import history, to_physical
+from headrace.progress import Progress
+from headrace.schema import Schema
+from headrace.time import NEG_INFINITY
+
+__all__ = ["Finished", "Result"]
+
+
+@dataclass
+class Result:
+    """What left one output: changes and progress, batch by batch."""
+
+    schema: Schema
+    batches: list[tuple[Changes, Progress]] = field(default_factory=list)
+
+    def changes(self) -> Changes:
+        """Everything that left, as one bag."""
+        return Changes.concat([Changes.empty(self.schema), *(changes for changes, _ in self.batches)])
+
+    def cht(self) -> pa.Table:
+        """The history."""
+        return history(self.changes())
+
+    def events(self) -> pa.Table:
+        """The physical stream: inserts, retractions and CTIs in the order they left."""
+        tables, cti = [to_physical(Changes.empty(self.schema))], NEG_INFINITY
+        for changes, progress in self.batches:
+            tables.append(to_physical(changes, progress.cti if progress.cti > cti else None))
+            cti = max(cti, progress.cti)
+        return pa.concat_tables(tables)
+
+
+@dataclass
+class Finished:
+    """A finished run: results by output name, counts by source, and the state at the end of every batch."""
+
+    results: dict[str, Result]
+    counts: dict[str, dict[str, int]]
+    statistics: list[list[dict[str, Any]]]

@@ -1,0 +1,1 @@
+"""The Spark host: Headrace on Structured Streaming."""

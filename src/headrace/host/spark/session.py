@@ -1,0 +1,251 @@
+"""The Spark session Headrace runs on: one place for every option we set, each with its reason.
+
+Only public API is used, so the same code serves a local master, a cluster and a Spark Connect server. Options come in
+two kinds. *Launch options* must be known before the JVM starts; they apply when Headrace starts the session. *Query
+options* are SQL options a running session accepts; `apply_query_options` sets them right before a query starts, also on
+a session that somebody else has made.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.errors import HostError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+__all__ = ["apply_query_options", "get_session", "is_connect", "warm_up"]
+
+MASTER_VARIABLE = "HEADRACE_MASTER"
+LEVEL_VARIABLE = "HEADRACE_LOG_LEVEL"
+LOG_VARIABLE = "HEADRACE_SPARK_LOG"
+ARCHIVE_VARIABLE = "HEADRACE_CLASS_ARCHIVE"
+
+# option, value, reason
+_LAUNCH: tuple[tuple[str, str, str], ...] = (
+    ("spark.ui.enabled", "false", "saves start-up time and memory; Headrace has its own progress page"),
+    ("spark.ui.showConsoleProgress", "false", "progress bars would run through the answers on a terminal"),
+    ("spark.driver.memory", "2g", "a shuffle and state of 16 MB chunks fits with room; the data stays in Python"),
+    ("spark.python.worker.reuse", "true", "workers keep the traces they have read between batches"),
+    (
+        "spark.python.unix.domain.socket.enabled",
+        "true",
+        "state calls and chunks cross a Unix socket: about 60 ms less per small batch than TCP",
+    ),
+    (
+        "spark.hadoop.fs.AbstractFileSystem.file.impl",
+        "org.apache.hadoop.fs.local.RawLocalFs",
+        "local checkpoints: without native Hadoop every file and its .crc twin cost a forked chmod (14 a batch); this "
+        "drops the twins, and Spark's own checkpoint checksums stay",
+    ),
+    ("spark.locality.wait", "0s", "a free core is always better than a wait for a nearer one"),
+    ("spark.task.maxFailures", "4", "a dead Python worker costs a retry, not the query (a cluster's default)"),
+)
+
+# A local JVM only schedules and stores while Python computes: compiling quickly beats compiling well.
+_LOCAL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_STATE = "spark.sql.streaming.stateStore"
+_QUERY: tuple[tuple[str, str, str], ...] = (
+    (f"{_STATE}.providerClass", _ROCKSDB, "the only store transformWithState runs on"),
+    (f"{_STATE}.rocksdb.changelogCheckpointing.enabled", "true", "a batch uploads its changes, not a whole snapshot"),
+    (f"{_STATE}.checkpointFormatVersion", "2", "state files named per attempt: a retried batch never reads a stale one"),
+    ("spark.sql.streaming.noDataMicroBatches.enabled", "false", "progress is data here; empty batches are pure cost"),
+    ("spark.sql.adaptive.enabled", "false", "streaming turns it off anyway, with a warning; partition i must stay i"),
+    ("spark.sql.execution.arrow.useLargeVarTypes", "false", "chunks stay far below the 2 GB limit of small binaries"),
+    ("spark.sql.execution.arrow.maxRecordsPerBatch", "10000", "a row is a chunk: never more than a few hundred of them"),
+    ("spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled", "true", "a user's error without Spark's frames"),
+)
+
+
+def get_session(
+    master: str | None = None,
+    options: Mapping[str, str] | None = None,
+    app: str = "headrace",
+    log: str | Path | None = None,
+) -> SparkSession:
+    """The active Spark session, or a new one.
+
+    `master` is any Spark master URL, `sc://host:port` for a Connect server, or `remote:local[2]` for a Connect server
+    started in this process; without it HEADRACE_MASTER is asked, then every core of this machine is used. `options` are
+    Spark options and win over ours. With `log` (or HEADRACE_SPARK_LOG) whatever the JVM and the Python workers write
+    to standard error goes to that file.
+    """
+    wanted = master or os.environ.get(MASTER_VARIABLE)
+    active = _active()
+    if active is not None:
+        _check_kind(active, wanted)
+        return active
+    url = wanted or f"local[{os.cpu_count() or 1},4]"
+    _check_java(url)
+    _use_this_python()
+    return _start(url, _launch_options(url, options or {}, app), log or os.environ.get(LOG_VARIABLE))
+
+
+def apply_query_options(spark: SparkSession, buckets: int) -> None:
+    """Set what the next query started on `spark` needs; one shuffle partition per bucket.
+
+    A query copies the session's options when it starts, so later changes do not reach it. On a session that is not
+    yours alone, call this on `spark.newSession()`.
+    """
+    if buckets < 1:
+        raise HostError("a query needs at least one bucket", given=buckets, allowed="1 or more")
+    spark.conf.set("spark.sql.shuffle.partitions", str(buckets))
+    for name, value, _ in _QUERY:
+        spark.conf.set(name, value)
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether `spark` talks to a Spark Connect server."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def warm_up(spark: SparkSession, modules: Sequence[str] = (), workers: int = 2) -> threading.Thread:
+    """Start Python workers and import `modules` in them, in the background, while the query is being built.
+
+    Saves seconds on the first batch. A failure here is no failure: the query itself will tell what is wrong.
+    """
+
+    def run() -> None:
+        with suppress(Exception):
+            spark.range(0, workers, 1, workers).mapInArrow(_importer(tuple(modules)), "id long").collect()
+
+    thread = threading.Thread(target=run, name="headrace-warm-up", daemon=True)
+    thread.start()
+    return thread
+
+
+def _importer(modules: tuple[str, ...]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for name in modules:
+            importlib.import_module(name)
+        yield from batches
+
+    return load
+
+
+def _active() -> SparkSession | None:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
+def _check_kind(active: SparkSession, wanted: str | None) -> None:
+    if wanted is not None and _remote(wanted) is not None and not is_connect(active):
+        raise HostError(
+            "a classic Spark session is active, and a process can hold only one kind of session",
+            given=wanted,
+            allowed="the active session",
+            instead="spark.stop() first, or start the Connect client in a process of its own",
+        )
+
+
+def _remote(url: str) -> str | None:
+    """The argument of `builder.remote`, or None for a classic master."""
+    if url.startswith("sc://"):
+        return url
+    return url.removeprefix("remote:") if url.startswith("remote:") else None
+
+
+def _check_java(url: str) -> None:
+    if url.startswith(("sc://", "remote:sc://")):
+        return
+    home = os.environ.get("JAVA_HOME")
+    if (home and Path(home, "bin", "java").exists()) or (not home and shutil.which("java")):
+        return
+    raise HostError(
+        f"Spark needs Java, and JAVA_HOME={home!r} has no bin/java" if home else "Spark needs Java, and there is none on the PATH",
+        allowed="Java 17 or 21",
+        instead="install a JDK (for example openjdk-17-jre-headless) or set JAVA_HOME, or give an sc:// URL as the master",
+    )
+
+
+def _use_this_python() -> None:
+    """Workers run this interpreter: without these Spark takes the first python3 on the PATH, not this environment."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+
+def _launch_options(url: str, options: Mapping[str, str], app: str) -> dict[str, str]:
+    """Everything to give the builder; `options` win, except that JVM options are joined."""
+    remote = _remote(url)
+    if remote is not None and not remote.startswith("local"):
+        return {"spark.app.name": app, **options}
+    jvm = "spark.driver.extraJavaOptions"
+    ours = {name: value for name, value, _ in _LAUNCH} | {name: value for name, value, _ in _QUERY}
+    merged = {"spark.app.name": app, **ours, **options}
+    local = (remote or url).startswith("local")
+    merged[jvm] = " ".join([*_log_flags(), *(_LOCAL_JVM if local else ()), *_archive_flags(), options.get(jvm, "")]).strip()
+    return merged
+
+
+def _log_flags() -> list[str]:
+    file = Path(__file__).with_name("log4j2.properties")
+    level = os.environ.get(LEVEL_VARIABLE, "error").lower()
+    tasks = "off" if level == "error" else level
+    return [f"-Dlog4j2.configurationFile={file.as_uri()}", f"-Dheadrace.level={level}", f"-Dheadrace.task.level={tasks}"]
+
+
+def _archive_flags() -> list[str]:
+    """Java's class-data archive, if the user names a file for it: written by the first session, used by the next."""
+    name = os.environ.get(ARCHIVE_VARIABLE)
+    if not name:
+        return []
+    use = "SharedArchiveFile" if Path(name).exists() else "ArchiveClassesAtExit"
+    return [f"-XX:{use}={name}", "-Xlog:disable", "-Xlog:all=error:stderr"]
+
+
+def _start(url: str, options: Mapping[str, str], log: str | Path | None) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    remote = _remote(url)
+    builder = SparkSession.builder.remote(remote) if remote is not None else SparkSession.builder.master(url)
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    try:
+        with _stderr_to(log):
+            return builder.getOrCreate()
+    except Exception as error:
+        raise _failure(url, log, error) from error
+
+
+def _failure(url: str, log: str | Path | None, error: Exception) -> HostError:
+    first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    where = f"; read {log}" if log else f"; set {LEVEL_VARIABLE}=info to see Spark's own words"
+    remote = _remote(url)
+    advice = (
+        "check that the Connect server runs and that pyspark[connect] has its version"
+        if remote is not None and remote.startswith("sc://")
+        else "check `java -version` (17 or 21), the master URL and the Spark options given"
+    )
+    return HostError(f"the Spark session could not start: {first}", given=url, instead=advice + where)
+
+
+@contextmanager
+def _stderr_to(log: str | Path | None) -> Iterator[None]:
+    """While the JVM starts, let descriptor 2 be `log`: the JVM and its Python workers inherit it for good."""
+    if log is None:
+        yield
+        return
+    Path(log).parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    kept = os.dup(2)
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.dup2(file, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(file)

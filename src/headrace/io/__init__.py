@@ -1,0 +1,1 @@
+"""Files in, files out: decoding, encoding, atomic batches, and the seeded generator of example streams."""

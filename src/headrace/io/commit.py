@@ -1,0 +1,164 @@
+"""Commit: output that appears whole, once, or not at all.
+
+A batch is written by several workers, any of which may die, be retried, or go on writing after it was given up. So
+nobody writes where readers look. Workers *stage* files under `_staging/<batch>/`; when all are there, the driver
+*commits*: it prepares a folder that holds them under stable names and renames it to `batch-<id>`. The rename is the
+one instant at which the batch comes into being.
+
+A crash before it leaves only rubbish under `_staging`, which the next commit sweeps away. A crash after it leaves the
+committed batch, and committing that batch again changes nothing. Staged files are linked, not moved, into the
+prepared folder, so that a commit broken off half-way can be repeated with the same files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from headrace.errors import SinkError
+from headrace.io.files import local_path
+
+__all__ = ["BatchDirectory"]
+
+_STAGING = "_staging"
+_BATCH = re.compile(r"batch-(\d{8,})")
+_ATTEMPT = re.compile(r"(\d+)(\.\w+)?")
+_ADVICE = "name a directory that every worker can reach and this user may write"
+
+
+class BatchDirectory:
+    """A directory with one folder per batch, each written once and atomically."""
+
+    def __init__(self, path: str) -> None:
+        local = local_path(path)
+        if local is None:
+            raise SinkError(
+                "output batches need a file system with an atomic rename",
+                given=path,
+                instead="a local path or file: URI",
+            )
+        self.path = Path(local).absolute()
+        self._staging = self.path / _STAGING
+        self.check_writable()
+
+    def check_writable(self) -> None:
+        """Make the directory if need be, and raise `SinkError` unless files can be written in it."""
+        probe = self._staging / f".probe-{uuid.uuid4().hex}"
+        try:
+            self._staging.mkdir(parents=True, exist_ok=True)
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as error:
+            raise SinkError(
+                f"cannot write to {str(self.path)!r}: {error.strerror}", given=str(self.path), instead=_ADVICE
+            ) from error
+
+    def stage(self, batch_id: int, name: str, data: bytes) -> str:
+        """Write a file that may become part of a batch, and give its path; for workers."""
+        folder = self._staging / str(batch_id)
+        staged = folder / f"{uuid.uuid4().hex}-{Path(name).name}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _write(staged, data)
+        except OSError as error:
+            raise SinkError(f"cannot write {str(staged)!r}: {error.strerror}", given=name, instead=_ADVICE) from error
+        return str(staged)
+
+    def commit(self, batch_id: int, staged: Sequence[str], extra: Mapping[str, bytes] | None = None) -> bool:
+        """Make the staged files, in this order, and the extra ones the batch; for the driver.
+
+        False if the batch is there already. What dead attempts at this batch or an earlier one have left is removed.
+        """
+        fresh = not self._folder(batch_id).exists()
+        if fresh:
+            try:
+                fresh = self._publish(self._prepare(batch_id, staged, extra or {}), self._folder(batch_id))
+            except OSError as error:
+                raise SinkError(
+                    f"cannot commit batch {batch_id} to {str(self.path)!r}: {error}", given=batch_id, instead=_ADVICE
+                ) from error
+        self._sweep(batch_id)
+        return fresh
+
+    def committed(self) -> list[int]:
+        """The batches that are there, in order."""
+        found = (_BATCH.fullmatch(entry.name) for entry in self.path.iterdir())
+        return sorted(int(match[1]) for match in found if match)
+
+    def files(self, batch_id: int | None = None) -> list[str]:
+        """The files of a batch, or of all of them, in order."""
+        batches = self.committed() if batch_id is None else [batch_id]
+        folders = [self._folder(batch) for batch in batches]
+        return [str(file) for folder in folders if folder.is_dir() for file in sorted(folder.iterdir())]
+
+    def _folder(self, batch_id: int) -> Path:
+        return self.path / f"batch-{batch_id:08d}"
+
+    def _prepare(self, batch_id: int, staged: Sequence[str], extra: Mapping[str, bytes]) -> Path:
+        folder = self._staging / f"{batch_id}.{uuid.uuid4().hex}"
+        folder.mkdir()
+        for part, name in enumerate(staged):
+            self._check_staged(batch_id, Path(name))
+            _link(Path(name), folder / f"part-{part:05d}{_suffix(name)}")
+        for name, data in extra.items():
+            _write(folder / Path(name).name, data)
+        _sync(folder)
+        return folder
+
+    def _check_staged(self, batch_id: int, file: Path) -> None:
+        if file.parent != self._staging / str(batch_id) or not file.exists():
+            raise SinkError(
+                f"{str(file)!r} is not a staged file of batch {batch_id}",
+                given=str(file),
+                allowed="paths that stage() gave for this batch",
+            )
+
+    def _publish(self, prepared: Path, folder: Path) -> bool:
+        """The atomic step; False when another attempt was faster."""
+        try:
+            prepared.rename(folder)
+        except OSError:
+            if folder.exists():
+                return False
+            raise
+        _sync(self.path)
+        return True
+
+    def _sweep(self, batch_id: int) -> None:
+        for entry in self._staging.iterdir():
+            match = _ATTEMPT.fullmatch(entry.name)
+            if match and int(match[1]) <= batch_id:
+                shutil.rmtree(entry, ignore_errors=True)
+
+
+def _suffix(name: str) -> str:
+    """The ending of the name as it was given to `stage`, all of it: `.jsonl.gz`."""
+    return "".join(Path(Path(name).name.partition("-")[2]).suffixes)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        target.hardlink_to(source)
+    except OSError:  # a file system without hard links
+        shutil.copyfile(source, target)
+        _sync(target)
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(path: Path) -> None:
+    """Make a file or the names in a folder durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,339 @@
+"""Conversion: a column as it was read becomes a column of its declared type.
+
+The good path is one Arrow cast of the whole column. Only when that cast fails does the column get a second look,
+which finds the values that do not fit: these become null here and their rows are refused by the caller. What the
+first look accepts the second accepts too, so whether a value is read never depends on its neighbours.
+
+Times are forgiving. A DATETIME is ISO text with or without a zone (UTC when it has none), a count of ticks, or any
+Arrow timestamp or date. The lifetime columns `le`, `re`, `re_new`, when LONG, take the same and also `inf`, `∞` and
+`-inf`. Fractions of a tick are cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.errors import SchemaError, TimeError
+from headrace.schema import Field, Type
+from headrace.time import INFINITY, NEG_INFINITY, ticks
+
+__all__ = ["TICK_COLUMNS", "Converted", "check_convertible", "convert", "is_tick", "reason"]
+
+TICK_COLUMNS = ("le", "re", "re_new")
+
+Mask = NDArray[np.bool_]
+
+_LONG = pa.int64()
+_NAIVE = pa.timestamp("us")
+_ZONED = pa.timestamp("us", tz="UTC")
+_INTEGER = r"^-?[0-9]+$"
+_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_CLOCK = r"[ T][0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?)?"
+_LIKELY_TIMES = (
+    (_INTEGER, _LONG),
+    (_DATE + _CLOCK + r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)$", _ZONED),
+    (_DATE + "(" + _CLOCK + ")?$", _NAIVE),
+)
+_LIKELY = {
+    Type.BOOLEAN: r"^(?i:true|false|0|1)$",
+    Type.FLOAT: r"^-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?$",
+    Type.DOUBLE: r"^-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?$",
+}
+_FAN_OUT = 16
+_SHOWN = 80
+
+
+@dataclass(frozen=True)
+class Converted:
+    """The values in their type, null where they did not fit, and the mask of those (None: all fit)."""
+
+    values: pa.ChunkedArray | pa.Array
+    bad: Mask | None = None
+
+
+def is_tick(field: Field) -> bool:
+    """Whether this is a lifetime column held as ticks."""
+    return field.name in TICK_COLUMNS and field.type is Type.LONG
+
+
+def convert(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
+    """`values` as the field's type."""
+    values = _plain(values)
+    if pa.types.is_null(values.type):
+        return Converted(pa.nulls(len(values), field.type.arrow))
+    if _is_text(values.type):
+        return _from_text(values, field)
+    if field.type is Type.DATETIME or (is_tick(field) and not pa.types.is_integer(values.type)):
+        return _from_time(values, field)
+    if values.type == field.type.arrow:
+        return Converted(values)
+    if field.type is Type.FLOAT:
+        return _narrowed(_cast(values, pa.float64()))
+    return _cast(values, field.type.arrow)
+
+
+def reason(value: object, field: Field) -> str:
+    """Why `value` cannot be in `field`."""
+    text = repr(value)
+    shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    return f"column {field.name!r}: {shown} {_fault(value, field)}"
+
+
+def _fault(value: object, field: Field) -> str:
+    if field.type is Type.CHAR:
+        return "is longer than one character (CHAR)"
+    if field.type.is_integer and _is_whole(value):
+        bits = field.type.arrow.bit_width
+        return f"is out of range for {field.type.value} ({-(2 ** (bits - 1))} to {2 ** (bits - 1) - 1})"
+    if field.type.is_floating and _is_finite(value):
+        return f"is out of range for {field.type.value}"
+    if field.type is Type.DATETIME or is_tick(field):
+        return f"is not a time ({field.type.value}: ISO text such as '2024-05-01T12:00:00Z', or ticks)"
+    return f"is not of type {field.type.value}"
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) or (isinstance(value, str) and value.strip().lstrip("+-").isdecimal())
+
+
+def _is_finite(value: object) -> bool:
+    try:
+        return bool(float(str(value)) == float(str(value)))  # not a NaN; "1e400" is a number, only too large
+    except ValueError:
+        return False
+
+
+# Which Arrow types may become which column type at all.
+
+
+def check_convertible(source: pa.Schema, fields: list[Field], path: str) -> None:
+    """Refuse a file whose column could never be read as its declared type."""
+    for field in fields:
+        arrow = source.field(field.name).type
+        if not _convertible(arrow.value_type if pa.types.is_dictionary(arrow) else arrow, field):
+            raise SchemaError(
+                f"column {field.name!r} is {arrow} in {path!r}, which cannot be read as {field.type.value}",
+                given=f"{field}",
+                allowed=_possible(arrow),
+                instead=f"declare {field.name} as {_possible(arrow)}",
+            )
+
+
+def _possible(arrow: pa.DataType) -> str:
+    try:
+        return Type.from_arrow(arrow).value
+    except SchemaError:
+        return "nothing: leave the column out of the schema"
+
+
+def _convertible(arrow: pa.DataType, field: Field) -> bool:
+    types = pa.types
+    number = types.is_integer(arrow) or types.is_floating(arrow) or types.is_decimal(arrow)
+    if types.is_null(arrow):
+        return True
+    if field.type.is_text:
+        return _is_text(arrow) or types.is_binary(arrow) or types.is_large_binary(arrow)
+    if field.type is Type.BOOLEAN:
+        return bool(types.is_boolean(arrow))
+    time = types.is_timestamp(arrow) or types.is_date(arrow) or _is_text(arrow)
+    if field.type is Type.DATETIME:
+        return bool(time or types.is_integer(arrow))
+    return bool(number or (is_tick(field) and time))
+
+
+def _is_text(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_string(arrow) or pa.types.is_large_string(arrow) or pa.types.is_string_view(arrow))
+
+
+def _plain(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """Without dictionary encoding, text as Arrow's plain string."""
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if _is_text(values.type) and not pa.types.is_string(values.type):
+        values = values.cast(pa.string())
+    return values
+
+
+# Casting with a second look.
+
+
+def _cast(values: pa.ChunkedArray | pa.Array, arrow: pa.DataType) -> Converted:
+    """Cast all; if that fails, find the values that fail by splitting, so a few broken values cost a few casts."""
+    try:
+        return Converted(values.cast(arrow))
+    except pa.ArrowInvalid:
+        whole = _one_array(values)
+    bad = np.zeros(len(whole), dtype=np.bool_)
+    parts = _cast_parts(whole, 0, arrow, bad)
+    return Converted(pa.concat_arrays(parts), bad)
+
+
+def _cast_parts(values: pa.Array, offset: int, arrow: pa.DataType, bad: Mask) -> list[pa.Array]:
+    try:
+        return [values.cast(arrow)]
+    except pa.ArrowInvalid:
+        if len(values) == 1:
+            bad[offset] = True
+            return [pa.nulls(1, arrow)]
+    step = -(-len(values) // _FAN_OUT)
+    parts: list[pa.Array] = []
+    for start in range(0, len(values), step):
+        parts += _cast_parts(values.slice(start, step), offset + start, arrow, bad)
+    return parts
+
+
+def _one_array(values: pa.ChunkedArray | pa.Array) -> pa.Array:
+    if isinstance(values, pa.Array):
+        return values
+    merged = values.combine_chunks()
+    return merged if isinstance(merged, pa.Array) else pa.concat_arrays(merged.chunks)
+
+
+def _mask(values: pa.ChunkedArray | pa.Array) -> Mask:
+    """A boolean Arrow column as a NumPy mask, null as False."""
+    return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def _or_bad(first: Mask | None, second: Mask | None) -> Mask | None:
+    if first is None or second is None:
+        return first if second is None else second
+    return first | second
+
+
+def _without(values: pa.ChunkedArray | pa.Array, bad: Mask) -> pa.ChunkedArray | pa.Array:
+    return pc.if_else(pa.array(~bad), values, pa.scalar(None, values.type))
+
+
+# Text.
+
+
+def _from_text(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
+    if field.type is Type.CHAR:
+        long = _mask(pc.greater(pc.utf8_length(values), 1))
+        return Converted(_without(values, long), long) if long.any() else Converted(values)
+    if field.type is Type.STRING:
+        return Converted(values)
+    if field.type is Type.DATETIME or is_tick(field):
+        return _text_times(values, field)
+    if field.type.is_floating:
+        return _text_floats(values, field)
+    return _parsed(values, field.type, field.type.arrow)
+
+
+def _parsed(values: pa.ChunkedArray | pa.Array, kind: Type, arrow: pa.DataType) -> Converted:
+    try:
+        return Converted(values.cast(arrow))
+    except pa.ArrowInvalid:
+        texts = _trimmed(_one_array(values))
+    return _split(texts, ((_LIKELY.get(kind, _INTEGER), arrow),), arrow, lambda rest: _cast(rest, arrow))
+
+
+def _trimmed(texts: pa.Array) -> pa.Array:
+    """Without surrounding blanks and without a plus sign."""
+    return pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"^\+([0-9.])", r"\1")
+
+
+def _split(
+    texts: pa.Array,
+    likely: tuple[tuple[str, pa.DataType], ...],
+    arrow: pa.DataType,
+    others: Callable[[pa.Array], Converted],
+) -> Converted:
+    """Cast the texts of each likely form together; look at each distinct other text by itself."""
+    rest = _mask(pc.is_valid(texts))
+    result, bad = pa.nulls(len(texts), arrow), np.zeros(len(texts), dtype=np.bool_)
+    for pattern, form in likely:
+        mine = rest & _mask(pc.match_substring_regex(texts, pattern))
+        part = _cast(texts.filter(pa.array(mine)), form)
+        result, bad = _put(result, bad, mine, Converted(_as(part.values, arrow), part.bad))
+        rest &= ~mine
+    distinct = texts.filter(pa.array(rest)).dictionary_encode()
+    part = others(distinct.dictionary)
+    faults = None if part.bad is None else part.bad[distinct.indices.to_numpy()]
+    result, bad = _put(result, bad, rest, Converted(part.values.take(distinct.indices), faults))
+    return Converted(result, bad if bad.any() else None)
+
+
+def _put(result: pa.Array, bad: Mask, mask: Mask, part: Converted) -> tuple[pa.Array, Mask]:
+    if part.bad is not None:
+        bad[mask] = part.bad
+    return pc.replace_with_mask(result, pa.array(mask), part.values), bad
+
+
+def _text_floats(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
+    parsed = _parsed(values, field.type, pa.float64())
+    endless = _mask(pc.is_inf(parsed.values))
+    if endless.any():  # Arrow reads "1e400" as infinity
+        said = _mask(pc.match_substring_regex(values, r"(?i)inf"))
+        over = endless & ~said
+        if over.any():
+            parsed = Converted(_without(parsed.values, over), _or_bad(parsed.bad, over))
+    return _narrowed(parsed) if field.type is Type.FLOAT else parsed
+
+
+def _narrowed(wide: Converted) -> Converted:
+    """Doubles as floats; a finite one that would become infinite does not fit."""
+    narrow = wide.values.cast(pa.float32(), safe=False)
+    over = _mask(pc.and_not(pc.is_inf(narrow), pc.is_inf(wide.values)))
+    if not over.any():
+        return Converted(narrow, wide.bad)
+    return Converted(_without(narrow, over), _or_bad(wide.bad, over))
+
+
+# Times.
+
+
+def _text_times(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
+    arrow = field.type.arrow
+    for form in (_LONG, _ZONED, _NAIVE) if is_tick(field) else (_ZONED, _NAIVE, _LONG):
+        try:
+            return Converted(_as(values.cast(form), arrow))
+        except pa.ArrowInvalid:
+            continue
+    return _split(_trimmed(_one_array(values)), _LIKELY_TIMES, arrow, lambda rest: _odd_times(rest, field))
+
+
+def _odd_times(texts: pa.Array, field: Field) -> Converted:
+    found = [_odd_time(text, field) for text in texts.to_pylist()]
+    bad = np.array([time is None for time in found], dtype=np.bool_)
+    return Converted(_as(pa.array(found, _LONG), field.type.arrow), bad)
+
+
+def _odd_time(text: str, field: Field) -> int | None:
+    try:
+        time = ticks(text)
+    except TimeError:
+        return None
+    endless = time in (INFINITY, NEG_INFINITY)
+    return None if endless and not is_tick(field) else time
+
+
+def _from_time(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
+    """Timestamps, dates and counts of ticks."""
+    if pa.types.is_timestamp(values.type) and values.type.unit == "ns":
+        values = _floor_divide(values.cast(_LONG), 1000)
+    if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
+        return _cast(values, field.type.arrow)
+    form = _LONG if pa.types.is_integer(values.type) else pa.timestamp("us", tz=getattr(values.type, "tz", None))
+    if pa.types.is_date32(values.type):
+        values = values.cast(pa.timestamp("s"))
+    converted = _cast(values, form)
+    return Converted(_as(converted.values, field.type.arrow), converted.bad)
+
+
+def _floor_divide(values: Any, divisor: int) -> Any:
+    """Integer division that rounds down, before the epoch too."""
+    quotient = pc.divide(values, divisor)
+    return pc.subtract(quotient, pc.less(values, pc.multiply(quotient, divisor)).cast(_LONG))
+
+
+def _as(values: pa.ChunkedArray | pa.Array, arrow: pa.DataType) -> pa.ChunkedArray | pa.Array:
+    """Ticks, naive or zoned microseconds as one of the others: the same 64 bits."""
+    return values if values.type == arrow else values.cast(_LONG).cast(arrow)

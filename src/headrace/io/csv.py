@@ -1,0 +1,193 @@
+"""CSV: rows of separated fields, read as text and then converted column by column.
+
+With a header, columns are found by name and may come in any order beside others; without one they are the schema's,
+by position. An empty field is null, `""` is empty text. Quoted fields may hold delimiters, quotes (doubled) and line
+ends. A row is refused when it has the wrong number of fields, is not UTF-8, or holds a value that is not of its
+column's type. A quote that is never closed costs its own line only: reading goes on at the next. Empty lines are not
+rows. Integers may be decimal or `0x` hexadecimal; blanks around numbers and times do not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from headrace.errors import SchemaError, nearest
+from headrace.io.decoded import Decoded
+from headrace.io.records import BLOCK_BYTES, Broken, Read, Records, Several, blocks, decode
+from headrace.schema import Field, Schema
+
+__all__ = ["CsvDecoder", "first_records", "read_csv"]
+
+
+def read_csv(
+    stream: Any,
+    path: str,
+    schema: Schema,
+    fields: Sequence[Field],
+    *,
+    delimiter: str = ",",
+    header: bool = True,
+    size: int = BLOCK_BYTES,
+) -> Iterator[Decoded]:
+    """The decoded blocks of a CSV file."""
+    decoder: CsvDecoder | None = None if header else CsvDecoder(schema.names, fields, delimiter)
+    row = 0
+    for block in blocks(stream, quoted=True, size=size):
+        data = block
+        if decoder is None:
+            names, data = _header(block, delimiter)
+            _check_header(names, fields, path)
+            decoder = CsvDecoder(names, fields, delimiter)
+        done, row = decode(Records(data, quoted=True), decoder, row)
+        yield done
+
+
+def _header(block: bytes, delimiter: str) -> tuple[list[str], bytes]:
+    """The names in the first row, and the rows after it."""
+    data = block.lstrip(b"\r\n")
+    end = min(position if position >= 0 else len(data) for position in (data.find(b"\n"), data.find(b"\r")))
+    fields, _ = split_record(data[:end].decode("utf-8", errors="replace"), delimiter)
+    return [(field or "").strip() for field in fields], data[end:].lstrip(b"\r\n")
+
+
+def _check_header(names: Sequence[str], fields: Sequence[Field], path: str) -> None:
+    for field in fields:
+        if names.count(field.name) == 1:
+            continue
+        close = None if field.name in names else nearest(field.name, names)
+        fault = "appears twice" if field.name in names else "is missing"
+        raise SchemaError(
+            f"column {field.name!r} {fault} in the header of {path!r}",
+            given=field.name,
+            allowed=", ".join(names),
+            instead=f"{close} {field.type.value}" if close else "",
+        )
+
+
+class CsvDecoder:
+    """Rows of fields named `names` (the file's, in order), of which `fields` are wanted."""
+
+    def __init__(self, names: Sequence[str], fields: Sequence[Field], delimiter: str) -> None:
+        self.fields = fields
+        self._positions = [list(names).index(field.name) for field in fields]
+        self._width = len(names)
+        self._delimiter = delimiter
+        labels = [str(i) for i in range(self._width)]
+        self._labels = labels
+        self._convert = pacsv.ConvertOptions(
+            include_columns=[labels[i] for i in self._positions],
+            column_types=dict.fromkeys(labels, pa.string()),
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+
+    def fast(self, records: Records) -> Read:
+        records.check_utf8()
+        span = pa.py_buffer(records.span)
+        if not span.size:
+            return Read(self.slow_schema().empty_table())
+        broken: dict[int, Broken] = {}
+        multiline = b'"' in records.data and records.bounds.multiline
+        if multiline and not _is_tidy(records.span, self._delimiter):
+            raise pa.ArrowInvalid("a row of several lines may be an accident")
+        # One thread: Spark runs one worker per core, and only then does Arrow tell the numbers of broken rows.
+        table = pacsv.read_csv(
+            pa.BufferReader(span),
+            pacsv.ReadOptions(column_names=self._labels, block_size=span.size, use_threads=False),
+            pacsv.ParseOptions(
+                delimiter=self._delimiter,
+                newlines_in_values=multiline,
+                invalid_row_handler=lambda row: self._refuse(row, broken),
+            ),
+            self._convert,
+        )
+        return Read(table.rename_columns([field.name for field in self.fields]), broken)
+
+    def _refuse(self, row: Any, broken: dict[int, Broken]) -> str:
+        if "\n" in row.text and not split_record(row.text, self._delimiter)[1]:
+            return "error"  # a quote has swallowed the following lines, which are read on their own
+        broken[row.number - 1] = Broken(_wrong_width(row.actual_columns, self._width), row.text)
+        return "skip"
+
+    def slow_schema(self) -> pa.Schema:
+        return pa.schema([(field.name, pa.string()) for field in self.fields])
+
+    def slow(self, record: bytes) -> list[Any] | Broken | Several:
+        text = record.decode("utf-8", errors="replace")
+        values, quotes_right = split_record(text, self._delimiter)
+        first, newline, rest = record.partition(b"\n")
+        if newline and not quotes_right:  # a quote has swallowed the following lines
+            return Several(first.removesuffix(b"\r"), rest)
+        if not _is_utf8(record):
+            return Broken("the row is not UTF-8 text", text)
+        if len(values) != self._width:
+            return Broken(_wrong_width(len(values), self._width), text)
+        return [values[i] for i in self._positions]
+
+
+def _is_tidy(span: memoryview, delimiter: str) -> bool:
+    """Whether every quote opens at the start of a field, closes at its end, or is doubled.
+
+    Arrow takes other quotes as they come; where they make several lines one row, that was hardly meant.
+    """
+    array = np.frombuffer(span, dtype=np.uint8)
+    border = np.frombuffer(b'\n\r"' + delimiter.encode(), dtype=np.uint8)
+    quotes = np.flatnonzero(array == border[2])
+    outside = np.concatenate([quotes[::2] - 1, quotes[1::2] + 1])
+    inside = outside[(outside >= 0) & (outside < len(array))]
+    return bool(np.isin(array[inside], border).all())
+
+
+def _is_utf8(record: bytes) -> bool:
+    try:
+        return record.decode("utf-8") is not None
+    except UnicodeDecodeError:
+        return False
+
+
+def _wrong_width(found: int, expected: int) -> str:
+    return f"the row has {found} field{'s' if found != 1 else ''}, expected {expected}"
+
+
+def split_record(text: str, delimiter: str) -> tuple[list[str | None], bool]:
+    """The fields of one record as Arrow would split them, and whether every quote is where it should be.
+
+    >>> split_record('a,"b,c",,""', ",")
+    (['a', 'b,c', None, ''], True)
+    """
+    fields: list[str | None] = []
+    position, right = 0, True
+    while True:
+        close = _closing_quote(text, position) if text.startswith('"', position) else -1
+        if close < 0 and text.startswith('"', position):
+            return [*fields, text[position + 1 :]], False
+        end = text.find(delimiter, close + 1 if close >= 0 else position)
+        end = len(text) if end < 0 else end
+        if close >= 0:
+            right = right and close + 1 == end
+            fields.append(text[position + 1 : close].replace('""', '"') + text[close + 1 : end])
+        else:
+            right = right and "\n" not in text[position:end]
+            fields.append(text[position:end] or None)
+        if end == len(text):
+            return fields, right
+        position = end + 1
+
+
+def _closing_quote(text: str, opening: int) -> int:
+    close = text.find('"', opening + 1)
+    while close >= 0 and text.startswith('"', close + 1):
+        close = text.find('"', close + 2)
+    return close
+
+
+def first_records(data: bytes, delimiter: str) -> list[list[str | None]]:
+    """The fields of the records of a first block, for inferring a schema."""
+    records = Records(data, quoted=True)
+    return [split_record(records.text(i), delimiter)[0] for i in range(len(records))]

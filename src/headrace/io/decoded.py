@@ -1,0 +1,84 @@
+"""A decoded block: the rows that could be read, and the rows that could not.
+
+A broken row never stops a file and never vanishes. It is *refused*: set aside with its number in the file, the reason
+and its text, so that the input's policy can raise, drop, count or divert it. The numbers of the good rows are kept
+too, so that the order of the two together can be restored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.io.conversion import convert, reason
+from headrace.schema import Field
+
+__all__ = ["REFUSED", "Decoded", "Refusal", "concat", "finish", "refused_table"]
+
+REFUSED = pa.schema([("row", pa.int64()), ("reason", pa.string()), ("raw", pa.string())])
+
+Refusal = tuple[int, str, str]
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """`table` has the asked columns in the schema's Arrow types, in file order; `rows` numbers its rows in the file,
+    from 0; `refused` has the columns `row`, `reason` and `raw`.
+    """
+
+    table: pa.Table
+    refused: pa.Table
+    rows: NDArray[np.int64]
+
+    def where(self, row_filter: pc.Expression | None, columns: Sequence[str]) -> Decoded:
+        """Only the rows that pass the filter (null does not), only those columns; refused rows stay refused."""
+        if row_filter is None:
+            return self if self.table.column_names == list(columns) else self._select(self.table, self.rows, columns)
+        numbered = self.table.append_column(_ROW, pa.array(self.rows)).filter(row_filter)
+        return self._select(numbered, numbered[_ROW].to_numpy(), columns)
+
+    def _select(self, table: pa.Table, rows: NDArray[np.int64], columns: Sequence[str]) -> Decoded:
+        return Decoded(table.select(list(columns)), self.refused, rows)
+
+
+_ROW = "__row__"
+
+
+def refused_table(refusals: Iterable[Refusal] = ()) -> pa.Table:
+    """Refusals as a table."""
+    rows = sorted(refusals)
+    return pa.table([[row[i] for row in rows] for i in range(3)], schema=REFUSED)
+
+
+def finish(table: pa.Table, rows: NDArray[np.int64], fields: Sequence[Field], raw: Callable[[int], str]) -> Decoded:
+    """Convert every column to its type; the rows in which a value does not fit are refused."""
+    converted = [convert(table[field.name], field) for field in fields]
+    schema = pa.schema([(field.name, field.type.arrow) for field in fields])
+    result = pa.table([column.values for column in converted], schema=schema)
+    broken = [(field, column.bad) for field, column in zip(fields, converted, strict=True) if column.bad is not None]
+    if not broken:
+        return Decoded(result, refused_table(), rows)
+    bad = np.logical_or.reduce([mask for _, mask in broken])
+    refusals = [(int(rows[i]), "; ".join(_reasons(table, broken, i)), raw(i)) for i in np.flatnonzero(bad).tolist()]
+    return Decoded(result.filter(pa.array(~bad)), refused_table(refusals), rows[~bad])
+
+
+def _reasons(table: pa.Table, broken: Sequence[tuple[Field, Any]], row: int) -> Iterable[str]:
+    return (reason(table[field.name][row].as_py(), field) for field, mask in broken if mask[row])
+
+
+def concat(parts: Sequence[Decoded]) -> Decoded:
+    """Several pieces of a file as one block, in order."""
+    if len(parts) == 1:
+        return parts[0]
+    return Decoded(
+        pa.concat_tables([part.table for part in parts]),
+        pa.concat_tables([part.refused for part in parts]),
+        np.concatenate([part.rows for part in parts]),
+    )

@@ -1,0 +1,164 @@
+"""Writing: tables as JSON lines, a column at a time.
+
+Each column becomes a column of JSON texts, and the texts of a row are joined; no row is ever an object in Python.
+Only texts that need escaping take the slow way. What JSON cannot say is said in words: `"NaN"`, `"Infinity"`,
+`"-Infinity"` for floats and `"inf"` for a lifetime that never ends. Times are ISO texts in UTC.
+
+A physical event (rule 1.3) is `{"kind": …, "le": …, "re": …, "re_new": …, "payload": {…}}`, with null for what its
+kind does not have; the payload of a CTI is empty.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.errors import BadRow
+from headrace.io.decoded import Decoded
+from headrace.io.formats import Format, read_file
+from headrace.io.json import read_json
+from headrace.schema import Field, Schema, Type
+from headrace.time import INFINITY
+
+__all__ = ["PHYSICAL", "jsonl_to_physical", "physical_to_jsonl", "rows_to_jsonl"]
+
+PHYSICAL = (
+    Field("kind", Type.STRING),
+    Field("le", Type.LONG),
+    Field("re", Type.LONG),
+    Field("re_new", Type.LONG),
+)
+_CHUNK = 1 << 17
+_TO_ESCAPE = r'["\\\x00-\x1f]'
+_DAY = 86_400_000_000
+_YEARS = (-62_135_596_800_000_000, 253_402_300_800_000_000)  # 0001-01-01 to 9999-12-31, which four digits can say
+_ISO = np.frombuffer(b"0000-00-00T00:00:00.000000Z", dtype=np.uint8)
+_CLOCK = ((11, 36_000_000_000, 10), (12, 3_600_000_000, 10), (14, 600_000_000, 6), (15, 60_000_000, 10),
+          (17, 10_000_000, 6), (18, 1_000_000, 10), *((20 + i, 10 ** (5 - i), 10) for i in range(6)))  # fmt: skip
+
+
+def rows_to_jsonl(table: pa.Table) -> bytes:
+    """Each row as one flat object a line."""
+    return _encoded(table, _object)
+
+
+def physical_to_jsonl(table: pa.Table) -> bytes:
+    """Physical events (columns `kind, le, re, re_new`, then the payload) as one object a line."""
+    return _encoded(table, _event)
+
+
+def jsonl_to_physical(source: bytes | str | Sequence[str], schema: Schema) -> pa.Table:
+    """The events that `physical_to_jsonl` wrote, from its bytes or from files; `schema` is the payload's."""
+    fields = [*PHYSICAL, *schema.payload]
+    if isinstance(source, bytes):
+        return _all(read_json(io.BytesIO(source), fields, nested=True), fields, "the given bytes")
+    paths = [source] if isinstance(source, str) else source
+    whole = Schema(tuple(fields))
+    tables = [_all(read_file(path, Format("json", nested=True), whole), fields, path) for path in paths]
+    return pa.concat_tables(tables) if tables else whole.arrow.empty_table()
+
+
+def _all(blocks: Iterable[Decoded], fields: Sequence[Field], origin: str) -> pa.Table:
+    tables = [Schema(tuple(fields)).arrow.empty_table()]
+    for block in blocks:
+        if block.refused.num_rows:
+            first = block.refused.slice(0, 1).to_pylist()[0]
+            raise BadRow(f"line {first['row'] + 1} of {origin} is not an event: {first['reason']}", given=first["raw"])
+        tables.append(block.table)
+    return pa.concat_tables(tables)
+
+
+def _encoded(table: pa.Table, line: Callable[[pa.RecordBatch], Any]) -> bytes:
+    batches = table.combine_chunks().to_batches(max_chunksize=_CHUNK)
+    return b"".join(_bytes(line(batch)) for batch in batches if batch.num_rows)
+
+
+def _bytes(lines: pa.Array) -> bytes:
+    """The texts one after another: what Arrow already holds."""
+    joined = pc.binary_join_element_wise(lines, "", "\n")
+    offsets = np.frombuffer(joined.buffers()[1], dtype=np.int32)[joined.offset : joined.offset + len(joined) + 1]
+    return bytes(memoryview(joined.buffers()[2])[int(offsets[0]) : int(offsets[-1])])
+
+
+def _event(batch: pa.RecordBatch) -> pa.Array:
+    payload = _object(batch.drop_columns([field.name for field in PHYSICAL]))
+    parts: list[Any] = ['{"kind": ', _text(batch["kind"]), ', "le": ', _or_null(batch["le"].cast(pa.string()))]
+    parts += [', "re": ', _end(batch["re"]), ', "re_new": ', _end(batch["re_new"])]
+    parts += [', "payload": ', pc.if_else(pc.equal(batch["kind"], "cti"), "{}", payload), "}"]
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _end(ends: pa.Array) -> pa.Array:
+    return _or_null(pc.if_else(pc.equal(ends, INFINITY), '"inf"', ends.cast(pa.string())))
+
+
+def _object(batch: pa.RecordBatch) -> pa.Array:
+    if batch.num_columns == 0:
+        return pa.array(["{}"] * batch.num_rows)
+    parts: list[Any] = []
+    for i, name in enumerate(batch.schema.names):
+        parts += ["{" if i == 0 else ", ", json.dumps(name, ensure_ascii=False) + ": ", _json(batch.column(i))]
+    return pc.binary_join_element_wise(*parts, "}", "")
+
+
+def _json(values: pa.Array) -> pa.Array:
+    """A column as JSON texts."""
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if pa.types.is_timestamp(values.type):
+        return _or_null(pc.binary_join_element_wise('"', _iso(values), '"', ""))
+    if pa.types.is_floating(values.type):
+        return _float(values)
+    if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
+        return _or_null(values.cast(pa.string()))
+    return _text(values.cast(pa.string()))
+
+
+def _or_null(texts: pa.Array) -> pa.Array:
+    return pc.fill_null(texts, "null")
+
+
+def _text(values: pa.Array) -> pa.Array:
+    quoted = pc.binary_join_element_wise('"', values, '"', "")
+    escape = pc.fill_null(pc.match_substring_regex(values, _TO_ESCAPE), False)
+    if pc.any(escape).as_py():
+        escaped = [json.dumps(text, ensure_ascii=False) for text in values.filter(escape).to_pylist()]
+        quoted = pc.replace_with_mask(quoted, escape, pa.array(escaped, pa.string()))
+    return _or_null(quoted)
+
+
+def _float(values: pa.Array) -> pa.Array:
+    texts = pc.replace_substring_regex(values.cast(pa.string()), r"^(-?[0-9]+)$", r"\1.0")
+    if not pc.all(pc.is_finite(values)).as_py():
+        endless = pc.if_else(pc.less(values, 0), '"-Infinity"', '"Infinity"')
+        texts = pc.if_else(pc.is_inf(values), endless, pc.if_else(pc.is_nan(values), '"NaN"', texts))
+    return _or_null(texts)
+
+
+def _iso(values: pa.Array) -> pa.Array:
+    """Timestamps as ISO texts of equal length, digit by digit (Arrow's own formatting is some ten times slower)."""
+    micros = values.cast(pa.timestamp("us", tz=values.type.tz), safe=False).cast(pa.int64())
+    ticks = pc.fill_null(micros, 0).to_numpy()
+    if len(ticks) and not (_YEARS[0] <= ticks.min() and ticks.max() < _YEARS[1]):
+        spaced = micros.cast(pa.timestamp("us", tz="UTC")).cast(pa.string())
+        return pc.replace_substring(spaced, " ", "T", max_replacements=1)
+    days, clock = np.divmod(ticks, _DAY)
+    letters = np.repeat(_ISO[None, :], len(ticks), axis=0)
+    letters[:, :10] = _dates(days)
+    for column, unit, base in _CLOCK:
+        letters[:, column] += (clock // unit % base).astype(np.uint8)
+    offsets = np.arange(0, letters.size + 1, len(_ISO), dtype=np.int32)
+    valid = None if not micros.null_count else pc.is_valid(micros).buffers()[1]
+    return pa.Array.from_buffers(pa.string(), len(ticks), [valid, pa.py_buffer(offsets), pa.py_buffer(letters)])
+
+
+def _dates(days: Any) -> Any:
+    distinct, which = np.unique(days, return_inverse=True)
+    texts = np.datetime_as_string(distinct.astype("datetime64[D]"), unit="D").astype("S10")
+    return np.frombuffer(texts.tobytes(), dtype=np.uint8).reshape(-1, 10)[which]

@@ -1,0 +1,120 @@
+"""Where files are: paths, URIs, and the order in which a directory's files arrived.
+
+A path may be plain, a `file:` URI in either of its spellings (percent-encoded, as Spark reports paths), or any URI
+that Arrow's file systems understand. Names that start with `_` or `.` are not data: writers use them for what is
+unfinished.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from glob import has_magic
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from headrace.errors import HeadraceError, SourceError
+
+__all__ = ["list_files", "local_path", "open_file", "open_stream", "source_errors"]
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+
+
+def local_path(path: str) -> str | None:
+    """The local path meant by a plain path or a `file:` URI; None for other URIs.
+
+    >>> local_path("file:///a/b%20c"), local_path("file:/a"), local_path("a%20b"), local_path("s3://bucket/a")
+    ('/a/b c', '/a', 'a%20b', None)
+    """
+    if path.lower().startswith("file:"):
+        rest = path[5:]
+        return unquote("/" + rest[2:].partition("/")[2] if rest.startswith("//") else rest)
+    return None if _SCHEME.match(path) and "://" in path else path
+
+
+def open_stream(path: str) -> Any:
+    """The file as a stream of bytes; decompressed when its name says so (`.gz`, `.zst`, …)."""
+    files, name = _file_system(path)
+    return files.open_input_stream(name, compression="detect")
+
+
+def open_file(path: str) -> Any:
+    """The file with random access."""
+    files, name = _file_system(path)
+    return files.open_input_file(name)
+
+
+def _file_system(path: str) -> tuple[Any, str]:
+    local = local_path(path)
+    if local is not None:
+        return pafs.LocalFileSystem(), str(Path(local).absolute())
+    found = pafs.FileSystem.from_uri(path)
+    return found[0], str(found[1])
+
+
+@contextmanager
+def source_errors(path: str) -> Iterator[None]:
+    """Whatever goes wrong with the file is a SourceError that names it."""
+    try:
+        yield
+    except HeadraceError:
+        raise
+    except FileNotFoundError as error:
+        raise SourceError(f"there is no file {path!r}", given=path, instead="check the path") from error
+    except (OSError, pa.ArrowException) as error:
+        raise SourceError(f"cannot read {path!r}: {_first_line(error)}", given=path) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+def list_files(path: str) -> list[str]:
+    """The data files of a path, a directory (not its sub-directories) or a glob (`**` goes deeper), oldest first.
+
+    Files of equal modification time are in the order of their names. A glob or directory may be empty; a plain path
+    must exist.
+    """
+    local = local_path(path)
+    with source_errors(path):
+        return _local_files(local) if local is not None else _remote_files(path)
+
+
+def _local_files(path: str) -> list[str]:
+    place = Path(path)
+    if place.is_dir():
+        found = [entry for entry in place.iterdir() if _is_data(entry.name)]
+    elif place.exists():
+        return [path]
+    elif has_magic(path):
+        found = [entry for entry in _matches(place) if all(map(_is_data, set(entry.parts) - set(place.parts)))]
+    else:
+        raise FileNotFoundError(path)
+    files = [(entry.stat().st_mtime_ns, str(entry)) for entry in found if entry.is_file()]
+    return [name for _, name in sorted(files)]
+
+
+def _matches(pattern: Path) -> Iterator[Path]:
+    return Path(pattern.anchor or ".").glob(str(pattern.relative_to(pattern.anchor)))
+
+
+def _remote_files(uri: str) -> list[str]:
+    files, name = _file_system(uri)
+    info = files.get_file_info(name)
+    if info.type == pafs.FileType.NotFound:
+        raise FileNotFoundError(uri)
+    if info.type == pafs.FileType.File:
+        return [uri]
+    entries = files.get_file_info(pafs.FileSelector(name))
+    data = [entry for entry in entries if entry.type == pafs.FileType.File and _is_data(entry.base_name)]
+    data.sort(key=lambda entry: (entry.mtime_ns or 0, entry.path))
+    return [f"{uri.rstrip('/')}/{entry.base_name}" for entry in data]
+
+
+def _is_data(name: str) -> bool:
+    return not name.startswith(("_", "."))

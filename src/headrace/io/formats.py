@@ -1,0 +1,178 @@
+"""Reading files: one entry for every format.
+
+`read_file` gives a file as blocks of decoded rows. Whatever the format, the columns come in the schema's own Arrow
+types, rows stay in file order, and rows that cannot be read are set aside with the reason instead of stopping the
+file. Only the asked columns are looked at: a value that is broken in a column nobody asked for refuses nothing.
+
+A physical stream (rule 1.3) is an ordinary file whose schema has `kind STRING` and `le`, `re`, `re_new` as LONG:
+those three take ticks, ISO times, `inf`, `∞` and `-inf`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pajson
+
+from headrace.errors import SchemaError
+from headrace.io.conversion import TICK_COLUMNS, convert
+from headrace.io.csv import first_records, read_csv
+from headrace.io.decoded import Decoded
+from headrace.io.files import list_files, open_file, open_stream, source_errors
+from headrace.io.json import json_records, read_json
+from headrace.io.parquet import arrow_schema, parquet_schema, read_arrow, read_parquet
+from headrace.io.records import blocks
+from headrace.schema import Field, Schema, Type
+
+__all__ = ["Decoded", "Format", "infer_schema", "list_files", "read_file"]
+
+_NAMES = ("csv", "json", "parquet", "arrow")
+_ENDINGS = {"csv": "csv", "tsv": "csv", "txt": "csv", "json": "json", "jsonl": "json", "ndjson": "json",
+            "parquet": "parquet", "pq": "parquet", "arrow": "arrow", "feather": "arrow", "ipc": "arrow"}  # fmt: skip
+_COMPRESSED = ("gz", "bz2", "zst", "lz4")
+_SAMPLE_BYTES = 1 << 20
+_GUESSES = (Type.LONG, Type.DOUBLE, Type.BOOLEAN, Type.DATETIME)
+
+
+@dataclass(frozen=True)
+class Format:
+    """How a file is written.
+
+    `delimiter` and `header` are for CSV. `nested` is for JSON: payload columns are under `"payload"`, as the writer
+    of physical events puts them.
+    """
+
+    name: str
+    delimiter: str = ","
+    header: bool = True
+    nested: bool = False
+
+    def __post_init__(self) -> None:
+        if self.name not in _NAMES:
+            raise SchemaError(f"unknown file format {self.name!r}", given=self.name, allowed=", ".join(_NAMES))
+        if len(self.delimiter.encode()) != 1 or self.delimiter in '"\r\n':
+            raise SchemaError(
+                "a delimiter is one plain character", given=self.delimiter, allowed="such as ',', ';', '|' or a tab"
+            )
+
+    @classmethod
+    def of_path(cls, path: str) -> Format:
+        """The format that a file's name suggests.
+
+        >>> Format.of_path("ticks.csv.gz").name
+        'csv'
+        """
+        parts = path.rpartition("/")[2].lower().split(".")
+        ending = parts[-2] if parts[-1] in _COMPRESSED and len(parts) > 1 else parts[-1]
+        if ending not in _ENDINGS:
+            known = ", ".join(f".{name}" for name in _ENDINGS)
+            raise SchemaError("the name does not tell the format", given=path, allowed=known)
+        return cls(_ENDINGS[ending], delimiter="\t" if ending == "tsv" else ",")
+
+
+def read_file(
+    path: str,
+    format: Format,
+    schema: Schema,
+    columns: Sequence[str] | None = None,
+    row_filter: pc.Expression | None = None,
+) -> Iterator[Decoded]:
+    """The file's rows in blocks of up to about a million.
+
+    `columns` are the columns wanted (all, if None). Rows for which `row_filter` is not true are left out; it may use
+    any column of the schema. A filtered Parquet file may number its rows among those that passed.
+    """
+    wanted = schema.names if columns is None else tuple(columns)
+    fields = _fields(schema, wanted, row_filter)
+    with source_errors(path):
+        if format.name in ("parquet", "arrow"):
+            with open_file(path) as file:
+                read = read_parquet if format.name == "parquet" else read_arrow
+                yield from read(file, path, fields, row_filter, wanted)
+        else:
+            with open_stream(path) as stream:
+                for block in _read_text(stream, path, format, schema, fields):
+                    yield block.where(row_filter, wanted)
+
+
+def _fields(schema: Schema, wanted: Sequence[str], row_filter: pc.Expression | None) -> list[Field]:
+    """The fields to decode: the wanted ones, those the filter may use, and at least one, to count rows by."""
+    text = "" if row_filter is None else str(row_filter)
+    fields = [schema[name] for name in wanted]
+    fields += [field for field in schema if field.name not in wanted and field.name in text]
+    return fields or list(schema.fields[:1])
+
+
+def _read_text(stream: Any, path: str, format: Format, schema: Schema, fields: Sequence[Field]) -> Iterator[Decoded]:
+    if format.name == "csv":
+        return read_csv(stream, path, schema, fields, delimiter=format.delimiter, header=format.header)
+    return read_json(stream, fields, format.nested)
+
+
+def infer_schema(path: str, format: Format) -> Schema:
+    """A schema that fits the file, from its own columns or from its first rows.
+
+    Whole numbers are LONG and others DOUBLE. Columns of JSON or Parquet that no column type holds (lists, objects)
+    are left out.
+    """
+    with source_errors(path):
+        if format.name == "csv":
+            return _infer_csv(_sample(path, quoted=True), format)
+        if format.name == "json":
+            return _infer_json(_sample(path, quoted=False))
+        with open_file(path) as file:
+            return _known(parquet_schema(file) if format.name == "parquet" else arrow_schema(file))
+
+
+def _sample(path: str, *, quoted: bool) -> bytes:
+    with open_stream(path) as stream:
+        return next(blocks(stream, quoted=quoted, size=_SAMPLE_BYTES), b"")
+
+
+def _infer_csv(data: bytes, format: Format) -> Schema:
+    rows = first_records(data, format.delimiter) if data else []
+    names = _names(rows, format.header)
+    body = [row for row in rows[1 if format.header else 0 :] if len(row) == len(names)]
+    return Schema(tuple(Field(name, _guess(name, [row[i] for row in body])) for i, name in enumerate(names)))
+
+
+def _names(rows: list[list[str | None]], header: bool) -> list[str]:
+    if not rows:
+        return []
+    numbered = [f"c{i}" for i in range(len(rows[0]))]
+    return (
+        [(name or "").strip() or spare for name, spare in zip(rows[0], numbered, strict=True)] if header else numbered
+    )
+
+
+def _guess(name: str, values: list[str | None]) -> Type:
+    if name in TICK_COLUMNS:
+        return Type.LONG
+    texts = pa.array(values, pa.string())
+    if texts.null_count == len(texts) or name == "kind":
+        return Type.STRING
+    return next((kind for kind in _GUESSES if convert(texts, Field(name, kind)).bad is None), Type.STRING)
+
+
+def _infer_json(data: bytes) -> Schema:
+    records = json_records(data) if data else None
+    if not records:
+        return Schema(())
+    objects = [records[i] for i in range(len(records)) if records[i].lstrip().startswith(b"{")]
+    options = pajson.ReadOptions(block_size=len(data) + 1)
+    return _known(pajson.read_json(pa.BufferReader(b"\n".join(objects)), options).schema)
+
+
+def _known(arrow: pa.Schema) -> Schema:
+    fields = []
+    for field in arrow:
+        try:
+            kind = Type.LONG if field.name in TICK_COLUMNS else Type.from_arrow(field.type)
+        except SchemaError:
+            continue
+        fields.append(Field(field.name, kind))
+    return Schema(tuple(fields))

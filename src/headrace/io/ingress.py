@@ -1,0 +1,284 @@
+"""Ingress: rows become events, promises are made, and rows that break one are caught (rules 1.2 and 3.1 to 3.3).
+
+A row is *late* when its sync time is before the CTI in force when it arrives: the promise of the batches before,
+raised by the rows before it in the same channel (a file, or the whole of an in-process input). So the order of the
+rows decides, not how they happen to be cut into batches. What is late meets the input's policy; what is malformed is
+diverted or raised. Every row is counted: `rows = accepted + diverted + dropped`, always.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.changes import Changes
+from headrace.columnar import to_numpy
+from headrace.errors import BadRow, LateEvent
+from headrace.events import CONTROL, event_problems, to_changes
+from headrace.expr import Expr, evaluate
+from headrace.plan.nodes import DIVERTED, Source
+from headrace.plan.policies import Advance, Edge, Explicit, Interval, Physical, Point, ProgressPolicy
+from headrace.progress import Progress
+from headrace.schema import Type
+from headrace.time import CHRONON, INFINITY, NEG_INFINITY, add, format_ticks
+
+__all__ = ["Channel", "Report", "resolve"]
+
+Int64s = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+COUNTERS = ("rows", "accepted", "diverted", "dropped", "adjusted", "ctis", "late", "malformed")
+
+
+@dataclass
+class Report:
+    """What one channel saw of one batch."""
+
+    high: int = NEG_INFINITY
+    cti: int = NEG_INFINITY
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"high": self.high, "cti": self.cti, "counts": self.counts}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Report:
+        return cls(data["high"], data["cti"], data["counts"])
+
+
+def resolve(policy: ProgressPolicy, before: Progress, reports: Iterable[Report]) -> Progress:
+    """An input's progress after a batch, from what all its channels saw of it."""
+    high, cti = before.high, before.cti
+    for report in reports:
+        high, cti = max(high, report.high), max(cti, report.cti)
+    if isinstance(policy, Advance):
+        cti = max(cti, policy.cti(high))
+    return Progress(cti, max(high, cti) if cti != INFINITY else high)
+
+
+class Channel:
+    """One ordered part of an input during one batch: turns blocks of rows into changes, and reports."""
+
+    def __init__(self, source: Source, start: Progress, clock: int | None = None) -> None:
+        self.source = source
+        self.start = start
+        self.clock = clock
+        self.report = Report()
+        self._high = start.high
+        self._cti = start.cti
+
+    def take(self, table: pa.Table) -> tuple[Changes, Changes]:
+        """`(accepted, diverted)` of a block of rows of the source's columns."""
+        self.report.counts["rows"] += table.num_rows
+        rows = self._events(table)
+        bad, why_bad = self._problems(rows)
+        late, cti = self._judge(rows, ~bad)
+        events, refused = self._apply_policy(rows, late, cti, ~bad)
+        if not (refused.any() or bad.any()):
+            return self._accept(events), Changes.empty(DIVERTED)
+        reasons = _late_reasons(rows, refused, cti)
+        reasons[bad] = why_bad[bad] if bad.any() else ""
+        return self._accept(events), self._divert(table, refused | bad, reasons, cti)
+
+    # --- rows to events -------------------------------------------------------------------------------------------------
+
+    def _events(self, table: pa.Table) -> pa.Table:
+        """Physical events: the control columns and the payload."""
+        if isinstance(self.source.lifetime, Physical):
+            return table.select([*CONTROL, *self.source.schema.names])
+        le, re = _lifetimes(self.source.lifetime, table)
+        control = [_inserts(table.num_rows), le, re, pa.nulls(table.num_rows, pa.int64())]
+        payload = [table.column(name) for name in self.source.schema.names]
+        return pa.table([*control, *payload], names=[*CONTROL, *self.source.schema.names])
+
+    def _problems(self, events: pa.Table) -> tuple[Flags, NDArray[Any]]:
+        bad, reasons = (
+            event_problems(events) if isinstance(self.source.lifetime, Physical) else _insert_problems(events)
+        )
+        self.report.counts["malformed"] += int(np.count_nonzero(bad))
+        if bad.any() and self.source.bad_rows == "raise":
+            row = int(np.flatnonzero(bad)[0])
+            raise BadRow(
+                f"{self.source.origin}: {reasons[row]}", given=_row_text(events, row), instead="bad_rows='divert'"
+            )
+        return bad, reasons
+
+    # --- lateness -------------------------------------------------------------------------------------------------------
+
+    def _judge(self, events: pa.Table, fine: Flags) -> tuple[Flags, Int64s]:
+        """Which rows are late, and the CTI each met; moves the channel's own progress on."""
+        policy = self.source.policy
+        le = to_numpy(pc.fill_null(events.column("le"), 0))
+        moves = np.full(len(le), NEG_INFINITY, np.int64)
+        if isinstance(policy, Explicit) and isinstance(self.source.lifetime, Physical):
+            promise = np.asarray(pc.equal(events.column("kind"), "cti")) & fine
+            moves[promise] = le[promise]
+        elif isinstance(policy, Advance):
+            high = (
+                np.maximum.accumulate(np.where(fine & self._trusted(le, policy), le, NEG_INFINITY)) if len(le) else le
+            )
+            high = np.maximum(high, self._high)
+            stepped = (add(high, -policy.delay) // policy.every) * policy.every
+            moves = np.where(high == NEG_INFINITY, NEG_INFINITY, stepped)
+        after = np.maximum(np.maximum.accumulate(moves), self._cti) if len(le) else moves
+        before = np.r_[self._cti, after[:-1]] if len(le) else after
+        self._move_on(events, le, fine, after)
+        late = fine & (_sync_times(events, le) < before)
+        return late, before
+
+    def _trusted(self, le: Int64s, policy: Advance) -> Flags:
+        """The skew guard (rule 3.2)."""
+        if policy.max_skew is None or not len(le):
+            return np.ones(len(le), bool)
+        usual = self.clock if self.clock is not None else int(np.median(le))
+        return np.asarray(le <= usual + policy.max_skew)
+
+    def _move_on(self, events: pa.Table, le: Int64s, fine: Flags, after: Int64s) -> None:
+        if not len(le):
+            return
+        policy = self.source.policy
+        counted = fine & self._trusted(le, policy) if isinstance(policy, Advance) else fine
+        counted &= le < INFINITY
+        self._high = max(self._high, int(np.max(le, where=counted, initial=NEG_INFINITY)))
+        self._cti = max(self._cti, int(after[-1]))
+        self.report.high = max(self.report.high, self._high)
+        if not isinstance(policy, Advance):  # for `advance` the CTI follows from what all channels saw
+            self.report.cti = max(self.report.cti, int(after[-1]))
+
+    def _apply_policy(self, events: pa.Table, late: Flags, cti: Int64s, fine: Flags) -> tuple[pa.Table, Flags]:
+        """`(events that go on, rows to divert)`."""
+        count = int(np.count_nonzero(late))
+        if not count:
+            return (events if fine.all() else events.filter(pa.array(fine))), late
+        self.report.counts["late"] += count
+        policy = self.source.policy.late
+        if policy == "raise":
+            row = int(np.flatnonzero(late)[0])
+            raise LateEvent(
+                f"{self.source.origin}: an event arrived after the CTI {format_ticks(int(cti[row]))} had promised there would be none",
+                given=_row_text(events, row),
+                instead="late='divert', 'adjust' or 'drop' in the input's progress, or a longer delay",
+            )
+        if policy == "adjust":
+            return self._adjust(events, late, cti, fine), np.zeros(len(late), bool)
+        on_time = events.filter(pa.array(fine & ~late))
+        if policy == "drop":
+            self.report.counts["dropped"] += count
+            return on_time, np.zeros(len(late), bool)
+        return on_time, late
+
+    def _adjust(self, events: pa.Table, late: Flags, cti: Int64s, fine: Flags) -> pa.Table:
+        """Move the violated endpoint up to the CTI; what has nothing left is dropped, and counted."""
+        le, re, re_new = (to_numpy(pc.fill_null(events.column(name), 0)) for name in ("le", "re", "re_new"))
+        insert = late & np.asarray(pc.equal(events.column("kind"), "insert"))
+        retract = late & ~insert
+        gone = (insert & (re <= cti)) | (retract & (re < cti)) | (retract & (np.maximum(re_new, cti) == re))
+        self.report.counts["dropped"] += int(np.count_nonzero(gone))
+        self.report.counts["adjusted"] += int(np.count_nonzero(late & ~gone))
+        moved = {
+            "le": np.where(insert, np.maximum(le, cti), le),
+            "re_new": np.where(retract, np.maximum(re_new, cti), re_new),
+        }
+        for name, values in moved.items():
+            missing = np.asarray(pc.is_null(events.column(name)))
+            events = events.set_column(events.schema.get_field_index(name), name, pa.array(values, mask=missing))
+        return events.filter(pa.array(fine & ~gone))
+
+    # --- what comes of it -----------------------------------------------------------------------------------------------
+
+    def _accept(self, events: pa.Table) -> Changes:
+        schema = self.source.schema
+        if isinstance(self.source.lifetime, Physical):
+            ctis = int(np.count_nonzero(np.asarray(pc.equal(events.column("kind"), "cti"))))
+            self.report.counts["ctis"] += ctis
+            self.report.counts["accepted"] += events.num_rows
+            return to_changes(events, schema)
+        self.report.counts["accepted"] += events.num_rows
+        return Changes.inserts(
+            to_numpy(events.column("le")), to_numpy(events.column("re")), events.select(list(schema.names))
+        )
+
+    def _divert(self, table: pa.Table, rows: Flags, reasons: NDArray[Any], cti: Int64s) -> Changes:
+        where = np.flatnonzero(rows)
+        texts = [_row_text(table, int(row)) for row in where]
+        return self._diverted([str(reasons[row]) for row in where], texts, cti[where])
+
+    def refuse(self, reasons: list[str], texts: list[str]) -> Changes:
+        """Rows that could not even be decoded."""
+        if texts and self.source.bad_rows == "raise":
+            raise BadRow(f"{self.source.origin}: {reasons[0]}", given=texts[0], instead="bad_rows='divert'")
+        self.report.counts["rows"] += len(texts)
+        self.report.counts["malformed"] += len(texts)
+        return self._diverted(reasons, texts, np.full(len(texts), self._cti, np.int64))
+
+    def _diverted(self, reasons: list[str], texts: list[str], cti: Int64s) -> Changes:
+        if not texts:
+            return Changes.empty(DIVERTED)
+        self.report.counts["diverted"] += len(texts)
+        at = np.where(cti == NEG_INFINITY, 0, np.minimum(cti, INFINITY - 1))
+        payload = pa.table(
+            {"source": [str(self.source.origin)] * len(texts), "reason": reasons, "row": texts}, schema=DIVERTED.arrow
+        )
+        return Changes.inserts(at, at + CHRONON, payload)
+
+
+def _inserts(size: int) -> pa.DictionaryArray | pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(size, np.int8)), pa.array(["insert"]))
+
+
+def _lifetimes(lifetime: Point | Interval | Edge, table: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    if isinstance(lifetime, Interval):
+        return _times(lifetime.start, table), _times(lifetime.end, table)
+    le = _times(lifetime.at, table)
+    return le, pc.add(le, CHRONON)
+
+
+def _times(expr: Expr, table: pa.Table) -> pa.ChunkedArray:
+    values = evaluate(expr, table)
+    return pc.cast(values, pa.int64())
+
+
+def check_lifetime(expr: Expr, found: Type) -> str | None:
+    """Why a column cannot be a time, or None."""
+    if found is Type.DATETIME or found.is_integer:
+        return None
+    return f"{expr} is {found.value}, not a time"
+
+
+def _insert_problems(events: pa.Table) -> tuple[Flags, NDArray[Any]]:
+    """As `event_problems`, for inserts: quick when nothing is wrong."""
+    le, re = events.column("le"), events.column("re")
+    if not (le.null_count or re.null_count):
+        starts, ends = to_numpy(le), to_numpy(re)
+        if len(starts) == 0 or ((starts < ends).all() and starts.min() > NEG_INFINITY and starts.max() < INFINITY):
+            return np.zeros(len(starts), bool), np.empty(0, object)
+    return event_problems(events)
+
+
+def _late_reasons(events: pa.Table, late: Flags, cti: Int64s) -> NDArray[Any]:
+    reasons = np.full(len(late), "", object)
+    sync = _sync_times(events, to_numpy(pc.fill_null(events.column("le"), 0)))
+    for row in np.flatnonzero(late):
+        reasons[row] = (
+            f"late: its sync time {format_ticks(int(sync[row]))} is before the CTI {format_ticks(int(cti[row]))}"
+        )
+    return reasons
+
+
+def _sync_times(events: pa.Table, le: Int64s) -> Int64s:
+    kind = events.column("kind")
+    if pa.types.is_dictionary(kind.type):
+        return le
+    re, re_new = (to_numpy(pc.fill_null(events.column(name), 0)) for name in ("re", "re_new"))
+    sync = np.where(np.asarray(pc.equal(kind, "retract")), np.minimum(re, re_new), le)
+    return np.where(np.asarray(pc.equal(kind, "cti")), INFINITY, sync)
+
+
+def _row_text(table: pa.Table, row: int) -> str:
+    return json.dumps(table.slice(row, 1).to_pylist()[0], default=str, ensure_ascii=False)

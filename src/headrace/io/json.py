@@ -1,0 +1,236 @@
+"""JSON lines: one object a line, read by Arrow with the schema's own types.
+
+A missing key is null, other keys are ignored, blank lines are not rows. A line is refused when it is not UTF-8, not a
+JSON object, or holds a value of the wrong JSON type or out of range. Numbers are never guessed from text; only
+`"NaN"`, `"Infinity"` and `"-Infinity"` stand for floats, as JSON has no other way to write them. Times may be text or
+ticks.
+
+With `nested`, the payload columns are the members of the object under `"payload"`, as `encode.physical_to_jsonl`
+writes them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json as pajson
+
+from headrace.io.conversion import is_tick, reason
+from headrace.io.decoded import Decoded
+from headrace.io.records import BLOCK_BYTES, Broken, Read, Records, Several, blocks, decode
+from headrace.schema import RESERVED, Field, Type
+from headrace.time import INFINITY
+
+__all__ = ["JsonDecoder", "json_records", "read_json"]
+
+_PAYLOAD = "payload"
+_PARALLEL_BYTES = 1 << 20
+_PEEKED = 20
+_ENDLESS = ("inf", "∞")
+_ENDLESS_END = re.compile(rb'"(le|re|re_new)"[ \t]*:[ \t]*"(?:inf|\xe2\x88\x9e)"')
+_ENDLESS_TICKS = rb'"\1":%d' % INFINITY
+_FLOAT_NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+# Arrow reads `{…} {…}` on one line as two rows and `Inf` as a number; Python and the standard do not. Either may also
+# stand inside a text: then the line is only read the slow way.
+_NOT_PLAIN = re.compile(rb"\}[ \t]*[^,\]\} \t\r\n]|Inf(?!inity)")
+_OPEN, _CLOSE = ord("{"), ord("}")
+
+
+def read_json(stream: Any, fields: Sequence[Field], nested: bool = False, size: int = BLOCK_BYTES) -> Iterator[Decoded]:
+    """The decoded blocks of a file of JSON lines."""
+    decoder, row = JsonDecoder(fields, nested), 0
+    for data in blocks(stream, quoted=False, size=size):
+        done, row = decode(json_records(data), decoder, row)
+        yield done
+
+
+def json_records(data: bytes) -> Records:
+    """The lines of a block that are not blank."""
+    records = Records(data, quoted=False)
+    odd = np.flatnonzero(_first_bytes(records) != _OPEN).tolist()
+    blank = [i for i in odd if not records[i].strip()]
+    if not blank:
+        return records
+    keep = np.ones(len(records), dtype=np.bool_)
+    keep[blank] = False
+    return records.part(keep)
+
+
+def _first_bytes(records: Records) -> Any:
+    return np.frombuffer(records.data, dtype=np.uint8)[records.bounds.starts]
+
+
+def _last_bytes(records: Records) -> Any:
+    return np.frombuffer(records.data, dtype=np.uint8)[records.bounds.ends - 1]
+
+
+class JsonDecoder:
+    """Objects whose members `fields` are wanted."""
+
+    def __init__(self, fields: Sequence[Field], nested: bool = False) -> None:
+        self.fields = fields
+        self._nested = [nested and field.name not in RESERVED for field in fields]
+        self._any_nested = any(self._nested)
+
+    def fast(self, records: Records) -> Read:
+        if not len(records):
+            return Read(self.slow_schema().empty_table())
+        records.check_utf8()
+        data = bytes(records.span)
+        # Arrow's reader crashes on a line that says `null`: it only gets lines that look like objects.
+        if (_first_bytes(records) != _OPEN).any() or (_last_bytes(records) != _CLOSE).any() or _NOT_PLAIN.search(data):
+            raise pa.ArrowInvalid("not all lines are plain objects")
+        if any(map(is_tick, self.fields)):
+            data = _ENDLESS_END.sub(_ENDLESS_TICKS, data)
+        table = self._flat(_read(data, self._asked(records)))
+        if len(table) != len(records):
+            raise pa.ArrowInvalid("not one object a line")
+        return Read(table)
+
+    def _asked(self, records: Records) -> pa.Schema:
+        """The Arrow types to ask for; a time's depends on how the first lines write it."""
+        times = self._peek(records)
+        types = [(field.name, times.get(field.name) or _json_type(field)) for field in self.fields]
+        top = [member for member, nested in zip(types, self._nested, strict=True) if not nested]
+        below = [member for member, nested in zip(types, self._nested, strict=True) if nested]
+        return pa.schema([*top, (_PAYLOAD, pa.struct(below))] if below else top)
+
+    def _peek(self, records: Records) -> dict[str, pa.DataType]:
+        wanted = {field.name for field in self.fields if _is_time(field)}
+        found: dict[str, pa.DataType] = {}
+        for index in range(min(_PEEKED, len(records)) if wanted else 0):
+            try:
+                row = json.loads(records[index])
+            except (ValueError, RecursionError):
+                break
+            row = {**row, **row.get(_PAYLOAD, {})} if self._any_nested and isinstance(row.get(_PAYLOAD), dict) else row
+            found |= {name: _time_type(row[name]) for name in wanted if row.get(name) is not None}
+            wanted -= found.keys()
+        return found
+
+    def _flat(self, table: pa.Table) -> pa.Table:
+        if not self._any_nested:
+            return table.select([field.name for field in self.fields])
+        payload = pa.chunked_array(table[_PAYLOAD].chunks, table.schema.field(_PAYLOAD).type)
+        members = dict(zip([f.name for f in payload.type], payload.flatten(), strict=True))
+        columns = [
+            members[field.name] if nested else table[field.name]
+            for field, nested in zip(self.fields, self._nested, strict=True)
+        ]
+        return pa.table(columns, names=[field.name for field in self.fields])
+
+    def slow_schema(self) -> pa.Schema:
+        return pa.schema([(field.name, pa.string() if _is_time(field) else _json_type(field)) for field in self.fields])
+
+    def slow(self, record: bytes) -> list[Any] | Broken | Several:
+        raw = record.decode("utf-8", errors="replace")
+        try:
+            row = json.loads(record.decode("utf-8"), parse_float=_literal)
+        except UnicodeDecodeError:
+            return Broken("the line is not UTF-8 text", raw)
+        except (ValueError, RecursionError) as error:
+            return Broken(f"the line is not JSON: {error}", raw)
+        return self._values(row, raw)
+
+    def _values(self, row: object, raw: str) -> list[Any] | Broken:
+        if not isinstance(row, dict):
+            return Broken("the line is not a JSON object", raw)
+        payload = row.get(_PAYLOAD) if self._any_nested else None
+        if not isinstance(payload, (dict, type(None))):
+            return Broken("the payload is not a JSON object", raw)
+        found = [
+            _member((payload or {}) if nested else row, field)
+            for field, nested in zip(self.fields, self._nested, strict=True)
+        ]
+        wrong = [value.reason for value in found if isinstance(value, Broken)]
+        return Broken("; ".join(wrong), raw) if wrong else found
+
+
+def _literal(text: str) -> float | _Huge:
+    value = float(text)
+    return _Huge(text) if math.isinf(value) else value
+
+
+@dataclass(frozen=True)
+class _Huge:
+    """A number that no float holds; it fits nowhere."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _read(data: bytes, schema: pa.Schema) -> pa.Table:
+    options = pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    longest = max(_PARALLEL_BYTES, 2 * (data.find(b"\n") + 1))
+    try:
+        return pajson.read_json(pa.BufferReader(data), pajson.ReadOptions(block_size=longest), options)
+    except pa.ArrowInvalid as error:
+        if "straddl" not in str(error):  # otherwise only a line longer than Arrow's block
+            raise
+        return pajson.read_json(pa.BufferReader(data), pajson.ReadOptions(block_size=len(data)), options)
+
+
+def _is_time(field: Field) -> bool:
+    return field.type is Type.DATETIME or is_tick(field)
+
+
+def _time_type(value: object) -> pa.DataType:
+    return pa.string() if isinstance(value, str) and value not in _ENDLESS else pa.int64()
+
+
+def _json_type(field: Field) -> pa.DataType:
+    if _is_time(field):
+        return pa.string()
+    return pa.float64() if field.type is Type.FLOAT else field.type.arrow
+
+
+def _member(row: Mapping[str, Any], field: Field) -> Any:
+    """The value of one member in its slow type, or why it has none."""
+    value = row.get(field.name)
+    if value is None:
+        return None
+    fitting = _fitting(value, field)
+    return Broken(reason(value, field), "") if fitting is None else fitting
+
+
+def _fitting(value: Any, field: Field) -> Any:
+    if field.type is Type.BOOLEAN or isinstance(value, bool):
+        return value if field.type is Type.BOOLEAN and isinstance(value, bool) else None
+    if _is_time(field):
+        return str(value) if isinstance(value, int) else _text(value)
+    if field.type.is_text:
+        return _text(value)
+    return _float(value) if field.type.is_floating else _integer(value, field)
+
+
+def _text(value: object) -> str | None:
+    """Text that can be written as UTF-8 (JSON can escape half a surrogate pair)."""
+    try:
+        return value if isinstance(value, str) and value.encode() is not None else None
+    except UnicodeEncodeError:
+        return None
+
+
+def _integer(value: object, field: Field) -> int | None:
+    limit = 1 << (field.type.arrow.bit_width - 1)
+    return value if isinstance(value, int) and -limit <= value < limit else None
+
+
+def _float(value: object) -> float | None:
+    if isinstance(value, str):
+        return _FLOAT_NAMES.get(value)
+    if not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None

@@ -1,0 +1,92 @@
+"""Where rows come from. An origin is a value: it is part of a plan, and its text is what a plan says of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.errors import SourceError
+from headrace.expr.pushdown import to_arrow_filter
+from headrace.io.decoded import Decoded, refused_table
+from headrace.io.formats import Format, list_files, read_file
+from headrace.plan.nodes import Source
+from headrace.plan.policies import Edge, Interval, Physical, Point
+
+__all__ = ["Events", "Files", "Origin", "read_columns", "read_path"]
+
+
+@dataclass(frozen=True)
+class Files:
+    """A file, a directory or a pattern; new files of a directory or pattern are new rows of the stream."""
+
+    path: str
+    format: Format
+
+    def files(self) -> list[str]:
+        """The files that are there now, oldest first."""
+        found = list_files(self.path)
+        if not found:
+            raise SourceError(f"no file is at {self.path}", given=self.path, allowed="a file, a directory, or a pattern such as 'ticks/*.csv'")
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.format.name} {self.path}"
+
+
+@dataclass(frozen=True, eq=False)
+class Events:
+    """A physical stream held in memory, given in one or several batches."""
+
+    table: pa.Table
+    #: How many rows each batch has; by default all rows are one batch.
+    sizes: tuple[int, ...] = ()
+
+    def batches(self) -> Iterator[pa.Table]:
+        """The rows, batch by batch."""
+        start = 0
+        for size in self.sizes or (self.table.num_rows,):
+            yield self.table.slice(start, size)
+            start += size
+
+    @cached_property
+    def _digest(self) -> str:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.table.schema) as writer:
+            writer.write_table(self.table.combine_chunks())
+        return hashlib.sha256(sink.getvalue()).hexdigest()[:8]
+
+    def __str__(self) -> str:
+        return f"{self.table.num_rows} events #{self._digest}"
+
+
+Origin = Files | Events
+
+
+def read_columns(source: Source) -> list[str]:
+    """The columns a reader has to read: the payload kept, and what the lifetime is made of."""
+    lifetime = source.lifetime
+    if isinstance(lifetime, Physical):
+        wanted = {"kind", "le", "re", "re_new"}
+    elif isinstance(lifetime, Interval):
+        wanted = set(lifetime.start.columns() | lifetime.end.columns())
+    else:
+        assert isinstance(lifetime, (Point, Edge))
+        wanted = set(lifetime.at.columns())
+    return [name for name in source.columns.names if name in wanted or name in source.schema]
+
+
+def read_path(source: Source, path: str) -> Iterator[Decoded]:
+    """The blocks of one file of a source."""
+    assert isinstance(source.origin, Files)
+    row_filter = to_arrow_filter(source.pushed, source.columns) if source.pushed is not None else None
+    yield from read_file(path, source.origin.format, source.columns, read_columns(source), row_filter)
+
+
+def in_memory(table: pa.Table, source: Source) -> Decoded:
+    """A block of a source that is held in memory."""
+    return Decoded(table.select(read_columns(source)), refused_table(), np.arange(table.num_rows))

@@ -1,0 +1,146 @@
+"""Columnar files: Parquet and Arrow IPC, where rows are only ever touched by the million.
+
+Only the asked columns are read. Types are converted when every value fits (other integer widths, timestamps of any
+unit and zone, dates, dictionaries, large strings); a row with a value that does not fit is refused, and a column that
+could never fit is a `SchemaError`. A row filter is handed to the reader itself, which may skip whole row groups; the
+row numbers are then those among the rows that passed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+
+from headrace.errors import SchemaError, nearest
+from headrace.io.conversion import check_convertible
+from headrace.io.decoded import Decoded, finish
+from headrace.schema import Field, Type
+
+__all__ = ["BLOCK_ROWS", "arrow_schema", "parquet_schema", "read_arrow", "read_parquet"]
+
+BLOCK_ROWS = 1 << 20
+_SMALL = BLOCK_ROWS // 8
+
+
+def parquet_schema(file: Any) -> pa.Schema:
+    """The columns of a Parquet file."""
+    return pq.ParquetFile(file).schema_arrow
+
+
+def arrow_schema(file: Any) -> pa.Schema:
+    """The columns of an Arrow IPC file."""
+    return pa.ipc.open_file(file).schema
+
+
+def read_parquet(
+    file: Any, path: str, fields: Sequence[Field], row_filter: pc.Expression | None, columns: Sequence[str]
+) -> Iterator[Decoded]:
+    """The decoded blocks of a Parquet file: `columns` of the rows that pass; the filter may use all of `fields`."""
+    reader = pq.ParquetFile(file)
+    names = [field.name for field in fields]
+    _check(reader.schema_arrow, fields, path)
+    if row_filter is not None and _is_exact(reader.schema_arrow, fields):
+        source = _fragment(reader, file).to_batches(columns=list(columns), filter=row_filter)
+        yield from _decoded(source, [field for field in fields if field.name in columns], columns)
+    elif _largest_group(reader) <= BLOCK_ROWS:
+        yield from _decoded(_groups(reader, names), fields, columns, row_filter)
+    else:
+        yield from _decoded(reader.iter_batches(BLOCK_ROWS, columns=names), fields, columns, row_filter)
+
+
+def read_arrow(
+    file: Any, path: str, fields: Sequence[Field], row_filter: pc.Expression | None, columns: Sequence[str]
+) -> Iterator[Decoded]:
+    """The decoded blocks of an Arrow IPC file."""
+    schema = arrow_schema(file)
+    _check(schema, fields, path)
+    file.seek(0)
+    options = pa.ipc.IpcReadOptions(included_fields=[schema.get_field_index(field.name) for field in fields])
+    reader = pa.ipc.open_file(file, options=options)
+    batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+    yield from _decoded(batches, fields, columns, row_filter)
+
+
+def _check(schema: pa.Schema, fields: Sequence[Field], path: str) -> None:
+    for field in fields:
+        if schema.get_field_index(field.name) < 0:
+            close = nearest(field.name, schema.names)
+            raise SchemaError(
+                f"column {field.name!r} is missing in {path!r}",
+                given=field.name,
+                allowed=", ".join(schema.names),
+                instead=f"{close} {field.type.value}" if close else "",
+            )
+    check_convertible(schema, list(fields), path)
+
+
+def _is_exact(schema: pa.Schema, fields: Sequence[Field]) -> bool:
+    """Whether a filter means the same on the file's own values as on the converted ones."""
+    return all(schema.field(field.name).type == field.type.arrow and field.type is not Type.CHAR for field in fields)
+
+
+def _fragment(reader: Any, file: Any) -> Any:
+    fragment = pads.ParquetFileFormat().make_fragment(file)
+    return pads.FileSystemDataset([fragment], reader.schema_arrow, pads.ParquetFileFormat())
+
+
+def _largest_group(reader: Any) -> int:
+    metadata = reader.metadata
+    return max((metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)), default=0)
+
+
+def _groups(reader: Any, names: list[str]) -> Iterator[pa.Table]:
+    """Row groups, as many together as make a block: much faster than batches of an arbitrary size."""
+    together: list[int] = []
+    rows = 0
+    for group in range(reader.num_row_groups):
+        size = reader.metadata.row_group(group).num_rows
+        if together and rows + size > BLOCK_ROWS:
+            yield reader.read_row_groups(together, columns=names)
+            together, rows = [], 0
+        together.append(group)
+        rows += size
+    if together:
+        yield reader.read_row_groups(together, columns=names)
+
+
+def _gathered(pieces: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Table]:
+    """Small pieces together, large ones cut, so that blocks are worth a call."""
+    waiting: list[pa.Table] = []
+    rows = 0
+    for piece in pieces:
+        table = pa.Table.from_batches([piece]) if isinstance(piece, pa.RecordBatch) else piece
+        waiting, rows = [*waiting, table], rows + len(table)
+        if rows >= _SMALL:
+            yield from _cut(pa.concat_tables(waiting))
+            waiting, rows = [], 0
+    if rows:
+        yield pa.concat_tables(waiting)
+
+
+def _cut(table: pa.Table) -> Iterator[pa.Table]:
+    return (table.slice(start, BLOCK_ROWS) for start in range(0, len(table), BLOCK_ROWS))
+
+
+def _decoded(
+    pieces: Iterable[pa.RecordBatch | pa.Table],
+    fields: Sequence[Field],
+    columns: Sequence[str],
+    row_filter: pc.Expression | None = None,
+) -> Iterator[Decoded]:
+    row = 0
+    for table in _gathered(pieces):
+        rows = np.arange(row, row + len(table), dtype=np.int64)
+        yield finish(table, rows, fields, _as_json(table)).where(row_filter, columns)
+        row += len(table)
+
+
+def _as_json(table: pa.Table) -> Callable[[int], str]:
+    return lambda i: json.dumps(table.slice(i, 1).to_pylist()[0], default=str, ensure_ascii=False)

@@ -1,0 +1,252 @@
+"""Records: a text file as blocks, a block as records, and one way to decode either text format.
+
+A block is some megabytes of whole records. It is first given to Arrow as it is. When Arrow objects, the block is cut
+into pieces and each piece is tried again, and so on down, until only a handful of records around the broken one is
+left; those are read one by one in Python. So a good file never meets a Python loop, and a broken row costs its
+neighbourhood only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headrace.io.decoded import Decoded, Refusal, concat, finish, refused_table
+from headrace.schema import Field
+
+__all__ = ["BLOCK_BYTES", "Broken", "Decoder", "Read", "Records", "Several", "blocks", "decode"]
+
+BLOCK_BYTES = 16 << 20
+_LONGEST = 4  # blocks: a quote that stays open for longer was not meant as one
+_FAN_OUT = 16
+_LEAF = 16
+_NEWLINE, _RETURN, _QUOTE = 10, 13, 34
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A record that cannot be read, and why."""
+
+    reason: str
+    raw: str
+
+
+@dataclass(frozen=True)
+class Several:
+    """What was taken for one record is more: the first, which is one line, and all that follows."""
+
+    first: bytes
+    rest: bytes
+
+
+@dataclass(frozen=True)
+class Read:
+    """What Arrow read: the good rows, and the others by their number in the piece."""
+
+    table: pa.Table
+    broken: Mapping[int, Broken] = field(default_factory=dict)
+
+
+class Decoder(Protocol):
+    """What a text format adds."""
+
+    fields: Sequence[Field]
+
+    def fast(self, records: Records) -> Read:
+        """All the records at once; raises `pa.ArrowException` when that cannot be."""
+
+    def slow(self, record: bytes) -> list[Any] | Broken | Several:
+        """The values of one record by itself."""
+
+    def slow_schema(self) -> pa.Schema:
+        """The Arrow types of the values that `slow` gives."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Where each record starts and ends, line ends and empty lines left out; whether one spans several lines."""
+
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    multiline: bool = False
+
+    @classmethod
+    def of(cls, data: bytes, *, quoted: bool) -> Bounds:
+        """Of the records of `data`; with `quoted`, a line end inside double quotes does not end a record."""
+        array = np.frombuffer(data, dtype=np.uint8)
+        ends, lines = _line_ends(array, data), 0
+        if quoted and b'"' in data:
+            lines = len(ends)
+            ends = ends[np.searchsorted(np.flatnonzero(array == _QUOTE), ends) % 2 == 0]
+        multiline = lines > len(ends)
+        if len(ends) == 0 or ends[-1] != len(data) - 1:
+            ends = np.append(ends, len(data))
+        starts = np.concatenate([[0], ends[:-1] + 1])
+        if b"\r\n" in data:
+            ends = ends - ((ends > starts) & (array[np.maximum(ends, 1) - 1] == _RETURN))
+        filled = ends > starts
+        return cls(starts[filled], ends[filled], multiline)
+
+
+class Records:
+    """The records of some bytes. Where they lie is found out only when somebody asks."""
+
+    def __init__(self, data: bytes, *, quoted: bool, bounds: Bounds | None = None) -> None:
+        self.data = data
+        self.quoted = quoted
+        if bounds is not None:
+            self.bounds = bounds
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """Where the records are."""
+        return Bounds.of(self.data, quoted=self.quoted)
+
+    @cached_property
+    def span(self) -> memoryview:
+        """The bytes from the first record to the last, without a copy."""
+        if "bounds" not in self.__dict__:
+            return memoryview(self.data)
+        return memoryview(self.data)[int(self.bounds.starts[0]) : int(self.bounds.ends[-1])]
+
+    def __len__(self) -> int:
+        return len(self.bounds.starts)
+
+    def __getitem__(self, index: int) -> bytes:
+        return self.data[self.bounds.starts[index] : self.bounds.ends[index]]
+
+    def text(self, index: int) -> str:
+        """A record as text, whatever its bytes."""
+        return self[index].decode("utf-8", errors="replace")
+
+    def part(self, which: slice | NDArray[np.bool_]) -> Records:
+        """Some of the records."""
+        bounds = Bounds(self.bounds.starts[which], self.bounds.ends[which], self.bounds.multiline)
+        return Records(self.data, quoted=self.quoted, bounds=bounds)
+
+    def check_utf8(self) -> None:
+        """Raise `pa.ArrowInvalid` unless all is UTF-8."""
+        span = pa.py_buffer(self.span)
+        offsets = pa.py_buffer(np.array([0, span.size], dtype=np.int64))
+        pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, span]).cast(pa.large_string())
+
+
+def _line_ends(array: NDArray[np.uint8], data: bytes) -> NDArray[np.int64]:
+    ends = np.flatnonzero(array == _NEWLINE)
+    if b"\r" not in data:
+        return ends
+    returns = np.flatnonzero(array == _RETURN)
+    alone = returns[(returns + 1 >= len(array)) | (array[np.minimum(returns + 1, len(array) - 1)] != _NEWLINE)]
+    return np.sort(np.concatenate([ends, alone])) if len(alone) else ends
+
+
+def blocks(stream: Any, *, quoted: bool, size: int = BLOCK_BYTES) -> Iterator[bytes]:
+    """The stream in pieces of about `size` bytes that end where a record ends, without a byte order mark."""
+    left, read = b"", stream.read(size).removeprefix(_BOM)
+    while read:
+        data = left + read
+        cut = _record_end(data, quoted, give_up=len(data) >= _LONGEST * size)
+        if cut:
+            yield data[:cut]
+        left, read = data[cut:], stream.read(size)
+    if left:
+        yield left
+
+
+def _record_end(data: bytes, quoted: bool, *, give_up: bool) -> int:
+    """Just after the last record that is surely whole; 0 when there is none."""
+    last = position = data.rfind(b"\n")
+    quotes = data.count(b'"', 0, position) if quoted and b'"' in data else 0
+    while position >= 0 and quotes % 2:
+        before = data.rfind(b"\n", 0, position)
+        quotes -= data.count(b'"', max(before, 0), position)
+        position = before
+    return last + 1 if position < 0 and give_up else position + 1
+
+
+def decode(records: Records, decoder: Decoder, first_row: int) -> tuple[Decoded, int]:
+    """The records of a block and the number of the next row; `first_row` is the number of the first one."""
+    parts: list[Decoded] = []
+    row, waiting = first_row, [records]
+    while waiting:
+        piece = waiting.pop()
+        done = _at_once(piece, decoder, row)
+        if done is None and len(piece) > _LEAF:
+            step = -(-len(piece) // _FAN_OUT)
+            waiting += [piece.part(slice(start, start + step)) for start in range(0, len(piece), step)][::-1]
+        elif done is None:
+            done, left = _one_by_one(piece, decoder, row)
+            waiting += left
+        if done is not None:
+            parts.append(done)
+            row += len(done.rows) + done.refused.num_rows
+    return concat(parts), row
+
+
+def _at_once(records: Records, decoder: Decoder, row: int) -> Decoded | None:
+    """All the records by the fast way, or None when that cannot be."""
+    try:
+        read = decoder.fast(records)
+    except pa.ArrowException:
+        return None
+    rows = len(read.table) + len(read.broken)
+    numbers = np.delete(np.arange(rows, dtype=np.int64), list(read.broken))
+    done = finish(read.table, numbers + row, decoder.fields, _raw(records, read, rows, numbers))
+    refusals = [(row + number, broken.reason, broken.raw) for number, broken in read.broken.items()]
+    return _with_refusals(done, refusals)
+
+
+def _raw(records: Records, read: Read, rows: int, numbers: NDArray[np.int64]) -> Callable[[int], str]:
+    """A row's own text; its values, when quotes in odd places leave in doubt which text that is."""
+
+    def raw(index: int) -> str:
+        if len(records) == rows:
+            return records.text(int(numbers[index]))
+        return str(read.table.slice(index, 1).to_pylist()[0])
+
+    return raw
+
+
+def _with_refusals(done: Decoded, refusals: list[Refusal]) -> Decoded:
+    if not refusals:
+        return done
+    refused = pa.concat_tables([done.refused, refused_table(refusals)]).sort_by("row")
+    return Decoded(done.table, refused, done.rows)
+
+
+def _one_by_one(records: Records, decoder: Decoder, row: int) -> tuple[Decoded, list[Records]]:
+    """A few records by the slow way, and what is left to read when one of them turns out to be several."""
+    good: list[tuple[int, list[Any], str]] = []
+    refusals: list[Refusal] = []
+    left: list[Records] = []
+    for index in range(len(records)):
+        found = decoder.slow(records[index])
+        if isinstance(found, Several):
+            left = [
+                piece
+                for piece in (records.part(slice(index + 1, None)), Records(found.rest, quoted=True))
+                if len(piece)
+            ]
+            found = decoder.slow(found.first)
+        if isinstance(found, list):
+            good.append((row + index, found, records.text(index)))
+        elif isinstance(found, Broken):
+            refusals.append((row + index, found.reason, found.raw))
+        if left:
+            break
+    return _gathered(good, refusals, decoder), left
+
+
+def _gathered(good: list[tuple[int, list[Any], str]], refusals: list[Refusal], decoder: Decoder) -> Decoded:
+    schema = decoder.slow_schema()
+    columns = [pa.array([values[i] for _, values, _ in good], schema.field(i).type) for i in range(len(schema))]
+    numbers = np.array([number for number, _, _ in good], dtype=np.int64)
+    done = finish(pa.table(columns, schema=schema), numbers, decoder.fields, lambda i: good[i][2])
+    return _with_refusals(done, refusals)

@@ -1,0 +1,1 @@
+"""Kernels: each turns batches of changes into batches of changes; `reference/` holds their slow, obvious twins."""

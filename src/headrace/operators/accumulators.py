@@ -1,0 +1,185 @@
+"""What an aggregate remembers of a bag of values, as columns.
+
+A bag that changes by weights is remembered in two ways:
+
+- *sums*: int64 columns that add up, so that partial results merge and retractions subtract. Counts, exact sums (see
+  `exact`) and sums of squares. When nothing is ever taken back, the least and greatest value are columns of this part too, merged by min and max.
+- *bags*: the values themselves with their weights, for what cannot be subtracted: min and max over streams with
+  retractions, and first and last, which also need the lifetimes.
+
+All parts live in one table, told apart by the column `PART`: 0 for sums, 1, 2, … for the bags.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.changes import Changes
+from headrace.expr import AggregateCall, Expr, evaluate
+from headrace.operators.exact import float_limbs, integer_limbs, squares
+from headrace.plan.nodes import Aggregate
+from headrace.schema import Type
+
+__all__ = ["BAG_LE", "BAG_RE", "COUNT", "PART", "Argument", "Layout"]
+
+PART, COUNT, BAG_LE, BAG_RE = "__part", "__n", "__ble", "__bre"
+_SUMMED = {"sum", "avg", "var", "stddev"}
+_SQUARED = {"var", "stddev"}
+_EXTREMES = {"min", "max"}
+_ORDERED = {"first", "last"}
+
+
+@dataclass(frozen=True, eq=False)
+class Argument:
+    """An expression that aggregates are taken of, and what has to be remembered for them."""
+
+    number: int
+    expr: Expr
+    type: Type
+    functions: frozenset[str]
+    insert_only: bool
+
+    @property
+    def prefix(self) -> str:
+        return f"__a{self.number}."
+
+    @property
+    def summed(self) -> bool:
+        return bool(self.functions & _SUMMED)
+
+    @property
+    def squared(self) -> bool:
+        return bool(self.functions & _SQUARED)
+
+    @property
+    def mergeable_extremes(self) -> bool:
+        """Whether the least and greatest value can be plain columns."""
+        return bool(self.functions & _EXTREMES) and self.insert_only
+
+    @property
+    def bag(self) -> str | None:
+        """`values` or `lifetimes` when the values themselves must be kept."""
+        if self.functions & _ORDERED:
+            return "lifetimes"
+        return "values" if self.functions & _EXTREMES and not self.insert_only else None
+
+    @property
+    def part(self) -> int:
+        return self.number + 1
+
+    @property
+    def value(self) -> str:
+        return f"__b{self.number}"
+
+    def sums(self, values: pa.Array) -> dict[str, pa.Array]:
+        """The columns of the sums part, one row a value, weight not yet applied."""
+        valid = np.asarray(pc.is_valid(values))
+        columns = {f"{self.prefix}n": valid.astype(np.int64)}
+        if self.type.is_floating and (self.summed or self.mergeable_extremes):
+            columns |= self._floats(np.asarray(pc.fill_null(pc.cast(values, pa.float64()), 0.0)))
+        elif self.summed:
+            columns |= self._integers(np.asarray(pc.fill_null(pc.cast(values, pa.int64()), 0)))
+        return columns
+
+    def _floats(self, values: np.ndarray) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+        columns = {f"{self.prefix}s{suffix}": limb for suffix, limb in float_limbs(values).items()}
+        return columns | self._squares(values) if self.squared else columns
+
+    def _integers(self, values: np.ndarray) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+        columns = {f"{self.prefix}s{suffix}": limb for suffix, limb in integer_limbs(values).items()}
+        return columns | self._squares(values.astype(np.float64)) if self.squared else columns
+
+    def _squares(self, values: np.ndarray) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+        product, error = squares(values)
+        columns = {f"{self.prefix}q{suffix}": limb for suffix, limb in float_limbs(product).items()}
+        for suffix, limb in float_limbs(error).items():
+            name = f"{self.prefix}q{suffix}"
+            columns[name] = columns[name] + limb if name in columns else limb
+        return columns
+
+    def extremes(self, values: pa.Array) -> dict[str, pa.Array]:
+        """The columns merged by min and max; NaN is counted among the sums instead, because it orders last."""
+        if not self.mergeable_extremes:
+            return {}
+        if self.type.is_floating:
+            values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+        return {f"{self.prefix}min": values, f"{self.prefix}max": values}
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """The columns that one aggregate node needs."""
+
+    node: Aggregate
+
+    @cached_property
+    def insert_only(self) -> bool:
+        return self.node.input.properties.insert_only
+
+    @property
+    def keys(self) -> list[str]:
+        return [name for name, _ in self.node.keys]
+
+    @cached_property
+    def arguments(self) -> dict[str, Argument]:
+        """Each distinct argument expression, by its text."""
+        functions: dict[str, tuple[Expr, set[str]]] = {}
+        for call in self.node.split[0].values():
+            if call.argument is not None:
+                functions.setdefault(str(call.argument), (call.argument, set()))[1].add(call.function)
+        schema = self.node.input.schema
+        return {
+            text: Argument(i, expr, expr.type(schema), frozenset(used), self.insert_only)
+            for i, (text, (expr, used)) in enumerate(functions.items())
+        }
+
+    def argument_of(self, call: AggregateCall) -> Argument:
+        return self.arguments[str(call.argument)]
+
+    @property
+    def bag_columns(self) -> list[str]:
+        """Columns that tell rows of a bag apart."""
+        bags = [a for a in self.arguments.values() if a.bag]
+        ordered = [BAG_LE, BAG_RE] if any(a.bag == "lifetimes" for a in bags) else []
+        return [a.value for a in bags] + ordered
+
+    def sums_table(self, changes: Changes, keys: pa.Table) -> pa.Table:
+        """One row a change: keys, weighted sums."""
+        columns: dict[str, object] = {COUNT: changes.weight}
+        plain = bool((changes.weight == 1).all())
+        for argument in self.arguments.values():
+            values = _whole(evaluate(argument.expr, changes.payload))
+            for name, column in argument.sums(values).items():
+                columns[name] = column if plain else column * changes.weight
+            columns |= argument.extremes(values)
+        return _beside(keys, columns)
+
+    def bag_tables(self, changes: Changes, keys: pa.Table) -> list[pa.Table]:
+        """One table a bag, one row a change with a value."""
+        return [self._bag(a, changes, keys) for a in self.arguments.values() if a.bag]
+
+    def _bag(self, argument: Argument, changes: Changes, keys: pa.Table) -> pa.Table:
+        values = _whole(evaluate(argument.expr, changes.payload))
+        columns: dict[str, object] = {
+            PART: np.full(len(changes), argument.part, np.int8), COUNT: changes.weight, argument.value: values
+        }  # fmt: skip
+        if argument.bag == "lifetimes":
+            columns |= {BAG_LE: changes.le, BAG_RE: changes.re}
+        return _beside(keys, columns).filter(pc.is_valid(values))
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+
+
+def _beside(keys: pa.Table, columns: dict[str, object]) -> pa.Table:
+    for name, column in columns.items():
+        keys = keys.append_column(name, column if isinstance(column, (pa.Array, pa.ChunkedArray)) else pa.array(column))
+    return keys

@@ -1,0 +1,123 @@
+"""From partial results to the values of aggregate functions, for all groups and windows at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.columnar import factorize, to_numpy
+from headrace.expr import AggregateCall
+from headrace.operators.accumulators import BAG_LE, BAG_RE, COUNT, PART, Argument, Layout
+from headrace.operators.exact import as_integers, lowest_limb, total_float, total_integer
+
+__all__ = ["answers"]
+
+Int64s = NDArray[np.int64]
+
+
+def answers(state: pa.Table, layout: Layout, window: str) -> pa.Table:
+    """One row per group and window that has events: keys, window, and a column for every aggregate call."""
+    part = to_numpy(state.column(PART))
+    sums = state.filter(pa.array((part == 0))).filter(pc.field(COUNT) > 0)
+    table = sums.select([*layout.keys, window])
+    bags = state.filter(pa.array(part > 0))
+    for name, call in layout.node.split[0].items():
+        table = table.append_column(name, _value(call, sums, bags, layout, window))
+    return table
+
+
+def _value(call: AggregateCall, sums: pa.Table, bags: pa.Table, layout: Layout, window: str) -> pa.Array:
+    if call.argument is None:
+        return sums.column(COUNT)
+    argument = layout.argument_of(call)
+    if call.function in ("first", "last", "min", "max"):
+        if call.function in ("min", "max") and argument.mergeable_extremes:
+            return _extreme(call.function, argument, sums)
+        return _from_bag(call.function, argument, sums, bags, layout, window)
+    count = _column(sums, f"{argument.prefix}n")
+    if call.function == "count":
+        return pa.array(count)
+    return _SUMMED[call.function](argument, sums, count)
+
+
+def _column(table: pa.Table, name: str) -> Int64s:
+    return to_numpy(pc.fill_null(table.column(name), 0)) if name in table.column_names else np.zeros(table.num_rows, np.int64)
+
+
+def _columns(table: pa.Table, prefix: str) -> dict[str, Int64s]:
+    return {name[len(prefix) :]: _column(table, name) for name in table.column_names if name.startswith(prefix)}
+
+
+def _sum(argument: Argument, sums: pa.Table, count: Int64s) -> pa.Array:
+    limbs = _columns(sums, f"{argument.prefix}s")
+    if argument.type.is_floating:
+        return pa.array(total_float(limbs, len(count)), pa.float64(), mask=count == 0)
+    value, fits = total_integer(limbs, len(count))
+    return pa.array(value, mask=(count == 0) | ~fits)  # what cannot be computed is null
+
+
+def _avg(argument: Argument, sums: pa.Table, count: Int64s) -> pa.Array:
+    total = total_float(_columns(sums, f"{argument.prefix}s"), len(count))
+    return pa.array(total / np.maximum(count, 1), pa.float64(), mask=count == 0)
+
+
+def _var(argument: Argument, sums: pa.Table, count: Int64s) -> pa.Array:
+    """The sample variance, `(n·Σx² - (Σx)²) / (n·(n - 1))`, in integers: no digits are lost to cancellation."""
+    limbs, squares = _columns(sums, f"{argument.prefix}s"), _columns(sums, f"{argument.prefix}q")
+    size, unit = len(count), min(lowest_limb(limbs), lowest_limb(squares) // 2 - 1, 0)
+    linear, square = as_integers(limbs, size, unit), as_integers(squares, size, 2 * unit)
+    n = count.astype(object)
+    numerator = n * square - linear * linear
+    scale = 1 << (-2 * unit * 32)
+    enough = count > 1
+    safe = np.where(enough, n * (n - 1), 1)
+    value = np.array([_ratio(a, b * scale) for a, b in zip(numerator, safe, strict=True)], np.float64)
+    odd = total_float({k: v for k, v in squares.items() if k in ("nan", "pinf", "ninf")}, size) != 0
+    return pa.array(np.where(odd, np.nan, np.maximum(value, 0.0)), pa.float64(), mask=~enough)
+
+
+def _ratio(numerator: int, denominator: int) -> float:
+    try:
+        return numerator / denominator
+    except OverflowError:
+        return float("inf")
+
+
+def _stddev(argument: Argument, sums: pa.Table, count: Int64s) -> pa.Array:
+    return pc.sqrt(_var(argument, sums, count))
+
+
+_SUMMED = {"sum": _sum, "avg": _avg, "var": _var, "stddev": _stddev}
+
+
+def _extreme(function: str, argument: Argument, sums: pa.Table) -> pa.Array:
+    values = sums.column(f"{argument.prefix}{function}")
+    if not argument.type.is_floating:
+        return values
+    nan = _column(sums, f"{argument.prefix}snan") > 0  # NaN is greater than any number
+    missing = nan if function == "max" else nan & np.asarray(pc.is_null(values))
+    return pc.if_else(pa.array(missing), pa.scalar(float("nan"), values.type), values)
+
+
+def _from_bag(function: str, argument: Argument, sums: pa.Table, bags: pa.Table, layout: Layout, window: str) -> pa.Array:
+    """The first or last of each bag in its order: by value, or by lifetime and then value."""
+    bag = bags.filter((pc.field(PART) == argument.part) & (pc.field(COUNT) > 0)) if bags.num_rows else bags
+    if bag.num_rows == 0:
+        return pa.nulls(sums.num_rows, argument.type.arrow)
+    by = [*layout.keys, window]
+    codes, _ = factorize(pa.concat_tables([sums.select(by), bag.select(by)]))
+    mine, theirs = codes[: sums.num_rows], codes[sums.num_rows :]
+    ranked = bag.append_column("__code", pa.array(theirs))
+    ordered = [BAG_LE, BAG_RE, argument.value] if function in ("first", "last") else [argument.value]
+    order = pc.sort_indices(ranked, [(name, "ascending") for name in ["__code", *ordered]]).to_numpy()
+    groups = theirs[order]
+    changes = np.flatnonzero(np.diff(groups))
+    ends = np.r_[0, changes + 1] if function in ("first", "min") else np.r_[changes, len(groups) - 1]
+    row_of = np.full(int(codes.max()) + 1, -1, np.int64)
+    row_of[groups[ends]] = order[ends]
+    rows = row_of[mine]
+    return bag.column(argument.value).take(pa.array(rows, mask=rows < 0))
+
+

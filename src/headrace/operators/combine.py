@@ -1,0 +1,81 @@
+"""Combining: the first half of a windowed aggregate, wherever the rows are.
+
+Rows of one group that belong to the same run of windows `FIRST..LAST` are combined into one row of partial results. For points
+under tumbling windows that is one row per group and window; under hopping windows it is the *pane* of the papers;
+for events with lifetimes it is the same idea, for any lifetime.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.changes import Changes
+from headrace.columnar import canonical_floats, concat, factorize
+from headrace.expr import evaluate
+from headrace.operators.accumulators import BAG_LE, BAG_RE, COUNT, PART, Layout
+from headrace.plan.nodes import Combine
+
+__all__ = ["FIRST", "LAST", "combine", "compact"]
+
+FIRST, LAST = "__first", "__last"
+
+
+def combine(node: Combine, changes: Changes) -> pa.Table:
+    """Partial results per group and run of windows."""
+    layout = Layout(node.aggregate)
+    window = node.aggregate.window
+    first, last = window.first(changes.le), window.last(changes.le, changes.re)
+    somewhere = first <= last  # under jumping windows an event may belong to none
+    if not somewhere.all():
+        changes, first, last = changes.filter(somewhere), first[somewhere], last[somewhere]
+    keys = pa.Table.from_arrays(
+        [evaluate(expr, changes.payload) for _, expr in node.aggregate.keys], schema=node.schema.arrow
+    ) if node.aggregate.keys else pa.table({"__all": pa.nulls(len(changes))}).select([])  # fmt: skip
+    keys = canonical_floats(keys)
+    keys = keys.append_column(FIRST, pa.array(first)).append_column(LAST, pa.array(last))
+    sums = layout.sums_table(changes, keys)
+    sums = sums.add_column(0, PART, pa.array(np.zeros(len(changes), np.int8)))
+    return concat([compact(part, layout, [FIRST, LAST]) for part in [sums, *layout.bag_tables(changes, keys)]])
+
+
+def compact(table: pa.Table, layout: Layout, windows: list[str]) -> pa.Table:
+    """Rows of the same part, group and windows (and value, in a bag) added up; rows that cancel dropped."""
+    if table.num_rows == 0:
+        return table
+    table = _only_best(table, layout, windows)
+    by = [name for name in [PART, *layout.keys, *windows, *layout.bag_columns] if name in table.column_names]
+    rest = [name for name in table.column_names if name not in by]
+    merged = table.group_by(by, use_threads=False).aggregate([(name, _merge_of(name)) for name in rest])
+    merged = merged.rename_columns([*by, *rest] if merged.column_names[0] in by else [*rest, *by])
+    merged = merged.select([*by, *rest])
+    for name in rest:  # a limb that one part lacks is zero there
+        if _merge_of(name) == "sum" and merged.column(name).null_count:
+            merged = merged.set_column(merged.schema.get_field_index(name), name, pc.fill_null(merged.column(name), 0))
+    if layout.insert_only:
+        return merged
+    zero = pc.equal(merged.column(COUNT), 0)
+    for name in rest:
+        if _merge_of(name) == "sum" and name != COUNT:
+            zero = pc.and_(zero, pc.equal(merged.column(name), 0))
+    return merged.filter(pc.invert(zero)) if pc.any(zero).as_py() else merged
+
+
+def _merge_of(column: str) -> str:
+    return {"min": "min", "max": "max"}.get(column.rpartition(".")[2], "sum")
+
+
+def _only_best(table: pa.Table, layout: Layout, windows: list[str]) -> pa.Table:
+    """Without retractions, a bag kept for `first` and `last` needs only its ends."""
+    if not layout.insert_only or BAG_LE not in table.column_names:
+        return table
+    group = [PART, *layout.keys, *windows]
+    codes, _ = factorize(table.select(group))
+    values = [name for name in layout.bag_columns if name not in (BAG_LE, BAG_RE)]
+    ranked = table.append_column("__code", pa.array(codes))
+    order = pc.sort_indices(ranked, [(name, "ascending") for name in ["__code", BAG_LE, BAG_RE, *values]]).to_numpy()
+    border = np.flatnonzero(np.diff(codes[order]))
+    ends = np.unique(np.r_[0, border, border + 1, len(order) - 1])
+    sums = np.asarray(pc.equal(table.column(PART), 0))[order]
+    return table.take(pa.array(order[np.isin(np.arange(len(order)), ends) | sums]))

@@ -1,0 +1,113 @@
+"""Edge events: samples become a signal (rule 1.2).
+
+A sample lasts until the next distinct sample time of its key, or for ever. A late sample shortens the one before it; a deleted
+sample lengthens it. Two traces carry the state: `recent`, samples at or after the CTI, and `last`, for each key the last sample
+before the CTI, whose end is still open. When the CTI passes samples they move from one to the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headrace.changes import Changes
+from headrace.columnar import concat, factorize, hash_rows
+from headrace.expr import predicate_mask
+from headrace.operators.kernel import Data, Kernel, consolidated_rows
+from headrace.plan.nodes import EdgeLifetimes
+from headrace.progress import Progress
+from headrace.time import INFINITY, NEG_INFINITY
+from headrace.trace import Trace
+
+__all__ = ["EdgeKernel"]
+
+
+class EdgeKernel(Kernel):
+    """Each sample lasts until the next one of its key."""
+
+    def __init__(self, node: EdgeLifetimes) -> None:
+        super().__init__(node)
+        self.keys = list(node.key)
+        self.closes = node.closes
+        self.traces = {"recent": Trace(consolidated_rows), "last": Trace(consolidated_rows)}
+        self.scalars = {"cti": NEG_INFINITY}
+
+    def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
+        (samples,), (now,) = inputs, progress
+        assert isinstance(samples, Changes)
+        result = self._corrections(samples.consolidate())
+        if now.cti > self.scalars["cti"]:
+            self._settle(now.cti)
+        return result, now
+
+    def _hashes(self, table: pa.Table) -> NDArray[np.uint64]:
+        return hash_rows(table.select(self.keys))
+
+    def _corrections(self, samples: Changes) -> Changes:
+        if len(samples) == 0:
+            return samples
+        hashes = self._hashes(samples.payload)
+        known = self._known(hashes)
+        self.traces["recent"].append(samples.to_table(), hashes, samples.le)
+        before = self._signal(known)
+        after = self._signal(Changes.concat([known, samples]).consolidate())
+        taken_back = Changes(before.le, before.re, -before.weight, before.payload)
+        return Changes.concat([after, taken_back]).consolidate()
+
+    def _known(self, hashes: NDArray[np.uint64]) -> Changes:
+        found = [t for t in (trace.lookup(hashes) for trace in self.traces.values()) if t is not None]
+        if not found:
+            return Changes.empty(self.node.schema)
+        return Changes.from_table(concat(found)).consolidate()
+
+    def _signal(self, samples: Changes) -> Changes:
+        """Lifetimes from sample times."""
+        if len(samples) == 0:
+            return samples
+        codes = self._codes(samples)
+        order = np.lexsort((samples.le, codes))
+        codes, le = codes[order], samples.le[order]
+        # The next distinct time: walk back over samples of the same key and time.
+        starts = np.flatnonzero(np.r_[True, (np.diff(codes) != 0) | (np.diff(le) != 0)])
+        follows = np.r_[codes[starts[1:]] == codes[starts[:-1]], False]
+        ends = np.where(follows, np.r_[le[starts[1:]], 0], INFINITY)
+        re = np.repeat(ends, np.diff(np.r_[starts, len(le)]))
+        signal = samples.take(order)
+        signal = Changes(signal.le, re, signal.weight, signal.payload)
+        if self.closes is None:
+            return signal
+        return signal.filter(~np.asarray(predicate_mask(self.closes, signal.payload)))
+
+    def _codes(self, samples: Changes) -> NDArray[np.int64]:
+        if not self.keys:
+            return np.zeros(len(samples), np.int64)
+        return factorize(samples.payload.select(self.keys))[0]
+
+    def _settle(self, cti: int) -> None:
+        """Of the samples before the CTI only the last of each key can still change."""
+        recent, last = self.traces["recent"], self.traces["last"]
+        passed = recent.until(cti - 1)
+        recent.drop(cti - 1)
+        self.scalars = {"cti": cti}
+        if passed is None:
+            return
+        hashes = self._hashes(passed)
+        superseded = last.lookup(hashes)
+        both = Changes.from_table(concat([t for t in (passed, superseded) if t is not None])).consolidate()
+        if len(both) == 0:
+            return
+        codes = self._codes(both)
+        newest = np.full(int(codes.max()) + 1, NEG_INFINITY, np.int64)
+        np.maximum.at(newest, codes, both.le)
+        rows = both.filter(both.le == newest[codes]).to_table()
+        if superseded is not None:
+            old = Changes.from_table(superseded)
+            rows = concat([rows, Changes(old.le, old.re, -old.weight, old.payload).to_table()])
+            rows = Changes.from_table(rows).consolidate().to_table()
+        last.append(rows, self._hashes(rows), np.full(rows.num_rows, INFINITY, np.int64))
+
+    def held_by(self) -> str:
+        return "the last sample of each key, and samples the CTI has not passed"

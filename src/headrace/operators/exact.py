@@ -1,0 +1,142 @@
+"""Sums that do not depend on the order of adding.
+
+Adding floats rounds, and the rounding depends on the order; so a sum built from batches, corrected by retractions and merged over
+partitions would differ in its last digits from run to run, and the law of the engine (rule 1.5) would not hold. So sums
+are kept exactly: a value is cut into *limbs*, integers `v_j` with `value = sum(v_j * 2**(32*j))`, and each limb is added
+up in 64-bit integers, where addition is exact, associative and invertible. A 64-bit float has at most three limbs; a
+column of prices needs three columns, so exactness costs little. The total is rounded once, when it is read.
+
+NaN and the infinities have no limbs; they are counted in columns of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["as_integers", "float_limbs", "integer_limbs", "total_float", "total_integer"]
+
+Floats = NDArray[np.float64]
+Int64s = NDArray[np.int64]
+BITS = 32
+_MASK = np.int64(2**BITS - 1)
+
+
+def integer_limbs(values: Int64s) -> dict[str, Int64s]:
+    """The limbs of 64-bit integers, by column suffix."""
+    high = values >> BITS
+    if not high.any():
+        return {"0": values}
+    return {"0": values & _MASK, "1": high}
+
+
+def float_limbs(values: Floats) -> dict[str, Int64s]:
+    """The limbs of floats, and counts of what has none, by column suffix; columns of zeros are left out."""
+    finite = np.isfinite(values)
+    columns: dict[str, Int64s] = {}
+    rest = values
+    if not finite.all():
+        columns = {
+            "nan": np.isnan(values).astype(np.int64),
+            "pinf": np.equal(values, np.inf).astype(np.int64),
+            "ninf": np.equal(values, -np.inf).astype(np.int64),
+        }
+        rest = np.where(finite, values, 0.0)
+    largest = float(np.max(np.abs(rest), initial=0.0))
+    limb = int(np.frexp(largest)[1] - 1) // BITS
+    while largest:
+        digits = np.trunc(np.ldexp(rest, -BITS * limb) if abs(limb) > 30 else rest * 2.0 ** (-BITS * limb))
+        columns[str(limb)] = digits.astype(np.int64)
+        rest = rest - (np.ldexp(digits, BITS * limb) if abs(limb) > 30 else digits * 2.0 ** (BITS * limb))
+        largest = float(np.max(np.abs(rest), initial=0.0))
+        limb -= 1
+    return columns
+
+
+def squares(values: Floats) -> tuple[Floats, Floats]:
+    """`values**2` as an unevaluated sum of two floats, exact but for under- and overflow (Dekker's product)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = values * values
+        factor = values * 134217729.0  # 2**27 + 1 splits 53 bits into two halves
+        high = factor - (factor - values)
+        low = values - high
+        error = ((high * high - product) + 2.0 * high * low) + low * low
+    return product, np.where(np.isfinite(product) & np.isfinite(error), error, 0.0)
+
+
+def _limbs(columns: Mapping[str, Int64s]) -> dict[int, Int64s]:
+    return {int(suffix): column for suffix, column in columns.items() if suffix.lstrip("-").isdigit()}
+
+
+def _normal(limbs: dict[int, Int64s]) -> tuple[list[tuple[int, Int64s]], NDArray[np.bool_]]:
+    """Magnitude in canonical digits 0 <= d < 2**32, lowest first, and the sign."""
+    digits, top = _carry(limbs)
+    negative = top < 0
+    if negative.any():
+        flipped = {j: np.where(negative, -v, v) for j, v in limbs.items()}
+        digits, _ = _carry(flipped)
+    return digits, negative
+
+
+def _carry(limbs: dict[int, Int64s]) -> tuple[list[tuple[int, Int64s]], Int64s]:
+    lowest, highest = min(limbs), max(limbs)
+    carry = np.zeros(len(limbs[lowest]), np.int64)
+    digits = []
+    for j in range(lowest, highest + 3):  # two more limbs take every carry of 64-bit columns
+        value = limbs[j] + carry if j in limbs else carry
+        digits.append((j, value & _MASK))
+        carry = value >> BITS
+    return digits, carry
+
+
+def total_float(columns: Mapping[str, Int64s], size: int) -> Floats:
+    """The sums as floats: a function of the exact value only."""
+    limbs = _limbs(columns)
+    result = np.zeros(size, np.float64)
+    if limbs:
+        digits, negative = _normal(limbs)
+        error = np.zeros(size, np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for j, digit in reversed(digits):
+                term = np.ldexp(digit.astype(np.float64), BITS * j)
+                total = result + term
+                error += term - (total - result)  # exact while terms only get smaller
+                result = total
+            result = result + np.where(np.isfinite(error), error, 0.0)
+        result = np.where(negative, -result, result)
+    return _with_specials(result, columns)
+
+
+def _with_specials(result: Floats, columns: Mapping[str, Int64s]) -> Floats:
+    if "nan" not in columns:
+        return result
+    up, down = columns["pinf"] > 0, columns["ninf"] > 0
+    result = np.where(up, np.inf, np.where(down, -np.inf, result))
+    return np.where((columns["nan"] > 0) | (up & down), np.nan, result)
+
+
+def total_integer(columns: Mapping[str, Int64s], size: int) -> tuple[Int64s, NDArray[np.bool_]]:
+    """The sums as 64-bit integers, and where they fit."""
+    limbs = _limbs(columns)
+    if not limbs:
+        return np.zeros(size, np.int64), np.ones(size, bool)
+    low = limbs.get(0, np.zeros(size, np.int64))
+    high = limbs.get(1, np.zeros(size, np.int64)) + (low >> BITS)
+    fits = (high >= -(2**31)) & (high < 2**31)
+    return (high << BITS) | (low & _MASK), fits
+
+
+def as_integers(columns: Mapping[str, Int64s], size: int, unit: int) -> NDArray[Any]:
+    """The sums as Python integers in units of `2**(32*unit)`, for arithmetic that must not round."""
+    result = np.zeros(size, object)
+    for j, column in _limbs(columns).items():
+        result = result + column.astype(object) * (1 << (BITS * (j - unit)))
+    return result
+
+
+def lowest_limb(columns: Mapping[str, Int64s]) -> int:
+    """The smallest limb number in use."""
+    return min(_limbs(columns), default=0)

@@ -1,0 +1,53 @@
+"""Finality: only what a CTI has settled leaves, and nothing is ever taken back (rule 3.5).
+
+Changes wait in a trace until no legal later change can touch them: until the CTI is past their LE where lifetimes never
+change once given, past their RE otherwise. What cancels meanwhile never leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from headrace.changes import Changes
+from headrace.columnar import hash_rows, to_numpy
+from headrace.operators.kernel import Data, Kernel, consolidated_rows
+from headrace.plan.nodes import Final
+from headrace.progress import Progress
+from headrace.time import INFINITY
+from headrace.trace import Trace
+
+__all__ = ["FinalKernel"]
+
+
+class FinalKernel(Kernel):
+    """Holds changes back until they are final."""
+
+    def __init__(self, node: Final) -> None:
+        super().__init__(node)
+        self.settled = node.input.properties.settled
+        self.traces = {"waiting": Trace(consolidated_rows)}
+
+    def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
+        (changes,), (now,) = inputs, progress
+        assert isinstance(changes, Changes)
+        waiting = self.traces["waiting"]
+        changes = changes.consolidate()
+        times = changes.le if self.settled else changes.re
+        waiting.append(changes.to_table(), hash_rows(changes.to_table()), times)
+        limit = INFINITY if now.cti == INFINITY else now.cti - 1
+        ready = waiting.until(limit)
+        waiting.drop(limit)
+        out = Changes.from_table(ready).consolidate() if ready is not None else Changes.empty(self.node.schema)
+        return out, Progress(self._promise(now.cti), now.high)
+
+    def _promise(self, cti: int) -> int:
+        """An event that waits will enter at its LE, which no CTI may have passed by then."""
+        if self.settled:
+            return cti
+        held = self.traces["waiting"].scan()
+        return cti if held is None else min(cti, int(np.min(to_numpy(held.column("__le")))))
+
+    def held_by(self) -> str:
+        return "events the CTI has not made final"

@@ -1,0 +1,49 @@
+"""What a stateful operator is to the stage that runs it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.changes import Changes
+from headrace.plan.nodes import Node
+from headrace.progress import Progress
+from headrace.trace import Trace
+
+__all__ = ["Data", "Kernel", "consolidated_rows"]
+
+Data = Changes | pa.Table
+
+
+class Kernel(ABC):
+    """A stateful operator in one bucket: traces for what is large, `scalars` for a few numbers, and one step a batch."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.traces: dict[str, Trace] = {}
+        self.scalars: dict[str, int] = {}
+
+    @abstractmethod
+    def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
+        """Take one batch of each input, with its progress after the batch; give the output's changes and progress."""
+
+    def held_by(self) -> str:
+        """What keeps the state that is there, for people."""
+        return "open events"
+
+    def state(self) -> dict[str, Any]:
+        """How much is remembered, and why."""
+        return {
+            "rows": sum(t.rows for t in self.traces.values()),
+            "bytes": sum(t.nbytes for t in self.traces.values()),
+            "segments": sum(len(t.segments) for t in self.traces.values()),
+            "held_by": self.held_by(),
+        }
+
+
+def consolidated_rows(table: pa.Table) -> pa.Table:
+    """How a trace of changes compacts: equal rows are summed (their hashes and times are equal too)."""
+    return Changes.from_table(table).consolidate().to_table()

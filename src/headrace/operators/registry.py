@@ -1,0 +1,38 @@
+"""Which kernel runs which node: one table, so that a missing kernel fails with the node's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace.errors import PlanError
+from headrace.operators.edge import EdgeKernel
+from headrace.operators.final import FinalKernel
+from headrace.operators.kernel import Kernel
+from headrace.operators.merge import MergeKernel
+from headrace.operators.output import OutputKernel
+from headrace.operators.span import LINEAR
+from headrace.plan.nodes import EdgeLifetimes, Final, Merge, Node, Output
+
+__all__ = ["kernel_of", "linear_of"]
+
+STATEFUL: dict[type[Node], Callable[[Any], Kernel]] = {
+    EdgeLifetimes: EdgeKernel,
+    Final: FinalKernel,
+    Merge: MergeKernel,
+    Output: OutputKernel,
+}
+
+
+def kernel_of(node: Node) -> Kernel:
+    """A fresh kernel for a stateful node."""
+    if type(node) not in STATEFUL:
+        raise PlanError(f"no kernel runs {type(node).__name__}", allowed=", ".join(t.__name__ for t in STATEFUL))
+    return STATEFUL[type(node)](node)
+
+
+def linear_of(node: Node) -> Callable[[Any, Any], Any]:
+    """The function of a linear node."""
+    if type(node) not in LINEAR:
+        raise PlanError(f"no kernel runs {type(node).__name__}", allowed=", ".join(t.__name__ for t in LINEAR))
+    return LINEAR[type(node)]

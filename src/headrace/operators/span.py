@@ -1,0 +1,69 @@
+"""Span operators (rule 4): each event gives at most one event, and no state is kept.
+
+They are linear, so they run on whatever part of a stream is at hand: before the shuffle, in the task that reads the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.changes import Changes
+from headrace.expr import evaluate, predicate_mask
+from headrace.operators.combine import combine
+from headrace.plan.nodes import Combine, Extend, Node, PointAtStart, Select, SetDuration, Shift, Union, Where
+from headrace.time import CHRONON, add
+
+__all__ = ["LINEAR"]
+
+
+def where(node: Where, changes: Changes) -> Changes:
+    """Keep the rows whose predicate is true, not null."""
+    return changes.filter(np.asarray(predicate_mask(node.predicate, changes.payload)))
+
+
+def select(node: Select, changes: Changes) -> Changes:
+    """Compute the output columns."""
+    columns = [evaluate(expr, changes.payload) for _, expr in node.outputs]
+    return changes.with_payload(pa.Table.from_arrays(columns, schema=node.schema.arrow))
+
+
+def shift(node: Shift, changes: Changes) -> Changes:
+    """Move both ends."""
+    return changes.with_lifetimes(add(changes.le, node.by), add(changes.re, node.by))
+
+
+def set_duration(node: SetDuration, changes: Changes) -> Changes:
+    """Replace the end."""
+    return changes.with_lifetimes(changes.le, add(changes.le, node.duration))
+
+
+def extend(node: Extend, changes: Changes) -> Changes:
+    """Move the end."""
+    return changes.with_lifetimes(changes.le, add(changes.re, node.by))
+
+
+def point_at_start(node: PointAtStart, changes: Changes) -> Changes:
+    """Keep the first instant."""
+    return changes.with_lifetimes(changes.le, add(changes.le, CHRONON))
+
+
+def union(node: Union, changes: Changes) -> Changes:
+    """Nothing to do: the parts arrive as one."""
+    return changes
+
+
+#: The function of every linear node; a missing one fails with the node's name.
+LINEAR: dict[type[Node], Callable[[Any, Changes], Any]] = {
+    Combine: combine,
+    Extend: extend,
+    PointAtStart: point_at_start,
+    Select: select,
+    SetDuration: set_duration,
+    Shift: shift,
+    Union: union,
+    Where: where,
+}

@@ -1,0 +1,45 @@
+"""Sources read only the columns that somebody needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.optimizer.rewrite import rewrite
+from headrace.plan.nodes import Aggregate, Diverted, EdgeLifetimes, Node, Output, Select, Source, Where, walk
+
+__all__ = ["prune_columns"]
+
+
+def prune_columns(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
+    """Sources keep the payload columns that their readers use; a source whose diverted rows are read keeps all."""
+    needed: dict[str, set[str]] = {node.fingerprint: set() for node in walk(*outputs)}
+    for node in reversed(list(walk(*outputs))):
+        for child in node.inputs:
+            needed[child.fingerprint] |= _uses(node, needed[node.fingerprint])
+
+    def narrow(node: Node) -> Node:
+        if not isinstance(node, Source):
+            return node
+        kept = tuple(name for name in node.schema.names if name in needed[node.fingerprint])
+        kept = kept or node.schema.names[:1]  # a table without columns would forget how many rows it has
+        return node if len(kept) == len(node.schema) else replace(node, read_columns=kept)
+
+    return rewrite(outputs, narrow)
+
+
+def _uses(node: Node, needed: set[str]) -> set[str]:
+    """The columns of its input that a node uses, when its own readers need `needed`."""
+    if isinstance(node, Aggregate):
+        exprs = [expr for _, expr in (*node.keys, *node.outputs)]
+        return set().union(*(expr.columns() for expr in exprs))
+    if isinstance(node, Select):
+        return set().union(*(expr.columns() for _, expr in node.outputs))
+    if isinstance(node, Where):
+        return needed | node.predicate.columns()
+    if isinstance(node, EdgeLifetimes):
+        return needed | set(node.key) | (set(node.closes.columns()) if node.closes is not None else set())
+    if isinstance(node, Output) or (isinstance(node, Diverted) and node.whole):
+        return set(node.inputs[0].schema.names)
+    if isinstance(node, Diverted):
+        return set()
+    return needed

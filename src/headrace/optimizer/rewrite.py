@@ -1,0 +1,20 @@
+"""Rebuilding a plan from the bottom, each shared node once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from headrace.plan.nodes import Node, Output, walk
+
+__all__ = ["rewrite"]
+
+
+def rewrite(outputs: tuple[Output, ...], change: Callable[[Node], Node]) -> tuple[Output, ...]:
+    """The plan with `change` applied to every node, whose inputs have been changed before."""
+    new: dict[str, Node] = {}
+    for node in walk(*outputs):
+        inputs = [new[child.fingerprint] for child in node.inputs]
+        same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+        new[node.fingerprint] = change(node if same else node.with_inputs(*inputs))
+    return tuple(cast(Output, new[output.fingerprint]) for output in outputs)

@@ -1,0 +1,126 @@
+"""What a reader of an input decides: lifetimes, progress, and what happens to late and malformed rows (rules 1.2 and 3).
+
+Each is a small value object, so that a plan says in words what it does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.errors import PlanError
+from headrace.expr import Expr
+from headrace.time import NEG_INFINITY, format_duration
+
+__all__ = ["BAD_ROWS", "LATE", "Advance", "Edge", "Explicit", "Heartbeat", "Interval", "Lifetime", "Physical", "Point", "ProgressPolicy"]
+
+LatePolicy = Literal["raise", "drop", "adjust", "divert"]
+BadRowPolicy = Literal["raise", "divert"]
+LATE: tuple[str, ...] = ("raise", "drop", "adjust", "divert")
+BAD_ROWS: tuple[str, ...] = ("raise", "divert")
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """Every row is an instant: `[at, at + h)`."""
+
+    at: Expr
+
+    def __str__(self) -> str:
+        return f"point({self.at})"
+
+
+@dataclass(frozen=True, eq=False)
+class Interval:
+    """Every row says when it starts and ends."""
+
+    start: Expr
+    end: Expr
+
+    def __str__(self) -> str:
+        return f"interval({self.start}, {self.end})"
+
+
+@dataclass(frozen=True, eq=False)
+class Edge:
+    """Every row is a sample of a signal and lasts until the next sample with the same key, or until the signal closes."""
+
+    at: Expr
+    key: tuple[str, ...]
+    closes: Expr | None = None
+
+    def __str__(self) -> str:
+        closes = f", closes={self.closes}" if self.closes is not None else ""
+        return f"edge({self.at}, key={', '.join(self.key) or '()'}{closes})"
+
+
+@dataclass(frozen=True)
+class Physical:
+    """The rows are physical events already: `kind, le, re, re_new` and the payload."""
+
+    def __str__(self) -> str:
+        return "physical events"
+
+
+Lifetime = Point | Interval | Edge | Physical
+
+
+@dataclass(frozen=True)
+class _Policy:
+    late: LatePolicy = "divert"
+
+    def __post_init__(self) -> None:
+        if self.late not in LATE:
+            raise PlanError("unknown policy for late events", given=self.late, allowed=", ".join(LATE))
+
+
+@dataclass(frozen=True)
+class Explicit(_Policy):
+    """CTIs come with the data."""
+
+    def __str__(self) -> str:
+        return f"explicit(late={self.late})"
+
+
+@dataclass(frozen=True)
+class Advance(_Policy):
+    """The CTI follows the highest LE seen, at a distance; `every` makes it move in steps."""
+
+    delay: int = 0
+    every: int = 1
+    max_skew: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.delay < 0 or self.every < 1 or (self.max_skew is not None and self.max_skew < 0):
+            raise PlanError("delay, every and max_skew must not be negative", given=str(self))
+
+    def cti(self, high: int) -> int:
+        """The promise that follows from the highest LE seen."""
+        if high == NEG_INFINITY:
+            return high
+        return max(NEG_INFINITY, (high - self.delay) // self.every * self.every)
+
+    def __str__(self) -> str:
+        skew = f", max_skew={format_duration(self.max_skew)}" if self.max_skew is not None else ""
+        steps = f", every={format_duration(self.every)}" if self.every > 1 else ""
+        return f"advance(delay={format_duration(self.delay)}{steps}{skew}, late={self.late})"
+
+
+@dataclass(frozen=True)
+class Heartbeat(_Policy):
+    """The CTI follows a clock at a distance, so that an idle input still progresses."""
+
+    every: int = 1_000_000
+    delay: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.delay < 0 or self.every < 1:
+            raise PlanError("every must be positive and delay not negative", given=str(self))
+
+    def __str__(self) -> str:
+        return f"heartbeat(every={format_duration(self.every)}, delay={format_duration(self.delay)}, late={self.late})"
+
+
+ProgressPolicy = Explicit | Advance | Heartbeat

@@ -1,0 +1,207 @@
+"""Columns and types: the ten types of the stream dialect and what they are in Arrow and in SQL.
+
+A payload column may not use the names the engine gives to an event's own parts (`RESERVED`): a lifetime column of
+that name is read as the lifetime and is not kept in the payload.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headrace.errors import SchemaError, UnknownColumn, nearest
+
+__all__ = ["RESERVED", "Field", "Schema", "Type"]
+
+RESERVED = ("kind", "le", "re", "re_new", "weight")
+
+
+class Type(enum.Enum):
+    """A column's type; the value is its name in SQL."""
+
+    BYTE = "BYTE"
+    SHORT = "SHORT"
+    INT = "INT"
+    LONG = "LONG"
+    FLOAT = "FLOAT"
+    DOUBLE = "DOUBLE"
+    BOOLEAN = "BOOLEAN"
+    CHAR = "CHAR"
+    STRING = "STRING"
+    DATETIME = "DATETIME"
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type that holds it."""
+        return _ARROW[self]
+
+    @property
+    def spark(self) -> str:
+        """Its name in Spark SQL."""
+        return _SPARK[self]
+
+    @property
+    def duckdb(self) -> str:
+        """Its name in DuckDB SQL."""
+        return _DUCKDB[self]
+
+    @property
+    def is_integer(self) -> bool:
+        return self in (Type.BYTE, Type.SHORT, Type.INT, Type.LONG)
+
+    @property
+    def is_floating(self) -> bool:
+        return self in (Type.FLOAT, Type.DOUBLE)
+
+    @property
+    def is_numeric(self) -> bool:
+        return self.is_integer or self.is_floating
+
+    @property
+    def is_text(self) -> bool:
+        return self in (Type.CHAR, Type.STRING)
+
+    @classmethod
+    def parse(cls, text: str) -> Type:
+        """The type of that name, in any case; common SQL synonyms are understood."""
+        name = text.strip().upper()
+        name = _SYNONYMS.get(name, name)
+        if name not in cls.__members__:
+            close = nearest(name, cls.__members__)
+            raise SchemaError(
+                f"unknown type {text!r}", given=text, allowed=", ".join(cls.__members__), instead=close or "STRING"
+            )
+        return cls[name]
+
+    @classmethod
+    def from_arrow(cls, arrow: pa.DataType) -> Type:
+        """The narrowest type that holds every value of an Arrow type."""
+        if pa.types.is_dictionary(arrow):
+            return cls.from_arrow(arrow.value_type)
+        for test, found in _FROM_ARROW:
+            if test(arrow):
+                return found
+        raise SchemaError(
+            f"no column type holds Arrow's {arrow}",
+            given=str(arrow),
+            allowed=", ".join(cls.__members__),
+            instead="cast the column before it enters, or leave it out of the schema",
+        )
+
+
+_ARROW = {
+    Type.BYTE: pa.int8(),
+    Type.SHORT: pa.int16(),
+    Type.INT: pa.int32(),
+    Type.LONG: pa.int64(),
+    Type.FLOAT: pa.float32(),
+    Type.DOUBLE: pa.float64(),
+    Type.BOOLEAN: pa.bool_(),
+    Type.CHAR: pa.string(),
+    Type.STRING: pa.string(),
+    Type.DATETIME: pa.timestamp("us", tz="UTC"),
+}
+_SPARK = {
+    Type.BYTE: "TINYINT", Type.SHORT: "SMALLINT", Type.INT: "INT", Type.LONG: "BIGINT", Type.FLOAT: "FLOAT",
+    Type.DOUBLE: "DOUBLE", Type.BOOLEAN: "BOOLEAN", Type.CHAR: "STRING", Type.STRING: "STRING", Type.DATETIME: "TIMESTAMP",
+}  # fmt: skip
+_DUCKDB = {
+    Type.BYTE: "TINYINT", Type.SHORT: "SMALLINT", Type.INT: "INTEGER", Type.LONG: "BIGINT", Type.FLOAT: "FLOAT",
+    Type.DOUBLE: "DOUBLE", Type.BOOLEAN: "BOOLEAN", Type.CHAR: "VARCHAR", Type.STRING: "VARCHAR", Type.DATETIME: "TIMESTAMPTZ",
+}  # fmt: skip
+_SYNONYMS = {
+    "TINYINT": "BYTE", "SMALLINT": "SHORT", "INTEGER": "INT", "BIGINT": "LONG", "REAL": "FLOAT", "BOOL": "BOOLEAN",
+    "TEXT": "STRING", "VARCHAR": "STRING", "TIMESTAMP": "DATETIME",
+}  # fmt: skip
+_FROM_ARROW = (
+    (lambda t: t == pa.int8(), Type.BYTE),
+    (lambda t: t in (pa.int16(), pa.uint8()), Type.SHORT),
+    (lambda t: t in (pa.int32(), pa.uint16()), Type.INT),
+    (lambda t: t in (pa.int64(), pa.uint32()), Type.LONG),
+    (lambda t: t in (pa.float16(), pa.float32()), Type.FLOAT),
+    (lambda t: t == pa.float64(), Type.DOUBLE),
+    (pa.types.is_boolean, Type.BOOLEAN),
+    (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t), Type.STRING),
+    (lambda t: pa.types.is_timestamp(t) or pa.types.is_date(t), Type.DATETIME),
+    (pa.types.is_null, Type.STRING),
+)
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column's name and type."""
+
+    name: str
+    type: Type
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.type.value}"
+
+
+
+
+
+@dataclass(frozen=True)
+class Schema:
+    """An ordered set of columns."""
+
+    fields: tuple[Field, ...]
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for field in self.fields:
+            if field.name in seen:
+                raise SchemaError(f"column {field.name!r} appears twice", given=str(self))
+            seen.add(field.name)
+
+    @classmethod
+    def of(cls, given: Schema | str | pa.Schema) -> Schema:
+        """A schema from one, from text such as `"symbol STRING, price DOUBLE"`, or from Arrow's."""
+        if isinstance(given, Schema):
+            return given
+        if isinstance(given, pa.Schema):
+            return cls(tuple(Field(f.name, Type.from_arrow(f.type)) for f in given))
+        return cls(tuple(_parse_field(part, given) for part in given.split(",") if part.strip()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(field.name for field in self.fields)
+
+    @property
+    def arrow(self) -> pa.Schema:
+        return pa.schema([(field.name, field.type.arrow) for field in self.fields])
+
+    @property
+    def payload(self) -> Schema:
+        """Without the reserved names."""
+        return Schema(tuple(field for field in self.fields if field.name not in RESERVED))
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.fields)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __contains__(self, name: object) -> bool:
+        return any(field.name == name for field in self.fields)
+
+    def __getitem__(self, name: str) -> Field:
+        for field in self.fields:
+            if field.name == name:
+                return field
+        raise UnknownColumn.of(name, self.names)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.fields))
+
+
+def _parse_field(part: str, whole: str) -> Field:
+    words = part.split()
+    if len(words) != 2:
+        raise SchemaError(
+            f"{part.strip()!r} is not a column", given=whole, allowed="'name TYPE, name TYPE'", instead="'symbol STRING, price DOUBLE'"
+        )
+    return Field(words[0], Type.parse(words[1]))

@@ -1,0 +1,96 @@
+"""Cutting a plan into a line of stages.
+
+Linear operators run where their rows are. An operator that needs rows brought together (`Node.needs`) runs one level further on than
+its input, unless the rows are together already. Level 0 is the *intake*: the tasks that read the sources. Every other level
+is a stage, run by a fixed number of buckets. Rows that cross levels travel on *edges*, routed by hash to the bucket
+that needs them; an edge that passes a stage on its way is handed through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from headrace.plan.nodes import Diverted, Node, Output, Source, walk
+
+__all__ = ["Edge", "Line", "cut"]
+
+
+@dataclass(frozen=True, eq=False)
+class Edge:
+    """Rows of `producer`, on their way to the nodes of level `to` that read them.
+
+    `route`: the columns whose hash decides the bucket; () for one bucket; None when any bucket will do.
+    """
+
+    number: int
+    producer: Node
+    start: int
+    to: int
+    route: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """A plan cut into levels."""
+
+    outputs: tuple[Output, ...]
+    levels: dict[str, int]
+    edges: tuple[Edge, ...]
+
+    @property
+    def depth(self) -> int:
+        """How many stages follow the intake."""
+        return max(self.levels[output.fingerprint] for output in self.outputs)
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes, inputs first."""
+        return tuple(walk(*self.outputs))
+
+    @cached_property
+    def sources(self) -> tuple[Source, ...]:
+        return tuple(node for node in self.nodes if isinstance(node, Source))
+
+    def at(self, level: int) -> tuple[Node, ...]:
+        """The nodes of a level, inputs first."""
+        return tuple(node for node in self.nodes if self.levels[node.fingerprint] == level)
+
+    def edge_to(self, producer: Node, consumer: Node) -> Edge | None:
+        """The edge that brings a producer's rows to a consumer; None when both are on the same level."""
+        level = self.levels[consumer.fingerprint]
+        if self.levels[producer.fingerprint] == level:
+            return None
+        return next(e for e in self.edges if (e.producer, e.to, e.route) == (producer, level, consumer.needs))
+
+
+def _together(node: Node, needs: tuple[str, ...]) -> bool:
+    keys = node.properties.keys
+    return keys is not None and set(keys) <= set(needs)
+
+
+def cut(outputs: Sequence[Output]) -> Line:
+    """Assign every node a level, and find the edges between levels."""
+    levels: dict[str, int] = {}
+    for node in walk(*outputs):
+        level = max((levels[child.fingerprint] for child in node.inputs), default=0)
+        if node.needs is not None and not (level > 0 and all(_together(child, node.needs) for child in node.inputs)):
+            level += 1
+        if isinstance(node, Output):
+            level = max(level, 1)
+        levels[node.fingerprint] = level
+    return Line(tuple(outputs), levels, _edges(outputs, levels))
+
+
+def _edges(outputs: Sequence[Output], levels: dict[str, int]) -> tuple[Edge, ...]:
+    wanted: dict[tuple[str, int, tuple[str, ...] | None], Edge] = {}
+    for node in walk(*outputs):
+        for child in node.inputs:
+            if isinstance(node, Diverted):
+                continue
+            start, to = levels[child.fingerprint], levels[node.fingerprint]
+            if start != to:
+                edge = Edge(len(wanted), child, start, to, node.needs)
+                wanted.setdefault((child.fingerprint, to, node.needs), edge)
+    return tuple(wanted.values())

@@ -1,0 +1,99 @@
+"""What a query does, told to people: the plan as it will run, level by level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.operators.accumulators import Layout
+from headrace.optimizer import RULES, optimize
+from headrace.plan.nodes import Combine, Diverted, Final, Merge, Node, Output, Source
+from headrace.stages.cut import Line, cut
+
+__all__ = ["Step", "explain", "steps"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operator of a plan, as data."""
+
+    level: int
+    number: int
+    operator: str
+    reads: tuple[int, ...]
+    runs: str
+    insert_only: bool
+    state: str
+    cti: str
+
+
+def steps(line: Line) -> list[Step]:
+    """The operators of a cut plan, inputs first."""
+    numbers = {node.fingerprint: i for i, node in enumerate(line.nodes, 1)}
+    return [
+        Step(
+            level=line.levels[node.fingerprint],
+            number=numbers[node.fingerprint],
+            operator=node.describe(),
+            reads=tuple(numbers[child.fingerprint] for child in node.inputs),
+            runs=_runs(node),
+            insert_only=node.properties.insert_only,
+            state=_state(node),
+            cti=_cti(node),
+        )
+        for node in line.nodes
+    ]
+
+
+def _runs(node: Node) -> str:
+    if isinstance(node, Source):
+        return "columnar" if node.pushed is None else "columnar, filter in the reader"
+    if isinstance(node, (Combine, Merge)):
+        layout = Layout(node.aggregate)
+        bags = [str(a.expr) for a in layout.arguments.values() if a.bag]
+        how = "columnar, incremental"
+        return f"{how}; keeps the values of {', '.join(bags)}" if bags else how
+    return "columnar" if node.linear else "columnar, incremental"
+
+
+def _state(node: Node) -> str:
+    if isinstance(node, Merge):
+        return "groups × windows the CTI has not closed"
+    if isinstance(node, Final):
+        return "events the CTI has not made final"
+    return "none" if node.linear or isinstance(node, Output) else "last sample per key, samples after the CTI"
+
+
+def _cti(node: Node) -> str:
+    if isinstance(node, Merge):
+        return "start of the first open window"
+    if isinstance(node, Final) and not node.input.properties.settled:
+        return "start of the oldest event that waits"
+    return "as its input" if node.inputs else "by its policy"
+
+
+def explain(outputs: Sequence[Output]) -> str:
+    """The optimized plan as text."""
+    line = cut(optimize(outputs))
+    lines = [f"rules: {', '.join(rule.__name__ for rule in RULES)}"]
+    level = -1
+    for step, node in zip(steps(line), line.nodes, strict=True):
+        if isinstance(node, Diverted) and not node.whole:
+            continue
+        if isinstance(node, Output) and isinstance(node.input, Diverted) and not node.input.whole:
+            continue
+        if step.level != level:
+            level = step.level
+            lines.append("intake: where the rows are read" if level == 0 else f"stage {level}: {_partitioning(line, level)}")
+        reads = f" ← {', '.join(f'#{n}' for n in step.reads)}" if step.reads else ""
+        lines.append(f"  #{step.number} {step.operator}{reads}")
+        lines.append(f"       runs: {step.runs}; state: {step.state}; CTI: {step.cti}" + ("" if step.insert_only else "; corrects itself"))
+    return "\n".join(lines)
+
+
+def _partitioning(line: Line, level: int) -> str:
+    routes = {edge.route for edge in line.edges if edge.to == level}
+    texts = {"anywhere" if r is None else "one bucket" if r == () else f"by {', '.join(r)}" for r in routes}
+    return "rows brought together " + " and ".join(sorted(texts))
+
+

@@ -1,0 +1,85 @@
+"""Level 0: a task reads part of a source, makes changes of it, and runs every linear operator that can run right there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from headrace.changes import Changes
+from headrace.columnar import concat
+from headrace.io.ingress import Channel, Report
+from headrace.operators.accumulators import Layout
+from headrace.operators.combine import FIRST, LAST, compact
+from headrace.operators.registry import linear_of
+from headrace.plan.nodes import Combine, Diverted, Node, Source
+from headrace.progress import Progress
+from headrace.stages.cut import Line
+from headrace.stages.message import REPORTS, Message, split
+
+__all__ = ["Intake"]
+
+
+class Intake:
+    """One task of one source in one batch."""
+
+    def __init__(self, line: Line, source: Source, start: Progress, buckets: int, sender: int, clock: int | None = None) -> None:
+        self.line, self.source, self.start, self.buckets, self.sender = line, source, start, buckets, sender
+        self.clock = clock
+        self.channel = Channel(source, start, clock)
+        self._reports: list[Report] = []
+        self._ready: dict[int, list[pa.Table]] = {edge.number: [] for edge in line.edges if edge.start == 0}
+
+    def next_channel(self) -> None:
+        """The rows that follow come from another file: only the promises of earlier batches bind them."""
+        self._reports.append(self.channel.report)
+        self.channel = Channel(self.source, self.start, self.clock)
+
+    def take(self, table: pa.Table) -> None:
+        """A block of rows."""
+        accepted, diverted = self.channel.take(table)
+        self._run(accepted, diverted)
+
+    def refuse(self, reasons: list[str], texts: list[str]) -> None:
+        """Rows that could not be decoded."""
+        self._run(Changes.empty(self.source.schema), self.channel.refuse(reasons, texts))
+
+    def _run(self, accepted: Changes, diverted: Changes) -> None:
+        given: dict[str, Changes | pa.Table] = {self.source.fingerprint: accepted}
+        for node in self.line.at(0):
+            if isinstance(node, Diverted):
+                if node.source == self.source:
+                    given[node.fingerprint] = diverted
+            elif not isinstance(node, Source):
+                parts = [given[child.fingerprint] for child in node.inputs if child.fingerprint in given]
+                changes = [part for part in parts if isinstance(part, Changes)]
+                if changes:
+                    given[node.fingerprint] = linear_of(node)(node, Changes.concat(changes))
+        for edge in self.line.edges:
+            if edge.start == 0 and edge.producer.fingerprint in given:
+                self._keep(edge.number, given[edge.producer.fingerprint])
+
+    def _keep(self, edge: int, data: Changes | pa.Table) -> None:
+        table = data.to_table() if isinstance(data, Changes) else data
+        if table.num_rows:
+            self._ready[edge].append(table)
+
+    def finish(self) -> Iterable[Message]:
+        """Everything for the next level: rows by bucket, and the report, which every bucket hears."""
+        self._reports.append(self.channel.report)
+        for edge in self.line.edges:
+            if self._ready.get(edge.number):
+                table = _merged(edge.producer, self._ready[edge.number])
+                for bucket, rows in enumerate(split(table, edge.route, self.buckets, self.sender)):
+                    if rows is not None:
+                        yield Message(bucket, edge.number, rows)
+        reports = {self.source.fingerprint: [report.to_json() for report in self._reports]}
+        for bucket in range(self.buckets):
+            yield Message(bucket, REPORTS, extra=reports)
+
+
+def _merged(producer: Node, tables: list[pa.Table]) -> pa.Table:
+    table = concat(tables)
+    if isinstance(producer, Combine) and len(tables) > 1:
+        return compact(table, Layout(producer.aggregate), [FIRST, LAST])
+    return table

@@ -1,0 +1,80 @@
+"""What travels between levels: rows of an edge, reports of the sources, results, and statistics.
+
+In process, messages are handed over as they are. Between processes a message is four plain values, `(bucket, edge, seq, chunk)`, the
+chunk an Arrow IPC stream with the rest in its metadata: whatever a row holds, its cost is per row, so a row holds a chunk.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.columnar import hash_rows
+from headrace.progress import Progress
+
+__all__ = ["REPORTS", "STATISTICS", "Message", "bucket_of", "pack", "split", "unpack"]
+
+#: Edge numbers of messages that are not rows of an edge. Results of output i travel as `RESULT - i`.
+REPORTS, STATISTICS, RESULT = -1, -2, -10
+_META = b"headrace"
+_MOST_ROWS = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class Message:
+    """Rows of an edge for one bucket, with the progress of whoever sent them."""
+
+    bucket: int
+    edge: int
+    table: pa.Table | None = None
+    progress: Progress | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def bucket_of(table: pa.Table, route: tuple[str, ...] | None, buckets: int, sender: int) -> np.ndarray[Any, Any]:
+    """The bucket of every row."""
+    if route is None:
+        return np.full(table.num_rows, sender % buckets, np.int64)
+    if route == () or buckets == 1:
+        return np.zeros(table.num_rows, np.int64)
+    return (hash_rows(table.select(list(route))) % np.uint64(buckets)).astype(np.int64)
+
+
+def split(table: pa.Table, route: tuple[str, ...] | None, buckets: int, sender: int) -> list[pa.Table | None]:
+    """A table's rows by bucket; None for a bucket that gets nothing."""
+    if table.num_rows == 0:
+        return [None] * buckets
+    where = bucket_of(table, route, buckets, sender)
+    if (where == where[0]).all():
+        return [table if b == where[0] else None for b in range(buckets)]
+    order = np.argsort(where, kind="stable")
+    ends = np.searchsorted(where[order], np.arange(buckets), "right")
+    ordered = table.take(pa.array(order))
+    starts = np.r_[0, ends[:-1]]
+    return [ordered.slice(a, b - a) if b > a else None for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def pack(message: Message) -> Iterator[tuple[int, int, bytes]]:
+    """`(bucket, edge, chunk)` rows of a message; a large table gives several."""
+    meta = {"extra": message.extra, "progress": None if message.progress is None else [message.progress.cti, message.progress.high]}
+    table = message.table if message.table is not None else pa.table({})
+    for start in range(0, max(table.num_rows, 1), _MOST_ROWS):
+        part = table.slice(start, _MOST_ROWS).replace_schema_metadata({_META: json.dumps(meta).encode()})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, part.schema) as writer:
+            writer.write_table(part)
+        yield message.bucket, message.edge, sink.getvalue().to_pybytes()
+
+
+def unpack(bucket: int, edge: int, chunk: bytes) -> Message:
+    """The message of one row."""
+    table = pa.ipc.open_stream(chunk).read_all()
+    meta = json.loads(table.schema.metadata[_META])
+    table = table.replace_schema_metadata(None)
+    progress = None if meta["progress"] is None else Progress(*meta["progress"])
+    return Message(bucket, edge, table if table.num_columns else None, progress, meta["extra"])

@@ -1,0 +1,149 @@
+"""A stage in one bucket: every operator of its level, run once a batch on the messages that came.
+
+Progress is worked out here too. Sources tell what they saw in reports; every bucket hears all of them and so all come to the same CTI.
+From the sources' progress follows that of every linear operator of level 0; other edges carry the progress of the buckets that
+sent them, of which the least counts (rule 3.4).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.changes import Changes
+from headrace.columnar import concat
+from headrace.io.ingress import Report, resolve
+from headrace.operators.kernel import Data, Kernel
+from headrace.operators.merge import empty_partial
+from headrace.operators.registry import kernel_of, linear_of
+from headrace.plan.nodes import Combine, Node, Output, Source
+from headrace.progress import Progress
+from headrace.stages.cut import Edge, Line
+from headrace.stages.message import REPORTS, RESULT, STATISTICS, Message, split
+from headrace.trace import Segment
+
+__all__ = ["StageRun"]
+
+
+class StageRun:
+    """The operators of one level in one bucket, with their state."""
+
+    def __init__(self, line: Line, level: int, bucket: int, buckets: int) -> None:
+        self.line, self.level, self.bucket, self.buckets = line, level, bucket, buckets
+        self.kernels: dict[str, Kernel] = {n.fingerprint: kernel_of(n) for n in line.at(level) if not n.linear}
+        self.clocks = {source.fingerprint: Progress() for source in line.sources}
+
+    # --- one batch --------------------------------------------------------------------------------------------------------
+
+    def step(self, messages: Iterable[Message]) -> list[Message]:
+        """Run one batch: messages in, messages out."""
+        arrived = list(messages)
+        out = [Message(m.bucket, m.edge, m.table, m.progress, m.extra) for m in arrived if self._passes(m)]
+        self._hear([m.extra for m in arrived if m.edge == REPORTS])
+        data, progress = self._inputs(arrived)
+        for node in self.line.at(self.level):
+            data[node.fingerprint], progress[node.fingerprint] = self._run(node, data, progress)
+            out += self._sent(node, data[node.fingerprint], progress[node.fingerprint])
+        return [*out, Message(self.bucket, STATISTICS, extra=self._statistics(progress))]
+
+    def _passes(self, message: Message) -> bool:
+        """Whether a message is for a later level."""
+        if message.edge == REPORTS:
+            return self.level < self.line.depth
+        if message.edge < 0:
+            return True
+        return self.line.edges[message.edge].to > self.level
+
+    def _hear(self, reports: list[dict[str, Any]]) -> None:
+        for source in self.line.sources:
+            mine = [Report.from_json(r) for heard in reports for r in heard.get(source.fingerprint, [])]
+            self.clocks[source.fingerprint] = resolve(source.policy, self.clocks[source.fingerprint], mine)
+
+    def _inputs(self, arrived: list[Message]) -> tuple[dict[str, Data], dict[str, Progress]]:
+        """What came on the edges that end here, and its progress, by producer and route."""
+        data: dict[str, Data] = {}
+        progress: dict[str, Progress] = dict(self.clocks)
+        for node in self.line.at(0):
+            if not isinstance(node, Source):
+                progress[node.fingerprint] = node.progress([progress[child.fingerprint] for child in node.inputs])
+        for edge in self.line.edges:
+            if edge.to == self.level:
+                came = [m for m in arrived if m.edge == edge.number]
+                data[_key(edge)] = _joined(edge.producer, [m.table for m in came if m.table is not None])
+                if edge.start > 0:
+                    progress[edge.producer.fingerprint] = Progress.together([m.progress for m in came if m.progress])
+        return data, progress
+
+    def _run(self, node: Node, data: Mapping[str, Data], progress: Mapping[str, Progress]) -> tuple[Data, Progress]:
+        inputs = [data[self._place(child, node)] for child in node.inputs]
+        reached = [progress[child.fingerprint] for child in node.inputs]
+        if not node.linear:
+            return self.kernels[node.fingerprint].step(inputs, reached)
+        changes = Changes.concat([part for part in inputs if isinstance(part, Changes)])
+        return linear_of(node)(node, changes), node.progress(reached)
+
+    def _place(self, child: Node, node: Node) -> str:
+        edge = self.line.edge_to(child, node)
+        return child.fingerprint if edge is None else _key(edge)
+
+    def _sent(self, node: Node, data: Data, progress: Progress) -> list[Message]:
+        if isinstance(node, Output):
+            assert isinstance(data, Changes)
+            number = self.line.outputs.index(node)
+            return [Message(self.bucket, RESULT - number, data.to_table() if len(data) else None, progress)]
+        out = []
+        for edge in self.line.edges:
+            if edge.producer == node:
+                table = data.to_table() if isinstance(data, Changes) else data
+                parts = split(table, edge.route, self.buckets, self.bucket)
+                out += [Message(b, edge.number, rows, progress) for b, rows in enumerate(parts)]
+        return out
+
+    def _statistics(self, progress: Mapping[str, Progress]) -> dict[str, Any]:
+        operators = {f: k.state() | {"operator": k.node.describe()} for f, k in self.kernels.items() if k.traces}
+        ctis = {f: [p.cti, p.high] for f, p in self.clocks.items()}
+        return {"level": self.level, "bucket": self.bucket, "operators": operators, "sources": ctis}
+
+    # --- state ------------------------------------------------------------------------------------------------------------
+
+    def segments(self) -> dict[str, Segment]:
+        """Every segment held, by name."""
+        return {s.name: s for k in self.kernels.values() for t in k.traces.values() for s in t.segments}
+
+    def manifest(self) -> bytes:
+        """Everything about the state but the segments' rows."""
+        kernels = {
+            f: {"scalars": k.scalars, "traces": {n: {"floor": t.floor, "segments": [s.name for s in t.segments]} for n, t in k.traces.items()}}
+            for f, k in self.kernels.items()
+        }
+        clocks = {f: [p.cti, p.high] for f, p in self.clocks.items()}
+        return json.dumps({"kernels": kernels, "clocks": clocks}).encode()
+
+    @staticmethod
+    def segment_names(manifest: bytes) -> list[str]:
+        """The segments that a manifest speaks of."""
+        kernels = json.loads(manifest)["kernels"]
+        return [name for k in kernels.values() for t in k["traces"].values() for name in t["segments"]]
+
+    def restore(self, manifest: bytes, held: Mapping[str, Segment]) -> None:
+        """Become what a manifest says, given its segments."""
+        saved = json.loads(manifest)
+        self.clocks = {f: Progress(*p) for f, p in saved["clocks"].items()}
+        for fingerprint, kernel in self.kernels.items():
+            mine = saved["kernels"][fingerprint]
+            kernel.scalars = mine["scalars"]
+            for name, trace in kernel.traces.items():
+                trace.restore(mine["traces"][name]["segments"], mine["traces"][name]["floor"], held)
+
+
+def _key(edge: Edge) -> str:
+    return f"edge {edge.number}"
+
+
+def _joined(producer: Node, tables: list[pa.Table]) -> Data:
+    if isinstance(producer, Combine):
+        return concat(tables) if tables else empty_partial()
+    return Changes.from_table(concat(tables)) if tables else Changes.empty(producer.schema)

@@ -1,0 +1,169 @@
+"""The trace: the one state structure of the engine.
+
+A trace is a bag of rows kept as immutable Arrow *segments*. Each row has a 64-bit hash (of whatever its owner looks rows up
+by) and a time (when it may be forgotten). A batch's rows become one new segment; segments are merged geometrically, so
+there are about log(n) of them and a row is rewritten about log(n) times; rows whose time has passed are dropped.
+
+Segments never change once made and have unique names. So saving a trace means writing the segments that are new and
+deleting those that are gone, and restoring it means reading only the segments a process does not hold already.
+
+The owner gives `compact`, which sums rows of equal key and drops those that cancel; it runs whenever segments merge.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headrace.columnar import concat, to_numpy
+from headrace.time import NEG_INFINITY
+
+__all__ = ["Segment", "Trace"]
+
+HASH, TIME = "__hash", "__time"
+Int64s = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Immutable rows, sorted by hash."""
+
+    name: str
+    table: pa.Table
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> Segment:
+        """A new segment of these rows (which carry `HASH` and `TIME`)."""
+        order = np.argsort(rows.column(HASH).to_numpy(), kind="stable")
+        if len(order) and (np.diff(order) != 1).any():
+            rows = rows.take(pa.array(order))
+        return cls(uuid.uuid4().hex, rows.combine_chunks())
+
+    @cached_property
+    def hashes(self) -> Hashes:
+        return to_numpy(self.table.column(HASH)).view(np.uint64)
+
+    @cached_property
+    def times(self) -> Int64s:
+        return to_numpy(self.table.column(TIME))
+
+    @cached_property
+    def last_time(self) -> int:
+        return int(self.times.max(initial=NEG_INFINITY))
+
+    @cached_property
+    def first_time(self) -> int:
+        return int(self.times.min(initial=2**63 - 1))
+
+    def save(self) -> bytes:
+        """The segment as an Arrow IPC stream."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.table.schema) as writer:
+            writer.write_table(self.table)
+        return sink.getvalue().to_pybytes()
+
+    @classmethod
+    def load(cls, name: str, data: bytes) -> Segment:
+        return cls(name, pa.ipc.open_stream(data).read_all())
+
+
+class Trace:
+    """A bag of rows, looked up by hash and by time, dropped by time."""
+
+    def __init__(self, compact: Callable[[pa.Table], pa.Table]) -> None:
+        self._compact = compact
+        self._floor = NEG_INFINITY
+        self.segments: list[Segment] = []
+
+    def append(self, rows: pa.Table, hashes: Hashes, times: Int64s) -> None:
+        """Add rows as a new segment, merging small ones."""
+        if rows.num_rows == 0:
+            return
+        rows = rows.append_column(HASH, pa.array(hashes.view(np.uint64))).append_column(TIME, pa.array(times))
+        self.segments.append(Segment.of(rows))
+        self._merge()
+
+    def _merge(self) -> None:
+        # Keep each segment at least twice as large as the next, so there are about log(n) segments.
+        while len(self.segments) > 1 and self.segments[-2].table.num_rows < 2 * self.segments[-1].table.num_rows:
+            last, before = self.segments.pop(), self.segments.pop()
+            merged = self._compact(concat([self._living(before), self._living(last)]))
+            if merged.num_rows:
+                self.segments.append(Segment.of(merged))
+
+    def _living(self, segment: Segment) -> pa.Table:
+        if segment.first_time > self._floor:
+            return segment.table
+        return segment.table.filter(pa.array(segment.times > self._floor))
+
+    def lookup(self, hashes: Hashes) -> pa.Table | None:
+        """The living rows with one of these hashes, without `HASH` and `TIME`; None if there are none."""
+        wanted = np.unique(hashes)
+        return self._gather(self._rows_of(segment, wanted) for segment in self.segments)
+
+    def _rows_of(self, segment: Segment, wanted: Hashes) -> pa.Table:
+        low = np.searchsorted(segment.hashes, wanted, "left")
+        count = np.searchsorted(segment.hashes, wanted, "right") - low
+        starts = np.repeat(low - np.r_[0, np.cumsum(count)[:-1]], count)
+        rows = starts + np.arange(int(count.sum()))
+        rows = rows[segment.times[rows] > self._floor]
+        return segment.table.take(pa.array(rows))
+
+    def until(self, time: int) -> pa.Table | None:
+        """The living rows whose time is at most `time`."""
+        parts = (s.table.filter(pa.array((s.times <= time) & (s.times > self._floor))) for s in self.segments if s.first_time <= time)
+        return self._gather(parts)
+
+    def scan(self) -> pa.Table | None:
+        """All living rows."""
+        return self._gather(self._living(segment) for segment in self.segments)
+
+    @staticmethod
+    def _gather(parts: Iterable[pa.Table]) -> pa.Table | None:
+        found = [part for part in parts if part.num_rows]
+        return concat(found).drop_columns([HASH, TIME]) if found else None
+
+    def drop(self, time: int) -> None:
+        """Forget every row whose time is at most `time`."""
+        if time <= self._floor:
+            return
+        self._floor = time
+        kept = []
+        for segment in self.segments:
+            if segment.last_time <= time:
+                continue
+            dead = int(np.count_nonzero(segment.times <= time)) if segment.first_time <= time else 0
+            # Rewriting costs as much as the segment is large: wait until a quarter of it is dead.
+            kept.append(Segment.of(self._living(segment)) if 4 * dead > len(segment.times) else segment)
+        self.segments = kept
+
+    def replace(self, rows: pa.Table, hashes: Hashes, times: Int64s) -> None:
+        """Forget everything and keep these rows instead."""
+        self.segments = []
+        self.append(rows, hashes, times)
+
+    @property
+    def floor(self) -> int:
+        """Rows up to this time are forgotten."""
+        return self._floor
+
+    @property
+    def rows(self) -> int:
+        """How many rows are alive."""
+        return sum(int(np.count_nonzero(s.times > self._floor)) for s in self.segments)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(s.table.nbytes for s in self.segments)
+
+    def restore(self, names: Iterable[str], floor: int, held: Mapping[str, Segment]) -> None:
+        """Become the trace that consists of these segments."""
+        self._floor = floor
+        self.segments = [held[name] for name in names]

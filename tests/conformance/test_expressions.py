@@ -1,0 +1,348 @@
+"""Every expression means the same on Arrow, in DuckDB and in Spark SQL: one matrix over nasty values."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from headrace.expr import (
+    FUNCTIONS,
+    Alias,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expr,
+    Literal,
+    call,
+    case,
+    coalesce,
+    col,
+    concat,
+    evaluate,
+    greatest,
+    if_else,
+    least,
+    lit,
+)
+from headrace.expr.sql import to_duckdb, to_spark
+from headrace.schema import Schema, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+NAN, INF = math.nan, math.inf
+DAY = 86_400_000_000
+BYTES = [None, 0, 1, -1, 127, -128, 7]
+SHORTS = [None, 0, -1, 32767, -32768, 12]
+INTS = [None, 0, 1, -1, 2**31 - 1, -(2**31), 46341, 7, -3]
+LONGS = [None, 0, 1, -1, 2**63 - 1, -(2**63), 3037000500, 2**53 + 1, -7, 2, 253402300800000000]
+FLOATS = [None, NAN, INF, -INF, -0.0, 0.0, 1.5, -2.5, 3.4028234663852886e38, 1e-45, 2147483648.0, 0.1]
+DOUBLES = [
+    None, NAN, INF, -INF, -0.0, 0.0, 1.0, -1.0, 0.5, 1.5, -2.5, 2.675, 1e308, -1e308, 5e-324, 2.0**63, -(2.0**63),
+    2147483647.5, -2147483648.5, 3.4028235677973366e38, 127.9, -128.9, 0.49999999999999994, 4503599627370497.5, 3.0,
+]  # fmt: skip
+BOOLEANS = [None, True, False]
+TEXTS = [
+    None, "", " ", "a", "A", "abc", "  padded  ", "50%", "5_0", "back\\slash", "it's", 'say "hi"', "líne\nbreak",
+    "tab\tbed", "naïve ÉCOLE", "straße ﬁn ŉ ᾳ", "İstanbul ΣΑΣ", "日本語", "😀 emoji 𐐨", "\\", "a%b_c", "line\n",
+    "x-1 y-22", "\u00a0nbsp", "ends b",
+]  # fmt: skip
+NUMERALS = [
+    None, "", "0", "12", " +7 ", "-128", "128", "2147483648", "-9223372036854775808", "9223372036854775808",
+    "000000000000000000000000000042", "99999999999999999999999999999999999999999999", "1.5", ".5", "5.", "1e3",
+    "-1E-3", "1e400", "-1e400", "1e-400", "3.4028235677973366e38", "NaN", "Infinity", "0x1F", "1_000", "12abc", "٣",
+    "true", " FALSE ", "yes", "t", "1", "+", "1e", "12\n", "0.1", "123456789012345678901234567890.5",
+]  # fmt: skip
+TIMES = [
+    None, "", "2024-02-29", "2023-02-29", "2024-02-30", " 1969-12-31 ", "2024-05-01T12:30:15", "2024-05-01 12:30",
+    "2024-05-01T12:30:15.5Z", "2024-05-01T12:30:15.123456+05:30", "1960-01-01T00:00:00-17:59", "0001-01-01",
+    "0000-01-01", "9999-12-31T23:59:59.999999", "2024-13-01", "2024-01-01T24:00:00", "2024-01-01T23:60:00",
+    "2024-1-1", "12:30", "today", "epoch", "2024-05-01T12:30:15.1234567", "+2024-01-01", "2024-05-01T12Z",
+]  # fmt: skip
+TICKS = [
+    None, 0, -1, 1, 999_999, -DAY, DAY, 951_782_400_000_000, -2_203_977_600_000_000, -12_219_292_800_000_001,
+    1_735_516_800_000_000, 1_704_067_199_999_999, -62_135_596_800_000_000, 253_402_300_799_999_999,
+    253_402_300_800_000_000, 327_000_000_000_000_000, -62_135_596_800_000_001, -65_000_000_000_000_000,
+]  # fmt: skip
+PAIRS = {
+    ("b", "b2"): (Type.BYTE, BYTES),
+    ("h", "h2"): (Type.SHORT, SHORTS),
+    ("i", "i2"): (Type.INT, INTS),
+    ("l", "l2"): (Type.LONG, LONGS),
+    ("f", "f2"): (Type.FLOAT, FLOATS),
+    ("d", "d2"): (Type.DOUBLE, DOUBLES),
+    ("p", "p2"): (Type.BOOLEAN, BOOLEANS),
+    ("s", "s2"): (Type.STRING, TEXTS),
+    ("n", "n2"): (Type.STRING, NUMERALS),
+    ("w", "w2"): (Type.STRING, TIMES),
+    ("t", "t2"): (Type.DATETIME, TICKS),
+    ('odd "name`', "weird.name 2"): (Type.INT, INTS),
+}
+ROWS = max(len(DOUBLES), len(TEXTS)) ** 2  # every pair of them; more than enough for the shorter lists
+b, h, i, i2, m, m2, f, f2, d, d2, p, p2, s, s2, n, w, t, t2 = map(
+    col, ("b", "h", "i", "i2", "l", "l2", "f", "f2", "d", "d2", "p", "p2", "s", "s2", "n", "w", "t", "t2")
+)
+
+
+def nasty_table() -> pa.Table:
+    """Every pair of values of a type, side by side in two columns."""
+    columns = {}
+    for names, (type, values) in PAIRS.items():
+        size = len(values)
+        for name, picks in zip(
+            names, ((r % size for r in range(ROWS)), (r // size % size for r in range(ROWS))), strict=True
+        ):
+            columns[name] = pa.array([values[k] for k in picks], type=type.arrow)
+    return pa.table(columns)
+
+
+NUMBERS = [
+    (col("b"), col("b2")),
+    (col("h"), col("h2")),
+    (i, i2),
+    (m, m2),
+    (f, f2),
+    (d, d2),
+    (i, m),
+    (m, f),
+    (i, d),
+    (f, d),
+    (b, h),
+]
+
+
+def arithmetic() -> Iterator[Expr]:
+    for x, y in NUMBERS:
+        yield from (x + y, x - y, x * y, x / y, x % y)
+    for x in (b, h, i, m, f, d):
+        yield from (-x, x.abs(), x.floor(), x.ceil(), x.round(), x.round(2), x.sign())
+        yield from (x.sqrt(), x.exp(), x.ln(), x.log10(), x.sin(), x.cos(), x.tan())
+    yield from (d.power(d2), i.power(2), d.power(0.5), f.power(-1), lit(2) - i, 2.5 * m, m % 3, m + 2**40, 7 % d, 1 / i)
+    yield from ((d * d2).round(3) + i, (i + i2) * (i - i2) % 10, d.round(15))
+
+
+def logic() -> Iterator[Expr]:
+    for x, y in (*NUMBERS, (p, p2), (s, s2), (t, t2)):
+        yield from (x == y, x != y, x < y, x <= y, x > y, x >= y, greatest(x, y), least(x, y))
+        yield from (x.isin(y, y), x.nullif(y), coalesce(x, y), x.between(y, x))
+    for x in (b, h, i, m, f, d, p, s, t):
+        yield from (x.is_null(), x.is_not_null(), x.isin(), x.isin(x, None))
+    yield from (p & p2, p | p2, ~p, ~(p & (d > 0)), (i > 0) | (m > 0) & p, p & None, p | None)
+    yield from (
+        i.isin(1, 7, None),
+        m.isin([2**63 - 1, 0]),
+        d.isin(NAN, 0.0, 1.5),
+        d.isin(*range(12)),
+        s.isin("a", "", "it's"),
+        d == NAN,
+        f > 0.1,
+    )
+    yield from (
+        d < INF,
+        i.isin(1, 2.5),
+        i == 7,
+        m > 2.5,
+        b < 300,
+        h >= -(2**31),
+        m <= -(2**63),
+        t.isin(datetime(1970, 1, 1, tzinfo=UTC)),
+    )
+    yield from (
+        if_else(p, i, d),
+        case().when(i > 0, "plus").when(i < 0, "minus").otherwise(s),
+        case().when(p, t).end(),
+        if_else(None, 1, 2),
+    )
+    yield from (
+        greatest(i),
+        least(d, 0, None),
+        coalesce(s),
+        coalesce(None, i, 2**40),
+        greatest(s, "b", s2),
+        lit(None),
+        lit(None).cast("INT"),
+    )
+    yield from (
+        t >= datetime(1582, 10, 10, tzinfo=UTC),
+        lit(datetime(2024, 2, 29, 12, 0, 0, 5, tzinfo=UTC)),
+        lit(1.5),
+        lit(-0.1),
+        lit("q'\\\n"),
+        lit(True),
+        lit(NAN),
+        lit(-INF),
+    )
+    yield from (
+        lit(2**63 - 1),
+        lit(-(2**63)),
+        lit(-(2**31)),
+        col('odd "name`') + col("weird.name 2"),
+        i.alias("x"),
+        lit(1) + 1,
+    )
+
+
+def texts() -> Iterator[Expr]:
+    yield from (
+        s.upper(),
+        s.lower(),
+        s.trim(),
+        s.ltrim(),
+        s.rtrim(),
+        s.length(),
+        concat(s, "-", s2),
+        s.concat(s2),
+        concat(s),
+    )
+    yield from (
+        s.substring(1, 2),
+        s.substring(3),
+        s.substring(2, 0),
+        s.substring(100, 5),
+        s.replace("a", "ÄÖ"),
+        s.replace("\\", "/"),
+        s.replace(" ", ""),
+    )
+    yield from (
+        fn(part) for fn in (s.starts_with, s.ends_with, s.contains) for part in ("", "a", "%", "\\", "😀", "'", "\n")
+    )
+    for pattern in (
+        "%",
+        "",
+        "a%",
+        "%b%",
+        "_",
+        "__",
+        r"%\%%",
+        r"%\_%",
+        r"%\\%",
+        "%\n%",
+        "日_語",
+        "%.%",
+        "%'%",
+        "it_s",
+        "[a]%",
+    ):
+        yield s.like(pattern)
+    for pattern in (
+        "a", "^a", "b$", "^$", ".", "^.$", "l.ne", r"\d+", r"\w-\d", r"\bb\b", r"\s", r"^\S+$", "[a-c]{2,3}", "[^a-z]", "(a|b)c?", r"\\", "日",
+        r"[\s\d]", "'", r"a\%b", "e.b", r"^line$", "(?:ab)+?c", r"\Bb", "[.%]", r"\W", r"\t|\n", "^..e", "𐐨",
+    ):  # fmt: skip
+        yield s.rlike(pattern)
+
+
+def dates() -> Iterator[Expr]:
+    yield from (t.year(), t.month(), t.day(), t.hour(), t.minute(), t.second(), t.day_of_week())
+    yield from (t.date_trunc(u) for u in ("year", "quarter", "month", "week", "day", "hour", "minute", "second"))
+    yield from (
+        t.cast("LONG") - t2.cast("LONG"),
+        (t.cast("LONG") + 1).cast("DATETIME"),
+        t.date_trunc("month").day_of_week(),
+    )
+
+
+def casts() -> Iterator[Expr]:
+    numbers = (Type.BYTE, Type.SHORT, Type.INT, Type.LONG, Type.FLOAT, Type.DOUBLE, Type.BOOLEAN)
+    yield from (x.cast(to) for x in (b, h, i, m, f, d, p, n) for to in numbers)
+    yield from (x.cast("STRING") for x in (b, h, i, m, p, t, s))
+    yield from (
+        w.cast("DATETIME"),
+        m.cast("DATETIME"),
+        i.cast("DATETIME"),
+        t.cast("LONG"),
+        w.cast("DATETIME").cast("STRING"),
+        s.cast("CHAR").upper(),
+    )
+    yield from (
+        lit("12").cast("INT"),
+        lit(300).cast("BYTE"),
+        lit(2.5).cast("LONG"),
+        lit("2024-01-01").cast("DATETIME"),
+        s.cast("INT"),
+        s.cast("DATETIME"),
+    )
+
+
+MATRIX = [*arithmetic(), *logic(), *texts(), *dates(), *casts()]
+TABLE = nasty_table()
+SCHEMA = Schema.of(TABLE.schema)
+
+
+@pytest.fixture(scope="module")
+def on_arrow() -> pa.Table:
+    return pa.table([evaluate(expr, TABLE) for expr in MATRIX], names=[f"c{k}" for k in range(len(MATRIX))])
+
+
+def disagreements(expected: pa.Table, actual: pa.Table) -> list[str]:
+    found = []
+    for expr, left, right in zip(MATRIX, expected.columns, actual.columns, strict=True):
+        if left.type != right.type:
+            found.append(f"{expr}: {left.type} on Arrow, {right.type} there")
+            continue
+        rows = [k for k, (x, y) in enumerate(zip(plain(left), plain(right), strict=True)) if not agree(x, y)]
+        if rows:
+            sample = {name: plain(TABLE[name])[rows[0]] for name in sorted(expr.columns())}
+            found.append(
+                f"{expr}: {plain(left)[rows[0]]!r} on Arrow, {plain(right)[rows[0]]!r} there, for {sample}, {len(rows)} rows"
+            )
+    return found
+
+
+def plain(column: pa.ChunkedArray) -> list[object]:
+    return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+
+
+def agree(x: object, y: object) -> bool:
+    if isinstance(x, float) and isinstance(y, float):
+        return x == y or (math.isnan(x) and math.isnan(y)) or math.isclose(x, y, rel_tol=1e-12, abs_tol=0)
+    return x == y
+
+
+def test_duckdb_agrees_with_arrow(on_arrow: pa.Table):
+    query = ", ".join(f"{to_duckdb(expr, SCHEMA)} AS c{k}" for k, expr in enumerate(MATRIX))
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("nasty", TABLE)
+        answer = connection.sql(f"SELECT {query} FROM nasty").to_arrow_table()  # noqa: S608 - our own printer's text
+    assert not disagreements(on_arrow, answer.cast(pa.schema([zoned(field) for field in answer.schema])))
+
+
+def zoned(field: pa.Field) -> pa.Field:
+    """DuckDB may name UTC otherwise."""
+    return field.with_type(Type.DATETIME.arrow) if pa.types.is_timestamp(field.type) and field.type.tz else field
+
+
+def test_spark_agrees_with_arrow(spark: SparkSession, on_arrow: pa.Table):
+    frame = spark.createDataFrame(TABLE).coalesce(1)
+    answer = frame.selectExpr(*(f"{to_spark(expr, SCHEMA)} AS c{k}" for k, expr in enumerate(MATRIX))).toArrow()
+    assert not disagreements(on_arrow, answer)
+
+
+def nodes(expr: Expr) -> Iterator[Expr]:
+    yield expr
+    for child in expr.children:
+        yield from nodes(child)
+
+
+def test_the_matrix_covers_every_function_and_node():
+    seen = [node for expr in MATRIX for node in nodes(expr)]
+    assert {node.function for node in seen if isinstance(node, Call)} == set(FUNCTIONS)
+    assert {type(node) for node in seen} == {Alias, Call, Case, Cast, Column, Literal}
+
+
+def test_the_matrix_types_without_rows():
+    empty = TABLE.slice(0, 0)
+    for expr in MATRIX:
+        assert evaluate(expr, empty).type == expr.type(SCHEMA).arrow, str(expr)
+
+
+def test_a_function_by_name_is_the_method():
+    assert call("upper", s).same(s.upper())
