@@ -6,10 +6,7 @@ One process has one Spark session: every test that wants it asks for the `spark`
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -20,7 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "100"))
-SESSION_MODULE = "headrace.host.spark.session"
 
 # No deadline: the first example pays for imports, and machines differ. A failure prints the blob that repeats it.
 settings.register_profile(
@@ -45,23 +41,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one Spark session of this process, made when the first test asks for it."""
-    session = _session()
+    from headrace.host.spark.session import get_session
+
+    session = get_session("local[2,4]", app="headrace tests")
+    session.conf.set("spark.sql.session.timeZone", "UTC")
     yield session
     session.stop()
-
-
-def _session() -> SparkSession:
-    if _exists(SESSION_MODULE):
-        return importlib.import_module(SESSION_MODULE).local_session()
-    from pyspark.sql import SparkSession
-
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the workers run the first python3 on the PATH
-    options = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
-    return SparkSession.builder.master("local[2]").appName("headrace tests").config(map=options).getOrCreate()
-
-
-def _exists(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # a parent package is missing
-        return False

@@ -14,6 +14,7 @@ from headrace.api.inputs import (
     read_json,
     read_parquet,
 )
+from headrace.api.outputs import console, files, memory
 from headrace.api.running import Run, run, start
 from headrace.api.stream import Stream
 from headrace.api.windows import hopping, tumbling
@@ -24,3 +25,47 @@ from headrace.schema import Schema, Type
 from headrace.time import INFINITY, NEG_INFINITY
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "INFINITY",
+    "NEG_INFINITY",
+    "HeadraceError",
+    "Run",
+    "Schema",
+    "Stream",
+    "Type",
+    "advance",
+    "avg",
+    "case",
+    "coalesce",
+    "col",
+    "console",
+    "count",
+    "edge",
+    "events",
+    "explicit",
+    "files",
+    "first",
+    "heartbeat",
+    "history_diff",
+    "hopping",
+    "interval",
+    "last",
+    "lit",
+    "max",
+    "memory",
+    "min",
+    "ordered",
+    "point",
+    "read_csv",
+    "read_events",
+    "read_json",
+    "read_parquet",
+    "run",
+    "same_history",
+    "start",
+    "stddev",
+    "sum",
+    "tumbling",
+    "var",
+]

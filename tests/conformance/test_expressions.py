@@ -233,8 +233,9 @@ def texts() -> Iterator[Expr]:
     ):
         yield s.like(pattern)
     for pattern in (
-        "a", "^a", "b$", "^$", ".", "^.$", "l.ne", r"\d+", r"\w-\d", r"\bb\b", r"\s", r"^\S+$", "[a-c]{2,3}", "[^a-z]", "(a|b)c?", r"\\", "日",
-        r"[\s\d]", "'", r"a\%b", "e.b", r"^line$", "(?:ab)+?c", r"\Bb", "[.%]", r"\W", r"\t|\n", "^..e", "𐐨",
+        "a", "^a", "b$", "^$", ".", "^.$", "l.ne", r"\d+", r"\w-\d", r"\bb\b", r"\s", r"^\S+$", "[a-c]{2,3}", "[^a-z]",
+        "(a|b)c?", r"\\", "日", r"[\s\d]", "'", r"a\%b", "e.b", r"^line$", "(?:ab)+?c", r"\Bb", "[.%]",
+        r"\W", r"\t|\n", "^..e", "𐐨",
     ):  # fmt: skip
         yield s.rlike(pattern)
 
@@ -290,9 +291,8 @@ def disagreements(expected: pa.Table, actual: pa.Table) -> list[str]:
         rows = [k for k, (x, y) in enumerate(zip(plain(left), plain(right), strict=True)) if not agree(x, y)]
         if rows:
             sample = {name: plain(TABLE[name])[rows[0]] for name in sorted(expr.columns())}
-            found.append(
-                f"{expr}: {plain(left)[rows[0]]!r} on Arrow, {plain(right)[rows[0]]!r} there, for {sample}, {len(rows)} rows"
-            )
+            x, y = plain(left)[rows[0]], plain(right)[rows[0]]
+            found.append(f"{expr}: {x!r} on Arrow, {y!r} there, for {sample}, {len(rows)} rows")
     return found
 
 

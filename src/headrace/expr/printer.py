@@ -20,6 +20,7 @@ from headrace.expr.arrow.dates import FIRST_DAY, LAST_TICK
 from headrace.expr.arrow.numbers import EXACT
 from headrace.expr.literals import text_pattern
 from headrace.expr.nodes import Bound, Call, Case, Cast, Column, Literal
+from headrace.expr.signatures import widens
 from headrace.schema import Type
 from headrace.time import ticks
 
@@ -213,7 +214,8 @@ class Printer:
             return self.to_integer(value, target)
         if source.is_floating and target == Type.FLOAT:
             return self.to_float(value)
-        return self.attempted(value, target) if target.is_integer else self.typed(value, target)
+        safe = source == Type.BOOLEAN or target.is_floating or widens(source, target)
+        return self.typed(value, target) if safe else self.attempted(value, target)
 
     def from_text(self, value: Node, target: Type) -> Node:
         """A text that fits the pattern of the type, read by the engine."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.expr.nodes import Alias, Bound, Call, Column, Expr, Literal
+from headrace.expr.signatures import widens
 from headrace.schema import Schema, Type
 
 __all__ = ["conjuncts", "split_pushdown", "to_arrow_filter"]
@@ -121,19 +122,11 @@ def _isin(value: Bound, *members: Bound) -> Filter | None:
 
 
 def _field(bound: Bound) -> Filter | None:
-    """The column itself, or widened among whole or among floating numbers, where nothing is lost."""
+    """The column itself, or widened where nothing is lost."""
     if isinstance(bound.node, Column):
         return pc.field(bound.node.column)
     if not bound.args or not isinstance(bound.args[0].node, Column) or isinstance(bound.node, Call):
         return None
-    source, target = bound.args[0].type, bound.type
-    if _widens(source, target):
-        return pc.field(bound.args[0].node.column).cast(target.arrow)
+    if widens(bound.args[0].type, bound.type):
+        return pc.field(bound.args[0].node.column).cast(bound.type.arrow)
     return None
-
-
-def _widens(source: Type, target: Type) -> bool:
-    order = [Type.BYTE, Type.SHORT, Type.INT, Type.LONG]
-    if source.is_integer and target.is_integer:
-        return order.index(source) <= order.index(target)
-    return source == Type.FLOAT and target == Type.DOUBLE

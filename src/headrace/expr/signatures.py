@@ -15,7 +15,7 @@ from headrace.errors import ExpressionError, nearest
 from headrace.expr.patterns import check_like, check_regex
 from headrace.schema import Type
 
-__all__ = ["FUNCTIONS", "UNITS", "Function", "Signature", "castable", "common", "lookup"]
+__all__ = ["FUNCTIONS", "UNITS", "Function", "Signature", "castable", "common", "lookup", "widens"]
 
 Types = Sequence[Type | None]
 WIDTH = (Type.BYTE, Type.SHORT, Type.INT, Type.LONG, Type.FLOAT, Type.DOUBLE)
@@ -58,6 +58,13 @@ def common(text: object, types: Types) -> Type | None:
     if len(set(known)) == 1:
         return known[0]
     raise _misfit(text, types, "numbers with numbers, text with text, BOOLEAN with BOOLEAN, DATETIME with DATETIME")
+
+
+def widens(source: Type, target: Type) -> bool:
+    """Whether every number of `source` is also one of `target`, exactly."""
+    if source.is_integer and target.is_floating:
+        return source in (Type.BYTE, Type.SHORT) or (source, target) == (Type.INT, Type.DOUBLE)
+    return source.is_numeric and target.is_numeric and WIDTH.index(source) <= WIDTH.index(target)
 
 
 def castable(source: Type, target: Type) -> bool:

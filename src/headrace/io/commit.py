@@ -77,6 +77,8 @@ class BatchDirectory:
         if fresh:
             try:
                 fresh = self._publish(self._prepare(batch_id, staged, extra or {}), self._folder(batch_id))
+            except SinkError:
+                raise
             except OSError as error:
                 raise SinkError(
                     f"cannot commit batch {batch_id} to {str(self.path)!r}: {error}", given=batch_id, instead=_ADVICE
@@ -102,20 +104,16 @@ class BatchDirectory:
         folder = self._staging / f"{batch_id}.{uuid.uuid4().hex}"
         folder.mkdir()
         for part, name in enumerate(staged):
-            self._check_staged(batch_id, Path(name))
+            self._check_staged(Path(name))
             _link(Path(name), folder / f"part-{part:05d}{_suffix(name)}")
         for name, data in extra.items():
             _write(folder / Path(name).name, data)
         _sync(folder)
         return folder
 
-    def _check_staged(self, batch_id: int, file: Path) -> None:
-        if file.parent != self._staging / str(batch_id) or not file.exists():
-            raise SinkError(
-                f"{str(file)!r} is not a staged file of batch {batch_id}",
-                given=str(file),
-                allowed="paths that stage() gave for this batch",
-            )
+    def _check_staged(self, file: Path) -> None:
+        if file.parent.parent != self._staging or not file.exists():
+            raise SinkError(f"{str(file)!r} is not a staged file", given=str(file), allowed="paths that stage() gave")
 
     def _publish(self, prepared: Path, folder: Path) -> bool:
         """The atomic step; False when another attempt was faster."""

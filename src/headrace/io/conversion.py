@@ -5,8 +5,8 @@ which finds the values that do not fit: these become null here and their rows ar
 first look accepts the second accepts too, so whether a value is read never depends on its neighbours.
 
 Times are forgiving. A DATETIME is ISO text with or without a zone (UTC when it has none), a count of ticks, or any
-Arrow timestamp or date. The lifetime columns `le`, `re`, `re_new`, when LONG, take the same and also `inf`, `∞` and
-`-inf`. Fractions of a tick are cut off.
+Arrow timestamp or date, of the years 1 to 9999. The lifetime columns `le`, `re`, `re_new`, when LONG, take the same
+and also `inf`, `∞` and `-inf`. Fractions of a tick are cut off.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ _LIKELY = {
     Type.FLOAT: r"^-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?$",
     Type.DOUBLE: r"^-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?$",
 }
+_YEARS = (-62_135_596_800_000_000, 253_402_300_800_000_000)
 _FAN_OUT = 16
+_PROBE = 64
 _SHOWN = 80
 
 
@@ -65,7 +67,11 @@ def is_tick(field: Field) -> bool:
 
 def convert(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
     """`values` as the field's type."""
-    values = _plain(values)
+    converted = _converted(_plain(values), field)
+    return _within_years(converted) if field.type is Type.DATETIME else converted
+
+
+def _converted(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
     if pa.types.is_null(values.type):
         return Converted(pa.nulls(len(values), field.type.arrow))
     if _is_text(values.type):
@@ -294,6 +300,7 @@ def _text_times(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
     arrow = field.type.arrow
     for form in (_LONG, _ZONED, _NAIVE) if is_tick(field) else (_ZONED, _NAIVE, _LONG):
         try:
+            values.slice(0, _PROBE).cast(form)  # a cast that fails everywhere is slow: Arrow words every error
             return Converted(_as(values.cast(form), arrow))
         except pa.ArrowInvalid:
             continue
@@ -326,6 +333,16 @@ def _from_time(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
         values = values.cast(pa.timestamp("s"))
     converted = _cast(values, form)
     return Converted(_as(converted.values, field.type.arrow), converted.bad)
+
+
+def _within_years(converted: Converted) -> Converted:
+    """Without the times before year 1 or after 9999, which neither Python nor Spark can hold."""
+    bounds = pc.min_max(converted.values.cast(_LONG)).as_py()
+    if bounds["min"] is None or (bounds["min"] >= _YEARS[0] and bounds["max"] < _YEARS[1]):
+        return converted
+    micros = converted.values.cast(_LONG)
+    beyond = _mask(pc.or_(pc.less(micros, _YEARS[0]), pc.greater_equal(micros, _YEARS[1])))
+    return Converted(_without(converted.values, beyond), _or_bad(converted.bad, beyond))
 
 
 def _floor_divide(values: Any, divisor: int) -> Any:

@@ -18,7 +18,7 @@ import pyarrow.csv as pacsv
 
 from headrace.errors import SchemaError, nearest
 from headrace.io.decoded import Decoded
-from headrace.io.records import BLOCK_BYTES, Broken, Read, Records, Several, blocks, decode
+from headrace.io.records import BLOCK_BYTES, Bounds, Broken, Read, Records, Several, blocks, decode
 from headrace.schema import Field, Schema
 
 __all__ = ["CsvDecoder", "first_records", "read_csv"]
@@ -93,20 +93,20 @@ class CsvDecoder:
         if not span.size:
             return Read(self.slow_schema().empty_table())
         broken: dict[int, Broken] = {}
-        multiline = b'"' in records.data and records.bounds.multiline
-        if multiline and not _is_tidy(records.span, self._delimiter):
-            raise pa.ArrowInvalid("a row of several lines may be an accident")
+        quoted = b'"' in records.data
         # One thread: Spark runs one worker per core, and only then does Arrow tell the numbers of broken rows.
         table = pacsv.read_csv(
             pa.BufferReader(span),
             pacsv.ReadOptions(column_names=self._labels, block_size=span.size, use_threads=False),
             pacsv.ParseOptions(
                 delimiter=self._delimiter,
-                newlines_in_values=multiline,
+                newlines_in_values=quoted and records.bounds.multiline,
                 invalid_row_handler=lambda row: self._refuse(row, broken),
             ),
             self._convert,
         )
+        if quoted and not _as_meant(records.span, len(table) + len(broken), self._delimiter):
+            raise pa.ArrowInvalid("a row of several lines may be an accident")
         return Read(table.rename_columns([field.name for field in self.fields]), broken)
 
     def _refuse(self, row: Any, broken: dict[int, Broken]) -> str:
@@ -131,17 +131,20 @@ class CsvDecoder:
         return [values[i] for i in self._positions]
 
 
-def _is_tidy(span: memoryview, delimiter: str) -> bool:
-    """Whether every quote opens at the start of a field, closes at its end, or is doubled.
+def _as_meant(span: memoryview, rows: int, delimiter: str) -> bool:
+    """Whether each row is one line, or else every quote opens at the start of a field, closes at its end, or is
+    doubled.
 
     Arrow takes other quotes as they come; where they make several lines one row, that was hardly meant.
     """
+    if rows == len(Bounds.of(bytes(span), quoted=False).starts):
+        return True
     array = np.frombuffer(span, dtype=np.uint8)
     border = np.frombuffer(b'\n\r"' + delimiter.encode(), dtype=np.uint8)
     quotes = np.flatnonzero(array == border[2])
     outside = np.concatenate([quotes[::2] - 1, quotes[1::2] + 1])
     inside = outside[(outside >= 0) & (outside < len(array))]
-    return bool(np.isin(array[inside], border).all())
+    return len(quotes) % 2 == 0 and bool(np.isin(array[inside], border).all())
 
 
 def _is_utf8(record: bytes) -> bool:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from headrace.io.conversion import convert, reason
 from headrace.schema import Field
 
-__all__ = ["REFUSED", "Decoded", "Refusal", "concat", "finish", "refused_table"]
+__all__ = ["REFUSED", "Decoded", "Refusal", "as_python", "concat", "finish", "refused_table"]
 
 REFUSED = pa.schema([("row", pa.int64()), ("reason", pa.string()), ("raw", pa.string())])
 
@@ -70,7 +70,15 @@ def finish(table: pa.Table, rows: NDArray[np.int64], fields: Sequence[Field], ra
 
 
 def _reasons(table: pa.Table, broken: Sequence[tuple[Field, Any]], row: int) -> Iterable[str]:
-    return (reason(table[field.name][row].as_py(), field) for field, mask in broken if mask[row])
+    return (reason(as_python(table[field.name][row]), field) for field, mask in broken if mask[row])
+
+
+def as_python(value: Any) -> Any:
+    """An Arrow value as Python's; as text where Python has no such value (a time after the year 9999)."""
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        return str(value.cast(pa.int64()).as_py()) if pa.types.is_timestamp(value.type) else str(value)
 
 
 def concat(parts: Sequence[Decoded]) -> Decoded:

@@ -26,6 +26,8 @@ class Files:
 
     path: str
     format: Format
+    #: What a plan says of it, when the path is an accident.
+    label: str = ""
 
     def files(self) -> list[str]:
         """The files that are there now, oldest first."""
@@ -35,7 +37,7 @@ class Files:
         return found
 
     def __str__(self) -> str:
-        return f"{self.format.name} {self.path}"
+        return self.label or f"{self.format.name} {self.path}"
 
 
 @dataclass(frozen=True, eq=False)

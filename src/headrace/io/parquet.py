@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from headrace.errors import SchemaError, nearest
 from headrace.io.conversion import check_convertible
-from headrace.io.decoded import Decoded, finish
+from headrace.io.decoded import Decoded, as_python, finish
 from headrace.schema import Field, Type
 
 __all__ = ["BLOCK_ROWS", "arrow_schema", "parquet_schema", "read_arrow", "read_parquet"]
@@ -143,4 +143,8 @@ def _decoded(
 
 
 def _as_json(table: pa.Table) -> Callable[[int], str]:
-    return lambda i: json.dumps(table.slice(i, 1).to_pylist()[0], default=str, ensure_ascii=False)
+    def raw(row: int) -> str:
+        values = {name: as_python(table[name][row]) for name in table.column_names}
+        return json.dumps(values, default=str, ensure_ascii=False)
+
+    return raw

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from headrace.io.decoded import Decoded, Refusal, concat, finish, refused_table
 from headrace.schema import Field
 
-__all__ = ["BLOCK_BYTES", "Broken", "Decoder", "Read", "Records", "Several", "blocks", "decode"]
+__all__ = ["BLOCK_BYTES", "Bounds", "Broken", "Decoder", "Read", "Records", "Several", "blocks", "decode"]
 
 BLOCK_BYTES = 16 << 20
 _LONGEST = 4  # blocks: a quote that stays open for longer was not meant as one
@@ -113,7 +113,10 @@ class Records:
     def span(self) -> memoryview:
         """The bytes from the first record to the last, without a copy."""
         if "bounds" not in self.__dict__:
-            return memoryview(self.data)
+            end = len(self.data)
+            while end and self.data[end - 1] in (_NEWLINE, _RETURN):
+                end -= 1
+            return memoryview(self.data)[:end]
         return memoryview(self.data)[int(self.bounds.starts[0]) : int(self.bounds.ends[-1])]
 
     def __len__(self) -> int:

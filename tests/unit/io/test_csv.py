@@ -300,7 +300,7 @@ def quoted(text: str) -> str:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(FIELD, FIELD), max_size=20), st.integers(5, 200))
+@given(st.lists(st.tuples(FIELD, FIELD), max_size=20), st.integers(40, 300))
 def test_what_is_quoted_is_read_back(values: list[tuple[str, str]], size: int):
     data = "".join(f"{quoted(a)},{quoted(b)}\n" for a, b in values).encode()
     assert rows(data, "a STRING, b STRING", header=False, size=size) == values

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from headrace.expr.arrow.columns import Datum, from_numpy, null_where, to_numpy, valid
 from headrace.expr.arrow.dates import FIRST_DAY, LAST_TICK
 from headrace.expr.literals import DATETIME_PARTS, text_pattern
+from headrace.expr.signatures import widens
 from headrace.schema import Type
 
 __all__ = ["cast"]
@@ -37,13 +38,11 @@ def cast(datum: Datum, source: Type, target: Type) -> Datum:
 
 
 def _to_floating(datum: Datum, target: Type) -> Datum:
-    with np.errstate(over="ignore"):
-        values = to_numpy(datum).astype(target.arrow.to_pandas_dtype())
-    return from_numpy(values, valid(datum), target.arrow)
+    return pc.cast(datum, target.arrow, safe=False)  # rounds, and what is too large becomes infinite
 
 
 def _to_integer(datum: Datum, source: Type, target: Type) -> Datum:
-    if source == Type.BOOLEAN:
+    if source == Type.BOOLEAN or widens(source, target):
         return datum.cast(target.arrow)
     limits, mask = np.iinfo(target.arrow.to_pandas_dtype()), valid(datum)
     values = to_numpy(datum)

@@ -1,0 +1,288 @@
+"""A query on Spark: the line of stages as one Structured Streaming query, and the driver's part of every batch.
+
+    paths, ticks, signals ─ mapInArrow(intake) ─ [groupBy(bucket) ─ transformWithStateInPandas(stage)]* ─ foreachBatch(driver)
+
+The driver never sees rows of outputs that go to files: workers write those, and the driver commits them under the batch's
+number. What it does after every batch: commit files, show or keep the rows of the other sinks, write the progress log.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any, cast
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headrace import errors
+from headrace.changes import Changes
+from headrace.errors import HeadraceError, HostError, PlanError
+from headrace.host.spark.checkpoint import Checkpoint
+from headrace.host.spark.labels import bucket_labels
+from headrace.host.spark.progress_log import ProgressLog
+from headrace.host.spark.session import apply_query_options, get_session, warm_up
+from headrace.host.spark.worker import CHUNK, END, FILE, TICK, Job, StageProcessor, make_intake
+from headrace.io.commit import BatchDirectory
+from headrace.io.console import show_batch
+from headrace.io.ingress import COUNTERS
+from headrace.io.origins import Events, Files
+from headrace.io.sinks import Call, Console, FileSink, Memory, Sink, encode_cti, prepared
+from headrace.optimizer import optimize
+from headrace.optimizer.rewrite import rewrite
+from headrace.plan.nodes import Diverted, Node, Output, Source, walk
+from headrace.plan.policies import Heartbeat
+from headrace.progress import Progress
+from headrace.stages.cut import Line, cut
+from headrace.stages.message import REPORTS, RESULT, STATISTICS, Message, unpack
+from headrace.time import INFINITY, NEG_INFINITY
+
+__all__ = ["Query", "start_query"]
+
+_BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
+_ERROR = re.compile(r"headrace\.errors\.(\w+): \[(\w+)\] (.*?)(?=\n\s*\n|\n[A-Z][\w.]*Exception|\Z)", re.DOTALL)
+
+
+@dataclass
+class Query:
+    """A running query."""
+
+    name: str
+    spark: SparkSession
+    line: Line
+    checkpoint: Checkpoint
+    sinks: tuple[Sink, ...]
+    counts: dict[str, dict[str, int]]
+    #: After the latest batch: its number, every source's CTI, and what each operator remembers and why.
+    progress: dict[str, Any] = field(default_factory=dict)
+    batch_seconds: list[float] = field(default_factory=list)
+    statistics: list[list[dict[str, Any]]] = field(default_factory=list)
+    _stream: Any = None
+    _failure: BaseException | None = None
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it still runs."""
+        return bool(self._stream is not None and self._stream.isActive)
+
+    def stop(self) -> None:
+        """End it; the checkpoint stays, and starting again with it continues."""
+        if self._stream is not None:
+            self._stream.stop()
+        self.checkpoint.close()
+
+    def process_all_available(self) -> None:
+        """Wait until everything that is there now has been answered."""
+        self._guarded(self._stream.processAllAvailable)
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait until it ends, or for so many seconds; true if it has ended."""
+        return bool(self._guarded(lambda: self._stream.awaitTermination(timeout)))
+
+    def finish(self) -> None:
+        """Answer everything that is there, then tell all sources that nothing more will come: every CTI becomes infinite."""
+        self.process_all_available()
+        self.checkpoint.signal_end()
+        deadline = time.monotonic() + 60
+        while self.progress.get("cti", NEG_INFINITY) != INFINITY:
+            self.process_all_available()
+            if time.monotonic() > deadline:
+                raise HostError("the end of input was signalled but not heard", given=self.name)
+
+    def exception(self) -> BaseException | None:
+        """Why it failed, if it did."""
+        found = self._stream.exception() if self._stream is not None else None
+        return _typed(found) if found is not None else None
+
+    def _guarded(self, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except Exception as error:
+            raise self._failure or _typed(error) from error
+
+    # --- the driver's part of a batch -----------------------------------------------------------------------------------
+
+    def take_batch(self, frame: DataFrame, batch_id: int) -> None:
+        """Called by Spark after the stages; runs exactly one action, since each would run the batch again."""
+        started = time.monotonic()
+        rows = frame.select("bucket", "edge", "chunk").toArrow().to_pylist()
+        messages = [unpack(row["bucket"], row["edge"], row["chunk"]) for row in rows]
+        before = self.checkpoint.log.read(batch_id - 1)
+        ctis = [self._deliver(i, batch_id, messages, before) for i in range(len(self.line.outputs))]
+        reports = [m.extra for m in messages if m.edge == REPORTS]
+        statistics = [m.extra for m in messages if m.edge == STATISTICS]
+        sources = statistics[0]["sources"] if statistics else before.get("sources", {})
+        batch_time = max((r["batch_time"] for r in reports if "batch_time" in r), default=0.0)
+        counts = self._counted(before.get("counts", {}), reports)
+        self.checkpoint.log.write(batch_id, {"sources": sources, "outputs": ctis, "batch_time": batch_time, "counts": counts})
+        self.counts.update(counts)
+        self.statistics.append(statistics)
+        self.batch_seconds.append(time.monotonic() - started)
+        cti = min((p[0] for p in sources.values()), default=NEG_INFINITY)
+        self.progress = {"batch": batch_id, "cti": cti, "sources": sources, "counts": counts, "operators": _operators(statistics)}
+
+    def _deliver(self, number: int, batch_id: int, messages: list[Message], before: dict[str, Any]) -> int:
+        """Hand one output's results to its sink; gives the output's CTI."""
+        output, sink = self.line.outputs[number], self.sinks[number]
+        mine = [m for m in messages if m.edge == RESULT - number]
+        progress = Progress.together([m.progress for m in mine if m.progress is not None] or [Progress()])
+        last = before.get("outputs", [NEG_INFINITY] * len(self.line.outputs))[number]
+        if isinstance(sink, FileSink):
+            staged = [m.extra["staged"] for m in mine if m.extra.get("staged")]
+            extra = encode_cti(progress.cti, output.schema, sink) if progress.cti > last else {}
+            if staged or extra:
+                BatchDirectory(sink.path).commit(batch_id, staged, extra)
+            return max(progress.cti, last)
+        tables = [Changes.from_table(m.table) for m in mine if m.table is not None]
+        changes = Changes.concat([Changes.empty(output.schema), *tables])
+        if isinstance(sink, Memory):
+            sink.add(changes, progress)
+        elif isinstance(sink, Console):
+            show_batch(sink, output.name, batch_id, changes, progress)
+        elif isinstance(sink, Call):
+            sink.function(batch_id, changes, progress)
+        return max(progress.cti, last)
+
+    def _counted(self, before: dict[str, dict[str, int]], reports: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+        """Totals per source, from the batch before and every task's report (the first bucket's hearing of it)."""
+        totals = {}
+        for source in self.line.sources:
+            name = str(source.origin)
+            total = dict(before.get(name) or dict.fromkeys(COUNTERS, 0))
+            for part in (part for report in reports for part in report.get(source.fingerprint, [])):
+                for counter, value in part["counts"].items():
+                    total[counter] += value
+            totals[name] = total
+        return totals
+
+
+def _operators(statistics: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """State by operator, added up over buckets."""
+    found: dict[str, dict[str, Any]] = {}
+    for part in statistics:
+        for fingerprint, state in part["operators"].items():
+            total = found.setdefault(fingerprint, {**state, "rows": 0, "bytes": 0, "segments": 0})
+            for name in ("rows", "bytes", "segments"):
+                total[name] += state[name]
+    return list(found.values())
+
+
+def _typed(error: BaseException) -> BaseException:
+    """The error of ours that a worker raised, found again in Spark's text."""
+    match = _ERROR.search(str(error))
+    if match is None:
+        return HostError(f"the query failed: {str(error).strip()[:2000]}")
+    kind = getattr(errors, match[1], HeadraceError)
+    return cast(BaseException, kind(match[3].strip()))
+
+
+# --- building ---------------------------------------------------------------------------------------------------------------
+
+
+def start_query(
+    pairs: Sequence[tuple[Node, Sink]],
+    *,
+    checkpoint: str | None = None,
+    master: str | None = None,
+    spark: SparkSession | None = None,
+    buckets: int | None = None,
+    files_per_batch: int | None = None,
+    trigger: str | None = None,
+    name: str = "headrace",
+    options: dict[str, str] | None = None,
+) -> Query:
+    """Start streams, each into its sink, as one Spark query.
+
+    `checkpoint` is where the query keeps its state; starting again with it continues. `buckets` is how many parts state
+    is divided into (fixed for the life of a checkpoint). `trigger` is a duration such as '10 seconds'; by default a batch
+    starts as soon as the one before has ended.
+    """
+    if not pairs:
+        raise PlanError("a query needs at least one sink", instead="stream.start(hr.console())")
+    for _, sink in pairs:
+        if isinstance(sink, FileSink):
+            BatchDirectory(sink.path)
+    place = Checkpoint(checkpoint)
+    session = spark or get_session(master, options)
+    warm_up(session, ["headrace.host.spark.worker"])
+    outputs = [Output(prepared(node, sink), f"{i} {type(sink).__name__.lower()}") for i, (node, sink) in enumerate(pairs)]
+    sinks: list[Sink] = [sink for _, sink in pairs]
+    for i, source in enumerate([n for n in walk(*outputs) if isinstance(n, Source)]):
+        outputs.append(Output(Diverted(source, whole=False), f"diverted {i}"))
+        sinks.append(FileSink("final", (), str(place.path / "diverted" / str(i)), "jsonl"))
+    line = cut(optimize(rewrite(tuple(outputs), lambda node: _on_disk(node, place))))
+    count = place.claim(line, buckets or min(os.cpu_count() or 1, 8))
+    job = Job(uuid.uuid4().hex, line, bucket_labels(count), str(place.path), tuple(s if isinstance(s, FileSink) else None for s in sinks))
+    query = Query(name, session, line, place, tuple(sinks), {str(s.origin): dict.fromkeys(COUNTERS, 0) for s in line.sources})
+    _resume(query)
+    apply_query_options(session, count)
+    query._stream = _launch(query, job, files_per_batch, trigger)
+    return query
+
+
+def _resume(query: Query) -> None:
+    batch, entry = query.checkpoint.log.last()
+    if entry:
+        query.counts.update(entry["counts"])
+        cti = min((p[0] for p in entry["sources"].values()), default=NEG_INFINITY)
+        query.progress = {"batch": batch, "cti": cti, "sources": entry["sources"], "counts": entry["counts"], "operators": []}
+
+
+def _on_disk(node: Node, place: Checkpoint) -> Node:
+    """Events held in memory are written down, so that Spark can read them again after a failure."""
+    if isinstance(node, Source) and isinstance(node.origin, Events):
+        return replace(node, origin=place.spill(node.origin))
+    return node
+
+
+def _launch(query: Query, job: Job, files_per_batch: int | None, trigger: str | None) -> Any:
+    frames = [_signal_frame(query)]
+    for number, source in enumerate(query.line.sources):
+        frames.append(_file_frame(query.spark, number, cast(Files, source.origin), files_per_batch))
+        if isinstance(source.policy, Heartbeat):
+            frames.append(_clock_frame(query.spark, number))
+    rows = reduce(DataFrame.union, frames).withColumn("batch_time", F.current_timestamp())
+    flow = rows.mapInArrow(make_intake(job), CHUNK)
+    for level in range(1, query.line.depth + 1):
+        processor = StageProcessor(job, level)
+        flow = flow.groupBy("bucket").transformWithStateInPandas(processor, CHUNK, outputMode="Append", timeMode="None")
+    writer = flow.writeStream.outputMode("append").queryName(f"{query.name}-{job.token[:8]}").foreachBatch(query.take_batch)
+    writer = writer.option("checkpointLocation", str(query.checkpoint.path / "spark"))
+    return (writer.trigger(processingTime=trigger) if trigger else writer).start()
+
+
+def _binary_files(spark: SparkSession, path: str, files_per_batch: int | None) -> DataFrame:
+    """Paths only: the content is read by the intake, and Spark's log of seen files makes that exactly-once."""
+    reader = spark.readStream.format("binaryFile").schema(_BINARY_FILE).option("maxFileAge", "36500d")
+    if files_per_batch is not None:
+        reader = reader.option("maxFilesPerTrigger", str(files_per_batch))
+    if os.path.isfile(path):
+        reader = reader.option("pathGlobFilter", os.path.basename(path))
+        path = os.path.dirname(os.path.abspath(path))
+    return reader.load(path)
+
+
+def _row(frame: DataFrame, number: int, what: str, path: Any, at: Any) -> DataFrame:
+    return frame.select(F.lit(number).alias("source"), F.lit(what).alias("what"), path.alias("path"), at.alias("at"))
+
+
+def _file_frame(spark: SparkSession, number: int, origin: Files, files_per_batch: int | None) -> DataFrame:
+    frame = _binary_files(spark, origin.path, files_per_batch)
+    return _row(frame, number, FILE, F.col("path"), F.col("modificationTime"))
+
+
+def _signal_frame(query: Query) -> DataFrame:
+    frame = _binary_files(query.spark, str(query.checkpoint.control), None)
+    return _row(frame, -1, END, F.col("path"), F.col("modificationTime"))
+
+
+def _clock_frame(spark: SparkSession, number: int) -> DataFrame:
+    frame = spark.readStream.format("rate").option("rowsPerSecond", "1").load()
+    return _row(frame, number, TICK, F.lit(""), F.col("timestamp"))
+
+
