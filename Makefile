@@ -31,7 +31,7 @@ unit: $(READY) ## the unit tests alone: no Spark, seconds
 	@$(BIN)/pytest -q -n 2 -m "not spark" tests/unit $(ARGS)
 
 bench: $(READY) ## measure throughput and latency
-	@$(WITH_JAVA) $(BIN)/headrace bench $(ARGS)
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks $(ARGS)
 
 lint: $(READY) ## ruff: rules and format, nothing is changed
 	@$(BIN)/ruff check .

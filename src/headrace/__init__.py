@@ -1,4 +1,4 @@
-"""Headrace: a temporal stream system for PySpark. Answers early, corrects itself, and always converges to the batch answer."""
+"""Headrace: a temporal stream system for PySpark. Answers come early and are corrected."""
 
 from headrace.api.inputs import (
     advance,

@@ -1,8 +1,8 @@
 """The change batch: the one currency of the engine (rules 2.1 to 2.4).
 
-A change is a weighted event: `+1 [LE, RE) payload` says that such an event is now in the stream's history, `-1` that one
-is not any more. Inserts, retractions and corrections are all changes, so an operator is written once and composes to
-any depth. The history (CHT) of a stream is the running sum of its changes. A batch of changes travels with the
+A change is a weighted event: `+1 [LE, RE) payload` says that such an event is now in the stream's history, `-1` that
+one is not any more. Inserts, retractions and corrections are all changes, so an operator is written once and composes
+to any depth. The history (CHT) of a stream is the running sum of its changes. A batch of changes travels with the
 stream's *progress* after it: the CTI, and how far the stream has been seen to reach.
 """
 
@@ -143,9 +143,7 @@ def _pair(changes: Changes) -> Pairing:
     place = codes * (int(rank.max(initial=0)) + 1) + rank
     removed, added = np.flatnonzero(gone), np.flatnonzero(~gone)
     _, i, j = np.intersect1d(place[removed], place[added], assume_unique=True, return_indices=True)
-    return Pairing(
-        rows[np.delete(added, j)], rows[removed[i]], rows[added[j]], rows[np.delete(removed, i)]
-    )
+    return Pairing(rows[np.delete(added, j)], rows[removed[i]], rows[added[j]], rows[np.delete(removed, i)])
 
 
 def up_to(changes: Changes, time: int) -> Changes:

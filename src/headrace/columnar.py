@@ -46,12 +46,15 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(kept, promote_options="default")
 
 
+def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """The distinct values of a column and where they are; null is one of them."""
+    # One chunk first: Arrow cannot unify the dictionaries of several when null is a value.
+    whole = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    return pc.dictionary_encode(whole, null_encoding="encode")
+
+
 def _codes(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], int]:
-    encoded = pc.dictionary_encode(column, null_encoding="encode")
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.unify_dictionaries().combine_chunks()
-        if isinstance(encoded, pa.ChunkedArray):  # zero chunks
-            encoded = encoded.chunk(0) if encoded.num_chunks else pa.array([], pa.int64()).dictionary_encode()
+    encoded = _encoded(column)
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
 
 
@@ -94,11 +97,7 @@ def _hash_column(column: pa.ChunkedArray) -> NDArray[np.uint64]:
 
 def _hash_text(column: pa.ChunkedArray) -> NDArray[np.uint64]:
     # Text repeats: hash each distinct value once.
-    encoded = pc.dictionary_encode(column, null_encoding="encode").unify_dictionaries().combine_chunks()
-    if isinstance(encoded, pa.ChunkedArray):
-        if encoded.num_chunks == 0:
-            return np.empty(0, np.uint64)
-        encoded = encoded.chunk(0)
+    encoded = _encoded(column)
     words = encoded.dictionary.to_numpy(zero_copy_only=False).astype(object)
     missing = np.array([w is None for w in words], bool)
     words[missing] = ""

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -55,7 +56,9 @@ def _cells(line: str) -> list[str]:
 def read_records(columns: Mapping[str, Any], schema: Schema | None) -> pa.Table:
     """A physical table from columns by name."""
     if "le" not in columns:
-        raise EventError("events need a column 'le'", given=list(columns), allowed="kind, le, re, re_new and the payload")
+        raise EventError(
+            "events need a column 'le'", given=list(columns), allowed="kind, le, re, re_new and the payload"
+        )
     size = len(columns["le"])
     data = {name: columns.get(name, [None] * size) for name in _CONTROL}
     if "kind" not in columns:
@@ -79,7 +82,7 @@ def _listed(values: Any) -> list[Any]:
 
 
 def _time(value: Any, name: str, row: int) -> int | None:
-    if value is None or value != value:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     try:
         return ticks(int(value) if isinstance(value, float) and value.is_integer() else value)
@@ -93,7 +96,9 @@ def _payload_column(values: Any, field: Field) -> Any:
             return pc.cast(values, field.type.arrow)
         return pa.array(values, field.type.arrow, from_pandas=field.type is not Type.DOUBLE)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
-        raise SchemaError(f"column {field.name!r} does not hold {field.type.value}: {error}", given=str(values)[:200]) from error
+        raise SchemaError(
+            f"column {field.name!r} does not hold {field.type.value}: {error}", given=str(values)[:200]
+        ) from error
 
 
 def _infer(columns: Mapping[str, Any]) -> Schema:
@@ -107,11 +112,20 @@ def _infer(columns: Mapping[str, Any]) -> Schema:
     return Schema(tuple(fields))
 
 
+def _datetime(text: str) -> datetime:
+    value = datetime.fromisoformat(text)
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
+
+
 _READERS: tuple[tuple[Type, Callable[[str], Any], str], ...] = (
     (Type.LONG, int, r"[+-]?\d{1,18}"),
     (Type.DOUBLE, float, r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+|inf|nan|NaN)"),
     (Type.BOOLEAN, lambda t: t.lower() == "true", r"(?i:true|false)"),
-    (Type.DATETIME, lambda t: _datetime(t), r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?"),
+    (
+        Type.DATETIME,
+        _datetime,
+        r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?",
+    ),
 )
 
 
@@ -132,8 +146,3 @@ def _cell(text: str | None, field: Field, row: int) -> Any:
         return reader(text)
     except ValueError as error:
         raise EventError(f"row {row}: {field.name} is not {field.type.value}", given=text) from error
-
-
-def _datetime(text: str) -> datetime:
-    value = datetime.fromisoformat(text)
-    return value if value.tzinfo else value.replace(tzinfo=UTC)

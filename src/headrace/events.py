@@ -124,9 +124,10 @@ def history(changes: Changes) -> pa.Table:
     if (left.weight < 0).any():
         row = int(np.flatnonzero(left.weight < 0)[0])
         event = left.take(np.array([row]))
+        life = f"[{format_ticks(int(event.le[0]))}, {format_ticks(int(event.re[0]))})"
         raise EventError(
             "a retraction names an event that was never inserted",
-            given=f"[{format_ticks(int(event.le[0]))}, {format_ticks(int(event.re[0]))}) {event.payload.to_pylist()[0]}",
+            given=f"{life} {event.payload.to_pylist()[0]}",
             instead="retract with the lifetime and payload the event has at that moment",
         )
     rows = np.repeat(np.arange(len(left), dtype=np.int64), left.weight)
@@ -148,7 +149,12 @@ def same_history(left: pa.Table, right: pa.Table, *, until: int = INFINITY, digi
 
 
 def history_diff(
-    left: pa.Table, right: pa.Table, *, until: int = INFINITY, digits: int | None = None, names: tuple[str, str] = ("left", "right")
+    left: pa.Table,
+    right: pa.Table,
+    *,
+    until: int = INFINITY,
+    digits: int | None = None,
+    names: tuple[str, str] = ("left", "right"),
 ) -> str:
     """A readable account of how two histories differ; empty when they are the same."""
     if left.schema.names != right.schema.names:
@@ -180,7 +186,9 @@ def _rounded(changes: Changes, digits: int | None) -> Changes:
         for i, field in enumerate(payload.schema):
             if pa.types.is_floating(field.type):
                 values = payload.column(i).to_numpy().astype(float)
-                payload = payload.set_column(i, field, pa.array(_significant(values, digits), field.type, from_pandas=True))
+                payload = payload.set_column(
+                    i, field, pa.array(_significant(values, digits), field.type, from_pandas=True)
+                )
     return changes.with_payload(payload)
 
 
@@ -226,5 +234,3 @@ def _flags(column: pa.ChunkedArray) -> Flags:
 
 def _nullable(column: pa.ChunkedArray) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     return to_numpy(pc.fill_null(column, 0)), _flags(pc.is_null(column))
-
-

@@ -106,11 +106,13 @@ _ARROW = {
 }
 _SPARK = {
     Type.BYTE: "TINYINT", Type.SHORT: "SMALLINT", Type.INT: "INT", Type.LONG: "BIGINT", Type.FLOAT: "FLOAT",
-    Type.DOUBLE: "DOUBLE", Type.BOOLEAN: "BOOLEAN", Type.CHAR: "STRING", Type.STRING: "STRING", Type.DATETIME: "TIMESTAMP",
+    Type.DOUBLE: "DOUBLE", Type.BOOLEAN: "BOOLEAN", Type.CHAR: "STRING", Type.STRING: "STRING",
+    Type.DATETIME: "TIMESTAMP",
 }  # fmt: skip
 _DUCKDB = {
     Type.BYTE: "TINYINT", Type.SHORT: "SMALLINT", Type.INT: "INTEGER", Type.LONG: "BIGINT", Type.FLOAT: "FLOAT",
-    Type.DOUBLE: "DOUBLE", Type.BOOLEAN: "BOOLEAN", Type.CHAR: "VARCHAR", Type.STRING: "VARCHAR", Type.DATETIME: "TIMESTAMPTZ",
+    Type.DOUBLE: "DOUBLE", Type.BOOLEAN: "BOOLEAN", Type.CHAR: "VARCHAR", Type.STRING: "VARCHAR",
+    Type.DATETIME: "TIMESTAMPTZ",
 }  # fmt: skip
 _SYNONYMS = {
     "TINYINT": "BYTE", "SMALLINT": "SHORT", "INTEGER": "INT", "BIGINT": "LONG", "REAL": "FLOAT", "BOOL": "BOOLEAN",
@@ -139,9 +141,6 @@ class Field:
 
     def __str__(self) -> str:
         return f"{self.name} {self.type.value}"
-
-
-
 
 
 @dataclass(frozen=True)
@@ -202,6 +201,9 @@ def _parse_field(part: str, whole: str) -> Field:
     words = part.split()
     if len(words) != 2:
         raise SchemaError(
-            f"{part.strip()!r} is not a column", given=whole, allowed="'name TYPE, name TYPE'", instead="'symbol STRING, price DOUBLE'"
+            f"{part.strip()!r} is not a column",
+            given=whole,
+            allowed="'name TYPE, name TYPE'",
+            instead="'symbol STRING, price DOUBLE'",
         )
     return Field(words[0], Type.parse(words[1]))

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 
     Times = NDArray[np.int64]
 
-__all__ = ["CHRONON", "INFINITY", "NEG_INFINITY", "DurationLike", "TimeLike", "add", "duration", "format_ticks", "ticks"]
+__all__ = [
+    "CHRONON",
+    "INFINITY",
+    "NEG_INFINITY",
+    "DurationLike",
+    "TimeLike",
+    "add",
+    "duration",
+    "format_ticks",
+    "ticks",
+]
 
 INFINITY = 2**63 - 1
 NEG_INFINITY = -(2**63)
@@ -165,7 +175,13 @@ def format_duration(value: int) -> str:
     >>> format_duration(10_000_000), format_duration(1_500_000), format_duration(7)
     ('10 s', '1500 ms', '7 ticks')
     """
-    for unit, size in (("d", _UNITS["d"]), ("h", _UNITS["h"]), ("min", _UNITS["min"]), ("s", _UNITS["s"]), ("ms", 1000)):
+    for unit, size in (
+        ("d", _UNITS["d"]),
+        ("h", _UNITS["h"]),
+        ("min", _UNITS["min"]),
+        ("s", _UNITS["s"]),
+        ("ms", 1000),
+    ):
         if value and value % size == 0:
             return f"{value // size} {unit}"
     return f"{value} ticks"

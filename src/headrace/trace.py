@@ -1,8 +1,9 @@
 """The trace: the one state structure of the engine.
 
-A trace is a bag of rows kept as immutable Arrow *segments*. Each row has a 64-bit hash (of whatever its owner looks rows up
-by) and a time (when it may be forgotten). A batch's rows become one new segment; segments are merged geometrically, so
-there are about log(n) of them and a row is rewritten about log(n) times; rows whose time has passed are dropped.
+A trace is a bag of rows kept as immutable Arrow *segments*. Each row has a 64-bit hash (of whatever its owner looks
+rows up by) and a time (when it may be forgotten). A batch's rows become one new segment; segments are merged
+geometrically, so there are about log(n) of them and a row is rewritten about log(n) times; rows whose time has passed
+are dropped.
 
 Segments never change once made and have unique names. So saving a trace means writing the segments that are new and
 deleting those that are gone, and restoring it means reading only the segments a process does not hold already.
@@ -67,7 +68,7 @@ class Segment:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.table.schema) as writer:
             writer.write_table(self.table)
-        return sink.getvalue().to_pybytes()
+        return bytes(sink.getvalue())
 
     @classmethod
     def load(cls, name: str, data: bytes) -> Segment:
@@ -118,7 +119,11 @@ class Trace:
 
     def until(self, time: int) -> pa.Table | None:
         """The living rows whose time is at most `time`."""
-        parts = (s.table.filter(pa.array((s.times <= time) & (s.times > self._floor))) for s in self.segments if s.first_time <= time)
+        parts = (
+            s.table.filter(pa.array((s.times <= time) & (s.times > self._floor)))
+            for s in self.segments
+            if s.first_time <= time
+        )
         return self._gather(parts)
 
     def scan(self) -> pa.Table | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -15,16 +15,28 @@ from headrace.io.formats import Format, infer_schema
 from headrace.io.origins import Events, Files
 from headrace.plan.nodes import EdgeLifetimes, Node, Source
 from headrace.plan.policies import (
-    BAD_ROWS, Advance, BadRowPolicy, Edge, Explicit, Heartbeat, Interval, LatePolicy, Lifetime, Physical, Point, ProgressPolicy,
-)  # fmt: skip
+    BAD_ROWS,
+    Advance,
+    BadRowPolicy,
+    Edge,
+    Explicit,
+    Heartbeat,
+    Interval,
+    LatePolicy,
+    Lifetime,
+    Physical,
+    Point,
+    ProgressPolicy,
+)
 from headrace.schema import Field, Schema, Type
 from headrace.time import DurationLike, duration
 
 __all__ = [
-    "advance", "edge", "events", "explicit", "heartbeat", "interval", "ordered", "point", "read_csv", "read_events", "read_json", "read_parquet",
+    "advance", "edge", "events", "explicit", "heartbeat", "interval", "ordered", "point", "read_csv", "read_events",
+    "read_json", "read_parquet",
 ]  # fmt: skip
 
-SchemaLike = Schema | str | pa.Schema
+SchemaLike: TypeAlias = "Schema | str | pa.Schema"
 
 
 def _expr(value: str | Expr) -> Expr:
@@ -42,7 +54,7 @@ def interval(start: str | Expr, end: str | Expr) -> Interval:
 
 
 def edge(at: str | Expr, key: str | Sequence[str] = (), closes: Expr | None = None) -> Edge:
-    """Every row samples a signal: it lasts until the next row with the same key; a row for which `closes` is true ends it."""
+    """Every row samples a signal and lasts until the next row with its key; `closes` tells rows that only end it."""
     return Edge(_expr(at), (key,) if isinstance(key, str) else tuple(key), closes)
 
 
@@ -71,7 +83,9 @@ def ordered(late: LatePolicy = "divert") -> Advance:
     return Advance(late)
 
 
-def events(data: Any, schema: SchemaLike | None = None, *, progress: ProgressPolicy | None = None, batches: Sequence[int] = ()) -> Stream:
+def events(
+    data: Any, schema: SchemaLike | None = None, *, progress: ProgressPolicy | None = None, batches: Sequence[int] = ()
+) -> Stream:
     """A stream of physical events: a drawn table, a list of dicts, an Arrow table or a pandas frame.
 
     `batches` says how many rows each batch has. By default a late event is an error.
@@ -79,8 +93,14 @@ def events(data: Any, schema: SchemaLike | None = None, *, progress: ProgressPol
     table = events_table(data, schema)
     check_events(table)
     if batches and sum(batches) != table.num_rows:
-        raise PlanError("the batches do not add up to the rows", given=list(batches), allowed=f"sizes that sum to {table.num_rows}")
-    return Stream(Source(Events(table, tuple(batches)), Schema.of(table.schema), Physical(), progress or Explicit("raise"), "raise"))
+        raise PlanError(
+            "the batches do not add up to the rows", given=list(batches), allowed=f"sizes that sum to {table.num_rows}"
+        )
+    return Stream(
+        Source(
+            Events(table, tuple(batches)), Schema.of(table.schema), Physical(), progress or Explicit("raise"), "raise"
+        )
+    )
 
 
 def read_csv(
@@ -119,7 +139,12 @@ def read_events(
 
 
 def _read(
-    path: str, format: Format, schema: SchemaLike | None, lifetime: Lifetime, progress: ProgressPolicy | None, bad_rows: BadRowPolicy
+    path: str,
+    format: Format,
+    schema: SchemaLike | None,
+    lifetime: Lifetime,
+    progress: ProgressPolicy | None,
+    bad_rows: BadRowPolicy,
 ) -> Stream:
     if bad_rows not in BAD_ROWS:
         raise PlanError("unknown policy for bad rows", given=bad_rows, allowed=", ".join(BAD_ROWS))
@@ -135,8 +160,12 @@ def _read(
 def _check_lifetime(lifetime: Lifetime, columns: Schema) -> None:
     if isinstance(lifetime, Physical):
         return
-    exprs = [lifetime.start, lifetime.end] if isinstance(lifetime, Interval) else [cast(Expr, lifetime.at)]
+    exprs = [lifetime.start, lifetime.end] if isinstance(lifetime, Interval) else [lifetime.at]
     for expr in exprs:
         found = expr.type(columns)
         if found is not Type.DATETIME and not found.is_integer:
-            raise PlanError(f"{expr} cannot be a time", given=found.value, allowed="DATETIME, or a whole number of ticks (microseconds)")
+            raise PlanError(
+                f"{expr} cannot be a time",
+                given=found.value,
+                allowed="DATETIME, or a whole number of ticks (microseconds)",
+            )

@@ -20,7 +20,11 @@ def console(*, encoding: Encoding = "events", key: str | Sequence[str] = (), row
 
 
 def files(
-    path: str, *, format: Literal["jsonl", "parquet"] = "jsonl", encoding: Encoding = "events", key: str | Sequence[str] = ()
+    path: str,
+    *,
+    format: Literal["jsonl", "parquet"] = "jsonl",
+    encoding: Encoding = "events",
+    key: str | Sequence[str] = (),
 ) -> FileSink:
     """Files in a directory, a folder per batch, each written once and atomically."""
     return FileSink(encoding, _key(key), str(path), format)

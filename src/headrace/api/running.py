@@ -70,13 +70,14 @@ def outputs_of(streams: Mapping[str, Node]) -> list[Output]:
 def run(streams: Mapping[str, Node | _HasNode], *, host: Host = "local", **options: Any) -> Run:
     """Run one or several streams over bounded inputs to their end, as one query.
 
-    On the local host the options are `buckets`, `batch_rows`, `clock`, `finish`; on Spark `master`, `buckets`, `checkpoint`.
+    On the local host the options are `buckets`, `batch_rows`, `clock`, `finish`; on Spark `master`, `buckets`,
+    `checkpoint`.
     """
     outputs = outputs_of({name: _node(stream) for name, stream in streams.items()})
     if host == "local":
         done = run_local(outputs, **options)
     elif host == "spark":
-        from headrace.host.spark.bounded import run_spark  # noqa: PLC0415 - Spark is loaded only when it is asked for
+        from headrace.host.spark.bounded import run_spark
 
         done = run_spark(outputs, **options)
     else:
@@ -89,7 +90,7 @@ def start(pairs: Sequence[tuple[Node | _HasNode, Any]], **options: Any) -> Any:
 
     Options: `checkpoint`, `master`, `buckets`, `trigger`, `files_per_batch`, `name`.
     """
-    from headrace.host.spark.query import start_query  # noqa: PLC0415 - Spark is loaded only when it is asked for
+    from headrace.host.spark.query import start_query
 
     return start_query([(_node(stream), sink) for stream, sink in pairs], **options)
 

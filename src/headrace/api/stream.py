@@ -11,7 +11,19 @@ from headrace.api.running import Run, outputs_of, run, start
 from headrace.errors import PlanError
 from headrace.expr import AggregateCall, Expr, as_expr, col
 from headrace.plan.nodes import (
-    Aggregate, Diverted, Extend, Final, Node, PointAtStart, Select, SetDuration, Shift, Source, Union, Where, walk,
+    Aggregate,
+    Diverted,
+    Extend,
+    Final,
+    Node,
+    PointAtStart,
+    Select,
+    SetDuration,
+    Shift,
+    Source,
+    Union,
+    Where,
+    walk,
 )  # fmt: skip
 from headrace.plan.windows import Window
 from headrace.stages.explain import explain
@@ -123,7 +135,7 @@ class Windowed:
 
     def aggregate(self, *calls: Expr, **named: Expr) -> Stream:
         """One event per group and window with events: the keys and these aggregates."""
-        outputs = tuple([*((_name(c), c) for c in calls), *named.items()])
+        outputs = (*((_name(c), c) for c in calls), *named.items())
         return Stream(Aggregate(self.grouped.stream.node, self.grouped.keys, self.over, outputs))
 
 
@@ -131,5 +143,3 @@ def _name(call: Expr) -> str:
     if isinstance(call, AggregateCall):
         return call.function if call.argument is None else f"{call.function}_{call.argument}"
     return call.name
-
-

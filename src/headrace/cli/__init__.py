@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import typer
 from rich.console import Console
 
-from headrace.cli import doctor, version
+from headrace.cli import demo, doctor, explain, version
 from headrace.errors import HeadraceError
 
 __all__ = ["app", "main"]
@@ -26,7 +26,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command("demo")(demo.command)
 app.command("doctor")(doctor.command)
+app.command("explain")(explain.command)
 app.command("version")(version.command)
 
 

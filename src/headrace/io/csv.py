@@ -89,9 +89,9 @@ class CsvDecoder:
 
     def fast(self, records: Records) -> Read:
         records.check_utf8()
-        span = pa.py_buffer(records.span)
-        if not span.size:
+        if not len(records.span):
             return Read(self.slow_schema().empty_table())
+        span = pa.py_buffer(self._closed(records))
         broken: dict[int, Broken] = {}
         quoted = b'"' in records.data
         # One thread: Spark runs one worker per core, and only then does Arrow tell the numbers of broken rows.
@@ -108,6 +108,17 @@ class CsvDecoder:
         if quoted and not _as_meant(records.span, len(table) + len(broken), self._delimiter):
             raise pa.ArrowInvalid("a row of several lines may be an accident")
         return Read(table.rename_columns([field.name for field in self.fields]), broken)
+
+    def _closed(self, records: Records) -> memoryview | bytes:
+        """The records' bytes; if they end in an empty field, with the line end that Arrow needs to see it is no
+        quoted one.
+        """
+        span = records.span
+        if b'"' not in records.data or span[-1:] != self._delimiter.encode():
+            return span
+        if not split_record(records.text(len(records) - 1), self._delimiter)[1]:
+            raise pa.ArrowInvalid("a quote is not closed")
+        return bytes(span) + b"\n"
 
     def _refuse(self, row: Any, broken: dict[int, Broken]) -> str:
         if "\n" in row.text and not split_record(row.text, self._delimiter)[1]:
@@ -169,7 +180,7 @@ def split_record(text: str, delimiter: str) -> tuple[list[str | None], bool]:
     while True:
         close = _closing_quote(text, position) if text.startswith('"', position) else -1
         if close < 0 and text.startswith('"', position):
-            return [*fields, text[position + 1 :]], False
+            return [*fields, text[position + 1 :].replace('""', '"')], False
         end = text.find(delimiter, close + 1 if close >= 0 else position)
         end = len(text) if end < 0 else end
         if close >= 0:

@@ -86,7 +86,7 @@ class Channel:
         reasons[bad] = why_bad[bad] if bad.any() else ""
         return self._accept(events), self._divert(table, refused | bad, reasons, cti)
 
-    # --- rows to events -------------------------------------------------------------------------------------------------
+    # --- rows to events ----------------------------------------------------------------------------------------------
 
     def _events(self, table: pa.Table) -> pa.Table:
         """Physical events: the control columns and the payload."""
@@ -109,7 +109,7 @@ class Channel:
             )
         return bad, reasons
 
-    # --- lateness -------------------------------------------------------------------------------------------------------
+    # --- lateness ----------------------------------------------------------------------------------------------------
 
     def _judge(self, events: pa.Table, fine: Flags) -> tuple[Flags, Int64s]:
         """Which rows are late, and the CTI each met; moves the channel's own progress on."""
@@ -128,7 +128,7 @@ class Channel:
             moves = np.where(high == NEG_INFINITY, NEG_INFINITY, stepped)
         after = np.maximum(np.maximum.accumulate(moves), self._cti) if len(le) else moves
         before = np.r_[self._cti, after[:-1]] if len(le) else after
-        self._move_on(events, le, fine, after)
+        self._move_on(le, fine, after)
         late = fine & (_sync_times(events, le) < before)
         return late, before
 
@@ -139,7 +139,7 @@ class Channel:
         usual = self.clock if self.clock is not None else int(np.median(le))
         return np.asarray(le <= usual + policy.max_skew)
 
-    def _move_on(self, events: pa.Table, le: Int64s, fine: Flags, after: Int64s) -> None:
+    def _move_on(self, le: Int64s, fine: Flags, after: Int64s) -> None:
         if not len(le):
             return
         policy = self.source.policy
@@ -161,7 +161,7 @@ class Channel:
         if policy == "raise":
             row = int(np.flatnonzero(late)[0])
             raise LateEvent(
-                f"{self.source.origin}: an event arrived after the CTI {format_ticks(int(cti[row]))} had promised there would be none",
+                f"{self.source.origin}: an event breaks the promise of the CTI {format_ticks(int(cti[row]))}",
                 given=_row_text(events, row),
                 instead="late='divert', 'adjust' or 'drop' in the input's progress, or a longer delay",
             )
@@ -190,7 +190,7 @@ class Channel:
             events = events.set_column(events.schema.get_field_index(name), name, pa.array(values, mask=missing))
         return events.filter(pa.array(fine & ~gone))
 
-    # --- what comes of it -----------------------------------------------------------------------------------------------
+    # --- what comes of it --------------------------------------------------------------------------------------------
 
     def _accept(self, events: pa.Table) -> Changes:
         schema = self.source.schema

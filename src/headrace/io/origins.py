@@ -33,7 +33,11 @@ class Files:
         """The files that are there now, oldest first."""
         found = list_files(self.path)
         if not found:
-            raise SourceError(f"no file is at {self.path}", given=self.path, allowed="a file, a directory, or a pattern such as 'ticks/*.csv'")
+            raise SourceError(
+                f"no file is at {self.path}",
+                given=self.path,
+                allowed="a file, a directory, or a pattern such as 'ticks/*.csv'",
+            )
         return found
 
     def __str__(self) -> str:

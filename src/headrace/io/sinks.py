@@ -1,8 +1,9 @@
 """Where results go, and in which form.
 
-A sink is a value that says what to do with an output. *Encodings*: `events` are physical events (insert, retract, cti); `final` gives
-rows once nothing can change them any more; `upsert` gives, per key, the latest value (the row with the greatest LE), and
-`delete` when a key has none left. Files are written by whoever has the rows and appear batch by batch, whole, once.
+A sink is a value that says what to do with an output. *Encodings*: `events` are physical events (insert, retract, cti);
+`final` gives rows once nothing can change them any more; `upsert` gives, per key, the latest value (the row with the
+greatest LE), and `delete` when a key has none left. Files are written by whoever has the rows and appear batch by
+batch, whole, once.
 """
 
 from __future__ import annotations
@@ -45,7 +46,11 @@ class _Encoded:
         if self.encoding not in ENCODINGS:
             raise PlanError("unknown encoding", given=self.encoding, allowed=", ".join(ENCODINGS))
         if (self.encoding == "upsert") != bool(self.key):
-            raise PlanError("upsert rows need a key, other encodings have none", given=self.key, instead="encoding='upsert', key='symbol'")
+            raise PlanError(
+                "upsert rows need a key, other encodings have none",
+                given=self.key,
+                instead="encoding='upsert', key='symbol'",
+            )
 
 
 @dataclass(frozen=True)
@@ -125,10 +130,16 @@ def _upserts(changes: Changes, key: Sequence[str]) -> pa.Table:
     """Of the signal per key only the part that never ends is the latest value."""
     current = changes.filter(changes.re == INFINITY)
     codes, first = factorize(current.payload.select(list(key)))
-    order = np.lexsort((current.le, current.weight > 0, codes))  # of each key the newest addition, else a removal, is last
+    order = np.lexsort(
+        (current.le, current.weight > 0, codes)
+    )  # of each key the newest addition, else a removal, is last
     last = order[np.r_[np.flatnonzero(np.diff(codes[order])), len(order) - 1]] if len(order) else order
     best = current.take(last)
-    table = pa.table({"op": np.where(best.weight > 0, "upsert", "delete"), "le": best.le}) if len(first) else pa.table({"op": pa.array([], pa.string()), "le": pa.array([], pa.int64())})
+    table = (
+        pa.table({"op": np.where(best.weight > 0, "upsert", "delete"), "le": best.le})
+        if len(first)
+        else pa.table({"op": pa.array([], pa.string()), "le": pa.array([], pa.int64())})
+    )
     gone = pa.array(best.weight < 0)
     for name, column in zip(best.payload.column_names, best.payload.columns, strict=True):
         value = column if name in key else pc.if_else(gone, pa.scalar(None, column.type), column)

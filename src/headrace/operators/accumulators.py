@@ -3,7 +3,8 @@
 A bag that changes by weights is remembered in two ways:
 
 - *sums*: int64 columns that add up, so that partial results merge and retractions subtract. Counts, exact sums (see
-  `exact`) and sums of squares. When nothing is ever taken back, the least and greatest value are columns of this part too, merged by min and max.
+  `exact`) and sums of squares. When nothing is ever taken back, the least and greatest value are columns of this part
+  too, merged by min and max.
 - *bags*: the values themselves with their weights, for what cannot be subtracted: min and max over streams with
   retractions, and first and last, which also need the lifetimes.
 
@@ -86,15 +87,15 @@ class Argument:
             columns |= self._integers(np.asarray(pc.fill_null(pc.cast(values, pa.int64()), 0)))
         return columns
 
-    def _floats(self, values: np.ndarray) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+    def _floats(self, values: np.ndarray) -> dict[str, np.ndarray]:
         columns = {f"{self.prefix}s{suffix}": limb for suffix, limb in float_limbs(values).items()}
         return columns | self._squares(values) if self.squared else columns
 
-    def _integers(self, values: np.ndarray) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+    def _integers(self, values: np.ndarray) -> dict[str, np.ndarray]:
         columns = {f"{self.prefix}s{suffix}": limb for suffix, limb in integer_limbs(values).items()}
         return columns | self._squares(values.astype(np.float64)) if self.squared else columns
 
-    def _squares(self, values: np.ndarray) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+    def _squares(self, values: np.ndarray) -> dict[str, np.ndarray]:
         product, error = squares(values)
         columns = {f"{self.prefix}q{suffix}": limb for suffix, limb in float_limbs(product).items()}
         for suffix, limb in float_limbs(error).items():

@@ -20,7 +20,7 @@ Int64s = NDArray[np.int64]
 def answers(state: pa.Table, layout: Layout, window: str) -> pa.Table:
     """One row per group and window that has events: keys, window, and a column for every aggregate call."""
     part = to_numpy(state.column(PART))
-    sums = state.filter(pa.array((part == 0))).filter(pc.field(COUNT) > 0)
+    sums = state.filter(pa.array(part == 0)).filter(pc.field(COUNT) > 0)
     table = sums.select([*layout.keys, window])
     bags = state.filter(pa.array(part > 0))
     for name, call in layout.node.split[0].items():
@@ -43,7 +43,11 @@ def _value(call: AggregateCall, sums: pa.Table, bags: pa.Table, layout: Layout, 
 
 
 def _column(table: pa.Table, name: str) -> Int64s:
-    return to_numpy(pc.fill_null(table.column(name), 0)) if name in table.column_names else np.zeros(table.num_rows, np.int64)
+    return (
+        to_numpy(pc.fill_null(table.column(name), 0))
+        if name in table.column_names
+        else np.zeros(table.num_rows, np.int64)
+    )
 
 
 def _columns(table: pa.Table, prefix: str) -> dict[str, Int64s]:
@@ -101,7 +105,9 @@ def _extreme(function: str, argument: Argument, sums: pa.Table) -> pa.Array:
     return pc.if_else(pa.array(missing), pa.scalar(float("nan"), values.type), values)
 
 
-def _from_bag(function: str, argument: Argument, sums: pa.Table, bags: pa.Table, layout: Layout, window: str) -> pa.Array:
+def _from_bag(
+    function: str, argument: Argument, sums: pa.Table, bags: pa.Table, layout: Layout, window: str
+) -> pa.Array:
     """The first or last of each bag in its order: by value, or by lifetime and then value."""
     bag = bags.filter((pc.field(PART) == argument.part) & (pc.field(COUNT) > 0)) if bags.num_rows else bags
     if bag.num_rows == 0:
@@ -119,5 +125,3 @@ def _from_bag(function: str, argument: Argument, sums: pa.Table, bags: pa.Table,
     row_of[groups[ends]] = order[ends]
     rows = row_of[mine]
     return bag.column(argument.value).take(pa.array(rows, mask=rows < 0))
-
-

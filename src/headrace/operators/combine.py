@@ -1,8 +1,8 @@
 """Combining: the first half of a windowed aggregate, wherever the rows are.
 
-Rows of one group that belong to the same run of windows `FIRST..LAST` are combined into one row of partial results. For points
-under tumbling windows that is one row per group and window; under hopping windows it is the *pane* of the papers;
-for events with lifetimes it is the same idea, for any lifetime.
+Rows of one group that belong to the same run of windows `FIRST..LAST` are combined into one row of partial results. For
+points under tumbling windows that is one row per group and window; under hopping windows it is the *pane* of the
+papers; for events with lifetimes it is the same idea, for any lifetime.
 """
 
 from __future__ import annotations

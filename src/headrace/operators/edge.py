@@ -1,8 +1,8 @@
 """Edge events: samples become a signal (rule 1.2).
 
-A sample lasts until the next distinct sample time of its key, or for ever. A late sample shortens the one before it; a deleted
-sample lengthens it. Two traces carry the state: `recent`, samples at or after the CTI, and `last`, for each key the last sample
-before the CTI, whose end is still open. When the CTI passes samples they move from one to the other.
+A sample lasts until the next distinct sample time of its key, or for ever. A late sample shortens the one before it; a
+deleted sample lengthens it. Two traces carry the state: `recent`, samples at or after the CTI, and `last`, for each key
+the last sample before the CTI, whose end is still open. When the CTI passes samples they move from one to the other.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Sums that do not depend on the order of adding.
 
-Adding floats rounds, and the rounding depends on the order; so a sum built from batches, corrected by retractions and merged over
-partitions would differ in its last digits from run to run, and the law of the engine (rule 1.5) would not hold. So sums
-are kept exactly: a value is cut into *limbs*, integers `v_j` with `value = sum(v_j * 2**(32*j))`, and each limb is added
-up in 64-bit integers, where addition is exact, associative and invertible. A 64-bit float has at most three limbs; a
-column of prices needs three columns, so exactness costs little. The total is rounded once, when it is read.
+Adding floats rounds, and the rounding depends on the order; so a sum built from batches, corrected by retractions and
+merged over partitions would differ in its last digits from run to run, and the law of the engine (rule 1.5) would not
+hold. So sums are kept exactly: a value is cut into *limbs*, integers `v_j` with `value = sum(v_j * 2**(32*j))`, and
+each limb is added up in 64-bit integers, where addition is exact, associative and invertible. A 64-bit float has at
+most three limbs; a column of prices needs three columns, so exactness costs little. The total is rounded once, when it
+is read.
 
 NaN and the infinities have no limbs; they are counted in columns of their own.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -15,11 +15,13 @@ from headrace.trace import Trace
 
 __all__ = ["Data", "Kernel", "consolidated_rows"]
 
-Data = Changes | pa.Table
+Data: TypeAlias = "Changes | pa.Table"
 
 
 class Kernel(ABC):
-    """A stateful operator in one bucket: traces for what is large, `scalars` for a few numbers, and one step a batch."""
+    """A stateful operator in one bucket: traces for what is large, `scalars` for a few numbers, and one step a
+    batch.
+    """
 
     def __init__(self, node: Node) -> None:
         self.node = node

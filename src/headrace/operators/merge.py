@@ -2,14 +2,14 @@
 
 Two traces carry the state:
 
-- `windows`: partial results of every window that is *visible* (ends at or before m, so an answer has been given) and not yet
-  closed by the CTI;
+- `windows`: partial results of every window that is *visible* (ends at or before m, so an answer has been given) and
+  not yet closed by the CTI;
 - `runs`: partial results of runs of windows that reach past m, and so are partly still to come. An event that never
   ends is one row here, not endless windows.
 
-A batch moves m forward. Its own rows, and the rows of `runs` that now become visible, give the *delta*: partial results to
-add per group and window. For each window in the delta the answer before (from `windows`) is taken back and the answer
-after is given. So a batch costs as much as what it changes, not as much as what is remembered.
+A batch moves m forward. Its own rows, and the rows of `runs` that now become visible, give the *delta*: partial results
+to add per group and window. For each window in the delta the answer before (from `windows`) is taken back and the
+answer after is given. So a batch costs as much as what it changes, not as much as what is remembered.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ class MergeKernel(Kernel):
         return self._stamped(kept, windows, self.window.end(numbers))
 
     def _stamped(self, table: pa.Table, windows: list[str], times: Int64s) -> pa.Table:
-        return table.append_column("__hash", pa.array(self._hashes(table, windows))).append_column("__time", pa.array(times))
+        return table.append_column("__hash", pa.array(self._hashes(table, windows))).append_column(
+            "__time", pa.array(times)
+        )
 
     def _hashes(self, table: pa.Table, windows: list[str]) -> NDArray[np.uint64]:
         return hash_rows(table.select([*self.layout.keys, windows[0]]))
@@ -80,12 +82,15 @@ class MergeKernel(Kernel):
 
     def _progress(self, now: Progress) -> Progress:
         visible = self.window.closed(now.high)
-        high = NEG_INFINITY if now.high == NEG_INFINITY else int(self.window.start(np.int64(visible)))
+        high = NEG_INFINITY if now.high == NEG_INFINITY else self.window.start_of(visible)
         return Progress(self.window.cti(now.cti), high)
 
     def _delta(self, partial: pa.Table, now: Progress) -> pa.Table:
         """Partial results to add, per group and visible window."""
-        before, after = self.window.closed(self.scalars["seen"]), self.window.closed(max(now.seen, self.scalars["seen"]))
+        before, after = (
+            self.window.closed(self.scalars["seen"]),
+            self.window.closed(max(now.seen, self.scalars["seen"])),
+        )
         first_open = self.window.closed(self.scalars["cti"]) + 1
         if self.scalars["cti"] == NEG_INFINITY:
             first_open = -ENDLESS
@@ -93,7 +98,9 @@ class MergeKernel(Kernel):
         old = runs.scan() if after > before else None
         parts = []
         if now.cti == INFINITY:  # nothing more will come: endless runs stop with the last thing that ends
-            high = self.window.closed(max(now.high, self.scalars["seen"] if self.scalars["seen"] != INFINITY else NEG_INFINITY))
+            high = self.window.closed(
+                max(now.high, self.scalars["seen"] if self.scalars["seen"] != INFINITY else NEG_INFINITY)
+            )
             partial, old = self._ended(partial, old, high)
         if partial.num_rows:
             parts.append(self._spread(partial, first_open, after))
@@ -101,7 +108,7 @@ class MergeKernel(Kernel):
             self._wait(waiting)
         if old is not None:
             parts.append(self._spread(old, max(before + 1, first_open), after))
-            runs.drop(int(self.window.end(np.int64(after))))
+            runs.drop(self.window.start_of(after) + self.window.size)
         if now.cti == INFINITY:
             runs.drop(INFINITY)
         found = [part for part in parts if part.num_rows]
@@ -118,7 +125,9 @@ class MergeKernel(Kernel):
             return partial, old
         last = to_numpy(both.column(LAST))
         reach = np.where(last >= ENDLESS // 2, last - ENDLESS, last)
-        codes, groups = factorize(both.select(self.layout.keys)) if self.layout.keys else (np.zeros(len(last), np.int64), [0])
+        codes, groups = (
+            factorize(both.select(self.layout.keys)) if self.layout.keys else (np.zeros(len(last), np.int64), [0])
+        )
         limit = np.full(len(groups), high, np.int64)
         np.maximum.at(limit, codes, reach)
         ended = pa.array(np.where(last >= ENDLESS // 2, limit[codes], last))
@@ -173,6 +182,11 @@ class MergeKernel(Kernel):
 
 def empty_partial() -> pa.Table:
     """What a bucket that got nothing has."""
-    return pa.table({PART: pa.array([], pa.int8()), FIRST: pa.array([], pa.int64()), LAST: pa.array([], pa.int64()), COUNT: pa.array([], pa.int64())})
-
-
+    return pa.table(
+        {
+            PART: pa.array([], pa.int8()),
+            FIRST: pa.array([], pa.int64()),
+            LAST: pa.array([], pa.int64()),
+            COUNT: pa.array([], pa.int64()),
+        }
+    )

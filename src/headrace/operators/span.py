@@ -1,6 +1,7 @@
 """Span operators (rule 4): each event gives at most one event, and no state is kept.
 
-They are linear, so they run on whatever part of a stream is at hand: before the shuffle, in the task that reads the rows.
+They are linear, so they run on whatever part of a stream is at hand: before the shuffle, in the task that reads the
+rows.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ def extend(node: Extend, changes: Changes) -> Changes:
     return changes.with_lifetimes(changes.le, add(changes.re, node.by))
 
 
-def point_at_start(node: PointAtStart, changes: Changes) -> Changes:
+def point_at_start(_: PointAtStart, changes: Changes) -> Changes:
     """Keep the first instant."""
     return changes.with_lifetimes(changes.le, add(changes.le, CHRONON))
 
 
-def union(node: Union, changes: Changes) -> Changes:
+def union(_: Union, changes: Changes) -> Changes:
     """Nothing to do: the parts arrive as one."""
     return changes
 

@@ -1,6 +1,7 @@
 """The optimizer: plans in, equal plans out. One rule, one file, one function; their order is `RULES`.
 
-A rule gets the outputs of a query and gives outputs that compute the same histories. What a rule did shows in `explain`.
+A rule gets the outputs of a query and gives outputs that compute the same histories. What a rule did shows in
+`explain`.
 """
 
 from __future__ import annotations

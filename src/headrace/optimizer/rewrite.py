@@ -17,4 +17,4 @@ def rewrite(outputs: tuple[Output, ...], change: Callable[[Node], Node]) -> tupl
         inputs = [new[child.fingerprint] for child in node.inputs]
         same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
         new[node.fingerprint] = change(node if same else node.with_inputs(*inputs))
-    return tuple(cast(Output, new[output.fingerprint]) for output in outputs)
+    return tuple(cast("Output", new[output.fingerprint]) for output in outputs)

@@ -1,8 +1,8 @@
 """The plan: operators as frozen nodes, from which schema, properties and progress are derived.
 
-A plan is a graph of nodes that point at their inputs. Nodes hold what the user asked for and nothing that runs: kernels are in
-`operators/`, one for each node class. A plan that makes no sense cannot be built: every node checks itself against
-the schema of its inputs. Two nodes are equal when they would compute the same; `fingerprint` is that, as text.
+A plan is a graph of nodes that point at their inputs. Nodes hold what the user asked for and nothing that runs: kernels
+are in `operators/`, one for each node class. A plan that makes no sense cannot be built: every node checks itself
+against the schema of its inputs. Two nodes are equal when they would compute the same; `fingerprint` is that, as text.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import ClassVar
 
 from headrace.errors import PlanError, SchemaError
 from headrace.expr import AggregateCall, Expr, col, split_aggregates
-from headrace.plan.policies import BadRowPolicy, Edge, Lifetime, Physical, Point, ProgressPolicy
+from headrace.plan.policies import BadRowPolicy, Edge, Lifetime, Physical, ProgressPolicy
 from headrace.plan.windows import Window
 from headrace.progress import Progress
 from headrace.schema import RESERVED, Field, Schema, Type
 from headrace.time import add_one, format_duration
 
 __all__ = [
-    "Aggregate", "Combine", "Diverted", "EdgeLifetimes", "Extend", "Final", "Merge", "Node", "Output", "PointAtStart", "Properties",
-    "Select", "SetDuration", "Shift", "Source", "Union", "Where", "walk",
+    "DIVERTED", "Aggregate", "Combine", "Diverted", "EdgeLifetimes", "Extend", "Final", "Merge", "Node", "Output",
+    "PointAtStart", "Properties", "Select", "SetDuration", "Shift", "Source", "Union", "Where", "walk",
 ]  # fmt: skip
 
 
@@ -217,7 +217,11 @@ class Where(_OneInput):
     def __post_init__(self) -> None:
         found = self.predicate.type(self.input.schema)
         if found is not Type.BOOLEAN:
-            raise PlanError("where needs a BOOLEAN", given=f"{self.predicate} of type {found.value}", instead=f"({self.predicate}) > 0")
+            raise PlanError(
+                "where needs a BOOLEAN",
+                given=f"{self.predicate} of type {found.value}",
+                instead=f"({self.predicate}) > 0",
+            )
 
     def describe(self) -> str:
         return f"Where {self.predicate}"
@@ -244,7 +248,9 @@ class Select(_OneInput):
         return Properties(below.insert_only, below.settled, _renamed(below.keys, self.outputs))
 
     def describe(self) -> str:
-        return "Select " + ", ".join(f"{name} = {expr}" if str(expr) != str(col(name)) else name for name, expr in self.outputs)
+        return "Select " + ", ".join(
+            f"{name} = {expr}" if str(expr) != str(col(name)) else name for name, expr in self.outputs
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,7 +318,12 @@ class Union(Node):
         first = self.parts[0].schema
         for other in self.parts[1:]:
             if other.schema != first:
-                raise PlanError("union needs equal columns", given=str(other.schema), allowed=str(first), instead="select the same columns first")
+                raise PlanError(
+                    "union needs equal columns",
+                    given=str(other.schema),
+                    allowed=str(first),
+                    instead="select the same columns first",
+                )
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -365,12 +376,12 @@ class Aggregate(_OneInput):
         if not self.outputs:
             raise PlanError("aggregate needs at least one output", instead="aggregate(n=hr.count())")
         for name, expr in self.outputs:
-            outside = {c for c in _columns_outside_calls(expr)}
+            outside = sorted(set(_columns_outside_calls(expr)))
             if outside:
                 raise PlanError(
-                    f"{name!r} uses {', '.join(sorted(outside))} outside an aggregate function",
+                    f"{name!r} uses {', '.join(outside)} outside an aggregate function",
                     given=str(expr),
-                    instead=f"hr.max({sorted(outside)[0]!r}), or group_by({sorted(outside)[0]!r})",
+                    instead=f"hr.max({outside[0]!r}), or group_by({outside[0]!r})",
                 )
         _refuse_reserved(self.schema)
 

@@ -1,4 +1,4 @@
-"""What a reader of an input decides: lifetimes, progress, and what happens to late and malformed rows (rules 1.2 and 3).
+"""What the reader of an input decides: lifetimes, progress, what happens to late and malformed rows (rules 1.2, 3).
 
 Each is a small value object, so that a plan says in words what it does.
 """
@@ -12,7 +12,19 @@ from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.time import NEG_INFINITY, format_duration
 
-__all__ = ["BAD_ROWS", "LATE", "Advance", "Edge", "Explicit", "Heartbeat", "Interval", "Lifetime", "Physical", "Point", "ProgressPolicy"]
+__all__ = [
+    "BAD_ROWS",
+    "LATE",
+    "Advance",
+    "Edge",
+    "Explicit",
+    "Heartbeat",
+    "Interval",
+    "Lifetime",
+    "Physical",
+    "Point",
+    "ProgressPolicy",
+]
 
 LatePolicy = Literal["raise", "drop", "adjust", "divert"]
 BadRowPolicy = Literal["raise", "divert"]
@@ -43,7 +55,9 @@ class Interval:
 
 @dataclass(frozen=True, eq=False)
 class Edge:
-    """Every row is a sample of a signal and lasts until the next sample with the same key, or until the signal closes."""
+    """Every row is a sample of a signal and lasts until the next sample with the same key, or until the signal
+    closes.
+    """
 
     at: Expr
     key: tuple[str, ...]

@@ -3,8 +3,8 @@
 Tumbling windows are the grid with H = S, hopping ones overlap (H < S), jumping ones leave gaps (H > S). An event
 belongs to every window it overlaps: those numbered `first(LE) .. last(RE)`.
 
-An event that never ends has no last window. Its last number is `ENDLESS + k`, where window k is the last one that starts at
-or before the event does: at the end of time, when all else has ended, its windows stop there (rule 5.3).
+An event that never ends has no last window. Its last number is `ENDLESS + k`, where window k is the last one that
+starts at or before the event does: at the end of time, when all else has ended, its windows stop there (rule 5.3).
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ class Grid:
     def __post_init__(self) -> None:
         for name, value in (("size", self.size), ("hop", self.hop)):
             if not 0 < value < _LIMIT:
-                raise PlanError(f"a window's {name} must be positive and finite", given=value, instead="hopping('60 s', every='10 s')")
+                raise PlanError(
+                    f"a window's {name} must be positive and finite",
+                    given=value,
+                    instead="hopping('60 s', every='10 s')",
+                )
         if abs(self.origin) >= _LIMIT:
             raise PlanError("a window's origin must be finite", given=self.origin)
 
@@ -52,6 +56,7 @@ class Grid:
         return np.where(endless, ENDLESS + (_bounded(le) - self.origin) // self.hop, finite)
 
     def start(self, k: Int64s) -> Int64s:
+        """Where windows start."""
         return self.origin + k * self.hop
 
     def end(self, k: Int64s) -> Int64s:
@@ -63,11 +68,15 @@ class Grid:
         """The number of the last window that ends at or before `time`."""
         return (max(-_LIMIT, min(_LIMIT, time)) - self.origin - self.size) // self.hop
 
+    def start_of(self, k: int) -> int:
+        """Where one window starts."""
+        return self.origin + k * self.hop
+
     def cti(self, time: int) -> int:
         """The output CTI for an input CTI (rule 6.4): where the first window still open starts."""
         if time in (INFINITY, NEG_INFINITY):
             return time
-        return int(self.origin + (self.closed(time) + 1) * self.hop)
+        return self.start_of(self.closed(time) + 1)
 
     def __str__(self) -> str:
         origin = f", origin={self.origin}" if self.origin else ""

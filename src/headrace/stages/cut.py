@@ -1,9 +1,9 @@
 """Cutting a plan into a line of stages.
 
-Linear operators run where their rows are. An operator that needs rows brought together (`Node.needs`) runs one level further on than
-its input, unless the rows are together already. Level 0 is the *intake*: the tasks that read the sources. Every other level
-is a stage, run by a fixed number of buckets. Rows that cross levels travel on *edges*, routed by hash to the bucket
-that needs them; an edge that passes a stage on its way is handed through.
+Linear operators run where their rows are. An operator that needs rows brought together (`Node.needs`) runs one level
+further on than its input, unless the rows are together already. Level 0 is the *intake*: the tasks that read the
+sources. Every other level is a stage, run by a fixed number of buckets. Rows that cross levels travel on *edges*,
+routed by hash to the bucket that needs them; an edge that passes a stage on its way is handed through.
 """
 
 from __future__ import annotations

@@ -84,10 +84,15 @@ def explain(outputs: Sequence[Output]) -> str:
             continue
         if step.level != level:
             level = step.level
-            lines.append("intake: where the rows are read" if level == 0 else f"stage {level}: {_partitioning(line, level)}")
+            lines.append(
+                "intake: where the rows are read" if level == 0 else f"stage {level}: {_partitioning(line, level)}"
+            )
         reads = f" ← {', '.join(f'#{n}' for n in step.reads)}" if step.reads else ""
         lines.append(f"  #{step.number} {step.operator}{reads}")
-        lines.append(f"       runs: {step.runs}; state: {step.state}; CTI: {step.cti}" + ("" if step.insert_only else "; corrects itself"))
+        lines.append(
+            f"       runs: {step.runs}; state: {step.state}; CTI: {step.cti}"
+            + ("" if step.insert_only else "; corrects itself")
+        )
     return "\n".join(lines)
 
 
@@ -95,5 +100,3 @@ def _partitioning(line: Line, level: int) -> str:
     routes = {edge.route for edge in line.edges if edge.to == level}
     texts = {"anywhere" if r is None else "one bucket" if r == () else f"by {', '.join(r)}" for r in routes}
     return "rows brought together " + " and ".join(sorted(texts))
-
-

@@ -1,4 +1,4 @@
-"""Level 0: a task reads part of a source, makes changes of it, and runs every linear operator that can run right there."""
+"""Level 0: a task reads part of a source, makes changes of it, and runs the linear operators that can run there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ __all__ = ["Intake"]
 class Intake:
     """One task of one source in one batch."""
 
-    def __init__(self, line: Line, source: Source, start: Progress, buckets: int, sender: int, clock: int | None = None) -> None:
+    def __init__(
+        self, line: Line, source: Source, start: Progress, buckets: int, sender: int, clock: int | None = None
+    ) -> None:
         self.line, self.source, self.start, self.buckets, self.sender = line, source, start, buckets, sender
         self.clock = clock
         self.channel = Channel(source, start, clock)

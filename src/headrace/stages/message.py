@@ -1,7 +1,8 @@
 """What travels between levels: rows of an edge, reports of the sources, results, and statistics.
 
-In process, messages are handed over as they are. Between processes a message is four plain values, `(bucket, edge, seq, chunk)`, the
-chunk an Arrow IPC stream with the rest in its metadata: whatever a row holds, its cost is per row, so a row holds a chunk.
+In process, messages are handed over as they are. Between processes a message is four plain values, `(bucket, edge, seq,
+chunk)`, the chunk an Arrow IPC stream with the rest in its metadata: whatever a row holds, its cost is per row, so a
+row holds a chunk.
 """
 
 from __future__ import annotations
@@ -61,7 +62,10 @@ def split(table: pa.Table, route: tuple[str, ...] | None, buckets: int, sender: 
 
 def pack(message: Message) -> Iterator[tuple[int, int, bytes]]:
     """`(bucket, edge, chunk)` rows of a message; a large table gives several."""
-    meta = {"extra": message.extra, "progress": None if message.progress is None else [message.progress.cti, message.progress.high]}
+    meta = {
+        "extra": message.extra,
+        "progress": None if message.progress is None else [message.progress.cti, message.progress.high],
+    }
     table = message.table if message.table is not None else pa.table({})
     for start in range(0, max(table.num_rows, 1), _MOST_ROWS):
         part = table.slice(start, _MOST_ROWS).replace_schema_metadata({_META: json.dumps(meta).encode()})

@@ -1,8 +1,8 @@
 """A stage in one bucket: every operator of its level, run once a batch on the messages that came.
 
-Progress is worked out here too. Sources tell what they saw in reports; every bucket hears all of them and so all come to the same CTI.
-From the sources' progress follows that of every linear operator of level 0; other edges carry the progress of the buckets that
-sent them, of which the least counts (rule 3.4).
+Progress is worked out here too. Sources tell what they saw in reports; every bucket hears all of them and so all come
+to the same CTI. From the sources' progress follows that of every linear operator of level 0; other edges carry the
+progress of the buckets that sent them, of which the least counts (rule 3.4).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class StageRun:
         self.kernels: dict[str, Kernel] = {n.fingerprint: kernel_of(n) for n in line.at(level) if not n.linear}
         self.clocks = {source.fingerprint: Progress() for source in line.sources}
 
-    # --- one batch --------------------------------------------------------------------------------------------------------
+    # --- one batch ---------------------------------------------------------------------------------------------------
 
     def step(self, messages: Iterable[Message]) -> list[Message]:
         """Run one batch: messages in, messages out."""
@@ -47,7 +47,7 @@ class StageRun:
         for node in self.line.at(self.level):
             data[node.fingerprint], progress[node.fingerprint] = self._run(node, data, progress)
             out += self._sent(node, data[node.fingerprint], progress[node.fingerprint])
-        return [*out, Message(self.bucket, STATISTICS, extra=self._statistics(progress))]
+        return [*out, Message(self.bucket, STATISTICS, extra=self._statistics())]
 
     def _passes(self, message: Message) -> bool:
         """Whether a message is for a later level."""
@@ -102,12 +102,12 @@ class StageRun:
                 out += [Message(b, edge.number, rows, progress) for b, rows in enumerate(parts)]
         return out
 
-    def _statistics(self, progress: Mapping[str, Progress]) -> dict[str, Any]:
+    def _statistics(self) -> dict[str, Any]:
         operators = {f: k.state() | {"operator": k.node.describe()} for f, k in self.kernels.items() if k.traces}
         ctis = {f: [p.cti, p.high] for f, p in self.clocks.items()}
         return {"level": self.level, "bucket": self.bucket, "operators": operators, "sources": ctis}
 
-    # --- state ------------------------------------------------------------------------------------------------------------
+    # --- state -------------------------------------------------------------------------------------------------------
 
     def segments(self) -> dict[str, Segment]:
         """Every segment held, by name."""
@@ -116,7 +116,12 @@ class StageRun:
     def manifest(self) -> bytes:
         """Everything about the state but the segments' rows."""
         kernels = {
-            f: {"scalars": k.scalars, "traces": {n: {"floor": t.floor, "segments": [s.name for s in t.segments]} for n, t in k.traces.items()}}
+            f: {
+                "scalars": k.scalars,
+                "traces": {
+                    n: {"floor": t.floor, "segments": [s.name for s in t.segments]} for n, t in k.traces.items()
+                },
+            }
             for f, k in self.kernels.items()
         }
         clocks = {f: [p.cti, p.high] for f, p in self.clocks.items()}

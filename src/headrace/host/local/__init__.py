@@ -1,4 +1,4 @@
-"""The local host: runs the stages in this process, batch by batch, always the same way. For tests, notebooks and debugging."""
+"""The local host: runs the stages in this process, batch by batch, always the same way."""
 
 from headrace.host.local.run import run_local
 

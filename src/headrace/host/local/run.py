@@ -1,7 +1,8 @@
 """Running a line of stages in process.
 
-Each round takes one batch of every source, runs the intake, then every stage in every bucket, and hands messages over as they are.
-When all sources are exhausted one more round tells everyone that nothing will come: the CTI becomes infinite.
+Each round takes one batch of every source, runs the intake, then every stage in every bucket, and hands messages over
+as they are. When all sources are exhausted one more round tells everyone that nothing will come: the CTI becomes
+infinite.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ def run_local(
 class _Runner:
     def __init__(self, line: Line, buckets: int, clock: Clock | None) -> None:
         self.line, self.buckets, self.clock = line, buckets, clock
-        self.stages = [[StageRun(line, level, b, buckets) for b in range(buckets)] for level in range(1, line.depth + 1)]
+        self.stages = [
+            [StageRun(line, level, b, buckets) for b in range(buckets)] for level in range(1, line.depth + 1)
+        ]
         self.progress = {source.fingerprint: Progress() for source in line.sources}
         results = {output.name: Result(output.schema) for output in line.outputs}
         self.done = Finished(results, {str(s.origin): dict.fromkeys(COUNTERS, 0) for s in line.sources}, [])
@@ -87,7 +90,12 @@ class _Runner:
             intake.take(block.table)
             intake.refuse(block.refused["reason"].to_pylist(), block.refused["raw"].to_pylist())
         messages = list(intake.finish())
-        reports = [Report.from_json(r) for m in messages if m.edge == REPORTS and m.bucket == 0 for r in m.extra[source.fingerprint]]
+        reports = [
+            Report.from_json(r)
+            for m in messages
+            if m.edge == REPORTS and m.bucket == 0
+            for r in m.extra[source.fingerprint]
+        ]
         self._note(source, reports)
         return messages
 
@@ -110,7 +118,9 @@ class _Runner:
             mine = [m for m in messages if m.edge == RESULT - number]
             tables = [Changes.from_table(m.table) for m in mine if m.table is not None]
             progress = Progress.together([m.progress for m in mine if m.progress is not None])
-            self.done.results[output.name].batches.append((Changes.concat([Changes.empty(output.schema), *tables]), progress))
+            self.done.results[output.name].batches.append(
+                (Changes.concat([Changes.empty(output.schema), *tables]), progress)
+            )
 
 
 def _batches(source: Source, batch_rows: int | None) -> Iterator[list[Decoded]]:

@@ -16,7 +16,9 @@ __all__ = ["run_spark"]
 def run_spark(outputs: Sequence[Output], *, files_per_batch: int | None = 1, **options: Any) -> Finished:
     """Run to the end of all sources; by default every file, or batch of events, is a batch of Spark's."""
     sinks = [Memory() for _ in outputs]
-    query = start_query([(o.input, s) for o, s in zip(outputs, sinks, strict=True)], files_per_batch=files_per_batch, **options)
+    query = start_query(
+        [(o.input, s) for o, s in zip(outputs, sinks, strict=True)], files_per_batch=files_per_batch, **options
+    )
     try:
         query.finish()
     finally:

@@ -1,11 +1,11 @@
 """A query's checkpoint: a directory that belongs to one query.
 
-    headrace.json   whose it is: the version, the plan's fingerprint and text, the number of buckets
-    spark/          Spark's own: offsets, commits, state
-    progress/       how far sources and outputs had come after each batch
-    control/        a file here is a signal to the running query
-    events/         events that were held in memory, written down
-    diverted/       rows set aside, with the reason
+headrace.json   whose it is: the version, the plan's fingerprint and text, the number of buckets
+spark/          Spark's own: offsets, commits, state
+progress/       how far sources and outputs had come after each batch
+control/        a file here is a signal to the running query
+events/         events that were held in memory, written down
+diverted/       rows set aside, with the reason
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class Checkpoint:
         try:
             self.control.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise CheckpointError(f"the checkpoint cannot be written: {error.strerror}", given=str(self.path)) from error
+            raise CheckpointError(
+                f"the checkpoint cannot be written: {error.strerror}", given=str(self.path)
+            ) from error
         self.log = ProgressLog(str(self.path))
 
     def claim(self, line: Line, buckets: int) -> int:
@@ -73,9 +75,13 @@ class Checkpoint:
                 given=f"{self.path}: format {theirs.get('format')}", allowed=f"format {FORMAT}", instead=instead,
             )  # fmt: skip
         if theirs["fingerprint"] != mine["fingerprint"]:
-            lines = difflib.unified_diff(theirs["plan"], mine["plan"], "in the checkpoint", "this query", lineterm="", n=0)
+            lines = difflib.unified_diff(
+                theirs["plan"], mine["plan"], "in the checkpoint", "this query", lineterm="", n=0
+            )
             raise CheckpointError(
-                "the checkpoint belongs to another query:\n    " + "\n    ".join(lines), given=str(self.path), instead=instead
+                "the checkpoint belongs to another query:\n    " + "\n    ".join(lines),
+                given=str(self.path),
+                instead=instead,
             )
 
     def spill(self, events: Events) -> Files:

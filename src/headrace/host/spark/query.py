@@ -1,9 +1,10 @@
 """A query on Spark: the line of stages as one Structured Streaming query, and the driver's part of every batch.
 
-    paths, ticks, signals ─ mapInArrow(intake) ─ [groupBy(bucket) ─ transformWithStateInPandas(stage)]* ─ foreachBatch(driver)
+    paths, ticks, signals ─ mapInArrow(intake) ─ [groupBy(bucket) ─ transformWithStateInPandas(stage)]* ─ foreachBatch
 
-The driver never sees rows of outputs that go to files: workers write those, and the driver commits them under the batch's
-number. What it does after every batch: commit files, show or keep the rows of the other sinks, write the progress log.
+The driver never sees rows of outputs that go to files: workers write those, and the driver commits them under the
+batch's number. What it does after every batch: commit files, show or keep the rows of the other sinks, write the
+progress log.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from pathlib import Path
 from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +27,6 @@ from headrace.changes import Changes
 from headrace.errors import HeadraceError, HostError, PlanError
 from headrace.host.spark.checkpoint import Checkpoint
 from headrace.host.spark.labels import bucket_labels
-from headrace.host.spark.progress_log import ProgressLog
 from headrace.host.spark.session import apply_query_options, get_session, warm_up
 from headrace.host.spark.worker import CHUNK, END, FILE, TICK, Job, StageProcessor, make_intake
 from headrace.io.commit import BatchDirectory
@@ -62,30 +63,33 @@ class Query:
     progress: dict[str, Any] = field(default_factory=dict)
     batch_seconds: list[float] = field(default_factory=list)
     statistics: list[list[dict[str, Any]]] = field(default_factory=list)
-    _stream: Any = None
+    #: Spark's own handle.
+    stream: Any = None
     _failure: BaseException | None = None
 
     @property
     def is_active(self) -> bool:
         """Whether it still runs."""
-        return bool(self._stream is not None and self._stream.isActive)
+        return bool(self.stream is not None and self.stream.isActive)
 
     def stop(self) -> None:
         """End it; the checkpoint stays, and starting again with it continues."""
-        if self._stream is not None:
-            self._stream.stop()
+        if self.stream is not None:
+            self.stream.stop()
         self.checkpoint.close()
 
     def process_all_available(self) -> None:
         """Wait until everything that is there now has been answered."""
-        self._guarded(self._stream.processAllAvailable)
+        self._guarded(self.stream.processAllAvailable)
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until it ends, or for so many seconds; true if it has ended."""
-        return bool(self._guarded(lambda: self._stream.awaitTermination(timeout)))
+        return bool(self._guarded(lambda: self.stream.awaitTermination(timeout)))
 
     def finish(self) -> None:
-        """Answer everything that is there, then tell all sources that nothing more will come: every CTI becomes infinite."""
+        """Answer everything that is there, then tell all sources that nothing more will come: every CTI becomes
+        infinite.
+        """
         self.process_all_available()
         self.checkpoint.signal_end()
         deadline = time.monotonic() + 60
@@ -96,7 +100,7 @@ class Query:
 
     def exception(self) -> BaseException | None:
         """Why it failed, if it did."""
-        found = self._stream.exception() if self._stream is not None else None
+        found = self.stream.exception() if self.stream is not None else None
         return _typed(found) if found is not None else None
 
     def _guarded(self, action: Callable[[], Any]) -> Any:
@@ -105,7 +109,7 @@ class Query:
         except Exception as error:
             raise self._failure or _typed(error) from error
 
-    # --- the driver's part of a batch -----------------------------------------------------------------------------------
+    # --- the driver's part of a batch --------------------------------------------------------------------------------
 
     def take_batch(self, frame: DataFrame, batch_id: int) -> None:
         """Called by Spark after the stages; runs exactly one action, since each would run the batch again."""
@@ -119,19 +123,27 @@ class Query:
         sources = statistics[0]["sources"] if statistics else before.get("sources", {})
         batch_time = max((r["batch_time"] for r in reports if "batch_time" in r), default=0.0)
         counts = self._counted(before.get("counts", {}), reports)
-        self.checkpoint.log.write(batch_id, {"sources": sources, "outputs": ctis, "batch_time": batch_time, "counts": counts})
+        self.checkpoint.log.write(
+            batch_id, {"sources": sources, "outputs": ctis, "batch_time": batch_time, "counts": counts}
+        )
         self.counts.update(counts)
         self.statistics.append(statistics)
         self.batch_seconds.append(time.monotonic() - started)
         cti = min((p[0] for p in sources.values()), default=NEG_INFINITY)
-        self.progress = {"batch": batch_id, "cti": cti, "sources": sources, "counts": counts, "operators": _operators(statistics)}
+        self.progress = {
+            "batch": batch_id,
+            "cti": cti,
+            "sources": sources,
+            "counts": counts,
+            "operators": _operators(statistics),
+        }
 
     def _deliver(self, number: int, batch_id: int, messages: list[Message], before: dict[str, Any]) -> int:
         """Hand one output's results to its sink; gives the output's CTI."""
         output, sink = self.line.outputs[number], self.sinks[number]
         mine = [m for m in messages if m.edge == RESULT - number]
         progress = Progress.together([m.progress for m in mine if m.progress is not None] or [Progress()])
-        last = before.get("outputs", [NEG_INFINITY] * len(self.line.outputs))[number]
+        last = int(before.get("outputs", [NEG_INFINITY] * len(self.line.outputs))[number])
         if isinstance(sink, FileSink):
             staged = [m.extra["staged"] for m in mine if m.extra.get("staged")]
             extra = encode_cti(progress.cti, output.schema, sink) if progress.cti > last else {}
@@ -178,10 +190,10 @@ def _typed(error: BaseException) -> BaseException:
     if match is None:
         return HostError(f"the query failed: {str(error).strip()[:2000]}")
     kind = getattr(errors, match[1], HeadraceError)
-    return cast(BaseException, kind(match[3].strip()))
+    return cast("BaseException", kind(match[3].strip()))
 
 
-# --- building ---------------------------------------------------------------------------------------------------------------
+# --- building --------------------------------------------------------------------------------------------------------
 
 
 def start_query(
@@ -199,8 +211,8 @@ def start_query(
     """Start streams, each into its sink, as one Spark query.
 
     `checkpoint` is where the query keeps its state; starting again with it continues. `buckets` is how many parts state
-    is divided into (fixed for the life of a checkpoint). `trigger` is a duration such as '10 seconds'; by default a batch
-    starts as soon as the one before has ended.
+    is divided into (fixed for the life of a checkpoint). `trigger` is a duration such as '10 seconds'; by default a
+    batch starts as soon as the one before has ended.
     """
     if not pairs:
         raise PlanError("a query needs at least one sink", instead="stream.start(hr.console())")
@@ -210,18 +222,28 @@ def start_query(
     place = Checkpoint(checkpoint)
     session = spark or get_session(master, options)
     warm_up(session, ["headrace.host.spark.worker"])
-    outputs = [Output(prepared(node, sink), f"{i} {type(sink).__name__.lower()}") for i, (node, sink) in enumerate(pairs)]
+    outputs = [
+        Output(prepared(node, sink), f"{i} {type(sink).__name__.lower()}") for i, (node, sink) in enumerate(pairs)
+    ]
     sinks: list[Sink] = [sink for _, sink in pairs]
     for i, source in enumerate([n for n in walk(*outputs) if isinstance(n, Source)]):
         outputs.append(Output(Diverted(source, whole=False), f"diverted {i}"))
         sinks.append(FileSink("final", (), str(place.path / "diverted" / str(i)), "jsonl"))
     line = cut(optimize(rewrite(tuple(outputs), lambda node: _on_disk(node, place))))
     count = place.claim(line, buckets or min(os.cpu_count() or 1, 8))
-    job = Job(uuid.uuid4().hex, line, bucket_labels(count), str(place.path), tuple(s if isinstance(s, FileSink) else None for s in sinks))
-    query = Query(name, session, line, place, tuple(sinks), {str(s.origin): dict.fromkeys(COUNTERS, 0) for s in line.sources})
+    job = Job(
+        uuid.uuid4().hex,
+        line,
+        bucket_labels(count),
+        str(place.path),
+        tuple(s if isinstance(s, FileSink) else None for s in sinks),
+    )
+    query = Query(
+        name, session, line, place, tuple(sinks), {str(s.origin): dict.fromkeys(COUNTERS, 0) for s in line.sources}
+    )
     _resume(query)
     apply_query_options(session, count)
-    query._stream = _launch(query, job, files_per_batch, trigger)
+    query.stream = _launch(query, job, files_per_batch, trigger)
     return query
 
 
@@ -230,7 +252,13 @@ def _resume(query: Query) -> None:
     if entry:
         query.counts.update(entry["counts"])
         cti = min((p[0] for p in entry["sources"].values()), default=NEG_INFINITY)
-        query.progress = {"batch": batch, "cti": cti, "sources": entry["sources"], "counts": entry["counts"], "operators": []}
+        query.progress = {
+            "batch": batch,
+            "cti": cti,
+            "sources": entry["sources"],
+            "counts": entry["counts"],
+            "operators": [],
+        }
 
 
 def _on_disk(node: Node, place: Checkpoint) -> Node:
@@ -243,7 +271,7 @@ def _on_disk(node: Node, place: Checkpoint) -> Node:
 def _launch(query: Query, job: Job, files_per_batch: int | None, trigger: str | None) -> Any:
     frames = [_signal_frame(query)]
     for number, source in enumerate(query.line.sources):
-        frames.append(_file_frame(query.spark, number, cast(Files, source.origin), files_per_batch))
+        frames.append(_file_frame(query.spark, number, cast("Files", source.origin), files_per_batch))
         if isinstance(source.policy, Heartbeat):
             frames.append(_clock_frame(query.spark, number))
     rows = reduce(DataFrame.union, frames).withColumn("batch_time", F.current_timestamp())
@@ -251,7 +279,9 @@ def _launch(query: Query, job: Job, files_per_batch: int | None, trigger: str | 
     for level in range(1, query.line.depth + 1):
         processor = StageProcessor(job, level)
         flow = flow.groupBy("bucket").transformWithStateInPandas(processor, CHUNK, outputMode="Append", timeMode="None")
-    writer = flow.writeStream.outputMode("append").queryName(f"{query.name}-{job.token[:8]}").foreachBatch(query.take_batch)
+    writer = (
+        flow.writeStream.outputMode("append").queryName(f"{query.name}-{job.token[:8]}").foreachBatch(query.take_batch)
+    )
     writer = writer.option("checkpointLocation", str(query.checkpoint.path / "spark"))
     return (writer.trigger(processingTime=trigger) if trigger else writer).start()
 
@@ -261,9 +291,9 @@ def _binary_files(spark: SparkSession, path: str, files_per_batch: int | None) -
     reader = spark.readStream.format("binaryFile").schema(_BINARY_FILE).option("maxFileAge", "36500d")
     if files_per_batch is not None:
         reader = reader.option("maxFilesPerTrigger", str(files_per_batch))
-    if os.path.isfile(path):
-        reader = reader.option("pathGlobFilter", os.path.basename(path))
-        path = os.path.dirname(os.path.abspath(path))
+    if Path(path).is_file():  # Spark streams directories: take the one, and of it this file
+        reader = reader.option("pathGlobFilter", Path(path).name)
+        path = str(Path(path).absolute().parent)
     return reader.load(path)
 
 
@@ -284,5 +314,3 @@ def _signal_frame(query: Query) -> DataFrame:
 def _clock_frame(spark: SparkSession, number: int) -> DataFrame:
     frame = spark.readStream.format("rate").option("rowsPerSecond", "1").load()
     return _row(frame, number, TICK, F.lit(""), F.col("timestamp"))
-
-

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from headrace.changes import Changes
@@ -72,7 +72,7 @@ def _batch_id() -> int | None:
     return int(text) if text else None
 
 
-# --- intake -----------------------------------------------------------------------------------------------------------------
+# --- intake ----------------------------------------------------------------------------------------------------------
 
 
 def make_intake(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -82,7 +82,7 @@ def make_intake(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Re
         rows = [row for batch in batches for row in batch.to_pylist()]
         if rows:
             start = ProgressLog(job.checkpoint).before(_batch_id(), rows[0]["batch_time"])
-            yield _chunks(job, [m for m in _messages(job, rows, start)])
+            yield _chunks(job, list(_messages(job, rows, start)))
 
     return intake
 
@@ -126,11 +126,18 @@ def _signals(job: Job, row: dict[str, Any]) -> Iterator[Message]:
 
 def _chunks(job: Job, messages: list[Message]) -> pa.RecordBatch:
     rows = [row for message in messages for row in pack(message)]
-    columns = [[job.labels[b] for b, _, _ in rows], [e for _, e, _ in rows], list(range(len(rows))), [c for _, _, c in rows]]
-    return pa.RecordBatch.from_arrays([pa.array(c, t) for c, t in zip(columns, _CHUNK_ARROW.types, strict=True)], schema=_CHUNK_ARROW)
+    columns = [
+        [job.labels[b] for b, _, _ in rows],
+        [e for _, e, _ in rows],
+        list(range(len(rows))),
+        [c for _, _, c in rows],
+    ]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(c, t) for c, t in zip(columns, _CHUNK_ARROW.types, strict=True)], schema=_CHUNK_ARROW
+    )
 
 
-# --- stages -----------------------------------------------------------------------------------------------------------------
+# --- stages ----------------------------------------------------------------------------------------------------------
 
 
 class StageProcessor(StatefulProcessor):
@@ -143,7 +150,13 @@ class StageProcessor(StatefulProcessor):
         self._manifest = handle.getValueState("manifest", _VALUE)
         self._segments = handle.getMapState("segments", _NAME, _VALUE)
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+    def handleInputRows(  # noqa: N802 - Spark calls it by this name
+        self,
+        key: Any,
+        rows: Iterator[pd.DataFrame],
+        timerValues: Any,  # noqa: ARG002, N803 - and with these
+    ) -> Iterator[pd.DataFrame]:
+        """Run one batch of this bucket."""
         bucket = self.job.labels.index(int(key[0]))
         run, known = self._current(bucket)
         arrived = [unpack(bucket, e, c) for frame in rows for e, c in zip(frame["edge"], frame["chunk"], strict=True)]
@@ -164,7 +177,7 @@ class StageProcessor(StatefulProcessor):
         if stored is None:
             _RUNS.pop(place, None)
             return StageRun(self.job.line, self.level, bucket, self.job.buckets), set()
-        saved = pickle.loads(stored[0])
+        saved = pickle.loads(stored[0])  # noqa: S301 - only ever what `_save` wrote
         version, run = _RUNS.pop(place, ("", None))
         if run is None or version != saved["version"]:
             held = run.segments() if run is not None else {}
@@ -189,7 +202,12 @@ class StageProcessor(StatefulProcessor):
         for name in stored - set(segments):
             self._segments.removeKey((name,))
         version = uuid.uuid4().hex
-        saved = {"version": version, "manifest": run.manifest(), "inline": inline, "stored": sorted(set(segments) - set(inline))}
+        saved = {
+            "version": version,
+            "manifest": run.manifest(),
+            "inline": inline,
+            "stored": sorted(set(segments) - set(inline)),
+        }
         self._manifest.update((pickle.dumps(saved),))
         _RUNS[(self.job.token, self.level, bucket)] = (version, run)
 
@@ -202,12 +220,12 @@ class StageProcessor(StatefulProcessor):
         name = f"part.{sink.format}"
         data = encode(Changes.from_table(message.table), sink)
         staged = BatchDirectory(sink.path).stage(_batch_id() or 0, name, data) if data else None
-        return Message(message.bucket, message.edge, None, message.progress, {"staged": staged, "rows": message.table.num_rows})
+        return Message(
+            message.bucket, message.edge, None, message.progress, {"staged": staged, "rows": message.table.num_rows}
+        )
 
 
 def clear_memory(token: str) -> None:
     """Forget the state kept for a query in this process; for tests."""
     for place in [p for p in _RUNS if p[0] == token]:
         del _RUNS[place]
-
-

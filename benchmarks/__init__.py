@@ -1,0 +1,1 @@
+"""Benchmarks: figures beside goals, as ratios inside one run."""

@@ -1,0 +1,119 @@
+"""`headrace demo`: trades arrive late and are corrected; so are the answers. Spark is killed, and continues. Batch agrees."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from headrace.errors import PlanError
+
+if TYPE_CHECKING:
+    from headrace.cli.demo.story import Verdict
+    from headrace.cli.demo.view import View
+
+__all__ = ["command"]
+
+_FILES = 12
+_TERMINATED = 143  # what shells give a process ended by SIGTERM
+
+
+def command(
+    *,
+    events: Annotated[int, typer.Option(min=200, max=1_000_000, help="How many trades.")] = 20_000,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same trades.")] = 7,
+    crash: Annotated[
+        bool, typer.Option("--crash/--no-crash", help="Kill Spark in the middle and let it continue.")
+    ] = True,
+    keep: Annotated[
+        Path | None, typer.Option(help="Keep trades, answers and checkpoint in this new or empty directory.")
+    ] = None,
+) -> None:
+    """Watch a query answer early, correct itself, survive a crash, and agree with batch SQL. Takes about a minute."""
+    console = Console(highlight=False)
+    console.print(
+        "[bold]Headrace[/bold] answers early and corrects itself. Watch it do so, on a Spark session on this machine."
+    )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
+    root = _directory(keep)
+    try:
+        agreed = _run(console, root, events, seed, crash=crash)
+    finally:
+        if keep is None:
+            shutil.rmtree(root, ignore_errors=True)
+    if keep is not None:
+        console.print(f"Trades, answers, rows set aside and Spark's log are kept in {root}.", soft_wrap=True)
+    if not agreed:
+        raise typer.Exit(1)
+
+
+def _directory(keep: Path | None) -> Path:
+    if keep is None:
+        return Path(tempfile.mkdtemp(prefix="headrace-demo-"))
+    if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+        raise PlanError("the directory to keep the demo in must be new or empty", given=str(keep))
+    keep.mkdir(parents=True, exist_ok=True)
+    return keep.absolute()
+
+
+def _run(console: Console, root: Path, events: int, seed: int, *, crash: bool) -> bool:
+    # Here, and not above: `headrace --help` needs none of it.
+    from headrace.cli.demo.answers import Answers
+    from headrace.cli.demo.story import Story
+    from headrace.cli.demo.trades import Place, trades
+    from headrace.cli.demo.view import Facts, View
+    from headrace.io.generator import facts
+
+    place = Place(root)
+    place.input.mkdir()
+    table = trades(events, seed)
+    found = facts(table)
+    console.print(
+        f"{events} trades of 3 symbols in {found.rows} rows, 95 s of them, arrive as {_FILES} files: {found.out_of_order} rows out of order, "
+        f"{found.revised} prices corrected later,\n{found.late} rows later than the 5 s that the query waits. The query:\n", soft_wrap=True
+    )  # fmt: skip
+    _show_query(console)
+    with View(console, Answers(place), Facts(_FILES)) as view:
+        story = Story(place, table, _FILES, view, crash_after=_FILES // 2 - 1 if crash else None)
+        verdict = story.run()
+    _tell(console, view, verdict)
+    return verdict.equal
+
+
+def _show_query(console: Console) -> None:
+    """The source of the query that runs, as it stands."""
+    import inspect
+
+    from rich.padding import Padding
+    from rich.syntax import Syntax
+
+    from headrace.cli.demo.trades import vwap
+
+    body = inspect.getsource(vwap).split('"""')[2]
+    code: Any = Syntax(inspect.cleandoc(body), "python", theme="ansi_dark", background_color="default")
+    console.print(
+        Padding(code if console.is_terminal else inspect.cleandoc(body), (0, 0, 1, 4)),
+        soft_wrap=not console.is_terminal,
+    )
+
+
+def _tell(console: Console, view: View, verdict: Verdict) -> None:
+    counts, answers = view.facts.counts, view.answers
+    console.print(
+        f"\n{answers.given} answers were given, {answers.corrected} times one was corrected. Of {counts['rows']} rows {counts['accepted']} "
+        f"were accepted and {counts['diverted']} set aside as too late, each with the reason.", soft_wrap=True
+    )  # fmt: skip
+    if verdict.equal:
+        console.print(
+            f"[bold green]Equal.[/bold green] The live answer and the batch answer over the full history are the same {verdict.rows} rows. "
+            f"({view.elapsed:.0f} s)", soft_wrap=True
+        )  # fmt: skip
+    else:
+        console.print("[bold red]Different.[/bold red] The live answer is not the batch answer:")
+        console.print(verdict.difference, markup=False, soft_wrap=True)

@@ -1,0 +1,67 @@
+"""The parent's end of the demo's Spark process: start it, hear it, kill it."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from typing import IO, Any
+
+from headrace.cli.demo.trades import Place
+
+__all__ = ["Child"]
+
+_PATIENCE = 20.0  # seconds that a process gets to end by itself
+
+
+class Child:
+    """A Spark process in a process group of its own, so that Ctrl-C reaches only us and a kill reaches all of it."""
+
+    def __init__(self, place: Place) -> None:
+        command = [sys.executable, "-m", "headrace.cli.demo.spark_process", str(place.root)]
+        with place.log.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own module
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+            )
+        self._heard: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        assert self._process.stdout is not None
+        threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def _listen(self, stream: IO[bytes]) -> None:
+        for line in stream:
+            self._heard.put(json.loads(line))
+        self._heard.put(None)
+
+    def hear(self, timeout: float) -> dict[str, Any] | None:
+        """What it said next, or None if it was silent for so long. A process that ended has said `{"what": "ended"}`."""
+        with suppress(queue.Empty):
+            return self._heard.get(timeout=timeout) or {"what": "ended"}
+        return None
+
+    def finish(self) -> None:
+        """Tell it that no more files will come."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(b"finish\n")
+            self._process.stdin.flush()
+
+    def wait(self) -> None:
+        """Let it end by itself; kill it if it does not."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_PATIENCE)
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill -9 the whole group: Python, the JVM, and with the JVM its workers."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()

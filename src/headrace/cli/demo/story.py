@@ -1,0 +1,166 @@
+"""The demo, step by step: files arrive, answers come and are corrected, Spark is killed and continues, the verdict."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.cli.demo.answers import Answers
+from headrace.cli.demo.child import Child
+from headrace.cli.demo.trades import Place
+from headrace.cli.demo.view import Facts, View
+from headrace.errors import HostError
+from headrace.events import history_diff
+
+__all__ = ["Story", "Verdict", "compare"]
+
+_PACE = 0.5  # seconds between two files
+_AHEAD = 3  # files that may wait for an answer
+_LOOK = 0.1
+_GIVE_UP = 180.0  # seconds without a word from Spark
+_DIGITS = 9
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How the live answer compares with the batch answer."""
+
+    rows: int
+    difference: str
+
+    @property
+    def equal(self) -> bool:
+        return not self.difference
+
+
+def compare(answers: Answers, place: Place) -> Verdict:
+    """The history that the answer files tell, and what the batch query says."""
+    live, batch = answers.history(), pq.read_table(place.batch)
+    return Verdict(batch.num_rows, history_diff(live, batch, digits=_DIGITS, names=("live", "batch")))
+
+
+class Story:
+    """One run of the demo."""
+
+    def __init__(self, place: Place, trades: pa.Table, files: int, view: View, crash_after: int | None) -> None:
+        self.place, self.view, self.crash_after = place, view, crash_after
+        bounds = np.linspace(0, len(trades), files + 1).astype(int).tolist()
+        self._files = [trades.slice(a, b - a) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        self._child: Child | None = None
+        self._delivered_at = 0.0
+
+    @property
+    def facts(self) -> Facts:
+        return self.view.facts
+
+    def run(self) -> Verdict:
+        """All of it; whatever happens, no process is left behind."""
+        try:
+            self._start()
+            self._answer_until(self.crash_after if self.crash_after is not None else len(self._files) - 1)
+            if self.crash_after is not None:
+                self._crash(self.crash_after + 1)
+                self._start()
+                self._answer_until(len(self._files) - 1)
+            return self._finish()
+        finally:
+            if self._child is not None:
+                self._child.kill()
+
+    # --- steps ----------------------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        again = self._child is not None
+        self._child = Child(self.place)
+        if again:
+            self.view.say(
+                f"a new Spark process, {self._child.pid}, starts from the checkpoint; trades keep arriving meanwhile"
+            )
+        else:
+            self.view.say(f"Spark starts in a process of its own, {self._child.pid}: this takes ten to twenty seconds")
+        self.view.wait("Spark starts")
+        self._hear_until("session")
+        self.view.say("the Spark session is there; the query starts")
+        self.view.wait("the query starts")
+        batch = self._hear_until("started")["batch"]
+        self.view.wait("first batch: Spark starts its Python workers")
+        if again:
+            self.view.say(
+                f"it knows that batch {batch} was the last one done, and does batch {batch + 1} again", "green"
+            )
+
+    def _answer_until(self, batch: int) -> None:
+        while self._hear_until("batch")["number"] < batch:
+            self.view.wait("")
+
+    def _crash(self, batch: int) -> None:
+        """Kill Spark while it is at this batch."""
+        while not self.place.running_batch(batch):
+            self._heard(self._child_says())
+        time.sleep(_LOOK)
+        assert self._child is not None
+        self._child.kill()
+        self.view.say(f"kill -9 of process group {self._child.pid}, in the middle of batch {batch}", "bold red")
+
+    def _finish(self) -> Verdict:
+        assert self._child is not None
+        self.view.say("all files are answered: nothing more will come, so every window can close")
+        self.view.wait("closing the last windows")
+        self._child.finish()
+        self._hear_until("batch")
+        self.view.say("the same question to plain Spark SQL, over the full history of what was not too late")
+        self.view.wait("batch query")
+        self._hear_until("batch answer")
+        self._child.wait()
+        self.view.wait("")
+        return compare(self.view.answers, self.place)
+
+    # --- hearing ----------------------------------------------------------------------------------------------------------------
+
+    def _hear_until(self, what: str) -> dict[str, Any]:
+        deadline = time.monotonic() + _GIVE_UP
+        while True:
+            said = self._child_says()
+            self._heard(said)
+            if said is not None:
+                deadline = time.monotonic() + _GIVE_UP
+                if said["what"] == what:
+                    return said
+            elif time.monotonic() > deadline:
+                raise HostError(f"Spark has not said anything for {_GIVE_UP:.0f} s", given=str(self.place.log))
+
+    def _child_says(self) -> dict[str, Any] | None:
+        self._deliver()
+        assert self._child is not None
+        return self._child.hear(_LOOK)
+
+    def _heard(self, said: dict[str, Any] | None) -> None:
+        if said is None:
+            return
+        if said["what"] in ("failed", "ended"):
+            text = said.get("text") or _last_lines(self.place)
+            raise HostError(f"the Spark process failed:\n{text}", given=str(self.place.log))
+        if said["what"] == "batch":
+            self.facts.cti, self.facts.counts, self.facts.state = said["cti"], said["counts"], said["state"]
+            self.facts.answered = min(said["number"] + 1, len(self._files))
+            self.view.batch(said["number"], self.view.answers.follow())
+
+    def _deliver(self) -> None:
+        """The next file, if it is time and not too many wait already."""
+        facts, now = self.facts, time.monotonic()
+        if (
+            facts.delivered < len(self._files)
+            and now - self._delivered_at >= _PACE
+            and facts.delivered - facts.answered < _AHEAD
+        ):
+            self.place.deliver(facts.delivered, self._files[facts.delivered])
+            facts.delivered, self._delivered_at = facts.delivered + 1, now
+
+
+def _last_lines(place: Place) -> str:
+    return "\n".join(place.log.read_text(errors="replace").strip().splitlines()[-15:])

@@ -1,0 +1,127 @@
+"""What the demo computes, twice: as a live query of Headrace, and as one batch statement of plain Spark SQL.
+
+The two share nothing but the files they read. The batch statement knows the whole history: it takes every physical event that
+arrived, leaves out those the live query set aside as late, cancels retracted trades, and puts the rest into windows.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+import headrace as hr
+from headrace import col
+from headrace.io.commit import BatchDirectory
+from headrace.io.encode import rows_to_jsonl
+from headrace.io.generator import Ticks, ticks
+from headrace.time import duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Place", "batch_answer", "trades", "vwap"]
+
+TRADES = "symbol STRING, price DOUBLE, quantity INT"
+SIZE, EVERY, DELAY = "20 s", "5 s", "5 s"
+_PHYSICAL = f"kind STRING, le BIGINT, re BIGINT, re_new BIGINT, {TRADES}"
+_SPAN = 95.0  # seconds of application time, whatever the number of trades
+
+
+def vwap(folder: str) -> hr.Stream:
+    """The live query: volume-weighted average price per symbol, over the last 20 seconds, every 5 seconds."""
+    ticks = hr.read_events(folder, TRADES, format="json", progress=hr.advance(delay=DELAY, late="divert"))
+    return (
+        ticks.where(col("quantity") > 0)
+        .group_by("symbol")
+        .window(hr.hopping(SIZE, every=EVERY))
+        .aggregate(vwap=hr.sum(col("price") * col("quantity")) / hr.sum("quantity"), n=hr.count())
+    )
+
+
+_BATCH = f"""
+WITH accepted AS (
+    SELECT * FROM arrived LEFT ANTI JOIN set_aside USING (kind, le, symbol, price, quantity)
+), history AS (
+    SELECT le, symbol, price, quantity FROM accepted
+    GROUP BY le, symbol, price, quantity HAVING sum(IF(kind = 'insert', 1, -1)) > 0
+), placed AS (
+    SELECT *, explode(sequence((le - {duration(SIZE)}) DIV {duration(EVERY)} * {duration(EVERY)} + {duration(EVERY)},
+                               le DIV {duration(EVERY)} * {duration(EVERY)}, {duration(EVERY)})) AS start
+    FROM history WHERE quantity > 0
+)
+SELECT start AS le, start + {duration(SIZE)} AS re, symbol, sum(price * quantity) / sum(quantity) AS vwap, count(*) AS n
+FROM placed GROUP BY start, symbol
+"""
+
+
+def batch_answer(spark: SparkSession, place: Place) -> pa.Table:
+    """What plain Spark SQL says of everything that arrived and was not set aside."""
+    _json(spark, [str(f) for f in sorted(place.input.glob("*.jsonl"))], _PHYSICAL).createOrReplaceTempView("arrived")
+    aside = BatchDirectory(str(place.diverted)).files()
+    _json(spark, aside, "row STRING").selectExpr(
+        f"inline(array(from_json(row, '{_PHYSICAL}')))"
+    ).createOrReplaceTempView("set_aside")
+    return spark.sql(_BATCH).toArrow()
+
+
+def _json(spark: SparkSession, files: list[str], schema: str) -> DataFrame:
+    return spark.read.schema(schema).json(files) if files else spark.createDataFrame([], schema)
+
+
+def trades(events: int, seed: int) -> pa.Table:
+    """Physical events in arrival order: three in ten trades are late, one in fifty is priced wrong at first and corrected,
+    and a few come later than the query is willing to wait.
+    """
+    config = Ticks(
+        events, seed, symbols=3, rate_per_second=events / _SPAN, disorder=0.3, max_delay=DELAY, late=min(0.002, 20 / events),
+        revisions=0.02, lulls=0.1, volatility=0.02 * events**-0.5,
+    )  # fmt: skip
+    return ticks(config)
+
+
+@dataclass(frozen=True)
+class Place:
+    """The demo's directory."""
+
+    root: Path
+
+    @property
+    def input(self) -> Path:
+        return self.root / "trades"
+
+    @property
+    def output(self) -> Path:
+        return self.root / "answers"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.root / "checkpoint"
+
+    @property
+    def diverted(self) -> Path:
+        """Where a query with one source puts the rows it sets aside."""
+        return self.checkpoint / "diverted" / "0"
+
+    @property
+    def batch(self) -> Path:
+        return self.root / "batch.parquet"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "spark.log"
+
+    def deliver(self, number: int, table: pa.Table) -> None:
+        """Let one more file arrive; nobody sees half of it."""
+        hidden = self.input / f".{number:03d}.jsonl"
+        hidden.write_bytes(rows_to_jsonl(table))
+        os.utime(hidden)
+        hidden.rename(self.input / f"{number:03d}.jsonl")
+
+    def running_batch(self, number: int) -> bool:
+        """Whether Spark has begun this batch and not ended it."""
+        spark = self.checkpoint / "spark"
+        return (spark / "offsets" / str(number)).exists() and not (spark / "commits" / str(number)).exists()

@@ -1,0 +1,23 @@
+"""The twin of edge lifetimes (rule 1.2): a sample lasts until the next sample time of its key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.operators.reference.rows import Row, identity, value_of
+from headrace.plan.nodes import EdgeLifetimes
+from headrace.time import INFINITY
+
+__all__ = ["edge_lifetimes"]
+
+
+def edge_lifetimes(node: EdgeLifetimes, rows: Sequence[Row]) -> list[Row]:
+    """Signals of samples; a sample that closes the signal ends the one before and is not part of it."""
+    result = []
+    for le, _, payload in rows:
+        mine = [identity(payload[name]) for name in node.key]
+        later = [t for t, _, other in rows if t > le and [identity(other[name]) for name in node.key] == mine]
+        closing = node.closes is not None and value_of(node.closes, payload, node.schema) is True
+        if not closing:
+            result.append((le, min(later, default=INFINITY), payload))
+    return result

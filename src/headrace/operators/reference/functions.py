@@ -1,0 +1,106 @@
+"""Aggregate functions over a bag of events, exactly: `(le, value)` pairs to one value.
+
+Nulls are ignored; without a value the answer is null. NaN is greater than any number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+__all__ = ["FUNCTIONS"]
+
+Item = tuple[int, Any]
+
+
+def _values(items: Sequence[Item]) -> list[Any]:
+    return [value for _, value in items if value is not None]
+
+
+def _order(value: Any) -> tuple[bool, Any]:
+    return (True, 0) if isinstance(value, float) and math.isnan(value) else (False, value)
+
+
+def _rounded(exact: Fraction) -> float:
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
+def _float_sum(values: list[Any]) -> float:
+    odd = [v for v in values if isinstance(v, float) and not math.isfinite(v)]
+    if odd:
+        return odd[0] if len({str(v) for v in odd}) == 1 else math.nan
+    return _rounded(sum((Fraction(v) for v in values), Fraction(0)))
+
+
+def _count(items: Sequence[Item]) -> int:
+    return len(_values(items))
+
+
+def _sum(items: Sequence[Item]) -> Any:
+    values = _values(items)
+    if not values:
+        return None
+    if any(isinstance(v, float) for v in values):
+        return _float_sum(values)
+    total = sum(values)
+    return total if -(2**63) <= total < 2**63 else None
+
+
+def _avg(items: Sequence[Item]) -> float | None:
+    values = _values(items)
+    return _float_sum(values) / len(values) if values else None
+
+
+def _var(items: Sequence[Item]) -> float | None:
+    values = _values(items)
+    if len(values) < 2:
+        return None
+    if any(isinstance(v, float) and not math.isfinite(v) for v in values):
+        return math.nan
+    exact = [Fraction(v) for v in values]
+    mean = sum(exact, Fraction(0)) / len(exact)
+    return _rounded(sum(((v - mean) ** 2 for v in exact), Fraction(0)) / (len(exact) - 1))
+
+
+def _stddev(items: Sequence[Item]) -> float | None:
+    found = _var(items)
+    return None if found is None else math.sqrt(found)
+
+
+def _min(items: Sequence[Item]) -> Any:
+    return min(_values(items), key=_order, default=None)
+
+
+def _max(items: Sequence[Item]) -> Any:
+    return max(_values(items), key=_order, default=None)
+
+
+def _in_time(items: Sequence[Item]) -> list[Any]:
+    found = [item for item in items if item[1] is not None]
+    return [value for _, value in sorted(found, key=lambda item: (item[0], _order(item[1])))]
+
+
+def _first(items: Sequence[Item]) -> Any:
+    return next(iter(_in_time(items)), None)
+
+
+def _last(items: Sequence[Item]) -> Any:
+    return next(reversed(_in_time(items)), None)
+
+
+FUNCTIONS: dict[str, Callable[[Sequence[Item]], Any]] = {
+    "count": _count,
+    "sum": _sum,
+    "avg": _avg,
+    "var": _var,
+    "stddev": _stddev,
+    "min": _min,
+    "max": _max,
+    "first": _first,
+    "last": _last,
+}

@@ -1,0 +1,58 @@
+"""The twins of span operators (rule 4): each event gives at most one event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headrace.operators.reference.rows import Row, value_of
+from headrace.plan.nodes import Extend, Node, PointAtStart, Select, SetDuration, Shift, Where
+from headrace.time import INFINITY, NEG_INFINITY
+
+__all__ = ["SPAN"]
+
+Rows = Sequence[Row]
+
+
+def _moved(time: int, by: int) -> int:
+    """`time + by`; what never ends still never ends, and finite times stop at the ends of time."""
+    return time if time in (INFINITY, NEG_INFINITY) else max(NEG_INFINITY, min(INFINITY, time + by))
+
+
+def _alive(rows: Rows) -> list[Row]:
+    return [row for row in rows if row[0] < row[1]]
+
+
+def where(node: Where, rows: Rows) -> list[Row]:
+    return [row for row in rows if value_of(node.predicate, row[2], node.input.schema) is True]
+
+
+def select(node: Select, rows: Rows) -> list[Row]:
+    below = node.input.schema
+    return [(le, re, {name: value_of(expr, old, below) for name, expr in node.outputs}) for le, re, old in rows]
+
+
+def shift(node: Shift, rows: Rows) -> list[Row]:
+    return _alive([(_moved(le, node.by), _moved(re, node.by), payload) for le, re, payload in rows])
+
+
+def set_duration(node: SetDuration, rows: Rows) -> list[Row]:
+    return [(le, _moved(le, node.duration), payload) for le, _, payload in rows]
+
+
+def extend(node: Extend, rows: Rows) -> list[Row]:
+    return _alive([(le, _moved(re, node.by), payload) for le, re, payload in rows])
+
+
+def point_at_start(node: PointAtStart, rows: Rows) -> list[Row]:  # noqa: ARG001 - twins of one family are called alike
+    return [(le, le + 1, payload) for le, _, payload in rows]
+
+
+SPAN: dict[type[Node], Callable[[Any, Rows], list[Row]]] = {
+    Extend: extend,
+    PointAtStart: point_at_start,
+    Select: select,
+    SetDuration: set_duration,
+    Shift: shift,
+    Where: where,
+}

@@ -1,0 +1,59 @@
+"""The local host against the slow twins: after every batch, the history given so far and the promise made must be theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.changes import Changes
+from headrace.errors import PlanError
+from headrace.events import history
+from headrace.host.local.run import run_local
+from headrace.host.result import Finished
+from headrace.io.origins import Events
+from headrace.operators.reference import bag, history_of, progress_of, reference_stream, rows_of
+from headrace.operators.reference.plan import Seen
+from headrace.optimizer import RULES, Rule
+from headrace.plan.nodes import Node, Output, Source, walk
+from headrace.progress import Progress
+from headrace.testing.checks import Violation, check_output
+from headrace.time import format_ticks
+
+__all__ = ["differential_reference", "seen_after"]
+
+
+def differential_reference(node: Node, *, buckets: int = 1, rules: Sequence[Rule] = RULES) -> Finished:
+    """Run a plan over physical streams held in memory; raise where it and the twins disagree."""
+    done = run_local([Output(node, "out")], buckets=buckets, rules=rules)
+    result = done.results["out"]
+    parts = [Changes.empty(result.schema)]
+    for number, (changes, progress) in enumerate(result.batches):
+        parts.append(changes)
+        ended = number == len(result.batches) - 1
+        _compare(node, parts, progress, number, ended=ended)
+    check_output(result.events())
+    return done
+
+
+def _compare(node: Node, parts: list[Changes], progress: Progress, number: int, *, ended: bool) -> None:
+    rows, expected = reference_stream(node, seen_after(node, number + 1), ended=ended)
+    given, right = bag(rows_of(history(Changes.concat(parts)))), bag(rows)
+    if given != right:
+        lines = [f"  only given: {row}" for row in (given - right).elements()]
+        lines += [f"  not given:  {row}" for row in (right - given).elements()]
+        raise Violation("\n".join([f"after batch {number + 1} the history differs from the twins'", *lines]))
+    if progress.cti != expected.cti:
+        raise Violation(
+            f"after batch {number + 1} the CTI is {format_ticks(progress.cti)}, not {format_ticks(expected.cti)}"
+        )
+
+
+def seen_after(node: Node, batches: int) -> Seen:
+    """What the sources of a plan have given after so many batches."""
+    found = {}
+    for source in walk(node):
+        if isinstance(source, Source):
+            if not isinstance(source.origin, Events):
+                raise PlanError("only streams held in memory can be replayed", given=str(source.origin))
+            rows = [row for table in list(source.origin.batches())[:batches] for row in table.to_pylist()]
+            found[source.fingerprint] = (history_of(rows), progress_of(rows))
+    return found

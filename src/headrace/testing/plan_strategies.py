@@ -1,0 +1,103 @@
+"""Random plans for property tests: every drawn stream has the columns of `strategies.SCHEMA`, so that any two can be united.
+
+Like `strategies` it needs hypothesis and is imported by whoever has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+
+from headrace.api.inputs import events
+from headrace.api.stream import Stream
+from headrace.api.windows import hopping
+from headrace.expr import Expr, avg, case, col, count, first, last, lit, max, min, stddev, sum, var
+from headrace.plan.windows import Grid
+from headrace.testing.strategies import SCHEMA, Event, batch_sizes, physical_streams, tables
+
+__all__ = ["aggregates", "grids", "plans", "sources", "spans"]
+
+_WHOLE = (
+    count(), count("x"), count("k"), sum("i"), min("i"), max("i"), first("i"), last("i"), sum("i") + count(), max("i") - min("i")
+)  # fmt: skip
+_FLOATS = (
+    sum("x"), avg("x"), avg("i"), var("x"), var("i"), stddev("x"), stddev("i"), min("x"), max("x"), first("x"), last("x"),
+    sum("x") / count("x"), var(col("x") * 0.5), sum(col("x") + col("i")), max("x") - min("x")
+)  # fmt: skip
+_TEXTS = (min("k"), max("k"), first("k"), last("k"))
+_PREDICATES = (
+    col("i") > 0, col("x") >= 0.0, col("k") == "a", col("x").is_null(), col("k").is_not_null(), (col("i") > 0) | (col("x") < 1.0),
+    lit(True),
+)  # fmt: skip
+_MAPS: tuple[dict[str, Expr], ...] = (
+    {"k": col("k"), "i": col("i") + 1, "x": -col("x")},
+    {"k": col("k").coalesce("z"), "i": col("i"), "x": col("x")},
+    {"k": case().when(col("i") > 1, "a").otherwise(col("k")), "i": lit(1), "x": col("x")},
+    {"k": lit("a"), "i": col("i"), "x": lit(0.5)},
+)
+
+
+def sources(events_: Sequence[Event], sizes: tuple[int, ...]) -> Stream:
+    """A stream of drawn events, in batches of these sizes."""
+    return events(tables(events_), SCHEMA.arrow, batches=sizes)
+
+
+@st.composite
+def _source(draw: st.DrawFn, max_events: int) -> Stream:
+    drawn = draw(physical_streams(max_events=max_events))
+    return sources(drawn, draw(batch_sizes(len(drawn))))
+
+
+def grids() -> st.SearchStrategy[Grid]:
+    """Tumbling, hopping and jumping windows, with origins."""
+    return st.builds(hopping, st.integers(1, 12), st.integers(1, 12), st.integers(-7, 7))
+
+
+def _in_order(stream: Stream) -> Stream:
+    return stream if stream.schema == SCHEMA else stream.select("k", "i", "x")
+
+
+@st.composite
+def aggregates(draw: st.DrawFn, below: Stream) -> Stream:
+    """A windowed aggregate, with one, several or no keys."""
+    keys = draw(st.sampled_from([("k",), ("k",), (), ("k", "i"), ("i",), ("x",), ("i", "k")]))
+    choices = {"k": _TEXTS, "i": _WHOLE, "x": _FLOATS}
+    named = {name: draw(st.sampled_from(some)) for name, some in choices.items() if name not in keys}
+    return _in_order(below.group_by(*keys).window(draw(grids())).aggregate(**named))
+
+
+@st.composite
+def spans(draw: st.DrawFn, below: Stream) -> Stream:
+    """One operator without state."""
+    kind = draw(st.sampled_from(["where", "select", "shift", "set_duration", "extend", "point_at_start"]))
+    number = draw(st.integers(-6, 6))
+    if kind == "where":
+        return below.where(draw(st.sampled_from(_PREDICATES)))
+    if kind == "select":
+        return below.select(**draw(st.sampled_from(_MAPS)))
+    if kind == "set_duration":
+        return below.set_duration(abs(number) + 1)
+    if kind == "point_at_start":
+        return below.point_at_start()
+    return below.shift(number) if kind == "shift" else below.extend(number)
+
+
+@st.composite
+def plans(draw: st.DrawFn, *, depth: int = 4, max_events: int = 10) -> Stream:
+    """A random composition over one or two sources."""
+    first_source = draw(_source(max_events))
+    streams = [first_source, draw(_source(max_events // 2))] if draw(st.booleans()) else [first_source]
+    current = first_source
+    for _ in range(draw(st.integers(1, depth))):
+        kind = draw(st.sampled_from(["span", "span", "aggregate", "union", "final"]))
+        if kind == "span":
+            current = draw(spans(current))
+        elif kind == "aggregate":
+            current = draw(aggregates(current))
+        elif kind == "union":
+            current = current.union(draw(st.sampled_from(streams)))
+        else:
+            current = current.final()
+        streams.append(current)
+    return current

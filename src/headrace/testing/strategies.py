@@ -1,0 +1,157 @@
+"""Random streams for property tests, drawn by hypothesis: physical streams that keep their promises, and ways to deliver them.
+
+A stream is decoded from a list of small numbers, so that a failing one shrinks to few events with small times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from headrace.events import physical_schema
+from headrace.schema import Schema
+from headrace.time import INFINITY
+
+__all__ = ["SCHEMA", "batch_sizes", "buckets", "payloads", "physical_streams", "shuffled", "tables", "without_ids"]
+
+#: The payload of every drawn stream: few keys, whole numbers, floats.
+SCHEMA = Schema.of("k STRING, i LONG, x DOUBLE")
+Event = dict[str, Any]
+
+_KEYS = ("a", "b", "c", None)
+_WHOLE = (0, 1, 2, -1, 7, None, 2**63 - 1, -(2**63), 2**53 + 1)
+_FLOATS = (0.0, 1.0, -2.5, 0.1, 3.0, None, math.nan, math.inf, -math.inf, -0.0, 1e300, 5e-324, 1e16)
+_DURATIONS = (1, 1, 2, 3, 5, 8, 13, 40, None)  # points, short, long, endless
+_KINDS = 12
+
+
+def payloads(*, odd: bool = True) -> st.SearchStrategy[Event]:
+    """Payloads with few distinct values, nulls among them; `odd` adds NaN, infinities and numbers at the edge of 64 bits."""
+    whole, floats = (_WHOLE, _FLOATS) if odd else (_WHOLE[:6], _FLOATS[:6])
+    return st.builds(
+        lambda k, i, x: {"k": k, "i": i, "x": x},
+        st.sampled_from(_KEYS),
+        st.sampled_from(whole),
+        st.sampled_from(floats),
+    )
+
+
+@st.composite
+def physical_streams(
+    draw: st.DrawFn, *, max_events: int = 12, odd: bool = True, retractions: bool = True, ctis: bool = True
+) -> list[Event]:
+    """A physical stream that keeps its promises: inserts of all durations, chains of corrections, CTIs.
+
+    Every event has an `id`, shared by an insert and its corrections, for `shuffled`; `tables` drops it.
+    """
+    kinds = _KINDS if ctis else _KINDS - 2
+    steps = st.tuples(st.integers(0, kinds - 1), st.integers(0, 24), st.integers(0, len(_DURATIONS)), payloads(odd=odd))
+    stream = _Stream(retractions=retractions)
+    for kind, number, choice, payload in draw(st.lists(steps, max_size=max_events)):
+        stream.step(kind, number, choice, payload)
+    return stream.events
+
+
+class _Stream:
+    """Turns numbers into legal events."""
+
+    def __init__(self, *, retractions: bool) -> None:
+        self.events: list[Event] = []
+        self.cti: int | None = None
+        self._retractions = retractions
+        self._alive: dict[int, tuple[int, int, Event]] = {}
+
+    def step(self, kind: int, number: int, choice: int, payload: Event) -> None:
+        """One event, if the numbers can be read as a legal one."""
+        if kind >= _KINDS - 2:
+            self._promise(number)
+        elif kind >= 5 and self._retractions and self._alive:
+            self._retract(number, choice)
+        else:
+            self._insert(number, choice, payload)
+
+    def _insert(self, number: int, choice: int, payload: Event) -> None:
+        le = number if self.cti is None else max(self.cti, number)
+        duration = _DURATIONS[min(choice, len(_DURATIONS) - 1)]
+        re = INFINITY if duration is None else le + duration
+        identifier = len(self.events)
+        self._alive[identifier] = (le, re, payload)
+        self.events.append({"kind": "insert", "le": le, "re": re, "re_new": None, **payload, "id": identifier})
+
+    def _retract(self, number: int, choice: int) -> None:
+        identifier = list(self._alive)[number % len(self._alive)]
+        le, re, payload = self._alive[identifier]
+        floor = le if self.cti is None else max(le, self.cti)
+        if self.cti is not None and (le < self.cti and re < self.cti):
+            return  # a promise protects it
+        duration = _DURATIONS[min(choice, len(_DURATIONS) - 1)]
+        re_new = INFINITY if duration is None else floor + duration - 1 + number % 3
+        if re_new == re:
+            return
+        self.events.append({"kind": "retract", "le": le, "re": re, "re_new": re_new, **payload, "id": identifier})
+        if re_new == le:
+            del self._alive[identifier]
+        else:
+            self._alive[identifier] = (le, re_new, payload)
+
+    def _promise(self, number: int) -> None:
+        cti = number if self.cti is None else self.cti + 1 + number // 3
+        self.cti = cti
+        nothing = dict.fromkeys(SCHEMA.names)
+        self.events.append({"kind": "cti", "le": cti, "re": None, "re_new": None, **nothing, "id": None})
+
+
+def without_ids(events: Sequence[Event]) -> list[Event]:
+    """The events as they are told to a query."""
+    return [{name: value for name, value in event.items() if name != "id"} for event in events]
+
+
+def tables(events: Sequence[Event]) -> pa.Table:
+    """The physical table of drawn events."""
+    return pa.Table.from_pylist(without_ids(events), schema=physical_schema(SCHEMA))
+
+
+@st.composite
+def shuffled(draw: st.DrawFn, events: Sequence[Event]) -> list[Event]:
+    """The same events in another order that keeps the promises: rows between two CTIs change places, but corrections of
+    an event stay behind it and in their order.
+    """
+    result: list[Event] = []
+    part: list[Event] = []
+    for event in [*events, None]:
+        if event is not None and event["kind"] != "cti":
+            part.append(event)
+            continue
+        result += _in_order(draw(st.permutations(part)), part)
+        part = []
+        if event is not None:
+            result.append(event)
+    return result
+
+
+def _in_order(permuted: Sequence[Event], original: Sequence[Event]) -> list[Event]:
+    """`permuted`, with the events of each id in their original order among themselves."""
+    waiting: dict[Any, list[Event]] = {}
+    for event in original:
+        waiting.setdefault(event["id"], []).append(event)
+    return [waiting[event["id"]].pop(0) for event in permuted]
+
+
+@st.composite
+def batch_sizes(draw: st.DrawFn, rows: int) -> tuple[int, ...]:
+    """How many rows each batch has; they sum to `rows`. Often one row a batch, or all in one."""
+    if rows == 0:
+        return ()
+    if draw(st.booleans()):
+        return (1,) * rows
+    cuts = sorted(draw(st.sets(st.integers(1, rows - 1)))) if rows > 1 else []
+    return tuple(b - a for a, b in zip([0, *cuts], [*cuts, rows], strict=True))
+
+
+def buckets() -> st.SearchStrategy[int]:
+    """How many buckets a stage has."""
+    return st.integers(1, 5)

@@ -1,0 +1,40 @@
+"""The local host equals the slow twins, batch by batch, for any plan, stream, split, bucket count and set of rules."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.optimizer import RULES
+from headrace.optimizer.combine_before_shuffle import combine_before_shuffle
+from headrace.testing.differential import differential_reference
+from headrace.testing.plan_strategies import aggregates, plans, sources, spans
+from headrace.testing.strategies import batch_sizes, buckets, physical_streams, shuffled
+
+EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "100"))
+rule_sets = st.sampled_from([RULES, (combine_before_shuffle,)])
+
+
+@settings(max_examples=EXAMPLES)
+@given(data=st.data())
+def test_differential_aggregate(data: st.DataObject):
+    events = data.draw(physical_streams(max_events=14))
+    stream = data.draw(aggregates(sources(events, data.draw(batch_sizes(len(events))))))
+    differential_reference(stream.node, buckets=data.draw(buckets()))
+
+
+@settings(max_examples=EXAMPLES // 2)
+@given(data=st.data())
+def test_differential_span(data: st.DataObject):
+    events = data.draw(physical_streams())
+    stream = data.draw(spans(sources(events, data.draw(batch_sizes(len(events))))))
+    stream = stream.final() if data.draw(st.booleans()) else stream
+    differential_reference(stream.node, buckets=data.draw(buckets()))
+
+
+@settings(max_examples=EXAMPLES)
+@given(plans(), buckets(), rule_sets)
+def test_differential_plan(stream, n, rules):
+    differential_reference(stream.node, buckets=n, rules=rules)

@@ -1,0 +1,70 @@
+"""The Spark session: options that win, errors that help, and what a running session is given."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import HostError
+from headrace.host.spark import session
+
+JVM = "spark.driver.extraJavaOptions"
+
+
+def test_options_of_the_user_win_and_jvm_options_are_joined() -> None:
+    options = session._launch_options("local[2]", {"spark.ui.enabled": "true", JVM: "-Dmine=1"}, "app")
+    assert options["spark.ui.enabled"] == "true"
+    assert "-Dmine=1" in options[JVM]
+    assert "log4j2.properties" in options[JVM]
+
+
+def test_a_distant_connect_server_gets_no_launch_options() -> None:
+    assert session._launch_options("sc://host:15002", {}, "app") == {"spark.app.name": "app"}
+
+
+@pytest.mark.parametrize(
+    ("url", "remote"),
+    [("local[2,4]", None), ("yarn", None), ("sc://h:1", "sc://h:1"), ("remote:local[2]", "local[2]")],
+)
+def test_which_masters_go_through_connect(url: str, remote: str | None) -> None:
+    assert session._remote(url) == remote
+
+
+def test_missing_java_is_a_host_error_with_advice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HostError, match="needs Java") as caught:
+        session._check_java("local[2]")
+    assert "JAVA_HOME" in caught.value.instead
+    session._check_java("sc://host:15002")
+
+
+SCRIPT = """
+import sys
+from headrace.host.spark.session import apply_query_options, get_session, is_connect, warm_up
+
+spark = get_session(sys.argv[1])
+assert get_session() is spark and is_connect(spark) == sys.argv[1].startswith("remote:")
+warm_up(spark, ["headrace.errors"]).join()
+apply_query_options(spark, 3)
+assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
+assert spark.conf.get("spark.sql.streaming.stateStore.providerClass").endswith("RocksDBStateStoreProvider")
+rows = spark.range(0, 2, 1, 2).mapInArrow(lambda batches: batches, "id long").collect()
+assert sorted(r.id for r in rows) == [0, 1]
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("master", ["local[2,4]", "remote:local[2,4]"])
+def test_a_session_starts_quietly_and_takes_query_options(master: str) -> None:
+    """In a process of its own: one process holds one kind of session."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, master], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    # The JVM's own line about incubator modules cannot be turned off, and a worker may complain when its JVM goes away.
+    assert not [line for line in done.stderr.splitlines() if "WARN " in line or "ERROR " in line or "log4j" in line]
