@@ -46,7 +46,8 @@ def events_table(data: Any, schema: Schema | str | pa.Schema | None = None) -> p
     elif isinstance(data, pa.Table):
         table = read_records(_records_of(data), asked or Schema.of(_payload_part(data.schema)))
     elif isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
-        table = read_records({name: [row.get(name) for row in data] for name in _names(data)}, asked)
+        names = _names(data) or (["le"] if asked is not None else [])
+        table = read_records({name: [row.get(name) for row in data] for name in names}, asked)
     elif hasattr(data, "columns") and hasattr(data, "to_dict"):
         return events_table(pa.Table.from_pandas(data, preserve_index=False), schema)
     else:

@@ -13,7 +13,7 @@ from headrace.events import check_events, events_table
 from headrace.expr import Expr, col
 from headrace.io.formats import Format, infer_schema
 from headrace.io.origins import Events, Files
-from headrace.plan.nodes import EdgeLifetimes, Node, Source
+from headrace.plan.nodes import Admit, EdgeLifetimes, Source
 from headrace.plan.policies import (
     BAD_ROWS,
     Advance,
@@ -84,23 +84,26 @@ def ordered(late: LatePolicy = "divert") -> Advance:
 
 
 def events(
-    data: Any, schema: SchemaLike | None = None, *, progress: ProgressPolicy | None = None, batches: Sequence[int] = ()
+    data: Any,
+    schema: SchemaLike | None = None,
+    *,
+    progress: ProgressPolicy | None = None,
+    batches: Sequence[int] = (),
+    bad_rows: BadRowPolicy = "raise",
 ) -> Stream:
     """A stream of physical events: a drawn table, a list of dicts, an Arrow table or a pandas frame.
 
-    `batches` says how many rows each batch has. By default a late event is an error.
+    `batches` says how many rows each batch has. By default a late event and a row that is no event are errors.
     """
     table = events_table(data, schema)
-    check_events(table)
+    if bad_rows == "raise":
+        check_events(table)
     if batches and sum(batches) != table.num_rows:
         raise PlanError(
             "the batches do not add up to the rows", given=list(batches), allowed=f"sizes that sum to {table.num_rows}"
         )
-    return Stream(
-        Source(
-            Events(table, tuple(batches)), Schema.of(table.schema), Physical(), progress or Explicit("raise"), "raise"
-        )
-    )
+    origin = Events(table, tuple(batches))
+    return Stream(Admit(Source(origin, Schema.of(table.schema), Physical(), progress or Explicit("raise"), bad_rows)))
 
 
 def read_csv(
@@ -151,10 +154,10 @@ def _read(
     origin = Files(str(path), format)
     columns = Schema.of(schema) if schema is not None else infer_schema(origin.files()[0], format)
     _check_lifetime(lifetime, columns)
-    source: Node = Source(origin, columns, lifetime, progress or Explicit(), bad_rows)
+    source = Source(origin, columns, lifetime, progress or Explicit(), bad_rows)
     if isinstance(lifetime, Edge):
-        source = EdgeLifetimes(source, lifetime.key, lifetime.closes)
-    return Stream(source)
+        return Stream(EdgeLifetimes(source, lifetime.key, lifetime.closes))
+    return Stream(Admit(source) if isinstance(lifetime, Physical) else source)
 
 
 def _check_lifetime(lifetime: Lifetime, columns: Schema) -> None:

@@ -12,7 +12,7 @@ from headrace.errors import PlanError
 from headrace.events import history
 from headrace.host.local import run_local
 from headrace.host.result import Result
-from headrace.plan.nodes import Diverted, Node, Output, Source, walk
+from headrace.plan.nodes import Node, Output, set_aside
 from headrace.time import NEG_INFINITY
 
 __all__ = ["Run", "outputs_of", "run", "start"]
@@ -63,8 +63,7 @@ class Run:
 def outputs_of(streams: Mapping[str, Node]) -> list[Output]:
     """The outputs of a query: the named streams, and for every source the rows it sets aside."""
     outputs = [Output(node, name) for name, node in streams.items()]
-    sources = [node for node in walk(*outputs) if isinstance(node, Source)]
-    return outputs + [Output(Diverted(source, whole=False), f"{DIVERTED} {i}") for i, source in enumerate(sources)]
+    return outputs + [Output(side, f"{DIVERTED} {i}") for i, side in enumerate(set_aside(*outputs, whole=False))]
 
 
 def run(streams: Mapping[str, Node | _HasNode], *, host: Host = "local", **options: Any) -> Run:

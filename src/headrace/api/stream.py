@@ -12,7 +12,6 @@ from headrace.errors import PlanError
 from headrace.expr import AggregateCall, Expr, as_expr, col
 from headrace.plan.nodes import (
     Aggregate,
-    Diverted,
     Extend,
     Final,
     Node,
@@ -20,10 +19,9 @@ from headrace.plan.nodes import (
     Select,
     SetDuration,
     Shift,
-    Source,
     Union,
     Where,
-    walk,
+    set_aside,
 )  # fmt: skip
 from headrace.plan.windows import Window
 from headrace.stages.explain import explain
@@ -88,7 +86,7 @@ class Stream:
 
     def diverted(self) -> Stream:
         """The rows of this stream's sources that were late or malformed, with the reason."""
-        sides = [Diverted(node) for node in walk(self.node) if isinstance(node, Source)]
+        sides = set_aside(self.node, whole=True)
         return Stream(sides[0] if len(sides) == 1 else Union(tuple(sides)))
 
     def run(self, **options: Any) -> Run:

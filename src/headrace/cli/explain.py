@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
+import sys
 from dataclasses import asdict
-from typing import Annotated
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console, Group
+from rich.markup import escape
+from rich.table import Table
 from rich.text import Text
+
+from headrace.errors import PlanError, SourceError, nearest
+
+if TYPE_CHECKING:
+    from headrace.api.stream import Stream
+    from headrace.stages.explain import Step
 
 __all__ = ["command", "find_stream"]
 
@@ -43,3 +55,69 @@ def command(
         return
     tables = [table(f"stage {s.level}: {s.rows}" if s.level else f"intake: {s.rows}", s.steps) for s in found]
     Console().print(Group(Text(f"{name}, after the rules {', '.join(rules)}"), *tables))
+
+
+def table(title: str, steps: tuple[Step, ...]) -> Table:
+    """The operators of a stage, inputs first."""
+    shown = Table(
+        "#", "reads", "operator", "runs", "state", "CTI", "corrects itself", title=title, title_justify="left"
+    )
+    for step in steps:
+        corrects = "no" if step.insert_only else "[yellow]yes[/]"
+        reads = ", ".join(map(str, step.reads))
+        shown.add_row(
+            str(step.number), reads, *(escape(t) for t in (step.operator, step.runs, step.state, step.cti)), corrects
+        )
+    return shown
+
+
+def find_stream(target: str) -> tuple[str, Stream]:
+    """The stream that `FILE.py:NAME` names, or the only one at the top level of `FILE.py`."""
+    match = _TARGET.fullmatch(target)
+    if match is None:
+        raise PlanError("this names no Python file", given=target, allowed="FILE.py or FILE.py:NAME")
+    streams = _streams(_load(Path(match["file"])))
+    if match["name"] is not None:
+        return match["name"], _named(match["name"], streams, match["file"])
+    if len(streams) == 1:
+        return next(iter(streams.items()))
+    if not streams:
+        raise PlanError(
+            "there is no stream at the top level of this file", given=match["file"], instead="vwap = ticks.where(...)"
+        )
+    names = ", ".join(streams)
+    raise PlanError(
+        "there are several streams in this file", given=names, instead=f"{match['file']}:{list(streams)[-1]}"
+    )
+
+
+def _named(name: str, streams: dict[str, Stream], file: str) -> Stream:
+    if name in streams:
+        return streams[name]
+    close = nearest(name, streams)
+    instead = f"{file}:{close}" if close else ""
+    raise PlanError(
+        f"there is no stream {name!r} in {file}",
+        given=name,
+        allowed=", ".join(streams) or "(no streams)",
+        instead=instead,
+    )
+
+
+def _streams(module: ModuleType) -> dict[str, Stream]:
+    from headrace.api.stream import Stream
+
+    return {name: value for name, value in vars(module).items() if isinstance(value, Stream)}
+
+
+def _load(file: Path) -> ModuleType:
+    """Import a file as it would run from its own directory, but not as a program: `__name__` is not `__main__`."""
+    if not file.is_file():
+        raise SourceError(f"there is no file {str(file)!r}", given=str(file))
+    spec = importlib.util.spec_from_file_location(file.stem, file.absolute())
+    if spec is None or spec.loader is None:
+        raise SourceError(f"{str(file)!r} cannot be imported", given=str(file))
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(file.absolute().parent))
+    spec.loader.exec_module(module)
+    return module

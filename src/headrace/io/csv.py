@@ -105,14 +105,12 @@ class CsvDecoder:
             ),
             self._convert,
         )
-        if quoted and not _as_meant(records.span, len(table) + len(broken), self._delimiter):
+        if quoted and not _as_meant(records, len(table) + len(broken), self._delimiter):
             raise pa.ArrowInvalid("a row of several lines may be an accident")
         return Read(table.rename_columns([field.name for field in self.fields]), broken)
 
     def _closed(self, records: Records) -> memoryview | bytes:
-        """The records' bytes; if they end in an empty field, with the line end that Arrow needs to see it is no
-        quoted one.
-        """
+        """The records' bytes; with a line end if the last field is empty, or Arrow may take it for a quoted one."""
         span = records.span
         if b'"' not in records.data or span[-1:] != self._delimiter.encode():
             return span
@@ -142,15 +140,15 @@ class CsvDecoder:
         return [values[i] for i in self._positions]
 
 
-def _as_meant(span: memoryview, rows: int, delimiter: str) -> bool:
-    """Whether each row is one line, or else every quote opens at the start of a field, closes at its end, or is
-    doubled.
+def _as_meant(records: Records, rows: int, delimiter: str) -> bool:
+    """Whether each row is one line, or else every quote opens or closes a whole field or is doubled.
 
     Arrow takes other quotes as they come; where they make several lines one row, that was hardly meant.
     """
-    if rows == len(Bounds.of(bytes(span), quoted=False).starts):
+    bounds = Bounds.of(bytes(records.span), quoted=False) if records.bounds.multiline else records.bounds
+    if rows == len(bounds.starts):
         return True
-    array = np.frombuffer(span, dtype=np.uint8)
+    array = np.frombuffer(records.span, dtype=np.uint8)
     border = np.frombuffer(b'\n\r"' + delimiter.encode(), dtype=np.uint8)
     quotes = np.flatnonzero(array == border[2])
     outside = np.concatenate([quotes[::2] - 1, quotes[1::2] + 1])

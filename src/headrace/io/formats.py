@@ -59,6 +59,15 @@ class Format:
                 "a delimiter is one plain character", given=self.delimiter, allowed="such as ',', ';', '|' or a tab"
             )
 
+    def __str__(self) -> str:
+        plain = Format(self.name)
+        unusual = [
+            f"{n}={getattr(self, n)!r}"
+            for n in ("delimiter", "header", "nested")
+            if getattr(self, n) != getattr(plain, n)
+        ]
+        return self.name + (f"({', '.join(unusual)})" if unusual else "")
+
     @classmethod
     def of_path(cls, path: str) -> Format:
         """The format that a file's name suggests.

@@ -21,15 +21,16 @@ from numpy.typing import NDArray
 from headrace.changes import Changes
 from headrace.columnar import to_numpy
 from headrace.errors import BadRow, LateEvent
-from headrace.events import CONTROL, event_problems, to_changes
+from headrace.events import CONTROL, event_problems
 from headrace.expr import Expr, evaluate
+from headrace.operators.admit import RE_NEW
 from headrace.plan.nodes import DIVERTED, Source
 from headrace.plan.policies import Advance, Edge, Explicit, Interval, Physical, Point, ProgressPolicy
 from headrace.progress import Progress
-from headrace.schema import Type
+from headrace.schema import Schema, Type
 from headrace.time import CHRONON, INFINITY, NEG_INFINITY, add, format_ticks
 
-__all__ = ["Channel", "Report", "resolve"]
+__all__ = ["Channel", "Report", "count_orphans", "resolve"]
 
 Int64s = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -60,6 +61,13 @@ def resolve(policy: ProgressPolicy, before: Progress, reports: Iterable[Report])
     if isinstance(policy, Advance):
         cti = max(cti, policy.cti(high))
     return Progress(cti, max(high, cti) if cti != INFINITY else high)
+
+
+def count_orphans(counts: dict[str, int], source: str, statistics: Iterable[dict[str, Any]]) -> None:
+    """Retractions that were accepted here and set aside by `Admit` later count as diverted."""
+    orphans = sum(part.get("orphans", {}).get(source, 0) for part in statistics)
+    counts["accepted"] -= orphans
+    counts["diverted"] += orphans
 
 
 class Channel:
@@ -198,7 +206,7 @@ class Channel:
             ctis = int(np.count_nonzero(np.asarray(pc.equal(events.column("kind"), "cti"))))
             self.report.counts["ctis"] += ctis
             self.report.counts["accepted"] += events.num_rows
-            return to_changes(events, schema)
+            return _physical(events.filter(pc.not_equal(events.column("kind"), "cti")), schema)
         self.report.counts["accepted"] += events.num_rows
         return Changes.inserts(
             to_numpy(events.column("le")), to_numpy(events.column("re")), events.select(list(schema.names))
@@ -259,6 +267,13 @@ def _insert_problems(events: pa.Table) -> tuple[Flags, NDArray[Any]]:
         if len(starts) == 0 or ((starts < ends).all() and starts.min() > NEG_INFINITY and starts.max() < INFINITY):
             return np.zeros(len(starts), bool), np.empty(0, object)
     return event_problems(events)
+
+
+def _physical(events: pa.Table, schema: Schema) -> Changes:
+    """Inserts and retractions as they came, for `Admit`: a retraction has a new end."""
+    ends = pc.if_else(pc.equal(events.column("kind"), "retract"), events.column("re_new"), pa.scalar(None, pa.int64()))
+    payload = events.select(list(schema.names)).append_column(RE_NEW, ends)
+    return Changes.inserts(to_numpy(events.column("le")), to_numpy(events.column("re")), payload)
 
 
 def _late_reasons(events: pa.Table, late: Flags, cti: Int64s) -> NDArray[Any]:

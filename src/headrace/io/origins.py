@@ -41,7 +41,7 @@ class Files:
         return found
 
     def __str__(self) -> str:
-        return self.label or f"{self.format.name} {self.path}"
+        return self.label or f"{self.format} {self.path}"
 
 
 @dataclass(frozen=True, eq=False)

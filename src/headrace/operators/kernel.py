@@ -27,6 +27,8 @@ class Kernel(ABC):
         self.node = node
         self.traces: dict[str, Trace] = {}
         self.scalars: dict[str, int] = {}
+        #: A second output of the latest step, for operators that have one.
+        self.side: Changes | None = None
 
     @abstractmethod
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:

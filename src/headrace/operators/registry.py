@@ -6,17 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.errors import PlanError
+from headrace.operators.admit import AdmitKernel
 from headrace.operators.edge import EdgeKernel
 from headrace.operators.final import FinalKernel
 from headrace.operators.kernel import Kernel
 from headrace.operators.merge import MergeKernel
 from headrace.operators.output import OutputKernel
 from headrace.operators.span import LINEAR
-from headrace.plan.nodes import EdgeLifetimes, Final, Merge, Node, Output
+from headrace.plan.nodes import Admit, EdgeLifetimes, Final, Merge, Node, Output
 
 __all__ = ["kernel_of", "linear_of"]
 
 STATEFUL: dict[type[Node], Callable[[Any], Kernel]] = {
+    Admit: AdmitKernel,
     EdgeLifetimes: EdgeKernel,
     Final: FinalKernel,
     Merge: MergeKernel,

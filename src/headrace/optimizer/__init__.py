@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from headrace.optimizer.combine_before_shuffle import combine_before_shuffle
+from headrace.optimizer.place_admission import place_admission
 from headrace.optimizer.prune_columns import prune_columns
 from headrace.optimizer.push_filters import push_filters
 from headrace.plan.nodes import Output
@@ -26,7 +27,7 @@ class Rule(Protocol):
 
 
 #: `combine_before_shuffle` comes last: it replaces aggregates by halves that the other rules need not know.
-RULES: tuple[Rule, ...] = (push_filters, prune_columns, combine_before_shuffle)
+RULES: tuple[Rule, ...] = (push_filters, prune_columns, place_admission, combine_before_shuffle)
 
 
 def optimize(outputs: Sequence[Output], rules: Sequence[Rule] = RULES) -> tuple[Output, ...]:

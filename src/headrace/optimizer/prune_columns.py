@@ -5,7 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.optimizer.rewrite import rewrite
-from headrace.plan.nodes import Aggregate, Diverted, EdgeLifetimes, Node, Output, Select, Source, Where, walk
+from headrace.plan.nodes import (
+    Admit,
+    Aggregate,
+    Diverted,
+    EdgeLifetimes,
+    Node,
+    Orphans,
+    Output,
+    Select,
+    Source,
+    Where,
+    walk,
+)
 
 __all__ = ["prune_columns"]
 
@@ -38,8 +50,8 @@ def _uses(node: Node, needed: set[str]) -> set[str]:
         return needed | node.predicate.columns()
     if isinstance(node, EdgeLifetimes):
         return needed | set(node.key) | (set(node.closes.columns()) if node.closes is not None else set())
-    if isinstance(node, Output) or (isinstance(node, Diverted) and node.whole):
+    if isinstance(node, (Admit, Output)) or (isinstance(node, Diverted) and node.whole):
         return set(node.inputs[0].schema.names)
-    if isinstance(node, Diverted):
+    if isinstance(node, (Diverted, Orphans)):
         return set()
     return needed

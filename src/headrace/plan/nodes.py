@@ -22,8 +22,9 @@ from headrace.schema import RESERVED, Field, Schema, Type
 from headrace.time import add_one, format_duration
 
 __all__ = [
-    "DIVERTED", "Aggregate", "Combine", "Diverted", "EdgeLifetimes", "Extend", "Final", "Merge", "Node", "Output",
-    "PointAtStart", "Properties", "Select", "SetDuration", "Shift", "Source", "Union", "Where", "walk",
+    "DIVERTED", "Admit", "Aggregate", "Combine", "Diverted", "EdgeLifetimes", "Extend", "Final", "Merge", "Node",
+    "Orphans", "Output", "PointAtStart", "Properties", "Select", "SetDuration", "Shift", "Source", "Union", "Where",
+    "set_aside", "walk",
 ]  # fmt: skip
 
 
@@ -209,6 +210,44 @@ class _OneInput(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class Admit(_OneInput):
+    """Lets a retraction of physical events in only if the event it speaks of is there."""
+
+    linear: ClassVar[bool] = False
+    #: Columns that rows are brought together by; any will do, since equal events agree on all of them.
+    by: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> Source:
+        assert isinstance(self.input, Source)
+        return self.input
+
+    @property
+    def needs(self) -> tuple[str, ...] | None:
+        return self.by or self.input.schema.names
+
+    @cached_property
+    def properties(self) -> Properties:
+        return Properties(insert_only=False, settled=False, keys=self.needs)
+
+    def describe(self) -> str:
+        return f"Admit retractions of known events, rows together by {', '.join(self.needs or ())}"
+
+
+@dataclass(frozen=True, eq=False)
+class Orphans(_OneInput):
+    """The retractions that an `Admit` has set aside: its second output."""
+
+    @cached_property
+    def schema(self) -> Schema:
+        return DIVERTED
+
+    @cached_property
+    def properties(self) -> Properties:
+        return Properties(insert_only=True, settled=True)
+
+
+@dataclass(frozen=True, eq=False)
 class Where(_OneInput):
     """Keeps events for which the predicate is true."""
 
@@ -350,13 +389,22 @@ class EdgeLifetimes(_OneInput):
     key: tuple[str, ...]
     closes: Expr | None = None
 
+    def __post_init__(self) -> None:
+        found = Type.BOOLEAN if self.closes is None else self.closes.type(self.input.schema)
+        if found is not Type.BOOLEAN:
+            raise PlanError(
+                "closes needs a BOOLEAN", given=f"{self.closes} of type {found.value}", instead=f"({self.closes}) > 0"
+            )
+
     @property
     def needs(self) -> tuple[str, ...] | None:
         return self.key
 
     @cached_property
     def properties(self) -> Properties:
-        return Properties(insert_only=False, settled=False, keys=self.key)
+        below = self.input.properties.keys
+        keys = below if below is not None and set(below) <= set(self.key) else self.key
+        return Properties(insert_only=False, settled=False, keys=keys)
 
     def describe(self) -> str:
         closes = f", closed by {self.closes}" if self.closes is not None else ""
@@ -398,7 +446,9 @@ class Aggregate(_OneInput):
 
     @cached_property
     def properties(self) -> Properties:
-        return Properties(insert_only=False, settled=True, keys=tuple(name for name, _ in self.keys))
+        # Rows that are together already stay where they are, so they are together by what brought them there.
+        below = _renamed(self.input.properties.keys, self.keys)
+        return Properties(insert_only=False, settled=True, keys=self.needs if below is None else below)
 
     @property
     def needs(self) -> tuple[str, ...] | None:
@@ -490,3 +540,10 @@ class Output(_OneInput):
 
     def describe(self) -> str:
         return f"Output {self.name}"
+
+
+def set_aside(*roots: Node, whole: bool) -> list[Node]:
+    """The streams of rows that the sources of a plan set aside: late and malformed ones, and retractions of nothing."""
+    nodes = list(walk(*roots))
+    late: list[Node] = [Diverted(node, whole) for node in nodes if isinstance(node, Source)]
+    return late + [Orphans(node) for node in nodes if isinstance(node, Admit)]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from headrace.operators.accumulators import Layout
 from headrace.optimizer import RULES, optimize
-from headrace.plan.nodes import Combine, Diverted, Final, Merge, Node, Output, Source
+from headrace.plan.nodes import Admit, Combine, Diverted, Final, Merge, Node, Orphans, Output, Source
 from headrace.stages.cut import Line, cut
 
-__all__ = ["Step", "explain", "steps"]
+__all__ = ["Stage", "Step", "explain", "stages", "steps"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,15 @@ class Step:
     insert_only: bool
     state: str
     cti: str
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A level of a cut plan: how its rows came there, and its operators, inputs first."""
+
+    level: int
+    rows: str
+    steps: tuple[Step, ...]
 
 
 def steps(line: Line) -> list[Step]:
@@ -61,6 +70,8 @@ def _state(node: Node) -> str:
         return "groups × windows the CTI has not closed"
     if isinstance(node, Final):
         return "events the CTI has not made final"
+    if isinstance(node, Admit):
+        return "events whose end the CTI has not passed"
     return "none" if node.linear or isinstance(node, Output) else "last sample per key, samples after the CTI"
 
 
@@ -72,31 +83,38 @@ def _cti(node: Node) -> str:
     return "as its input" if node.inputs else "by its policy"
 
 
+def stages(line: Line) -> list[Stage]:
+    """The stages of a cut plan, without what only counts and keeps the rows that no one asked for."""
+    shown = [step for step, node in zip(steps(line), line.nodes, strict=True) if not _is_side(node)]
+    rows = {
+        level: "where the rows are read" if level == 0 else _partitioning(line, level)
+        for level in range(line.depth + 1)
+    }
+    return [Stage(level, rows[level], tuple(s for s in shown if s.level == level)) for level in range(line.depth + 1)]
+
+
+def _is_side(node: Node) -> bool:
+    if isinstance(node, Output):
+        return _is_side(node.input)
+    return isinstance(node, Orphans) or (isinstance(node, Diverted) and not node.whole)
+
+
 def explain(outputs: Sequence[Output]) -> str:
     """The optimized plan as text."""
-    line = cut(optimize(outputs))
     lines = [f"rules: {', '.join(rule.__name__ for rule in RULES)}"]
-    level = -1
-    for step, node in zip(steps(line), line.nodes, strict=True):
-        if isinstance(node, Diverted) and not node.whole:
-            continue
-        if isinstance(node, Output) and isinstance(node.input, Diverted) and not node.input.whole:
-            continue
-        if step.level != level:
-            level = step.level
-            lines.append(
-                "intake: where the rows are read" if level == 0 else f"stage {level}: {_partitioning(line, level)}"
-            )
-        reads = f" ← {', '.join(f'#{n}' for n in step.reads)}" if step.reads else ""
-        lines.append(f"  #{step.number} {step.operator}{reads}")
-        lines.append(
-            f"       runs: {step.runs}; state: {step.state}; CTI: {step.cti}"
-            + ("" if step.insert_only else "; corrects itself")
-        )
+    for stage in stages(cut(optimize(outputs))):
+        lines.append(f"stage {stage.level}: {stage.rows}" if stage.level else f"intake: {stage.rows}")
+        for step in stage.steps:
+            reads = f" ← {', '.join(f'#{n}' for n in step.reads)}" if step.reads else ""
+            corrects = "" if step.insert_only else "; corrects itself"
+            lines.append(f"  #{step.number} {step.operator}{reads}")
+            lines.append(f"       runs: {step.runs}; state: {step.state}; CTI: {step.cti}{corrects}")
     return "\n".join(lines)
 
 
 def _partitioning(line: Line, level: int) -> str:
+    if level == 0:
+        return "where the rows are read"
     routes = {edge.route for edge in line.edges if edge.to == level}
     texts = {"anywhere" if r is None else "one bucket" if r == () else f"by {', '.join(r)}" for r in routes}
     return "rows brought together " + " and ".join(sorted(texts))

@@ -16,10 +16,12 @@ import pyarrow as pa
 from headrace.changes import Changes
 from headrace.columnar import concat
 from headrace.io.ingress import Report, resolve
+from headrace.operators.admit import RE_NEW
 from headrace.operators.kernel import Data, Kernel
 from headrace.operators.merge import empty_partial
 from headrace.operators.registry import kernel_of, linear_of
-from headrace.plan.nodes import Combine, Node, Output, Source
+from headrace.plan.nodes import Admit, Combine, Node, Orphans, Output, Source
+from headrace.plan.policies import Physical
 from headrace.progress import Progress
 from headrace.stages.cut import Edge, Line
 from headrace.stages.message import REPORTS, RESULT, STATISTICS, Message, split
@@ -78,6 +80,9 @@ class StageRun:
         return data, progress
 
     def _run(self, node: Node, data: Mapping[str, Data], progress: Mapping[str, Progress]) -> tuple[Data, Progress]:
+        if isinstance(node, Orphans):
+            side = self.kernels[node.input.fingerprint].side
+            return side if side is not None else Changes.empty(node.schema), progress[node.input.fingerprint]
         inputs = [data[self._place(child, node)] for child in node.inputs]
         reached = [progress[child.fingerprint] for child in node.inputs]
         if not node.linear:
@@ -105,7 +110,13 @@ class StageRun:
     def _statistics(self) -> dict[str, Any]:
         operators = {f: k.state() | {"operator": k.node.describe()} for f, k in self.kernels.items() if k.traces}
         ctis = {f: [p.cti, p.high] for f, p in self.clocks.items()}
-        return {"level": self.level, "bucket": self.bucket, "operators": operators, "sources": ctis}
+        orphans = {
+            k.node.source.fingerprint: len(k.side)
+            for k in self.kernels.values()
+            if isinstance(k.node, Admit) and k.side is not None and len(k.side)
+        }
+        here = {"level": self.level, "bucket": self.bucket, "operators": operators, "sources": ctis}
+        return here | {"orphans": orphans} if orphans else here
 
     # --- state -------------------------------------------------------------------------------------------------------
 
@@ -151,4 +162,7 @@ def _key(edge: Edge) -> str:
 def _joined(producer: Node, tables: list[pa.Table]) -> Data:
     if isinstance(producer, Combine):
         return concat(tables) if tables else empty_partial()
+    if isinstance(producer, Source) and isinstance(producer.lifetime, Physical) and not tables:
+        none = Changes.empty(producer.schema)
+        return none.with_payload(none.payload.append_column(RE_NEW, pa.array([], pa.int64())))
     return Changes.from_table(concat(tables)) if tables else Changes.empty(producer.schema)

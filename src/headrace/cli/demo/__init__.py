@@ -26,7 +26,7 @@ _TERMINATED = 143  # what shells give a process ended by SIGTERM
 
 def command(
     *,
-    events: Annotated[int, typer.Option(min=200, max=1_000_000, help="How many trades.")] = 20_000,
+    events: Annotated[int, typer.Option(min=200, max=1_000_000, help="How many trades.")] = 10_000,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same trades.")] = 7,
     crash: Annotated[
         bool, typer.Option("--crash/--no-crash", help="Kill Spark in the middle and let it continue.")
@@ -75,8 +75,9 @@ def _run(console: Console, root: Path, events: int, seed: int, *, crash: bool) -
     table = trades(events, seed)
     found = facts(table)
     console.print(
-        f"{events} trades of 3 symbols in {found.rows} rows, 95 s of them, arrive as {_FILES} files: {found.out_of_order} rows out of order, "
-        f"{found.revised} prices corrected later,\n{found.late} rows later than the 5 s that the query waits. The query:\n", soft_wrap=True
+        f"{events} trades of 3 symbols, {found.rows} rows with their corrections, will arrive as {_FILES} files: {found.out_of_order} rows out "
+        f"of order, {found.revised} prices\nwrong at first, {found.late} rows later than the 5 s that the query is willing to wait. The query:\n",
+        soft_wrap=True,
     )  # fmt: skip
     _show_query(console)
     with View(console, Answers(place), Facts(_FILES)) as view:
@@ -90,16 +91,15 @@ def _show_query(console: Console) -> None:
     """The source of the query that runs, as it stands."""
     import inspect
 
-    from rich.padding import Padding
     from rich.syntax import Syntax
 
     from headrace.cli.demo.trades import vwap
 
-    body = inspect.getsource(vwap).split('"""')[2]
-    code: Any = Syntax(inspect.cleandoc(body), "python", theme="ansi_dark", background_color="default")
+    lines = inspect.cleandoc(inspect.getsource(vwap).split('"""')[2]).splitlines()
+    code = "\n".join(f"    {line}" for line in lines if "# fmt" not in line)
     console.print(
-        Padding(code if console.is_terminal else inspect.cleandoc(body), (0, 0, 1, 4)),
-        soft_wrap=not console.is_terminal,
+        Syntax(code, "python", theme="ansi_dark", background_color="default") if console.is_terminal else f"{code}\n",
+        soft_wrap=True,
     )
 
 

@@ -33,13 +33,15 @@ _SPAN = 95.0  # seconds of application time, whatever the number of trades
 
 def vwap(folder: str) -> hr.Stream:
     """The live query: volume-weighted average price per symbol, over the last 20 seconds, every 5 seconds."""
-    ticks = hr.read_events(folder, TRADES, format="json", progress=hr.advance(delay=DELAY, late="divert"))
-    return (
-        ticks.where(col("quantity") > 0)
-        .group_by("symbol")
-        .window(hr.hopping(SIZE, every=EVERY))
-        .aggregate(vwap=hr.sum(col("price") * col("quantity")) / hr.sum("quantity"), n=hr.count())
-    )
+    # fmt: off
+    ticks = hr.read_events(folder, TRADES, format="json",
+                           progress=hr.advance(delay=DELAY, late="divert"))
+    return (ticks.where(col("quantity") > 0)
+                 .group_by("symbol")
+                 .window(hr.hopping(SIZE, every=EVERY))
+                 .aggregate(vwap=hr.sum(col("price") * col("quantity")) / hr.sum("quantity"),
+                            n=hr.count()))
+    # fmt: on
 
 
 _BATCH = f"""
@@ -73,12 +75,12 @@ def _json(spark: SparkSession, files: list[str], schema: str) -> DataFrame:
 
 
 def trades(events: int, seed: int) -> pa.Table:
-    """Physical events in arrival order: three in ten trades are late, one in fifty is priced wrong at first and corrected,
+    """Physical events in arrival order: three in ten trades are late, one in twenty is priced wrong at first and corrected,
     and a few come later than the query is willing to wait.
     """
     config = Ticks(
         events, seed, symbols=3, rate_per_second=events / _SPAN, disorder=0.3, max_delay=DELAY, late=min(0.002, 20 / events),
-        revisions=0.02, lulls=0.1, volatility=0.02 * events**-0.5,
+        revisions=0.05, lulls=0.1, volatility=0.02 * events**-0.5,
     )  # fmt: skip
     return ticks(config)
 

@@ -13,7 +13,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from headrace.cli.demo.answers import Answers, Key, Update
+from headrace.cli.demo.answers import Answers, Correction, Key, Update
 from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 
 __all__ = ["Facts", "View", "clock"]
@@ -145,6 +145,10 @@ class View:
             [f"{answers.given} answers · {answers.corrected} corrections · {facts.late} of {facts.counts.get('rows', 0)} rows too late, set aside"],
         ]  # fmt: skip
         return Text("\n").join(Text.assemble(*line) for line in lines)
+
+
+def _largest(update: Update) -> list[Correction]:
+    return sorted(update.corrections, key=lambda c: -abs(c.new - c.old))[:_CORRECTIONS]
 
 
 def _state(state: dict[str, Any]) -> str:

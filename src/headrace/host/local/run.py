@@ -14,7 +14,7 @@ import pyarrow as pa
 from headrace.changes import Changes
 from headrace.host.result import Finished, Result
 from headrace.io.decoded import Decoded
-from headrace.io.ingress import COUNTERS, Report, resolve
+from headrace.io.ingress import COUNTERS, Report, count_orphans, resolve
 from headrace.io.origins import Events, Files, in_memory, read_path
 from headrace.optimizer import RULES, Rule, optimize
 from headrace.plan.nodes import Output, Source
@@ -113,7 +113,10 @@ class _Runner:
     def _run_stages(self, messages: list[Message]) -> None:
         for stage in self.stages:
             messages = [m for run in stage for m in run.step([m for m in messages if m.bucket == run.bucket])]
-        self.done.statistics.append([m.extra for m in messages if m.edge == STATISTICS])
+        statistics = [m.extra for m in messages if m.edge == STATISTICS]
+        self.done.statistics.append(statistics)
+        for source in self.line.sources:
+            count_orphans(self.done.counts[str(source.origin)], source.fingerprint, statistics)
         for number, output in enumerate(self.line.outputs):
             mine = [m for m in messages if m.edge == RESULT - number]
             tables = [Changes.from_table(m.table) for m in mine if m.table is not None]

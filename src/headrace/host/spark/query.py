@@ -31,12 +31,12 @@ from headrace.host.spark.session import apply_query_options, get_session, warm_u
 from headrace.host.spark.worker import CHUNK, END, FILE, TICK, Job, StageProcessor, make_intake
 from headrace.io.commit import BatchDirectory
 from headrace.io.console import show_batch
-from headrace.io.ingress import COUNTERS
+from headrace.io.ingress import COUNTERS, count_orphans
 from headrace.io.origins import Events, Files
 from headrace.io.sinks import Call, Console, FileSink, Memory, Sink, encode_cti, prepared
 from headrace.optimizer import optimize
 from headrace.optimizer.rewrite import rewrite
-from headrace.plan.nodes import Diverted, Node, Output, Source, walk
+from headrace.plan.nodes import Node, Output, Source, set_aside
 from headrace.plan.policies import Heartbeat
 from headrace.progress import Progress
 from headrace.stages.cut import Line, cut
@@ -122,7 +122,7 @@ class Query:
         statistics = [m.extra for m in messages if m.edge == STATISTICS]
         sources = statistics[0]["sources"] if statistics else before.get("sources", {})
         batch_time = max((r["batch_time"] for r in reports if "batch_time" in r), default=0.0)
-        counts = self._counted(before.get("counts", {}), reports)
+        counts = self._counted(before.get("counts", {}), reports, statistics)
         self.checkpoint.log.write(
             batch_id, {"sources": sources, "outputs": ctis, "batch_time": batch_time, "counts": counts}
         )
@@ -160,7 +160,9 @@ class Query:
             sink.function(batch_id, changes, progress)
         return max(progress.cti, last)
 
-    def _counted(self, before: dict[str, dict[str, int]], reports: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    def _counted(
+        self, before: dict[str, dict[str, int]], reports: list[dict[str, Any]], statistics: list[dict[str, Any]]
+    ) -> dict[str, dict[str, int]]:
         """Totals per source, from the batch before and every task's report (the first bucket's hearing of it)."""
         totals = {}
         for source in self.line.sources:
@@ -169,6 +171,7 @@ class Query:
             for part in (part for report in reports for part in report.get(source.fingerprint, [])):
                 for counter, value in part["counts"].items():
                     total[counter] += value
+            count_orphans(total, source.fingerprint, statistics)
             totals[name] = total
         return totals
 
@@ -226,8 +229,8 @@ def start_query(
         Output(prepared(node, sink), f"{i} {type(sink).__name__.lower()}") for i, (node, sink) in enumerate(pairs)
     ]
     sinks: list[Sink] = [sink for _, sink in pairs]
-    for i, source in enumerate([n for n in walk(*outputs) if isinstance(n, Source)]):
-        outputs.append(Output(Diverted(source, whole=False), f"diverted {i}"))
+    for i, side in enumerate(set_aside(*outputs, whole=False)):
+        outputs.append(Output(side, f"diverted {i}"))
         sinks.append(FileSink("final", (), str(place.path / "diverted" / str(i)), "jsonl"))
     line = cut(optimize(rewrite(tuple(outputs), lambda node: _on_disk(node, place))))
     count = place.claim(line, buckets or min(os.cpu_count() or 1, 8))
