@@ -13,6 +13,7 @@ from headrace.api.inputs import (
     read_events,
     read_json,
     read_parquet,
+    read_spark,
 )
 from headrace.api.outputs import console, files, memory
 from headrace.api.running import Run, run, start
@@ -61,6 +62,7 @@ __all__ = [
     "read_events",
     "read_json",
     "read_parquet",
+    "read_spark",
     "run",
     "same_history",
     "start",

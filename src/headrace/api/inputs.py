@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from headrace.errors import PlanError
 from headrace.events import check_events, events_table
 from headrace.expr import Expr, col
 from headrace.io.formats import Format, infer_schema
-from headrace.io.origins import Events, Files
+from headrace.io.origins import Events, Files, Origin, SparkRead
 from headrace.plan.nodes import Admit, EdgeLifetimes, Source
 from headrace.plan.policies import (
     BAD_ROWS,
@@ -33,7 +33,7 @@ from headrace.time import DurationLike, duration
 
 __all__ = [
     "advance", "edge", "events", "explicit", "heartbeat", "interval", "ordered", "point", "read_csv", "read_events",
-    "read_json", "read_parquet",
+    "read_json", "read_parquet", "read_spark",
 ]  # fmt: skip
 
 SchemaLike: TypeAlias = "Schema | str | pa.Schema"
@@ -141,6 +141,18 @@ def read_events(
     return _read(path, how, columns, Physical(), progress, bad_rows)
 
 
+def read_spark(
+    format: str, schema: SchemaLike, *, lifetime: Lifetime, options: Mapping[str, object] | None = None, path: str = "",
+    progress: ProgressPolicy | None = None, bad_rows: BadRowPolicy = "divert",
+) -> Stream:  # fmt: skip
+    """What one of Spark's own streaming readers gives, as a stream; `schema` names the columns to take from it.
+
+    For what only Spark can read (Kafka, Delta, …); it runs on the Spark host alone. Files are read faster without.
+    """
+    given = tuple(sorted((name, str(value)) for name, value in (options or {}).items()))
+    return _stream_of(SparkRead(format, given, str(path)), Schema.of(schema), lifetime, progress, bad_rows)
+
+
 def _read(
     path: str,
     format: Format,
@@ -149,10 +161,16 @@ def _read(
     progress: ProgressPolicy | None,
     bad_rows: BadRowPolicy,
 ) -> Stream:
-    if bad_rows not in BAD_ROWS:
-        raise PlanError("unknown policy for bad rows", given=bad_rows, allowed=", ".join(BAD_ROWS))
     origin = Files(str(path), format)
     columns = Schema.of(schema) if schema is not None else infer_schema(origin.files()[0], format)
+    return _stream_of(origin, columns, lifetime, progress, bad_rows)
+
+
+def _stream_of(
+    origin: Origin, columns: Schema, lifetime: Lifetime, progress: ProgressPolicy | None, bad_rows: BadRowPolicy
+) -> Stream:
+    if bad_rows not in BAD_ROWS:
+        raise PlanError("unknown policy for bad rows", given=bad_rows, allowed=", ".join(BAD_ROWS))
     _check_lifetime(lifetime, columns)
     source = Source(origin, columns, lifetime, progress or Explicit(), bad_rows)
     if isinstance(lifetime, Edge):

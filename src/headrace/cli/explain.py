@@ -12,10 +12,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console, Group
-from rich.markup import escape
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
+from rich.tree import Tree
 
 from headrace.errors import PlanError, SourceError, nearest
 
@@ -53,42 +52,47 @@ def command(
         shown = [{"stage": s.level, "rows": s.rows, "steps": [asdict(step) for step in s.steps]} for s in found]
         typer.echo(json.dumps({"stream": name, "rules": rules, "stages": shown}, indent=2, ensure_ascii=False))
         return
-    tables = [table(f"stage {s.level}: {s.rows}" if s.level else f"intake: {s.rows}", s.steps) for s in found]
-    Console().print(Group(Text(f"{name}, after the rules {', '.join(rules)}"), *tables))
-
-
-def table(title: str, steps: tuple[Step, ...]) -> Table:
-    """The operators of a stage, inputs first."""
-    shown = Table(
-        "#", "reads", "operator", "runs", "state", "CTI", "corrects itself", title=title, title_justify="left"
-    )
-    for step in steps:
-        corrects = "no" if step.insert_only else "[yellow]yes[/]"
-        reads = ", ".join(map(str, step.reads))
-        shown.add_row(
-            str(step.number), reads, *(escape(t) for t in (step.operator, step.runs, step.state, step.cti)), corrects
+    tree = Tree(Text(f"{name}, after the rules {', '.join(rules)}"))
+    for stage in found:
+        branch = tree.add(
+            Text(f"stage {stage.level}: {stage.rows}" if stage.level else f"intake: {stage.rows}", "bold")
         )
-    return shown
+        for step in stage.steps:
+            branch.add(label(step))
+    Console().print(tree)
+
+
+def label(step: Step) -> Text:
+    """An operator, and below it what is worth knowing about it."""
+    reads = f" ← {', '.join(f'#{number}' for number in step.reads)}" if step.reads else ""
+    facts = f"\n   runs {step.runs} · state: {step.state} · CTI: {step.cti}"
+    corrects = ("", "") if step.insert_only else (" · corrects itself", "yellow")
+    return Text.assemble((f"#{step.number} ", "cyan"), step.operator, (reads, "cyan"), (facts, "dim"), corrects)
 
 
 def find_stream(target: str) -> tuple[str, Stream]:
-    """The stream that `FILE.py:NAME` names, or the only one at the top level of `FILE.py`."""
+    """The stream that `FILE.py:NAME` names, or the only one at the top level of `FILE.py` that no other one reads."""
     match = _TARGET.fullmatch(target)
     if match is None:
         raise PlanError("this names no Python file", given=target, allowed="FILE.py or FILE.py:NAME")
     streams = _streams(_load(Path(match["file"])))
     if match["name"] is not None:
         return match["name"], _named(match["name"], streams, match["file"])
-    if len(streams) == 1:
-        return next(iter(streams.items()))
     if not streams:
-        raise PlanError(
-            "there is no stream at the top level of this file", given=match["file"], instead="vwap = ticks.where(...)"
-        )
-    names = ", ".join(streams)
-    raise PlanError(
-        "there are several streams in this file", given=names, instead=f"{match['file']}:{list(streams)[-1]}"
-    )
+        raise PlanError("no stream is at the top level of this file", given=target, instead="vwap = ticks.where(...)")
+    last = {name: stream for name, stream in streams.items() if not _is_read(stream, streams)}
+    if len({stream.node for stream in last.values()}) == 1:
+        return next(iter(last.items()))
+    names = ", ".join(last)
+    raise PlanError("several streams are in this file", given=names, instead=f"{match['file']}:{next(iter(last))}")
+
+
+def _is_read(stream: Stream, streams: dict[str, Stream]) -> bool:
+    """Whether another stream is made from this one."""
+    from headrace.plan.nodes import walk
+
+    others = [other.node for other in streams.values() if other.node != stream.node]
+    return any(stream.node in walk(other) for other in others)
 
 
 def _named(name: str, streams: dict[str, Stream], file: str) -> Stream:

@@ -1,45 +1,237 @@
-"""Results on a terminal: one table a batch, corrections beside what they correct."""
+"""Results on a terminal.
+
+On a terminal that a person watches, one table is kept up to date: the latest answers, those that the last batch brought
+or corrected coloured. Anywhere else (a pipe, a file, an interactive Python that needs the lines for itself) every
+batch prints a table of what it changed. Either way a correction is one row that shows the old value and the new one.
+"""
 
 from __future__ import annotations
 
+import atexit
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 from rich.console import Console as Terminal
+from rich.console import Group
+from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from headrace.changes import Changes
 from headrace.io.sinks import Console, rows_of
 from headrace.progress import Progress
-from headrace.time import format_ticks
+from headrace.time import INFINITY, format_ticks
 
-__all__ = ["batch_table", "show_batch"]
+__all__ = ["Row", "batch_rows", "batch_table", "close", "show_batch"]
 
-_COLOURS = {"insert": "green", "retract": "yellow", "delete": "red", "upsert": "green"}
-_TIMES = ("le", "re", "re_new")
+NEW, LATEST, CORRECTED, MOVED, WITHDRAWN = "new", "latest", "corrected", "moved", "withdrawn"
+_COLOURS = {NEW: "green", LATEST: "green", CORRECTED: "yellow", MOVED: "yellow", WITHDRAWN: "red"}
+_MOST = 2000  # rows of a batch that are looked at: a person reads far fewer, and pairing them takes time
+_REMEMBERED = 5  # screens full of rows that are kept, so that what is withdrawn leaves room for what is older
+_REAL_DATE = 10**12  # ticks beyond this are shown as dates, the small ones of drawn tables as they are
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a person is shown of one answer: its values, how it got there, and the values that have just changed."""
+
+    mark: str
+    values: dict[str, Any]
+    before: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        return tuple(self.values.values())
+
+    @property
+    def old_identity(self) -> tuple[Any, ...]:
+        return tuple({**self.values, **self.before}.values())
 
 
 def show_batch(sink: Console, name: str, batch_id: int, changes: Changes, progress: Progress) -> None:
-    """Print what a batch changed; a batch that changed nothing prints nothing."""
-    if len(changes):
+    """Show what a batch changed; one that changed nothing prints nothing."""
+    if _SCREENS.watched():
+        _SCREENS.update((id(sink), name), sink, batch_id, changes, progress)
+    elif len(changes):
         Terminal().print(batch_table(sink, name, batch_id, changes, progress))
 
 
-def batch_table(sink: Console, name: str, batch_id: int, changes: Changes, progress: Progress) -> Table:
-    """The changes of a batch as a table."""
-    rows = rows_of(changes, sink)
-    cti = format_ticks(progress.cti, as_datetime=True)
-    table = Table(title=f"{name} · batch {batch_id} · CTI {cti}", title_justify="left")
-    for column in rows.column_names:
-        table.add_column(column)
-    for row in rows.slice(0, sink.rows).to_pylist():
-        mark = row.get("kind") or row.get("op")
-        table.add_row(*(_cell(column, value) for column, value in row.items()), style=_COLOURS.get(str(mark), ""))
-    if rows.num_rows > sink.rows:
-        table.caption = f"… and {rows.num_rows - sink.rows} more"
+def close(sink: Console) -> None:
+    """The query of this sink has ended: leave its last table where it is."""
+    _SCREENS.close(sink)
+
+
+def batch_table(sink: Console, name: str, batch_id: int, changes: Changes, progress: Progress) -> Group:
+    """The changes of one batch as a table, under a line that says how far it came."""
+    rows = batch_rows(changes, sink)
+    more = [Text(f"… and {len(rows) - sink.rows} more")] if len(rows) > sink.rows else []
+    title = Text(f"{name} · batch {batch_id} · CTI {_time(progress.cti)}", "bold")
+    return Group(title, _table(rows[: sink.rows], progress, marked=True), *more)
+
+
+# --- what changed ---------------------------------------------------------------------------------------------------
+
+
+def batch_rows(changes: Changes, sink: Console) -> list[Row]:
+    """The rows of a batch, by time; at most the newest few thousand."""
+    table = rows_of(changes, sink)
+    table = table.take(pc.sort_indices(table, [("le", "ascending")])).slice(max(0, table.num_rows - _MOST))
+    if sink.encoding == "upsert":
+        marks = {"upsert": LATEST, "delete": WITHDRAWN}
+        return [Row(marks[row.pop("op")], row) for row in table.to_pylist()]
+    if sink.encoding == "final":
+        return [Row(NEW, row) for row in table.to_pylist()]
+    return _events(table)
+
+
+def _events(events: pa.Table) -> list[Row]:
+    """Physical events, a deletion and an insert that takes its place as one correction."""
+    rows: list[Row] = []
+    new: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
+    gone: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
+    for row in events.to_pylist():
+        kind, re_new = row.pop("kind"), row.pop("re_new")
+        if kind == "insert":
+            new[row["le"], row["re"]].append(row)
+        elif re_new == row["le"]:
+            gone[row["le"], row["re"]].append(row)
+        else:
+            rows.append(Row(MOVED, {**row, "re": re_new}, {"re": row["re"]}))
+    for life in {**new, **gone}:
+        rows += _paired(gone[life], new[life])
+    return sorted(rows, key=lambda row: (row.values["le"], row.values["re"]))
+
+
+def _paired(gone: list[dict[str, Any]], new: list[dict[str, Any]]) -> Iterable[Row]:
+    """Answers of one lifetime: an old one goes with the new one that has the same key.
+
+    The plan is not known here, but keys are the first columns: the longest common beginning wins.
+    """
+    left = list(gone)
+    for row in new:
+        best = max(left, key=lambda old: _common(old, row), default=None)
+        if best is not None and (_common(best, row) > 2 or len(gone) == len(new) == 1):
+            left.remove(best)
+            yield Row(CORRECTED, row, {name: best[name] for name in row if best[name] != row[name]})
+        else:
+            yield Row(NEW, row)
+    yield from (Row(WITHDRAWN, row) for row in left)
+
+
+def _common(old: dict[str, Any], new: dict[str, Any]) -> int:
+    """How many leading columns are equal; the lifetime is the first two."""
+    return next((i for i, name in enumerate(new) if old[name] != new[name]), len(new))
+
+
+# --- a table kept up to date ------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Screen:
+    """The latest answers of one output."""
+
+    sink: Console
+    shown: dict[tuple[Any, ...], Row] = field(default_factory=dict)
+    batch_id: int = -1
+    progress: Progress = field(default_factory=Progress)
+    given: int = 0
+    corrected: int = 0
+
+    def update(self, batch_id: int, changes: Changes, progress: Progress) -> None:
+        self.batch_id, self.progress = batch_id, progress
+        self.shown = {key: Row("", row.values) for key, row in self.shown.items() if row.mark != WITHDRAWN}
+        for row in batch_rows(changes, self.sink):
+            old = self.shown.pop(self._key(row.old_identity, row), None)
+            if row.mark == LATEST and old is not None:
+                row = Row(LATEST, row.values, {n: v for n, v in old.values.items() if v != row.values[n]})
+            self.shown[self._key(row.identity, row)] = row
+            self.given += row.mark in (NEW, LATEST)
+            self.corrected += row.mark in (CORRECTED, MOVED, WITHDRAWN)
+        newest = sorted(self.shown, key=lambda key: self.shown[key].values["le"])[-_REMEMBERED * self.sink.rows :]
+        self.shown = {key: self.shown[key] for key in newest}
+
+    def _key(self, identity: tuple[Any, ...], row: Row) -> tuple[Any, ...]:
+        if self.sink.encoding == "upsert":
+            return tuple(row.values[name] for name in self.sink.key)
+        return identity
+
+    def table(self) -> Group:
+        rows = list(self.shown.values())[-self.sink.rows :]
+        counts = f"{self.given} answers, {self.corrected} corrections"
+        footer = Text(f"batch {self.batch_id} · CTI {_time(self.progress.cti)} · {counts}", "dim")
+        return Group(_table(rows, self.progress, marked=False), footer)
+
+
+class _Screens:
+    """All tables of this process, one below the other."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[int, str], _Screen] = {}
+        self._live: Live | None = None
+
+    def watched(self) -> bool:
+        """Whether a person watches, and does not type: an interactive Python needs the terminal's lines for itself."""
+        return Terminal().is_terminal and not hasattr(sys, "ps1")
+
+    def update(
+        self, place: tuple[int, str], sink: Console, batch_id: int, changes: Changes, progress: Progress
+    ) -> None:
+        self._open.setdefault(place, _Screen(sink)).update(batch_id, changes, progress)
+        if self._live is None:
+            self._live = Live(auto_refresh=False, vertical_overflow="visible")
+            self._live.start()
+            atexit.register(self._live.stop)  # gives the cursor back
+        self._live.update(Group(*(screen.table() for screen in self._open.values())), refresh=True)
+
+    def close(self, sink: Console) -> None:
+        for place in [place for place in self._open if place[0] == id(sink)]:
+            del self._open[place]
+        if self._live is not None and not self._open:
+            self._live.stop()
+            self._live = None
+
+
+_SCREENS = _Screens()
+
+
+# --- drawing ----------------------------------------------------------------------------------------------------------
+
+
+def _table(rows: list[Row], progress: Progress, *, marked: bool) -> Table:
+    """Rows as a table; `marked` adds a column that says in words what colours say otherwise."""
+    table = Table()
+    if marked:
+        table.add_column("")
+    names = list(rows[0].values) if rows else []
+    for name in names:
+        table.add_column({"le": "from", "re": "to"}.get(name, name))
+    for row in rows:
+        final = not row.mark and row.values.get("re", INFINITY) <= progress.cti
+        style = "dim" if final else _COLOURS.get(row.mark, "") + (" strike" if row.mark == WITHDRAWN else "")
+        cells = [_cell(name, row) for name in names]
+        table.add_row(*([Text(row.mark)] if marked else []), *cells, style=style.strip())
     return table
 
 
-def _cell(column: str, value: object) -> str:
+def _cell(name: str, row: Row) -> Text:
+    new = _text(name, row.values[name])
+    if name not in row.before:
+        return Text(new)
+    return Text.assemble((_text(name, row.before[name]), "red"), " → ", (new, "bold yellow"))
+
+
+def _text(name: str, value: object) -> str:
     if value is None:
         return ""
-    if column in _TIMES and isinstance(value, int):
-        return format_ticks(value, as_datetime=abs(value) > 10**12)
+    if name in ("le", "re") and isinstance(value, int):
+        return _time(value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _time(ticks: int) -> str:
+    return format_ticks(ticks, as_datetime=abs(ticks) > _REAL_DATE)

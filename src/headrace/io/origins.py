@@ -17,7 +17,7 @@ from headrace.io.formats import Format, list_files, read_file
 from headrace.plan.nodes import Source
 from headrace.plan.policies import Edge, Interval, Physical, Point
 
-__all__ = ["Events", "Files", "Origin", "read_columns", "read_path"]
+__all__ = ["Events", "Files", "Origin", "SparkRead", "read_columns", "read_path"]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,21 @@ class Events:
         return f"{self.table.num_rows} events #{self._digest}"
 
 
-Origin = Files | Events
+@dataclass(frozen=True)
+class SparkRead:
+    """Whatever one of Spark's own streaming readers gives: for what only Spark can read (Kafka, Delta, …)."""
+
+    format: str
+    options: tuple[tuple[str, str], ...] = ()
+    path: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(
+            [f"spark {self.format}", self.path, *(f"{name}={value}" for name, value in self.options)]
+        ).strip()
+
+
+Origin = Files | Events | SparkRead
 
 
 def read_columns(source: Source) -> list[str]:

@@ -6,7 +6,7 @@ A bag that changes by weights is remembered in two ways:
   `exact`) and sums of squares. When nothing is ever taken back, the least and greatest value are columns of this part
   too, merged by min and max.
 - *bags*: the values themselves with their weights, for what cannot be subtracted: min and max over streams with
-  retractions, and first and last, which also need the lifetimes.
+  retractions, and first and last, which also need the starts of the events.
 
 All parts live in one table, told apart by the column `PART`: 0 for sums, 1, 2, … for the bags.
 """
@@ -21,14 +21,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import Changes
+from headrace.columnar import canonical_floats
 from headrace.expr import AggregateCall, Expr, evaluate
-from headrace.operators.exact import float_limbs, integer_limbs, squares
+from headrace.operators.exact import float_limbs, float_squares, integer_limbs, integer_squares
 from headrace.plan.nodes import Aggregate
 from headrace.schema import Type
 
-__all__ = ["BAG_LE", "BAG_RE", "COUNT", "PART", "Argument", "Layout"]
+__all__ = ["BAG_LE", "COUNT", "PART", "Argument", "Layout"]
 
-PART, COUNT, BAG_LE, BAG_RE = "__part", "__n", "__ble", "__bre"
+PART, COUNT, BAG_LE = "__part", "__n", "__ble"
 _SUMMED = {"sum", "avg", "var", "stddev"}
 _SQUARED = {"var", "stddev"}
 _EXTREMES = {"min", "max"}
@@ -64,9 +65,9 @@ class Argument:
 
     @property
     def bag(self) -> str | None:
-        """`values` or `lifetimes` when the values themselves must be kept."""
+        """`values`, or `starts` beside them, when the values themselves must be kept."""
         if self.functions & _ORDERED:
-            return "lifetimes"
+            return "starts"
         return "values" if self.functions & _EXTREMES and not self.insert_only else None
 
     @property
@@ -89,19 +90,14 @@ class Argument:
 
     def _floats(self, values: np.ndarray) -> dict[str, np.ndarray]:
         columns = {f"{self.prefix}s{suffix}": limb for suffix, limb in float_limbs(values).items()}
-        return columns | self._squares(values) if self.squared else columns
+        return columns | self._squares(float_squares(values)) if self.squared else columns
 
     def _integers(self, values: np.ndarray) -> dict[str, np.ndarray]:
         columns = {f"{self.prefix}s{suffix}": limb for suffix, limb in integer_limbs(values).items()}
-        return columns | self._squares(values.astype(np.float64)) if self.squared else columns
+        return columns | self._squares(integer_squares(values)) if self.squared else columns
 
-    def _squares(self, values: np.ndarray) -> dict[str, np.ndarray]:
-        product, error = squares(values)
-        columns = {f"{self.prefix}q{suffix}": limb for suffix, limb in float_limbs(product).items()}
-        for suffix, limb in float_limbs(error).items():
-            name = f"{self.prefix}q{suffix}"
-            columns[name] = columns[name] + limb if name in columns else limb
-        return columns
+    def _squares(self, limbs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {f"{self.prefix}q{suffix}": limb for suffix, limb in limbs.items()}
 
     def extremes(self, values: pa.Array) -> dict[str, pa.Array]:
         """The columns merged by min and max; NaN is counted among the sums instead, because it orders last."""
@@ -146,7 +142,7 @@ class Layout:
     def bag_columns(self) -> list[str]:
         """Columns that tell rows of a bag apart."""
         bags = [a for a in self.arguments.values() if a.bag]
-        ordered = [BAG_LE, BAG_RE] if any(a.bag == "lifetimes" for a in bags) else []
+        ordered = [BAG_LE] if any(a.bag == "starts" for a in bags) else []
         return [a.value for a in bags] + ordered
 
     def sums_table(self, changes: Changes, keys: pa.Table) -> pa.Table:
@@ -166,11 +162,12 @@ class Layout:
 
     def _bag(self, argument: Argument, changes: Changes, keys: pa.Table) -> pa.Table:
         values = _whole(evaluate(argument.expr, changes.payload))
+        values = canonical_floats(pa.table({"v": values})).column("v")  # what is equal must cancel
         columns: dict[str, object] = {
             PART: np.full(len(changes), argument.part, np.int8), COUNT: changes.weight, argument.value: values
         }  # fmt: skip
-        if argument.bag == "lifetimes":
-            columns |= {BAG_LE: changes.le, BAG_RE: changes.re}
+        if argument.bag == "starts":
+            columns[BAG_LE] = changes.le
         return _beside(keys, columns).filter(pc.is_valid(values))
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from headrace.columnar import factorize, to_numpy
 from headrace.expr import AggregateCall
-from headrace.operators.accumulators import BAG_LE, BAG_RE, COUNT, PART, Argument, Layout
+from headrace.operators.accumulators import BAG_LE, COUNT, PART, Argument, Layout
 from headrace.operators.exact import as_integers, lowest_limb, total_float, total_integer
 
 __all__ = ["answers"]
@@ -108,7 +108,10 @@ def _extreme(function: str, argument: Argument, sums: pa.Table) -> pa.Array:
 def _from_bag(
     function: str, argument: Argument, sums: pa.Table, bags: pa.Table, layout: Layout, window: str
 ) -> pa.Array:
-    """The first or last of each bag in its order: by value, or by lifetime and then value."""
+    """The first or last of each bag in its order: by value, or by start and then value.
+
+    Ends do not decide: one may still move after a window is closed, and its answer may not (rule 6.4).
+    """
     bag = bags.filter((pc.field(PART) == argument.part) & (pc.field(COUNT) > 0)) if bags.num_rows else bags
     if bag.num_rows == 0:
         return pa.nulls(sums.num_rows, argument.type.arrow)
@@ -116,7 +119,7 @@ def _from_bag(
     codes, _ = factorize(pa.concat_tables([sums.select(by), bag.select(by)]))
     mine, theirs = codes[: sums.num_rows], codes[sums.num_rows :]
     ranked = bag.append_column("__code", pa.array(theirs))
-    ordered = [BAG_LE, BAG_RE, argument.value] if function in ("first", "last") else [argument.value]
+    ordered = [BAG_LE, argument.value] if function in ("first", "last") else [argument.value]
     order = pc.sort_indices(ranked, [(name, "ascending") for name in ["__code", *ordered]]).to_numpy()
     groups = theirs[order]
     changes = np.flatnonzero(np.diff(groups))

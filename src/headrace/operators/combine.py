@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from headrace.changes import Changes
 from headrace.columnar import canonical_floats, concat, factorize
 from headrace.expr import evaluate
-from headrace.operators.accumulators import BAG_LE, BAG_RE, COUNT, PART, Layout
+from headrace.operators.accumulators import BAG_LE, COUNT, PART, Layout
 from headrace.plan.nodes import Combine
 
 __all__ = ["FIRST", "LAST", "combine", "compact"]
@@ -72,9 +72,9 @@ def _only_best(table: pa.Table, layout: Layout, windows: list[str]) -> pa.Table:
         return table
     group = [PART, *layout.keys, *windows]
     codes, _ = factorize(table.select(group))
-    values = [name for name in layout.bag_columns if name not in (BAG_LE, BAG_RE)]
+    values = [name for name in layout.bag_columns if name != BAG_LE]
     ranked = table.append_column("__code", pa.array(codes))
-    order = pc.sort_indices(ranked, [(name, "ascending") for name in ["__code", BAG_LE, BAG_RE, *values]]).to_numpy()
+    order = pc.sort_indices(ranked, [(name, "ascending") for name in ["__code", BAG_LE, *values]]).to_numpy()
     border = np.flatnonzero(np.diff(codes[order]))
     ends = np.unique(np.r_[0, border, border + 1, len(order) - 1])
     sums = np.asarray(pc.equal(table.column(PART), 0))[order]

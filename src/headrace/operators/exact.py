@@ -18,7 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["as_integers", "float_limbs", "integer_limbs", "total_float", "total_integer"]
+__all__ = [
+    "as_integers",
+    "float_limbs",
+    "float_squares",
+    "integer_limbs",
+    "integer_squares",
+    "total_float",
+    "total_integer",
+]
 
 Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]
@@ -57,15 +65,47 @@ def float_limbs(values: Floats) -> dict[str, Int64s]:
     return columns
 
 
-def squares(values: Floats) -> tuple[Floats, Floats]:
+def integer_squares(values: Int64s) -> dict[str, Int64s]:
+    """The limbs of the squares of 64-bit integers."""
+    size = np.where(values < 0, -values.astype(np.uint64), values.astype(np.uint64))
+    low, high, mask = size & np.uint64(_MASK), size >> np.uint64(BITS), np.uint64(_MASK)
+    if not high.any():
+        square = low * low
+        return {"0": (square & mask).astype(np.int64), "1": (square >> np.uint64(BITS)).astype(np.int64)}
+    parts = [low * low, low * high, low * high, high * high]  # what each is worth: 1, 2**32, 2**32, 2**64
+    columns = {str(j): np.zeros(len(values), np.int64) for j in range(4)}
+    for part, place in zip(parts, (0, 1, 1, 2), strict=True):
+        columns[str(place)] += (part & mask).astype(np.int64)
+        columns[str(place + 1)] += (part >> np.uint64(BITS)).astype(np.int64)
+    return columns
+
+
+def float_squares(values: Floats) -> dict[str, Int64s]:
+    """The limbs of the squares of floats; what is not finite is counted as `nan`."""
+    finite = np.isfinite(values)
+    none = np.zeros(len(values), np.int64)
+    columns = {} if finite.all() else {"nan": (~finite).astype(np.int64), "pinf": none, "ninf": none}
+    rest = np.where(finite, values, 0.0)
+    size = np.abs(rest)
+    large, small = size >= 2.0**480, size < 2.0**-400
+    # Squares of the very large and very small leave the range of floats: square them moved by whole limbs.
+    for part, shift in ((~large & ~small, 0), (large, 17), (small, -24)):
+        moved = np.where(part, rest, 0.0)
+        if moved.any():
+            for factor in _squares(np.ldexp(moved, -BITS * shift)):
+                for suffix, limb in float_limbs(factor).items():
+                    name = str(int(suffix) + 2 * shift)
+                    columns[name] = columns.get(name, none) + limb
+    return columns
+
+
+def _squares(values: Floats) -> tuple[Floats, Floats]:
     """`values**2` as an unevaluated sum of two floats, exact but for under- and overflow (Dekker's product)."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        product = values * values
-        factor = values * 134217729.0  # 2**27 + 1 splits 53 bits into two halves
-        high = factor - (factor - values)
-        low = values - high
-        error = ((high * high - product) + 2.0 * high * low) + low * low
-    return product, np.where(np.isfinite(product) & np.isfinite(error), error, 0.0)
+    product = values * values
+    factor = values * 134217729.0  # 2**27 + 1 splits 53 bits into two halves
+    high = factor - (factor - values)
+    low = values - high
+    return product, ((high * high - product) + 2.0 * high * low) + low * low
 
 
 def _limbs(columns: Mapping[str, Int64s]) -> dict[int, Int64s]:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headrace.changes import Changes
-from headrace.columnar import hash_rows, to_numpy
+from headrace.changes import WEIGHT, Changes
+from headrace.columnar import hash_rows
 from headrace.operators.kernel import Data, Kernel, consolidated_rows
 from headrace.plan.nodes import Final
 from headrace.progress import Progress
@@ -35,7 +35,8 @@ class FinalKernel(Kernel):
         waiting = self.traces["waiting"]
         changes = changes.consolidate()
         times = changes.le if self.settled else changes.re
-        waiting.append(changes.to_table(), hash_rows(changes.to_table()), times)
+        rows = changes.to_table()
+        waiting.append(rows, hash_rows(rows.drop_columns([WEIGHT])), times)  # what cancels must share a hash
         limit = INFINITY if now.cti == INFINITY else now.cti - 1
         ready = waiting.until(limit)
         waiting.drop(limit)
@@ -47,7 +48,10 @@ class FinalKernel(Kernel):
         if self.settled:
             return cti
         held = self.traces["waiting"].scan()
-        return cti if held is None else min(cti, int(np.min(to_numpy(held.column("__le")))))
+        if held is None:
+            return cti
+        left = Changes.from_table(held).consolidate()  # what cancels holds nobody up
+        return min(cti, int(np.min(left.le, initial=INFINITY)))
 
     def held_by(self) -> str:
         return "events the CTI has not made final"

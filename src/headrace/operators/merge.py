@@ -123,14 +123,13 @@ class MergeKernel(Kernel):
         both = concat([t for t in (partial, old) if t is not None])
         if both.num_rows == 0:
             return partial, old
-        last = to_numpy(both.column(LAST))
-        reach = np.where(last >= ENDLESS // 2, last - ENDLESS, last)
-        codes, groups = (
-            factorize(both.select(self.layout.keys)) if self.layout.keys else (np.zeros(len(last), np.int64), [0])
-        )
+        kept = compact(both, self.layout, [FIRST, LAST])  # runs that were taken back reach nowhere
+        size = both.num_rows
+        codes, groups = factorize(concat([both, kept]).select(self.layout.keys))
+        last, lasts = to_numpy(both.column(LAST)), to_numpy(kept.column(LAST))
         limit = np.full(len(groups), high, np.int64)
-        np.maximum.at(limit, codes, reach)
-        ended = pa.array(np.where(last >= ENDLESS // 2, limit[codes], last))
+        np.maximum.at(limit, codes[size:], np.where(lasts >= ENDLESS // 2, lasts - ENDLESS, lasts))
+        ended = pa.array(np.where(last >= ENDLESS // 2, limit[codes[:size]], last))
         both = both.set_column(both.schema.get_field_index(LAST), LAST, ended)
         size = partial.num_rows
         return both.slice(0, size), (both.slice(size) if old is not None else None)

@@ -5,7 +5,6 @@ Under `advance` and with physical events, rows move the CTI even if a filter dro
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
 from operator import and_
@@ -20,32 +19,39 @@ __all__ = ["push_filters"]
 
 
 def push_filters(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
-    """`Where(Source)` becomes a source that reads less."""
+    """`Where(Source)` becomes a source that reads less, for all that read it."""
+    pushed = {where.input.fingerprint: _parts(where)[0] for where in _candidates(outputs)}
+
+    def push(node: Node) -> Node:
+        if isinstance(node, Source) and pushed.get(node.fingerprint) is not None:
+            return replace(node, pushed=pushed[node.fingerprint])
+        if isinstance(node, Where) and isinstance(node.input, Source) and node.input.pushed is not None:
+            rest = _parts(node)[1]
+            return node.input if rest is None else Where(node.input, rest)
+        return node
+
+    return rewrite(outputs, push)
+
+
+def _candidates(outputs: tuple[Output, ...]) -> list[Where]:
+    """Filters that are the only reader of their source, apart from those of the rows it sets aside."""
     readers: dict[str, list[Node]] = {}
     for node in walk(*outputs):
         for child in node.inputs:
-            readers.setdefault(child.fingerprint, []).append(node)
-    return rewrite(outputs, _pusher(readers))
+            if isinstance(child, Source) and not isinstance(node, Diverted):
+                readers.setdefault(child.fingerprint, []).append(node)
+    alone = [nodes[0] for nodes in readers.values() if len(nodes) == 1]
+    return [node for node in alone if isinstance(node, Where) and _may_skip_rows(node.input)]
 
 
-def _pusher(readers: dict[str, list[Node]]) -> Callable[[Node], Node]:
-    def push(node: Node) -> Node:
-        if not (isinstance(node, Where) and isinstance(node.input, Source)):
-            return node
-        source = node.input
-        others = [r for r in readers.get(source.fingerprint, []) if not isinstance(r, Diverted)]
-        if len(others) > 1 or isinstance(source.policy, Advance) or isinstance(source.lifetime, Physical):
-            return node
-        return _pushed(source, node.predicate)
-
-    return push
+def _may_skip_rows(source: Node) -> bool:
+    assert isinstance(source, Source)
+    return not isinstance(source.policy, Advance) and not isinstance(source.lifetime, Physical)
 
 
-def _pushed(source: Source, predicate: Expr) -> Node:
-    parts = conjuncts(predicate)
-    plain = [part for part in parts if to_arrow_filter(part, source.schema) is not None]
-    rest = [part for part in parts if to_arrow_filter(part, source.schema) is None]
-    if not plain:
-        return Where(source, predicate)
-    narrowed = replace(source, pushed=reduce(and_, plain))
-    return Where(narrowed, reduce(and_, rest)) if rest else narrowed
+def _parts(where: Where) -> tuple[Expr | None, Expr | None]:
+    """`(what the reader can do, what is left)`."""
+    parts = conjuncts(where.predicate)
+    plain = [part for part in parts if to_arrow_filter(part, where.input.schema) is not None]
+    rest = [part for part in parts if to_arrow_filter(part, where.input.schema) is None]
+    return (reduce(and_, plain) if plain else None), (reduce(and_, rest) if rest else None)

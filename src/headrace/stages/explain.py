@@ -116,5 +116,5 @@ def _partitioning(line: Line, level: int) -> str:
     if level == 0:
         return "where the rows are read"
     routes = {edge.route for edge in line.edges if edge.to == level}
-    texts = {"anywhere" if r is None else "one bucket" if r == () else f"by {', '.join(r)}" for r in routes}
-    return "rows brought together " + " and ".join(sorted(texts))
+    together = sorted("in one bucket" if r == () else f"by {', '.join(r)}" for r in routes if r is not None)
+    return "rows brought together " + " and ".join(together) if together else "rows wherever they are"

@@ -1,4 +1,4 @@
-"""`headrace demo`: trades arrive late and are corrected; so are the answers. Spark is killed, and continues. Batch agrees."""
+"""`headrace demo`: answers that correct themselves, survive a crash of Spark, and agree with batch SQL."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -75,9 +75,9 @@ def _run(console: Console, root: Path, events: int, seed: int, *, crash: bool) -
     table = trades(events, seed)
     found = facts(table)
     console.print(
-        f"{events} trades of 3 symbols, {found.rows} rows with their corrections, will arrive as {_FILES} files: {found.out_of_order} rows out "
-        f"of order, {found.revised} prices\nwrong at first, {found.late} rows later than the 5 s that the query is willing to wait. The query:\n",
-        soft_wrap=True,
+        f"{events} trades of 3 symbols, {found.rows} rows with their corrections, will arrive as {_FILES} files:\n"
+        f"{found.out_of_order} rows out of order, {found.revised} prices wrong at first, and {found.late} rows later "
+        "than the 5 s that the query waits.\nThe query:\n", soft_wrap=True
     )  # fmt: skip
     _show_query(console)
     with View(console, Answers(place), Facts(_FILES)) as view:
@@ -97,22 +97,23 @@ def _show_query(console: Console) -> None:
 
     lines = inspect.cleandoc(inspect.getsource(vwap).split('"""')[2]).splitlines()
     code = "\n".join(f"    {line}" for line in lines if "# fmt" not in line)
-    console.print(
-        Syntax(code, "python", theme="ansi_dark", background_color="default") if console.is_terminal else f"{code}\n",
-        soft_wrap=True,
-    )
+    if console.is_terminal:
+        console.print(Syntax(code, "python", theme="ansi_dark", background_color="default"), "")
+    else:
+        console.print(code, "", sep="\n", markup=False, soft_wrap=True)
 
 
 def _tell(console: Console, view: View, verdict: Verdict) -> None:
     counts, answers = view.facts.counts, view.answers
     console.print(
-        f"\n{answers.given} answers were given, {answers.corrected} times one was corrected. Of {counts['rows']} rows {counts['accepted']} "
-        f"were accepted and {counts['diverted']} set aside as too late, each with the reason.", soft_wrap=True
+        f"\n{answers.given} answers were given, and {answers.corrected} times one of them was corrected. "
+        f"Of {counts['rows']} rows\n{counts['accepted']} were accepted and {counts['diverted']} set aside, each with "
+        "the reason.", soft_wrap=True
     )  # fmt: skip
     if verdict.equal:
         console.print(
-            f"[bold green]Equal.[/bold green] The live answer and the batch answer over the full history are the same {verdict.rows} rows. "
-            f"({view.elapsed:.0f} s)", soft_wrap=True
+            "[bold green]Equal.[/bold green] The live answer and the batch answer over the full history are the same "
+            f"{verdict.rows} rows. ({view.elapsed:.0f} s)", soft_wrap=True
         )  # fmt: skip
     else:
         console.print("[bold red]Different.[/bold red] The live answer is not the batch answer:")

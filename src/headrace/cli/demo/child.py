@@ -42,7 +42,7 @@ class Child:
         self._heard.put(None)
 
     def hear(self, timeout: float) -> dict[str, Any] | None:
-        """What it said next, or None if it was silent for so long. A process that ended has said `{"what": "ended"}`."""
+        """What it said next, or None if it was silent for so long; at its end it says `{"what": "ended"}`."""
         with suppress(queue.Empty):
             return self._heard.get(timeout=timeout) or {"what": "ended"}
         return None

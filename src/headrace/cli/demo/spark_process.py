@@ -1,7 +1,7 @@
 """The demo's Spark process: `python -m headrace.cli.demo.spark_process DIRECTORY`.
 
-It speaks one JSON object a line on its standard output and hears one word on its standard input: `finish`. When its input ends without
-that, whoever started it is gone, and it ends itself with everything it has started.
+It speaks one JSON object a line on its standard output and hears one word on its standard input: `finish`. When its
+input ends without that, whoever started it is gone, and it ends itself with everything it has started.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _run(voice: _Voice, place: Place, finish: threading.Event) -> None:
 
 def _tell(voice: _Voice, query: Any, seen: int) -> int:
     progress = query.progress
-    number = progress.get("batch", -1)
+    number: int = progress.get("batch", -1)
     if number > seen:
         counts = next(iter(progress["counts"].values()))
         state = {name: sum(o[name] for o in progress["operators"]) for name in ("rows", "bytes")}

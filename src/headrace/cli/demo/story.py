@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ class Story:
     def __init__(self, place: Place, trades: pa.Table, files: int, view: View, crash_after: int | None) -> None:
         self.place, self.view, self.crash_after = place, view, crash_after
         bounds = np.linspace(0, len(trades), files + 1).astype(int).tolist()
-        self._files = [trades.slice(a, b - a) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        self._files = [trades.slice(a, b - a) for a, b in pairwise(bounds)]
         self._child: Child | None = None
         self._delivered_at = 0.0
 
@@ -72,7 +73,7 @@ class Story:
             if self._child is not None:
                 self._child.kill()
 
-    # --- steps ----------------------------------------------------------------------------------------------------------------
+    # --- steps ----------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         again = self._child is not None
@@ -120,7 +121,7 @@ class Story:
         self.view.wait("")
         return compare(self.view.answers, self.place)
 
-    # --- hearing ----------------------------------------------------------------------------------------------------------------
+    # --- hearing --------------------------------------------------------------------------------------------------
 
     def _hear_until(self, what: str) -> dict[str, Any]:
         deadline = time.monotonic() + _GIVE_UP

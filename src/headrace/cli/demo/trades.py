@@ -1,7 +1,8 @@
 """What the demo computes, twice: as a live query of Headrace, and as one batch statement of plain Spark SQL.
 
-The two share nothing but the files they read. The batch statement knows the whole history: it takes every physical event that
-arrived, leaves out those the live query set aside as late, cancels retracted trades, and puts the rest into windows.
+The two share nothing but the files they read. The batch statement knows the whole history: it takes every physical
+event that arrived, leaves out those the live query set aside as late, cancels retracted trades, and puts the rest into
+windows.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pyarrow as pa
 
@@ -19,9 +20,6 @@ from headrace.io.commit import BatchDirectory
 from headrace.io.encode import rows_to_jsonl
 from headrace.io.generator import Ticks, ticks
 from headrace.time import duration
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Place", "batch_answer", "trades", "vwap"]
 
@@ -44,43 +42,42 @@ def vwap(folder: str) -> hr.Stream:
     # fmt: on
 
 
-_BATCH = f"""
+_BATCH = """
 WITH accepted AS (
     SELECT * FROM arrived LEFT ANTI JOIN set_aside USING (kind, le, symbol, price, quantity)
 ), history AS (
     SELECT le, symbol, price, quantity FROM accepted
     GROUP BY le, symbol, price, quantity HAVING sum(IF(kind = 'insert', 1, -1)) > 0
 ), placed AS (
-    SELECT *, explode(sequence((le - {duration(SIZE)}) DIV {duration(EVERY)} * {duration(EVERY)} + {duration(EVERY)},
-                               le DIV {duration(EVERY)} * {duration(EVERY)}, {duration(EVERY)})) AS start
+    SELECT *, explode(sequence((le - :size) DIV :every * :every + :every, le DIV :every * :every, :every)) AS start
     FROM history WHERE quantity > 0
 )
-SELECT start AS le, start + {duration(SIZE)} AS re, symbol, sum(price * quantity) / sum(quantity) AS vwap, count(*) AS n
+SELECT start AS le, start + :size AS re, symbol, sum(price * quantity) / sum(quantity) AS vwap, count(*) AS n
 FROM placed GROUP BY start, symbol
 """
 
 
-def batch_answer(spark: SparkSession, place: Place) -> pa.Table:
+def batch_answer(spark: Any, place: Place) -> pa.Table:
     """What plain Spark SQL says of everything that arrived and was not set aside."""
     _json(spark, [str(f) for f in sorted(place.input.glob("*.jsonl"))], _PHYSICAL).createOrReplaceTempView("arrived")
-    aside = BatchDirectory(str(place.diverted)).files()
-    _json(spark, aside, "row STRING").selectExpr(
-        f"inline(array(from_json(row, '{_PHYSICAL}')))"
-    ).createOrReplaceTempView("set_aside")
-    return spark.sql(_BATCH).toArrow()
+    rows = _json(spark, place.diverted(), "row STRING")
+    rows.selectExpr(f"inline(array(from_json(row, '{_PHYSICAL}')))").createOrReplaceTempView("set_aside")
+    return spark.sql(_BATCH, {"size": duration(SIZE), "every": duration(EVERY)}).toArrow()
 
 
-def _json(spark: SparkSession, files: list[str], schema: str) -> DataFrame:
+def _json(spark: Any, files: list[str], schema: str) -> Any:
     return spark.read.schema(schema).json(files) if files else spark.createDataFrame([], schema)
 
 
 def trades(events: int, seed: int) -> pa.Table:
-    """Physical events in arrival order: three in ten trades are late, one in twenty is priced wrong at first and corrected,
-    and a few come later than the query is willing to wait.
+    """Physical events in arrival order.
+
+    Three in ten trades are delayed, one in twenty is priced wrong at first and corrected, and a few come later than the
+    query is willing to wait.
     """
     config = Ticks(
-        events, seed, symbols=3, rate_per_second=events / _SPAN, disorder=0.3, max_delay=DELAY, late=min(0.002, 20 / events),
-        revisions=0.05, lulls=0.1, volatility=0.02 * events**-0.5,
+        events, seed, symbols=3, rate_per_second=events / _SPAN, disorder=0.3, max_delay=DELAY, revisions=0.05,
+        late=min(0.002, 20 / events), lulls=0.1, volatility=0.02 * events**-0.5,
     )  # fmt: skip
     return ticks(config)
 
@@ -103,10 +100,10 @@ class Place:
     def checkpoint(self) -> Path:
         return self.root / "checkpoint"
 
-    @property
-    def diverted(self) -> Path:
-        """Where a query with one source puts the rows it sets aside."""
-        return self.checkpoint / "diverted" / "0"
+    def diverted(self) -> list[str]:
+        """The files of rows that the query has set aside."""
+        folders = sorted((self.checkpoint / "diverted").iterdir())
+        return [file for folder in folders for file in BatchDirectory(str(folder)).files()]
 
     @property
     def batch(self) -> Path:

@@ -1,11 +1,11 @@
-"""How the demo looks: a live table on a terminal, plain lines elsewhere. Only reads; whatever it shows was computed before."""
+"""How the demo looks: a live table on a terminal, plain lines elsewhere. It only reads what was computed before."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.demo.answers import Answers, Correction, Key, Update
-from headrace.time import INFINITY, NEG_INFINITY, format_ticks
+from headrace.time import NEG_INFINITY, format_ticks
 
 __all__ = ["Facts", "View", "clock"]
 
@@ -59,7 +59,7 @@ class View:
             Live(get_renderable=self._screen, console=console, refresh_per_second=8) if console.is_terminal else None
         )
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> Self:
         if self._live is not None:
             self._live.start()
         return self
@@ -88,7 +88,7 @@ class View:
         if self._live is None:
             self.say(self._line(number, update))
 
-    # --- plain ----------------------------------------------------------------------------------------------------------------
+    # --- plain ----------------------------------------------------------------------------------------------------
 
     def _line(self, number: int, update: Update) -> str:
         parts = [f"batch {number:2}", f"CTI {clock(self.facts.cti)}", f"{len(update.fresh)} new answers"]
@@ -102,7 +102,7 @@ class View:
             parts.append(f"{self.facts.late} set aside as too late")
         return " · ".join([*parts, _state(self.facts.state)])
 
-    # --- live -----------------------------------------------------------------------------------------------------------------
+    # --- live -----------------------------------------------------------------------------------------------------
 
     def _screen(self) -> RenderableType:
         parts: list[RenderableType] = []
@@ -138,13 +138,12 @@ class View:
 
     def _footer(self) -> Text:
         facts, answers = self.facts, self.answers
-        lines = [
-            [("new", "green"), " · ", ("old", "red"), (" → ", "dim"), ("corrected", "bold yellow"), " · ", ("✓ final", "dim")],
-            [f"CTI {clock(facts.cti)}" if facts.cti != INFINITY else "CTI ∞: the end", f" · files {facts.answered} of {facts.files}",
-             f" · {_state(facts.state)}"],
-            [f"{answers.given} answers · {answers.corrected} corrections · {facts.late} of {facts.counts.get('rows', 0)} rows too late, set aside"],
-        ]  # fmt: skip
-        return Text("\n").join(Text.assemble(*line) for line in lines)
+        legend = Text.assemble(("new", "green"), " · ", ("old", "red"), (" → ", "dim"), ("corrected", "bold yellow"))
+        legend.append(" · ✓ final: before the CTI, nothing changes any more", "dim")
+        where = f"CTI {clock(facts.cti)} · files {facts.answered} of {facts.files} · {_state(facts.state)}"
+        late = f"{facts.late} of {facts.counts.get('rows', 0)} rows too late, set aside"
+        what = f"{answers.given} answers · {answers.corrected} corrections · {late}"
+        return Text("\n").join([legend, Text(where), Text(what)])
 
 
 def _largest(update: Update) -> list[Correction]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from headrace.changes import Changes
+from headrace.errors import PlanError
 from headrace.host.result import Finished, Result
 from headrace.io.decoded import Decoded
 from headrace.io.ingress import COUNTERS, Report, count_orphans, resolve
@@ -131,7 +132,8 @@ def _batches(source: Source, batch_rows: int | None) -> Iterator[list[Decoded]]:
         for table in source.origin.batches():
             yield from ([in_memory(part, source)] for part in _pieces(table, batch_rows))
     else:
-        assert isinstance(source.origin, Files)
+        if not isinstance(source.origin, Files):
+            raise PlanError(f"only Spark can read {source.origin}", instead="host='spark', or start(...)")
         for path in source.origin.files():
             if batch_rows is None:
                 yield list(read_path(source, path))

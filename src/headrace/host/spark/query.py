@@ -25,14 +25,26 @@ from pyspark.sql import functions as F
 from headrace import errors
 from headrace.changes import Changes
 from headrace.errors import HeadraceError, HostError, PlanError
+from headrace.expr.sql import to_spark
 from headrace.host.spark.checkpoint import Checkpoint
 from headrace.host.spark.labels import bucket_labels
 from headrace.host.spark.session import apply_query_options, get_session, warm_up
-from headrace.host.spark.worker import CHUNK, END, FILE, TICK, Job, StageProcessor, make_intake
+from headrace.host.spark.worker import (
+    BATCH_TIME,
+    CHUNK,
+    END,
+    FILE,
+    TICK,
+    Job,
+    StageProcessor,
+    make_intake,
+    make_row_intake,
+)
 from headrace.io.commit import BatchDirectory
+from headrace.io.console import close as close_console
 from headrace.io.console import show_batch
 from headrace.io.ingress import COUNTERS, count_orphans
-from headrace.io.origins import Events, Files
+from headrace.io.origins import Events, Files, SparkRead, read_columns
 from headrace.io.sinks import Call, Console, FileSink, Memory, Sink, encode_cti, prepared
 from headrace.optimizer import optimize
 from headrace.optimizer.rewrite import rewrite
@@ -45,6 +57,8 @@ from headrace.time import INFINITY, NEG_INFINITY
 
 __all__ = ["Query", "start_query"]
 
+#: Spark's file readers stream only with a schema; its other readers bring their own.
+_WANT_SCHEMA = ("csv", "json", "orc", "parquet", "text", "xml")
 _BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
 _ERROR = re.compile(r"headrace\.errors\.(\w+): \[(\w+)\] (.*?)(?=\n\s*\n|\n[A-Z][\w.]*Exception|\Z)", re.DOTALL)
 
@@ -76,6 +90,9 @@ class Query:
         """End it; the checkpoint stays, and starting again with it continues."""
         if self.stream is not None:
             self.stream.stop()
+        for sink in self.sinks:
+            if isinstance(sink, Console):
+                close_console(sink)
         self.checkpoint.close()
 
     def process_all_available(self) -> None:
@@ -272,13 +289,18 @@ def _on_disk(node: Node, place: Checkpoint) -> Node:
 
 
 def _launch(query: Query, job: Job, files_per_batch: int | None, trigger: str | None) -> Any:
-    frames = [_signal_frame(query)]
+    frames, flows = [_signal_frame(query)], []
     for number, source in enumerate(query.line.sources):
-        frames.append(_file_frame(query.spark, number, cast("Files", source.origin), files_per_batch))
+        if isinstance(source.origin, SparkRead):
+            flows.append(
+                _read_frame(query.spark, source, source.origin).mapInArrow(make_row_intake(job, number), CHUNK)
+            )
+        else:
+            frames.append(_file_frame(query.spark, number, cast("Files", source.origin), files_per_batch))
         if isinstance(source.policy, Heartbeat):
             frames.append(_clock_frame(query.spark, number))
-    rows = reduce(DataFrame.union, frames).withColumn("batch_time", F.current_timestamp())
-    flow = rows.mapInArrow(make_intake(job), CHUNK)
+    rows = reduce(DataFrame.union, frames).withColumn(BATCH_TIME, F.current_timestamp())
+    flow = reduce(DataFrame.union, [rows.mapInArrow(make_intake(job), CHUNK), *flows])
     for level in range(1, query.line.depth + 1):
         processor = StageProcessor(job, level)
         flow = flow.groupBy("bucket").transformWithStateInPandas(processor, CHUNK, outputMode="Append", timeMode="None")
@@ -287,6 +309,19 @@ def _launch(query: Query, job: Job, files_per_batch: int | None, trigger: str | 
     )
     writer = writer.option("checkpointLocation", str(query.checkpoint.path / "spark"))
     return (writer.trigger(processingTime=trigger) if trigger else writer).start()
+
+
+def _read_frame(spark: SparkSession, source: Source, origin: SparkRead) -> DataFrame:
+    """Rows that Spark reads; columns and filters are its own work."""
+    reader = spark.readStream.format(origin.format).options(**dict(origin.options))
+    if origin.format in _WANT_SCHEMA:
+        reader = reader.schema(", ".join(f"`{f.name}` {f.type.spark}" for f in source.columns))
+    frame = reader.load(origin.path) if origin.path else reader.load()
+    types = {f.name: f.type.spark for f in source.columns}
+    frame = frame.select(*(F.col(name).cast(types[name]).alias(name) for name in read_columns(source)))
+    if source.pushed is not None:
+        frame = frame.where(to_spark(source.pushed, source.columns))
+    return frame.withColumn(BATCH_TIME, F.current_timestamp())
 
 
 def _binary_files(spark: SparkSession, path: str, files_per_batch: int | None) -> DataFrame:

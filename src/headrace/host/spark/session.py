@@ -56,6 +56,7 @@ _LAUNCH: tuple[tuple[str, str, str], ...] = (
 # times later than usual: the first answer comes about a second sooner, and code that stays hot is still optimised
 # (stopping at the first compiler saves another second but halves the speed of Spark's own readers and aggregates).
 _LOCAL_JVM = (
+    "-Xss16m",  # stopping in mid-batch, Spark matches the Python error text with a regex that overflows 4 MB stacks
     "-XX:+UseSerialGC",
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=6000",

@@ -41,6 +41,8 @@ CHUNK = "bucket int, edge int, seq long, chunk binary"
 _CHUNK_ARROW = pa.schema([("bucket", pa.int32()), ("edge", pa.int32()), ("seq", pa.int64()), ("chunk", pa.binary())])
 #: The kinds of rows the intake gets: a file to read, a tick of the clock, the end of all input.
 FILE, TICK, END = "file", "tick", "end"
+#: The column that tells rows the time of their batch, which is the same on every attempt.
+BATCH_TIME = "batch_time"
 _VALUE = StructType([StructField("value", BinaryType())])
 _NAME = StructType([StructField("name", StringType())])
 #: Segments up to this size travel inside the manifest, because a call to the state store costs more than they do.
@@ -87,9 +89,32 @@ def make_intake(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Re
     return intake
 
 
-def _messages(job: Job, rows: list[dict[str, Any]], start: dict[str, Progress]) -> Iterator[Message]:
+def make_row_intake(job: Job, number: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for `mapInArrow` over rows that Spark itself has read: a source's columns and the batch's time."""
+
+    def intake(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        source, task, time = job.line.sources[number], None, None
+        for batch in batches:
+            if task is None and batch.num_rows:
+                time = batch.column(BATCH_TIME)[0].as_py()
+                start = ProgressLog(job.checkpoint).before(_batch_id(), time).get(source.fingerprint, Progress())
+                task = Intake(job.line, source, start, job.buckets, _sender())
+            if task is not None:
+                table = pa.Table.from_batches([batch]).drop_columns([BATCH_TIME])
+                task.take(table.cast(pa.schema([source.columns.arrow.field(name) for name in table.column_names])))
+        if task is not None and time is not None:
+            yield _chunks(job, [*task.finish(), Message(0, REPORTS, extra={"batch_time": time.timestamp()})])
+
+    return intake
+
+
+def _sender() -> int:
     context = TaskContext.get()
-    sender = context.partitionId() if context is not None else 0
+    return context.partitionId() if context is not None else 0
+
+
+def _messages(job: Job, rows: list[dict[str, Any]], start: dict[str, Progress]) -> Iterator[Message]:
+    sender = _sender()
     for number in sorted({row["source"] for row in rows if row["what"] == FILE}):
         source = job.line.sources[number]
         paths = [row["path"] for row in rows if row["what"] == FILE and row["source"] == number]

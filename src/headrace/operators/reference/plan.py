@@ -14,7 +14,7 @@ from headrace.operators.reference.edge import edge_lifetimes
 from headrace.operators.reference.rows import Row
 from headrace.operators.reference.span import SPAN
 from headrace.operators.reference.windows import open_window_start
-from headrace.plan.nodes import Aggregate, EdgeLifetimes, Extend, Final, Node, Output, Shift, Source, Union
+from headrace.plan.nodes import Admit, Aggregate, EdgeLifetimes, Extend, Final, Node, Output, Shift, Source, Union
 from headrace.plan.windows import Grid
 from headrace.progress import Progress
 from headrace.time import INFINITY, NEG_INFINITY
@@ -46,7 +46,7 @@ def reference_stream(node: Node, seen: Seen, *, ended: bool = True) -> tuple[lis
         return _final(node, rows, now)
     if isinstance(node, EdgeLifetimes):
         return edge_lifetimes(node, rows), now
-    if isinstance(node, Output):
+    if isinstance(node, (Admit, Output)):
         return rows, now
     if type(node) not in SPAN:
         raise PlanError(f"no twin for {type(node).__name__}", allowed=", ".join(t.__name__ for t in SPAN))
