@@ -12,12 +12,14 @@ from headrace.errors import PlanError
 from headrace.events import history
 from headrace.host.local import run_local
 from headrace.host.result import Result
-from headrace.plan.nodes import Node, Output, set_aside
+from headrace.plan.nodes import Final, Node, Output, set_aside
 from headrace.time import NEG_INFINITY
 
 __all__ = ["Run", "outputs_of", "run", "start"]
 
 Host = Literal["local", "spark"]
+Consistency = Literal["speculative", "final"]
+CONSISTENCIES = ("speculative", "final")
 DIVERTED = "diverted"
 
 
@@ -66,13 +68,20 @@ def outputs_of(streams: Mapping[str, Node]) -> list[Output]:
     return outputs + [Output(side, f"{DIVERTED} {i}") for i, side in enumerate(set_aside(*outputs, whole=False))]
 
 
-def run(streams: Mapping[str, Node | _HasNode], *, host: Host = "local", **options: Any) -> Run:
+def run(
+    streams: Mapping[str, Node | _HasNode],
+    *,
+    host: Host = "local",
+    consistency: Consistency = "speculative",
+    **options: Any,
+) -> Run:
     """Run one or several streams over bounded inputs to their end, as one query.
 
-    On the local host the options are `buckets`, `batch_rows`, `clock`, `finish`; on Spark `master`, `buckets`,
+    With `consistency="final"` only what nothing can change any more leaves, and nothing is ever taken back; the history
+    is the same. On the local host the options are `buckets`, `batch_rows`, `clock`, `finish`; on Spark `master`, `buckets`,
     `checkpoint`.
     """
-    outputs = outputs_of({name: _node(stream) for name, stream in streams.items()})
+    outputs = outputs_of({name: _consistent(_node(stream), consistency) for name, stream in streams.items()})
     if host == "local":
         done = run_local(outputs, **options)
     elif host == "spark":
@@ -84,14 +93,22 @@ def run(streams: Mapping[str, Node | _HasNode], *, host: Host = "local", **optio
     return Run(done.results, done.counts, done.statistics)
 
 
-def start(pairs: Sequence[tuple[Node | _HasNode, Any]], **options: Any) -> Any:
+def start(
+    pairs: Sequence[tuple[Node | _HasNode, Any]], *, consistency: Consistency = "speculative", **options: Any
+) -> Any:
     """Run streams on Spark, each into its sink, as one query, until stopped.
 
     Options: `checkpoint`, `master`, `buckets`, `trigger`, `files_per_batch`, `name`.
     """
     from headrace.host.spark.query import start_query
 
-    return start_query([(_node(stream), sink) for stream, sink in pairs], **options)
+    return start_query([(_consistent(_node(stream), consistency), sink) for stream, sink in pairs], **options)
+
+
+def _consistent(node: Node, consistency: Consistency) -> Node:
+    if consistency not in CONSISTENCIES:
+        raise PlanError("unknown consistency", given=consistency, allowed=", ".join(CONSISTENCIES))
+    return Final(node) if consistency == "final" else node
 
 
 def _node(stream: Node | _HasNode) -> Node:

@@ -8,10 +8,12 @@ a session that somebody else has made.
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import shutil
 import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,7 +43,7 @@ _LAUNCH: tuple[tuple[str, str, str], ...] = (
     (
         "spark.python.unix.domain.socket.enabled",
         "true",
-        "state calls and chunks cross a Unix socket: about 60 ms less per small batch than TCP",
+        "state calls and chunks cross a Unix socket, quicker than TCP for a small batch",
     ),
     (
         "spark.hadoop.fs.AbstractFileSystem.file.impl",
@@ -53,8 +55,8 @@ _LAUNCH: tuple[tuple[str, str, str], ...] = (
 )
 
 # A local JVM schedules and stores while Python computes, on the same few cores. The optimising compiler starts ten
-# times later than usual: the first answer comes about a second sooner, and code that stays hot is still optimised
-# (stopping at the first compiler saves another second but halves the speed of Spark's own readers and aggregates).
+# times later than usual, to leave the cores to the first batches; code that stays hot is still optimised. Stopping at
+# the first compiler (-XX:TieredStopAtLevel=1) starts sooner still, but slows Spark's own readers and aggregates.
 _LOCAL_JVM = (
     "-Xss16m",  # stopping in mid-batch, Spark matches the Python error text with a regex that overflows 4 MB stacks
     "-XX:+UseSerialGC",
@@ -96,8 +98,8 @@ def get_session(
 
     `master` is any Spark master URL, `sc://host:port` for a Connect server, or `remote:local[2]` for a Connect server
     started in this process; without it HEADRACE_MASTER is asked, then every core of this machine is used. `options` are
-    Spark options and win over ours. With `log` (or HEADRACE_SPARK_LOG) whatever the JVM and the Python workers write
-    to standard error goes to that file.
+    Spark options and win over ours. Whatever the JVM and the Python workers write to standard error goes to the
+    file `log` (or HEADRACE_SPARK_LOG), else to one in the temporary directory.
     """
     wanted = master or os.environ.get(MASTER_VARIABLE)
     active = _active()
@@ -107,7 +109,15 @@ def get_session(
     url = wanted or f"local[{os.cpu_count() or 1},4]"
     _check_java(url)
     _use_this_python()
-    return _start(url, _launch_options(url, options or {}, app), log or os.environ.get(LOG_VARIABLE))
+    return _start(url, _launch_options(url, options or {}, app), log or os.environ.get(LOG_VARIABLE) or _quiet_log())
+
+
+def _quiet_log() -> Path:
+    """A file for what the JVM and its workers say on their own account; gone when this process ends well."""
+    handle, name = tempfile.mkstemp(prefix="headrace-spark-", suffix=".log")
+    os.close(handle)
+    atexit.register(lambda: Path(name).unlink(missing_ok=True))
+    return Path(name)
 
 
 def apply_query_options(spark: SparkSession, buckets: int) -> None:
@@ -131,7 +141,8 @@ def is_connect(spark: SparkSession) -> bool:
 def warm_up(spark: SparkSession, modules: Sequence[str] = (), workers: int = 2) -> threading.Thread:
     """Start Python workers and import `modules` in them, in the background, while the query is being built.
 
-    Saves seconds on the first batch. A failure here is no failure: the query itself will tell what is wrong.
+    Meant to take worker start-up out of the first batch. A failure here is no failure: the query itself will tell
+    what is wrong.
     """
 
     def run() -> None:
