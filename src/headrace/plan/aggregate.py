@@ -1,0 +1,116 @@
+"""Aggregates per group and window, whole and in halves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from headrace.errors import PlanError
+from headrace.expr import AggregateCall, Expr, col, split_aggregates
+from headrace.plan.base import OneInput, Properties, refuse_reserved, renamed
+from headrace.plan.windows import Window
+from headrace.schema import Field, Schema
+
+__all__ = ["Aggregate", "Combine", "Merge"]
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregate(OneInput):
+    """Aggregates per group and window; the optimizer splits it into `Combine` and `Merge`."""
+
+    linear: ClassVar[bool] = False
+    keys: tuple[tuple[str, Expr], ...]
+    window: Window
+    outputs: tuple[tuple[str, Expr], ...]
+
+    def __post_init__(self) -> None:
+        if not self.outputs:
+            raise PlanError("aggregate needs at least one output", instead="aggregate(n=hr.count())")
+        for name, expr in self.outputs:
+            outside = sorted(set(_columns_outside_calls(expr)))
+            if outside:
+                raise PlanError(
+                    f"{name!r} uses {', '.join(outside)} outside an aggregate function",
+                    given=str(expr),
+                    instead=f"hr.max({outside[0]!r}), or group_by({outside[0]!r})",
+                )
+        refuse_reserved(self.schema)
+
+    @cached_property
+    def schema(self) -> Schema:
+        below = self.input.schema
+        keys = [Field(name, expr.type(below)) for name, expr in self.keys]
+        return Schema((*keys, *(Field(name, expr.type(below)) for name, expr in self.outputs)))
+
+    @cached_property
+    def split(self) -> tuple[dict[str, AggregateCall], dict[str, Expr]]:
+        """The aggregate calls by internal column, and the outputs written over those columns."""
+        return split_aggregates(dict(self.outputs))
+
+    @cached_property
+    def properties(self) -> Properties:
+        # Rows that are together already stay where they are, so they are together by what brought them there.
+        below = renamed(self.input.properties.keys, self.keys)
+        return Properties(insert_only=False, settled=True, keys=self.needs if below is None else below)
+
+    @property
+    def needs(self) -> tuple[str, ...] | None:
+        return tuple(name for name, _ in self.keys)
+
+    def describe(self) -> str:
+        keys = ", ".join(name if str(expr) == str(col(name)) else f"{name} = {expr}" for name, expr in self.keys)
+        outputs = ", ".join(f"{name} = {expr}" for name, expr in self.outputs)
+        return f"Aggregate {outputs} over {self.window}" + (f" per {keys}" if keys else "")
+
+
+def _columns_outside_calls(expr: Expr) -> Iterator[str]:
+    if isinstance(expr, AggregateCall):
+        return
+    if not expr.children:
+        yield from expr.columns()
+    for child in expr.children:
+        yield from _columns_outside_calls(child)
+
+
+@dataclass(frozen=True, eq=False)
+class Combine(OneInput):
+    """The first half of an aggregate: partial results per group and span of windows, wherever the rows are."""
+
+    aggregate: Aggregate
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema(self.aggregate.schema.fields[: len(self.aggregate.keys)])
+
+    @cached_property
+    def properties(self) -> Properties:
+        below = self.input.properties
+        return Properties(below.insert_only, below.settled, renamed(below.keys, self.aggregate.keys))
+
+    def describe(self) -> str:
+        return f"Combine for {self.aggregate.describe()}"
+
+
+@dataclass(frozen=True, eq=False)
+class Merge(OneInput):
+    """The second half: partial results brought together by group, answers given and corrected."""
+
+    linear: ClassVar[bool] = False
+    aggregate: Aggregate
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.aggregate.schema
+
+    @cached_property
+    def properties(self) -> Properties:
+        return self.aggregate.properties
+
+    @property
+    def needs(self) -> tuple[str, ...] | None:
+        return self.aggregate.needs
+
+    def describe(self) -> str:
+        return f"Merge for {self.aggregate.describe()}"

@@ -1,0 +1,134 @@
+"""The plan's node: an operator and its inputs, from which schema, properties and progress are derived.
+
+A plan is a graph of nodes that point at their inputs. Nodes hold what the user asked for and nothing that runs: kernels
+are in `operators/`, one for each node class. A plan that makes no sense cannot be built: every node checks itself
+against the schema of its inputs. Two nodes are equal when they would compute the same; `fingerprint` is that, as text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import ClassVar
+
+from headrace.errors import SchemaError
+from headrace.expr import Expr, col
+from headrace.progress import Progress
+from headrace.schema import RESERVED, Schema
+
+__all__ = ["Node", "OneInput", "Properties", "refuse_reserved", "renamed", "walk"]
+
+
+@dataclass(frozen=True)
+class Properties:
+    """What is known about a stream before it runs.
+
+    `insert_only`: nothing is ever taken back. `settled`: lifetimes never change once given, so an event is final as
+    soon as the CTI passes its LE (rule 3.5). `keys`: rows that agree on these columns are in the same bucket, in
+    whatever stage the node runs; None when nothing is known; () when everything is in one bucket.
+    """
+
+    insert_only: bool
+    settled: bool
+    keys: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """An operator and its inputs."""
+
+    #: Linear operators may run on any part of their input, so they run wherever their input is.
+    linear: ClassVar[bool] = True
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The payload this node gives."""
+        return self.inputs[0].schema
+
+    @cached_property
+    def properties(self) -> Properties:
+        return self.inputs[0].properties
+
+    @property
+    def needs(self) -> tuple[str, ...] | None:
+        """Columns of the input that rows must be brought together by; () for all in one place, None for no need."""
+        return None
+
+    def progress(self, inputs: list[Progress]) -> Progress:
+        """The output's progress, for operators without state."""
+        return inputs[0]
+
+    def describe(self) -> str:
+        """One line that says everything the user asked for."""
+        return type(self).__name__
+
+    def with_inputs(self, *inputs: Node) -> Node:
+        """The same operator over other inputs."""
+        raise NotImplementedError
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short text that is equal exactly for plans that compute the same."""
+        text = "\n".join([self.describe(), str(self.schema), *(node.fingerprint for node in self.inputs)])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Node) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+
+def walk(*roots: Node) -> Iterator[Node]:
+    """Every node once, inputs before their readers."""
+    seen: set[str] = set()
+
+    def visit(node: Node) -> Iterator[Node]:
+        if node.fingerprint not in seen:
+            seen.add(node.fingerprint)
+            for child in node.inputs:
+                yield from visit(child)
+            yield node
+
+    for root in roots:
+        yield from visit(root)
+
+
+def refuse_reserved(schema: Schema) -> None:
+    """Refuse payload columns with names that the engine gives to an event's own parts."""
+    for column in schema:
+        if column.name in RESERVED or column.name.startswith("__"):
+            raise SchemaError(
+                f"a payload column may not be named {column.name!r}",
+                given=str(schema),
+                allowed=f"any name but {', '.join(RESERVED)} and those that begin with '__'",
+                instead=f"select(..., {column.name}_=col({column.name!r}))",
+            )
+
+
+def renamed(keys: tuple[str, ...] | None, outputs: tuple[tuple[str, Expr], ...]) -> tuple[str, ...] | None:
+    """What columns that rows are together by are called in the output; None when one of them is gone."""
+    new_names = {str(expr): name for name, expr in reversed(outputs)}
+    renamed = [new_names.get(str(col(key))) for key in keys or ()]
+    return None if keys is None or None in renamed else tuple(name for name in renamed if name)
+
+
+@dataclass(frozen=True, eq=False)
+class OneInput(Node):
+    """An operator with one input."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, *inputs: Node) -> Node:
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "input"}
+        return type(self)(inputs[0], **values)

@@ -1,0 +1,44 @@
+"""Edge events: samples become a signal (rule 1.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from headrace.errors import PlanError
+from headrace.expr import Expr
+from headrace.plan.base import OneInput, Properties
+from headrace.schema import Type
+
+__all__ = ["EdgeLifetimes"]
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeLifetimes(OneInput):
+    """Turns samples (points) into a signal: each lasts until the next sample of its key."""
+
+    linear: ClassVar[bool] = False
+    key: tuple[str, ...]
+    closes: Expr | None = None
+
+    def __post_init__(self) -> None:
+        found = Type.BOOLEAN if self.closes is None else self.closes.type(self.input.schema)
+        if found is not Type.BOOLEAN:
+            raise PlanError(
+                "closes needs a BOOLEAN", given=f"{self.closes} of type {found.value}", instead=f"({self.closes}) > 0"
+            )
+
+    @property
+    def needs(self) -> tuple[str, ...] | None:
+        return self.key
+
+    @cached_property
+    def properties(self) -> Properties:
+        below = self.input.properties.keys
+        keys = below if below is not None and set(below) <= set(self.key) else self.key
+        return Properties(insert_only=False, settled=False, keys=keys)
+
+    def describe(self) -> str:
+        closes = f", closed by {self.closes}" if self.closes is not None else ""
+        return f"EdgeLifetimes by {', '.join(self.key) or 'nothing'}{closes}"

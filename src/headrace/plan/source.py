@@ -1,0 +1,130 @@
+"""Sources, and what stands right behind them: admission, and the rows that are set aside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from headrace.expr import Expr
+from headrace.plan.base import Node, OneInput, Properties, refuse_reserved, walk
+from headrace.plan.policies import BadRowPolicy, Edge, Lifetime, Physical, ProgressPolicy
+from headrace.schema import Schema
+
+__all__ = ["DIVERTED", "Admit", "Diverted", "Orphans", "Source", "set_aside"]
+
+
+DIVERTED = Schema.of("source STRING, reason STRING, row STRING")
+
+
+@dataclass(frozen=True, eq=False)
+class Source(Node):
+    """An input: where rows come from, and how they become events.
+
+    `origin` is told apart by its text only; the host's reader knows what to do with it.
+    """
+
+    origin: object
+    columns: Schema
+    lifetime: Lifetime
+    policy: ProgressPolicy
+    bad_rows: BadRowPolicy = "divert"
+    #: Predicate and columns that the reader applies itself, put here by the optimizer.
+    pushed: Expr | None = None
+    read_columns: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        refuse_reserved(self.schema)
+        if isinstance(self.lifetime, Edge):
+            for name in self.lifetime.key:
+                self.schema[name]
+
+    @cached_property
+    def schema(self) -> Schema:
+        payload = self.columns.payload
+        if self.read_columns is None:
+            return payload
+        return Schema(tuple(f for f in payload if f.name in self.read_columns))
+
+    @cached_property
+    def properties(self) -> Properties:
+        physical = isinstance(self.lifetime, Physical)
+        return Properties(insert_only=not physical, settled=not physical)
+
+    def describe(self) -> str:
+        pushed = f", reads only where {self.pushed}" if self.pushed is not None else ""
+        bad = "" if self.bad_rows == "divert" else f", bad rows {self.bad_rows}"
+        return f"Source {self.origin} as {self.lifetime}, progress {self.policy}{bad}{pushed}"
+
+
+@dataclass(frozen=True, eq=False)
+class Diverted(Node):
+    """The side stream of a source: rows that were late or malformed, as points at the CTI they broke."""
+
+    source: Source
+    #: Whether somebody reads it, so that rows must be given whole, with columns the query itself does not use.
+    whole: bool = True
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.source,)
+
+    def describe(self) -> str:
+        return "Diverted" + (" with all columns" if self.whole else "")
+
+    @cached_property
+    def schema(self) -> Schema:
+        return DIVERTED
+
+    @cached_property
+    def properties(self) -> Properties:
+        return Properties(insert_only=True, settled=True)
+
+    def with_inputs(self, *inputs: Node) -> Node:
+        assert isinstance(inputs[0], Source)
+        return Diverted(inputs[0], self.whole)
+
+
+@dataclass(frozen=True, eq=False)
+class Admit(OneInput):
+    """Lets a retraction of physical events in only if the event it speaks of is there."""
+
+    linear: ClassVar[bool] = False
+    #: Columns that rows are brought together by; any will do, since equal events agree on all of them.
+    by: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> Source:
+        assert isinstance(self.input, Source)
+        return self.input
+
+    @property
+    def needs(self) -> tuple[str, ...] | None:
+        return self.by or self.input.schema.names
+
+    @cached_property
+    def properties(self) -> Properties:
+        return Properties(insert_only=False, settled=False, keys=self.needs)
+
+    def describe(self) -> str:
+        return f"Admit retractions of known events, rows together by {', '.join(self.needs or ())}"
+
+
+@dataclass(frozen=True, eq=False)
+class Orphans(OneInput):
+    """The retractions that an `Admit` has set aside: its second output."""
+
+    @cached_property
+    def schema(self) -> Schema:
+        return DIVERTED
+
+    @cached_property
+    def properties(self) -> Properties:
+        return Properties(insert_only=True, settled=True)
+
+
+def set_aside(*roots: Node, whole: bool) -> list[Node]:
+    """The streams of rows that the sources of a plan set aside: late and malformed ones, and retractions of nothing."""
+    nodes = list(walk(*roots))
+    late: list[Node] = [Diverted(node, whole) for node in nodes if isinstance(node, Source)]
+    return late + [Orphans(node) for node in nodes if isinstance(node, Admit)]

@@ -1,0 +1,152 @@
+"""Span operators (rule 4), and the union of streams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from headrace.errors import PlanError
+from headrace.expr import Expr, col
+from headrace.plan.base import Node, OneInput, Properties, refuse_reserved, renamed
+from headrace.progress import Progress
+from headrace.schema import Field, Schema, Type
+from headrace.time import add_one, format_duration
+
+__all__ = ["Extend", "PointAtStart", "Select", "SetDuration", "Shift", "Union", "Where"]
+
+
+@dataclass(frozen=True, eq=False)
+class Where(OneInput):
+    """Keeps events for which the predicate is true."""
+
+    predicate: Expr
+
+    def __post_init__(self) -> None:
+        found = self.predicate.type(self.input.schema)
+        if found is not Type.BOOLEAN:
+            raise PlanError(
+                "where needs a BOOLEAN",
+                given=f"{self.predicate} of type {found.value}",
+                instead=f"({self.predicate}) > 0",
+            )
+
+    def describe(self) -> str:
+        return f"Where {self.predicate}"
+
+
+@dataclass(frozen=True, eq=False)
+class Select(OneInput):
+    """Maps payloads: each output column is an expression over the input's."""
+
+    outputs: tuple[tuple[str, Expr], ...]
+
+    def __post_init__(self) -> None:
+        if not self.outputs:
+            raise PlanError("select needs at least one column", instead="select('symbol', price2=col('price') * 2)")
+        refuse_reserved(self.schema)
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema(tuple(Field(name, expr.type(self.input.schema)) for name, expr in self.outputs))
+
+    @cached_property
+    def properties(self) -> Properties:
+        below = self.input.properties
+        return Properties(below.insert_only, below.settled, renamed(below.keys, self.outputs))
+
+    def describe(self) -> str:
+        return "Select " + ", ".join(
+            f"{name} = {expr}" if str(expr) != str(col(name)) else name for name, expr in self.outputs
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Shift(OneInput):
+    """Moves lifetimes: `[LE + d, RE + d)`."""
+
+    by: int
+
+    def progress(self, inputs: list[Progress]) -> Progress:
+        return Progress(add_one(inputs[0].cti, self.by), add_one(inputs[0].high, self.by))
+
+    def describe(self) -> str:
+        return f"Shift by {format_duration(self.by)}"
+
+
+@dataclass(frozen=True, eq=False)
+class SetDuration(OneInput):
+    """Gives every event the same duration: `[LE, LE + d)`."""
+
+    duration: int
+
+    def __post_init__(self) -> None:
+        if self.duration <= 0:
+            raise PlanError("a duration must be positive", given=self.duration, instead="set_duration('10 s')")
+
+    @cached_property
+    def properties(self) -> Properties:
+        below = self.input.properties
+        return Properties(below.insert_only, settled=True, keys=below.keys)
+
+    def describe(self) -> str:
+        return f"SetDuration {format_duration(self.duration)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Extend(OneInput):
+    """Moves ends: `[LE, RE + d)`; events that d makes empty vanish."""
+
+    by: int
+
+    def progress(self, inputs: list[Progress]) -> Progress:
+        return Progress(add_one(inputs[0].cti, min(0, self.by)), inputs[0].high)
+
+    def describe(self) -> str:
+        return f"Extend by {format_duration(self.by)}"
+
+
+@dataclass(frozen=True, eq=False)
+class PointAtStart(OneInput):
+    """Keeps the first instant of every event."""
+
+    @cached_property
+    def properties(self) -> Properties:
+        below = self.input.properties
+        return Properties(below.insert_only, settled=True, keys=below.keys)
+
+
+@dataclass(frozen=True, eq=False)
+class Union(Node):
+    """The bag union of streams with equal columns."""
+
+    parts: tuple[Node, ...]
+
+    def __post_init__(self) -> None:
+        first = self.parts[0].schema
+        for other in self.parts[1:]:
+            if other.schema != first:
+                raise PlanError(
+                    "union needs equal columns",
+                    given=str(other.schema),
+                    allowed=str(first),
+                    instead="select the same columns first",
+                )
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+    @cached_property
+    def properties(self) -> Properties:
+        known = [part.properties for part in self.parts]
+        keys = known[0].keys if all(p.keys == known[0].keys for p in known) else None
+        return Properties(all(p.insert_only for p in known), all(p.settled for p in known), keys)
+
+    def progress(self, inputs: list[Progress]) -> Progress:
+        return Progress.together(inputs)
+
+    def with_inputs(self, *inputs: Node) -> Node:
+        # A rule may have narrowed some inputs more than others: what one of them lacks nobody needs.
+        names = [name for name in inputs[0].schema.names if all(name in other.schema for other in inputs)]
+        plain = tuple((name, col(name)) for name in names)
+        return Union(tuple(part if part.schema.names == tuple(names) else Select(part, plain) for part in inputs))
