@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pandas.util
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -101,7 +100,10 @@ def _hash_text(column: pa.ChunkedArray) -> NDArray[np.uint64]:
     words = encoded.dictionary.to_numpy(zero_copy_only=False).astype(object)
     missing = np.array([w is None for w in words], bool)
     words[missing] = ""
-    hashed = pandas.util.hash_array(words, categorize=False)
+    # Here, because loading pandas takes longer than all the rest of a start-up, and a command may not need it.
+    from pandas.util import hash_array
+
+    hashed = hash_array(words, categorize=False)
     hashed[missing] = _NULL_HASH
     return hashed[encoded.indices.to_numpy(zero_copy_only=False)]  # type: ignore[no-any-return]
 

@@ -7,11 +7,12 @@ import os
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.optimizer import RULES
+from headrace.api.stream import Stream
+from headrace.optimizer import RULES, Rule
 from headrace.optimizer.combine_before_shuffle import combine_before_shuffle
 from headrace.testing.differential import differential_reference
 from headrace.testing.plan_strategies import aggregates, plans, sources, spans
-from headrace.testing.strategies import batch_sizes, buckets, physical_streams, shuffled
+from headrace.testing.strategies import batch_sizes, buckets, physical_streams
 
 EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "100"))
 rule_sets = st.sampled_from([RULES, (combine_before_shuffle,)])
@@ -36,5 +37,5 @@ def test_differential_span(data: st.DataObject):
 
 @settings(max_examples=EXAMPLES)
 @given(plans(), buckets(), rule_sets)
-def test_differential_plan(stream, n, rules):
+def test_differential_plan(stream: Stream, n: int, rules: tuple[Rule, ...]):
     differential_reference(stream.node, buckets=n, rules=rules)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -134,10 +135,15 @@ def read_events(
     path: str, schema: SchemaLike, *, format: str | None = None, progress: ProgressPolicy | None = None,
     bad_rows: BadRowPolicy = "divert",
 ) -> Stream:  # fmt: skip
-    """Files of physical events as a stream: columns `kind, le, re, re_new` beside the payload of `schema`."""
+    """Files of physical events as a stream: columns `kind, le, re, re_new` beside the payload of `schema`.
+
+    In JSON the payload may also be an object of its own, `"payload"`, as `files(...)` writes it.
+    """
     control = (Field("kind", Type.STRING), *(Field(name, Type.LONG) for name in ("le", "re", "re_new")))
     columns = Schema((*control, *Schema.of(schema).payload))
     how = Format(format) if format else Format.of_path(path)
+    if how.name == "json" and "payload" not in columns:
+        how = replace(how, nested=None)
     return _read(path, how, columns, Physical(), progress, bad_rows)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
+from headrace.io.files import local_path
 from headrace.io.sinks import Console, Encoding, FileSink, Memory
 
 __all__ = ["console", "files", "memory"]
@@ -27,7 +29,10 @@ def files(
     key: str | Sequence[str] = (),
 ) -> FileSink:
     """Files in a directory, a folder per batch, each written once and atomically."""
-    return FileSink(encoding, _key(key), str(path), format)
+    local = local_path(str(path))
+    # Workers write them, and a worker need not be where this process is: a relative path is meant from here.
+    place = str(path) if local is None else str(Path(local).absolute())
+    return FileSink(encoding, _key(key), place, format)
 
 
 def memory(*, encoding: Encoding = "events", key: str | Sequence[str] = ()) -> Memory:

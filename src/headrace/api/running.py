@@ -20,7 +20,8 @@ __all__ = ["Run", "outputs_of", "run", "start"]
 Host = Literal["local", "spark"]
 Consistency = Literal["speculative", "final"]
 CONSISTENCIES = ("speculative", "final")
-DIVERTED = "diverted"
+#: Begins the names of the outputs that every query has; a user may well name an output "diverted".
+DIVERTED = "(diverted)"
 
 
 class _HasNode(Protocol):
@@ -78,13 +79,14 @@ def run(
     """Run one or several streams over bounded inputs to their end, as one query.
 
     With `consistency="final"` only what nothing can change any more leaves, and nothing is ever taken back; the history
-    is the same. On the local host the options are `buckets`, `batch_rows`, `clock`, `finish`; on Spark `master`, `buckets`,
-    `checkpoint`.
+    is the same. On the local host the options are `buckets`, `batch_rows`, `clock`, `finish`; on Spark `master`,
+    `buckets`, `checkpoint`.
     """
     outputs = outputs_of({name: _consistent(_node(stream), consistency) for name, stream in streams.items()})
     if host == "local":
         done = run_local(outputs, **options)
     elif host == "spark":
+        # Spark is loaded only when it is asked for.
         from headrace.host.spark.bounded import run_spark
 
         done = run_spark(outputs, **options)
@@ -100,6 +102,7 @@ def start(
 
     Options: `checkpoint`, `master`, `buckets`, `trigger`, `files_per_batch`, `name`.
     """
+    # Spark is loaded only when it is asked for.
     from headrace.host.spark.query import start_query
 
     return start_query([(_consistent(_node(stream), consistency), sink) for stream, sink in pairs], **options)

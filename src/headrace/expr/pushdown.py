@@ -106,7 +106,8 @@ def _comparison(function: str, left: Bound, right: Bound) -> Filter | None:
     if field is None or not isinstance(right.node, Literal):
         return None
     value = right.node.value
-    if isinstance(value, float) and math.isnan(value):
+    # Arrow simplifies comparisons with null, and then what stands beside them may see NaN otherwise than we do.
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     plain = _COMPARE[function](field, pa.scalar(value, right.type.arrow))
     if not right.type.is_floating:

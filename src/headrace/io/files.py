@@ -75,7 +75,7 @@ def _first_line(error: Exception) -> str:
 
 
 def list_files(path: str) -> list[str]:
-    """The data files of a path, a directory (not its sub-directories) or a glob (`**` goes deeper), oldest first.
+    """The data files of a path, a directory with its sub-directories, or a glob, oldest first.
 
     Files of equal modification time are in the order of their names. A glob or directory may be empty; a plain path
     must exist.
@@ -88,7 +88,7 @@ def list_files(path: str) -> list[str]:
 def _local_files(path: str) -> list[str]:
     place = Path(path)
     if place.is_dir():
-        found = [entry for entry in place.iterdir() if _is_data(entry.name)]
+        found = [entry for entry in place.rglob("*") if all(map(_is_data, entry.relative_to(place).parts))]
     elif place.exists():
         return [path]
     elif has_magic(path):
@@ -110,10 +110,10 @@ def _remote_files(uri: str) -> list[str]:
         raise FileNotFoundError(uri)
     if info.type == pafs.FileType.File:
         return [uri]
-    entries = files.get_file_info(pafs.FileSelector(name))
-    data = [entry for entry in entries if entry.type == pafs.FileType.File and _is_data(entry.base_name)]
-    data.sort(key=lambda entry: (entry.mtime_ns or 0, entry.path))
-    return [f"{uri.rstrip('/')}/{entry.base_name}" for entry in data]
+    entries = files.get_file_info(pafs.FileSelector(name, recursive=True))
+    below = [(entry, entry.path[len(name) :].strip("/")) for entry in entries if entry.type == pafs.FileType.File]
+    data = [(entry.mtime_ns or 0, path) for entry, path in below if all(map(_is_data, path.split("/")))]
+    return [f"{uri.rstrip('/')}/{path}" for _, path in sorted(data)]
 
 
 def _is_data(name: str) -> bool:

@@ -10,6 +10,7 @@ those three take ticks, ISO times, `inf`, `∞` and `-inf`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,13 +44,13 @@ class Format:
     """How a file is written.
 
     `delimiter` and `header` are for CSV. `nested` is for JSON: payload columns are under `"payload"`, as the writer
-    of physical events puts them.
+    of physical events puts them; None looks at the first line of each file.
     """
 
     name: str
     delimiter: str = ","
     header: bool = True
-    nested: bool = False
+    nested: bool | None = False
 
     def __post_init__(self) -> None:
         if self.name not in _NAMES:
@@ -119,7 +120,17 @@ def _fields(schema: Schema, wanted: Sequence[str], row_filter: pc.Expression | N
 def _read_text(stream: Any, path: str, format: Format, schema: Schema, fields: Sequence[Field]) -> Iterator[Decoded]:
     if format.name == "csv":
         return read_csv(stream, path, schema, fields, delimiter=format.delimiter, header=format.header)
-    return read_json(stream, fields, format.nested)
+    return read_json(stream, fields, _looks_nested(path) if format.nested is None else format.nested)
+
+
+def _looks_nested(path: str) -> bool:
+    """Whether the first line of a file of JSON lines has its payload under `"payload"`."""
+    with open_stream(path) as stream:
+        start = stream.read(_SAMPLE_BYTES).lstrip()
+    try:
+        return isinstance(json.loads(start.split(b"\n", 1)[0]).get("payload"), dict)
+    except (ValueError, AttributeError):
+        return False
 
 
 def infer_schema(path: str, format: Format) -> Schema:

@@ -9,7 +9,7 @@ diverted or raised. Every row is counted: `rows = accepted + diverted + dropped`
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,7 @@ __all__ = ["Channel", "Report", "count_orphans", "resolve"]
 
 Int64s = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Whole = Callable[[Int64s], pa.Table]
 COUNTERS = ("rows", "accepted", "diverted", "dropped", "adjusted", "ctis", "late", "malformed")
 
 
@@ -81,8 +82,11 @@ class Channel:
         self._high = start.high
         self._cti = start.cti
 
-    def take(self, table: pa.Table) -> tuple[Changes, Changes]:
-        """`(accepted, diverted)` of a block of rows of the source's columns."""
+    def take(self, table: pa.Table, whole: Whole | None = None) -> tuple[Changes, Changes]:
+        """`(accepted, diverted)` of a block of rows of the source's columns.
+
+        `whole` gives rows by their place in the block with the columns that the query itself does not read.
+        """
         self.report.counts["rows"] += table.num_rows
         rows = self._events(table)
         bad, why_bad = self._problems(rows)
@@ -92,7 +96,9 @@ class Channel:
             return self._accept(events), Changes.empty(DIVERTED)
         reasons = _late_reasons(rows, refused, cti)
         reasons[bad] = why_bad[bad] if bad.any() else ""
-        return self._accept(events), self._divert(table, refused | bad, reasons, cti)
+        aside = np.flatnonzero(refused | bad)
+        rows_aside = whole(aside) if whole is not None else table.take(pa.array(aside))
+        return self._accept(events), self._diverted(list(reasons[aside]), _row_texts(rows_aside), cti[aside])
 
     # --- rows to events ----------------------------------------------------------------------------------------------
 
@@ -124,35 +130,33 @@ class Channel:
         policy = self.source.policy
         le = to_numpy(pc.fill_null(events.column("le"), 0))
         moves = np.full(len(le), NEG_INFINITY, np.int64)
-        if isinstance(policy, Explicit) and isinstance(self.source.lifetime, Physical):
-            promise = np.asarray(pc.equal(events.column("kind"), "cti")) & fine
+        promise = fine & _of_kind(events, "cti")
+        counted = self._trusted(le, fine & ~promise)
+        if isinstance(policy, Explicit):
             moves[promise] = le[promise]
         elif isinstance(policy, Advance):
-            high = (
-                np.maximum.accumulate(np.where(fine & self._trusted(le, policy), le, NEG_INFINITY)) if len(le) else le
-            )
+            high = np.maximum.accumulate(np.where(counted, le, NEG_INFINITY)) if len(le) else le
             high = np.maximum(high, self._high)
             stepped = (add(high, -policy.delay) // policy.every) * policy.every
             moves = np.where(high == NEG_INFINITY, NEG_INFINITY, stepped)
         after = np.maximum(np.maximum.accumulate(moves), self._cti) if len(le) else moves
         before = np.r_[self._cti, after[:-1]] if len(le) else after
-        self._move_on(le, fine, after)
+        self._move_on(le, counted, after)
         late = fine & (_sync_times(events, le) < before)
         return late, before
 
-    def _trusted(self, le: Int64s, policy: Advance) -> Flags:
-        """The skew guard (rule 3.2)."""
-        if policy.max_skew is None or not len(le):
-            return np.ones(len(le), bool)
-        usual = self.clock if self.clock is not None else int(np.median(le))
-        return np.asarray(le <= usual + policy.max_skew)
+    def _trusted(self, le: Int64s, event: Flags) -> Flags:
+        """The events that may move progress: those the skew guard lets pass (rule 3.2)."""
+        policy = self.source.policy
+        if not isinstance(policy, Advance) or policy.max_skew is None or not event.any():
+            return event
+        usual = self.clock if self.clock is not None else int(np.median(le[event]))
+        return event & (le <= usual + policy.max_skew)
 
-    def _move_on(self, le: Int64s, fine: Flags, after: Int64s) -> None:
+    def _move_on(self, le: Int64s, counted: Flags, after: Int64s) -> None:
         if not len(le):
             return
         policy = self.source.policy
-        counted = fine & self._trusted(le, policy) if isinstance(policy, Advance) else fine
-        counted &= le < INFINITY
         self._high = max(self._high, int(np.max(le, where=counted, initial=NEG_INFINITY)))
         self._cti = max(self._cti, int(after[-1]))
         self.report.high = max(self.report.high, self._high)
@@ -184,7 +188,7 @@ class Channel:
     def _adjust(self, events: pa.Table, late: Flags, cti: Int64s, fine: Flags) -> pa.Table:
         """Move the violated endpoint up to the CTI; what has nothing left is dropped, and counted."""
         le, re, re_new = (to_numpy(pc.fill_null(events.column(name), 0)) for name in ("le", "re", "re_new"))
-        insert = late & np.asarray(pc.equal(events.column("kind"), "insert"))
+        insert = late & _of_kind(events, "insert")
         retract = late & ~insert
         gone = (insert & (re <= cti)) | (retract & (re < cti)) | (retract & (np.maximum(re_new, cti) == re))
         self.report.counts["dropped"] += int(np.count_nonzero(gone))
@@ -203,7 +207,7 @@ class Channel:
     def _accept(self, events: pa.Table) -> Changes:
         schema = self.source.schema
         if isinstance(self.source.lifetime, Physical):
-            ctis = int(np.count_nonzero(np.asarray(pc.equal(events.column("kind"), "cti"))))
+            ctis = int(np.count_nonzero(_of_kind(events, "cti")))
             self.report.counts["ctis"] += ctis
             self.report.counts["accepted"] += events.num_rows
             return _physical(events.filter(pc.not_equal(events.column("kind"), "cti")), schema)
@@ -211,11 +215,6 @@ class Channel:
         return Changes.inserts(
             to_numpy(events.column("le")), to_numpy(events.column("re")), events.select(list(schema.names))
         )
-
-    def _divert(self, table: pa.Table, rows: Flags, reasons: NDArray[Any], cti: Int64s) -> Changes:
-        where = np.flatnonzero(rows)
-        texts = [_row_text(table, int(row)) for row in where]
-        return self._diverted([str(reasons[row]) for row in where], texts, cti[where])
 
     def refuse(self, reasons: list[str], texts: list[str]) -> Changes:
         """Rows that could not even be decoded."""
@@ -291,9 +290,19 @@ def _sync_times(events: pa.Table, le: Int64s) -> Int64s:
     if pa.types.is_dictionary(kind.type):
         return le
     re, re_new = (to_numpy(pc.fill_null(events.column(name), 0)) for name in ("re", "re_new"))
-    sync = np.where(np.asarray(pc.equal(kind, "retract")), np.minimum(re, re_new), le)
-    return np.where(np.asarray(pc.equal(kind, "cti")), INFINITY, sync)
+    sync = np.where(_of_kind(events, "retract"), np.minimum(re, re_new), le)
+    return np.where(_of_kind(events, "cti"), INFINITY, sync)
+
+
+def _of_kind(events: pa.Table, kind: str) -> Flags:
+    if pa.types.is_dictionary(events.column("kind").type):
+        return np.full(events.num_rows, kind == "insert")
+    return np.asarray(pc.fill_null(pc.equal(events.column("kind"), kind), False), bool)
 
 
 def _row_text(table: pa.Table, row: int) -> str:
-    return json.dumps(table.slice(row, 1).to_pylist()[0], default=str, ensure_ascii=False)
+    return _row_texts(table.slice(row, 1))[0]
+
+
+def _row_texts(table: pa.Table) -> list[str]:
+    return [json.dumps(row, default=str, ensure_ascii=False) for row in table.to_pylist()]

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from glob import has_magic
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from headrace.errors import SourceError
 from headrace.expr.pushdown import to_arrow_filter
 from headrace.io.decoded import Decoded, refused_table
+from headrace.io.files import local_path
 from headrace.io.formats import Format, list_files, read_file
 from headrace.plan.nodes import Source
 from headrace.plan.policies import Edge, Interval, Physical, Point
 
-__all__ = ["Events", "Files", "Origin", "SparkRead", "read_columns", "read_path"]
+__all__ = ["Events", "Files", "Origin", "SparkRead", "read_columns", "read_path", "whole_rows"]
+
+
+_PLACES = "a file, a directory, or a pattern such as 'ticks/*.csv'"
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,12 @@ class Files:
     #: What a plan says of it, when the path is an accident.
     label: str = ""
 
+    def check(self) -> None:
+        """Raise unless files are there or may come: a directory may be empty, a pattern may fit nothing yet."""
+        local = local_path(self.path)
+        if local is not None and not has_magic(local) and not Path(local).exists():
+            raise SourceError(f"there is no file or directory {self.path!r}", given=self.path, allowed=_PLACES)
+
     def files(self) -> list[str]:
         """The files that are there now, oldest first."""
         found = list_files(self.path)
@@ -36,7 +49,7 @@ class Files:
             raise SourceError(
                 f"no file is at {self.path}",
                 given=self.path,
-                allowed="a file, a directory, or a pattern such as 'ticks/*.csv'",
+                allowed=_PLACES,
             )
         return found
 
@@ -105,6 +118,28 @@ def read_path(source: Source, path: str) -> Iterator[Decoded]:
     assert isinstance(source.origin, Files)
     row_filter = to_arrow_filter(source.pushed, source.columns) if source.pushed is not None else None
     yield from read_file(path, source.origin.format, source.columns, read_columns(source), row_filter)
+
+
+def whole_rows(source: Source, path: str, block: Decoded) -> Callable[[NDArray[np.int64]], pa.Table] | None:
+    """How to get rows of a block with all their columns: by reading the file again, which only bad rows are worth.
+
+    None when the block has all columns already, or its row numbers may be off (a filtered Parquet file).
+    """
+    origin = source.origin
+    if source.read_columns is None or not isinstance(origin, Files) or source.pushed is not None:
+        return None
+
+    def rows(places: NDArray[np.int64]) -> pa.Table:
+        numbers = block.rows[places]
+        found = [
+            part.table.append_column("__row", pa.array(part.rows)).filter(pa.array(np.isin(part.rows, numbers)))
+            for part in read_file(path, origin.format, source.columns)
+        ]
+        table = pa.concat_tables(found).sort_by("__row").drop_columns(["__row"])
+        # A row that is broken in a column nobody asked for is refused when read whole: then its known part must do.
+        return table if table.num_rows == len(places) else block.table.take(pa.array(places))
+
+    return rows
 
 
 def in_memory(table: pa.Table, source: Source) -> Decoded:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 from headrace.errors import SchemaError, nearest
@@ -87,6 +86,9 @@ def _is_exact(schema: pa.Schema, fields: Sequence[Field]) -> bool:
 
 
 def _fragment(reader: Any, file: Any) -> Any:
+    # Here, because it loads pandas, which takes longer than all the rest of a start-up.
+    import pyarrow.dataset as pads
+
     fragment = pads.ParquetFileFormat().make_fragment(file)
     return pads.FileSystemDataset([fragment], reader.schema_arrow, pads.ParquetFileFormat())
 

@@ -92,7 +92,9 @@ class Memory(_Encoded):
         return pa.concat_tables(tables) if tables else pa.table({})
 
     def cht(self) -> pa.Table:
-        """The history so far."""
+        """The history so far; without columns of its own before the first batch."""
+        if not self.batches:
+            return pa.table({"le": pa.array([], pa.int64()), "re": pa.array([], pa.int64())})
         return history(Changes.concat([changes for changes, _ in self.batches]))
 
 

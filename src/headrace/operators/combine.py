@@ -47,9 +47,7 @@ def compact(table: pa.Table, layout: Layout, windows: list[str]) -> pa.Table:
     table = _only_best(table, layout, windows)
     by = [name for name in [PART, *layout.keys, *windows, *layout.bag_columns] if name in table.column_names]
     rest = [name for name in table.column_names if name not in by]
-    merged = table.group_by(by, use_threads=False).aggregate([(name, _merge_of(name)) for name in rest])
-    merged = merged.rename_columns([*by, *rest] if merged.column_names[0] in by else [*rest, *by])
-    merged = merged.select([*by, *rest])
+    merged = _grouped(table, by, [(name, _merge_of(name)) for name in rest])
     for name in rest:  # a limb that one part lacks is zero there
         if _merge_of(name) == "sum" and merged.column(name).null_count:
             merged = merged.set_column(merged.schema.get_field_index(name), name, pc.fill_null(merged.column(name), 0))
@@ -62,6 +60,29 @@ def compact(table: pa.Table, layout: Layout, windows: list[str]) -> pa.Table:
     return merged.filter(pc.invert(zero)) if pc.any(zero).as_py() else merged
 
 
+def _grouped(table: pa.Table, by: list[str], merges: list[tuple[str, str]]) -> pa.Table:
+    """Sums by group. Columns that say nothing new (the same everywhere, or a window that follows from the first) are
+    left out of the grouping, which costs by the column, and put back.
+    """
+    told = {PART: _constant(table.column(PART))} if PART in by else {}
+    runs = FIRST in by and LAST in by
+    length = _constant(pc.subtract(table.column(LAST), table.column(FIRST))) if runs else None
+    keys = [n for n in by if told.get(n) is None and not (n == LAST and length is not None)]
+    merged = table.group_by(keys, use_threads=False).aggregate(merges)
+    merged = merged.rename_columns({f"{name}_{how}": name for name, how in merges})
+    if length is not None:
+        merged = merged.append_column(LAST, pc.add(merged.column(FIRST), length))
+    if told.get(PART) is not None:
+        merged = merged.append_column(PART, pa.array(np.full(merged.num_rows, told[PART], np.int8)))
+    return merged.select([*by, *(name for name, _ in merges)])
+
+
+def _constant(column: pa.ChunkedArray) -> int | None:
+    """The one value of a column of integers, if it has only one."""
+    ends = pc.min_max(column).as_py()
+    return ends["min"] if ends["min"] == ends["max"] else None
+
+
 def _merge_of(column: str) -> str:
     return {"min": "min", "max": "max"}.get(column.rpartition(".")[2], "sum")
 
@@ -72,7 +93,7 @@ def _only_best(table: pa.Table, layout: Layout, windows: list[str]) -> pa.Table:
         return table
     group = [PART, *layout.keys, *windows]
     codes, _ = factorize(table.select(group))
-    values = [name for name in layout.bag_columns if name != BAG_LE]
+    values = [name for name in layout.bag_columns if name != BAG_LE and name in table.column_names]
     ranked = table.append_column("__code", pa.array(codes))
     order = pc.sort_indices(ranked, [(name, "ascending") for name in ["__code", BAG_LE, *values]]).to_numpy()
     border = np.flatnonzero(np.diff(codes[order]))

@@ -54,15 +54,20 @@ def float_limbs(values: Floats) -> dict[str, Int64s]:
             "ninf": np.equal(values, -np.inf).astype(np.int64),
         }
         rest = np.where(finite, values, 0.0)
-    largest = float(np.max(np.abs(rest), initial=0.0))
+    largest = max(float(rest.max(initial=0.0)), -float(rest.min(initial=0.0)))
     limb = int(np.frexp(largest)[1] - 1) // BITS
-    while largest:
-        digits = np.trunc(np.ldexp(rest, -BITS * limb) if abs(limb) > 30 else rest * 2.0 ** (-BITS * limb))
+    rest = rest.copy() if rest is values else rest
+    while rest.any():
+        digits = np.trunc(_scaled(rest, -limb))
         columns[str(limb)] = digits.astype(np.int64)
-        rest = rest - (np.ldexp(digits, BITS * limb) if abs(limb) > 30 else digits * 2.0 ** (BITS * limb))
-        largest = float(np.max(np.abs(rest), initial=0.0))
+        rest -= _scaled(digits, limb)
         limb -= 1
     return columns
+
+
+def _scaled(values: Floats, limb: int) -> Floats:
+    """`values * 2**(32 * limb)`, exactly; beyond the range of a float the factor itself would overflow."""
+    return values * 2.0 ** (BITS * limb) if abs(limb) <= 30 else np.ldexp(values, BITS * limb)
 
 
 def integer_squares(values: Int64s) -> dict[str, Int64s]:
@@ -134,21 +139,29 @@ def _carry(limbs: dict[int, Int64s]) -> tuple[list[tuple[int, Int64s]], Int64s]:
 
 
 def total_float(columns: Mapping[str, Int64s], size: int) -> Floats:
-    """The sums as floats: a function of the exact value only."""
+    """The sums as floats, rounded once: the float nearest to the exact value."""
     limbs = _limbs(columns)
-    result = np.zeros(size, np.float64)
-    if limbs:
-        digits, negative = _normal(limbs)
-        error = np.zeros(size, np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
-            for j, digit in reversed(digits):
-                term = np.ldexp(digit.astype(np.float64), BITS * j)
-                total = result + term
-                error += term - (total - result)  # exact while terms only get smaller
-                result = total
-            result = result + np.where(np.isfinite(error), error, 0.0)
-        result = np.where(negative, -result, result)
-    return _with_specials(result, columns)
+    if not limbs:
+        return _with_specials(np.zeros(size, np.float64), columns)
+    digits, negative = _normal(limbs)
+    result = _nearest(np.stack([digit for _, digit in digits]).astype(np.uint64), digits[0][0])
+    return _with_specials(np.where(negative, -result, result), columns)
+
+
+def _nearest(digits: NDArray[np.uint64], lowest: int) -> Floats:
+    """The floats nearest to numbers of 32-bit digits, lowest first: of their top 64 bits, and one for the rest."""
+    places, numbers = np.arange(len(digits))[:, None], np.arange(digits.shape[1])
+    used = digits != 0
+    top = np.where(used, places, 0).max(axis=0)
+    first, second, third = (np.where(top >= k, digits[np.maximum(top - k, 0), numbers], 0) for k in range(3))
+    free = (BITS - np.frexp(first.astype(np.float64))[1]).astype(np.uint64)  # zero bits above the highest one
+    left = np.uint64(BITS) - free
+    head = ((first << np.uint64(BITS) | second) << free) | (third >> left)
+    tail = (third & ((np.uint64(1) << left) - np.uint64(1)) != 0) | (used & (places < top - 2)).any(axis=0)
+    places_up = BITS * (lowest + top - 1) - free.astype(np.int64)
+    with np.errstate(over="ignore"):
+        result: Floats = np.ldexp((head | tail).astype(np.float64), places_up)
+    return result
 
 
 def _with_specials(result: Floats, columns: Mapping[str, Int64s]) -> Floats:

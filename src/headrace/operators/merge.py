@@ -140,7 +140,7 @@ class MergeKernel(Kernel):
         last = np.minimum(to_numpy(table.column(LAST)), high)
         count = np.maximum(last - first + 1, 0)
         total = int(count.sum())
-        if total > _MOST_WINDOWS:
+        if total > _MOST_WINDOWS or count.max(initial=0) > _MOST_WINDOWS:  # the sum may have overflowed
             raise EventError(
                 f"one batch would give answers for {total:,} windows",
                 given=f"events that last through that many windows of {self.window}",

@@ -15,6 +15,7 @@ from headrace.plan.nodes import (
     Output,
     Select,
     Source,
+    Union,
     Where,
     walk,
 )
@@ -54,4 +55,6 @@ def _uses(node: Node, needed: set[str]) -> set[str]:
         return set(node.inputs[0].schema.names)
     if isinstance(node, (Diverted, Orphans)):
         return set()
+    if isinstance(node, Union):
+        return needed or {node.schema.names[0]}  # its inputs must agree on which column they keep
     return needed

@@ -1,6 +1,7 @@
 """Plain predicates directly over a source go into its reader, when progress does not depend on the rows left out.
 
 Under `advance` and with physical events, rows move the CTI even if a filter drops them later, so they must be read.
+So must intervals: where one never ends, the last LE read says where its windows stop (rule 5.3).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from headrace.expr import Expr
 from headrace.expr.pushdown import conjuncts, to_arrow_filter
 from headrace.optimizer.rewrite import rewrite
 from headrace.plan.nodes import Diverted, Node, Output, Source, Where, walk
-from headrace.plan.policies import Advance, Physical
+from headrace.plan.policies import Advance, Interval, Physical
 
 __all__ = ["push_filters"]
 
@@ -46,7 +47,7 @@ def _candidates(outputs: tuple[Output, ...]) -> list[Where]:
 
 def _may_skip_rows(source: Node) -> bool:
     assert isinstance(source, Source)
-    return not isinstance(source.policy, Advance) and not isinstance(source.lifetime, Physical)
+    return not isinstance(source.policy, Advance) and not isinstance(source.lifetime, (Interval, Physical))
 
 
 def _parts(where: Where) -> tuple[Expr | None, Expr | None]:

@@ -8,7 +8,9 @@ import pyarrow as pa
 
 from headrace.changes import Changes
 from headrace.columnar import concat
-from headrace.io.ingress import Channel, Report
+from headrace.io.decoded import Decoded
+from headrace.io.ingress import Channel, Report, Whole
+from headrace.io.origins import whole_rows
 from headrace.operators.accumulators import Layout
 from headrace.operators.combine import FIRST, LAST, compact
 from headrace.operators.registry import linear_of
@@ -37,14 +39,18 @@ class Intake:
         self._reports.append(self.channel.report)
         self.channel = Channel(self.source, self.start, self.clock)
 
-    def take(self, table: pa.Table) -> None:
-        """A block of rows."""
-        accepted, diverted = self.channel.take(table)
-        self._run(accepted, diverted)
+    def read(self, block: Decoded, path: str | None = None) -> None:
+        """A decoded block, of the file at `path` if there is one."""
+        if block.table.num_rows:
+            self.take(block.table, whole_rows(self.source, path, block) if path is not None else None)
+        if block.refused.num_rows:
+            reasons, texts = (block.refused[name].to_pylist() for name in ("reason", "raw"))
+            self._run(Changes.empty(self.source.schema), self.channel.refuse(reasons, texts))
 
-    def refuse(self, reasons: list[str], texts: list[str]) -> None:
-        """Rows that could not be decoded."""
-        self._run(Changes.empty(self.source.schema), self.channel.refuse(reasons, texts))
+    def take(self, table: pa.Table, whole: Whole | None = None) -> None:
+        """A block of rows."""
+        accepted, diverted = self.channel.take(table, whole)
+        self._run(accepted, diverted)
 
     def _run(self, accepted: Changes, diverted: Changes) -> None:
         given: dict[str, Changes | pa.Table] = {self.source.fingerprint: accepted}

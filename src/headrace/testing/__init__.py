@@ -1,7 +1,8 @@
 """Proving queries: checks of what left a query, and random streams to feed it with.
 
-`checks` says whether a physical stream keeps its own promises. `strategies` draws random streams for property tests; it needs
-hypothesis and is imported by whoever has it: `from headrace.testing import strategies`.
+`checks` says whether a physical stream keeps its own promises; `differential` compares a query with the slow twins.
+`strategies` and `plan_strategies` draw random streams and plans for property tests; they need hypothesis, and are
+imported by whoever has it: `from headrace.testing import strategies`.
 """
 
 from headrace.testing.checks import Violation, check_output, output_violations

@@ -1,4 +1,4 @@
-"""Random plans for property tests: every drawn stream has the columns of `strategies.SCHEMA`, so that any two can be united.
+"""Random plans for property tests: every stream has the columns of `strategies.SCHEMA`, so any two can be united.
 
 Like `strategies` it needs hypothesis and is imported by whoever has it.
 """
@@ -19,21 +19,22 @@ from headrace.testing.strategies import SCHEMA, Event, batch_sizes, physical_str
 __all__ = ["aggregates", "grids", "plans", "sources", "spans"]
 
 _WHOLE = (
-    count(), count("x"), count("k"), sum("i"), min("i"), max("i"), first("i"), last("i"), sum("i") + count(), max("i") - min("i")
+    count(), count("x"), count("k"), sum("i"), min("i"), max("i"), first("i"), last("i"), sum("i") + count(),
+    max("i") - min("i"),
 )  # fmt: skip
 _FLOATS = (
-    sum("x"), avg("x"), avg("i"), var("x"), var("i"), stddev("x"), stddev("i"), min("x"), max("x"), first("x"), last("x"),
-    sum("x") / count("x"), var(col("x") * 0.5), sum(col("x") + col("i")), max("x") - min("x")
+    sum("x"), avg("x"), avg("i"), var("x"), var("i"), stddev("x"), stddev("i"), min("x"), max("x"), first("x"),
+    last("x"), sum("x") / count("x"), var(col("x") * 0.5), sum(col("x") + col("i")), max("x") - min("x")
 )  # fmt: skip
 _TEXTS = (min("k"), max("k"), first("k"), last("k"))
 _PREDICATES = (
-    col("i") > 0, col("x") >= 0.0, col("k") == "a", col("x").is_null(), col("k").is_not_null(), (col("i") > 0) | (col("x") < 1.0),
-    lit(True),
+    col("i") > 0, col("x") >= 0.0, col("k") == "a", col("x").is_null(), col("k").is_not_null(), lit(True),
+    (col("i") > 0) | (col("x") < 1.0),
 )  # fmt: skip
 _MAPS: tuple[dict[str, Expr], ...] = (
     {"k": col("k"), "i": col("i") + 1, "x": -col("x")},
     {"k": col("k").coalesce("z"), "i": col("i"), "x": col("x")},
-    {"k": case().when(col("i") > 1, "a").otherwise(col("k")), "i": lit(1), "x": col("x")},
+    {"k": case().when(col("i") > 1, "a").otherwise(col("k")), "i": col("i").coalesce(1), "x": col("x")},
     {"k": lit("a"), "i": col("i"), "x": lit(0.5)},
 )
 

@@ -1,4 +1,4 @@
-"""Random streams for property tests, drawn by hypothesis: physical streams that keep their promises, and ways to deliver them.
+"""Random streams for property tests, drawn by hypothesis: physical streams that keep their promises, and deliveries.
 
 A stream is decoded from a list of small numbers, so that a failing one shrinks to few events with small times.
 """
@@ -30,7 +30,7 @@ _KINDS = 12
 
 
 def payloads(*, odd: bool = True) -> st.SearchStrategy[Event]:
-    """Payloads with few distinct values, nulls among them; `odd` adds NaN, infinities and numbers at the edge of 64 bits."""
+    """Payloads with few distinct values, nulls among them; `odd` adds NaN, infinities and very large numbers."""
     whole, floats = (_WHOLE, _FLOATS) if odd else (_WHOLE[:6], _FLOATS[:6])
     return st.builds(
         lambda k, i, x: {"k": k, "i": i, "x": x},

@@ -22,10 +22,11 @@ def test_oldest_first_then_by_name_and_only_data(tmp_path: Path):
     late = make(tmp_path / "a.csv", 300)
     second = make(tmp_path / "c.csv", 200)
     first = make(tmp_path / "b.csv", 200)
-    for hidden in ("_SUCCESS", ".x.crc", "sub/d.csv"):
+    for hidden in ("_SUCCESS", ".x.crc", "_staging/e.csv"):
         make(tmp_path / hidden, 100)
-    assert list_files(str(tmp_path)) == [first, second, late]
-    assert list_files(f"file://{tmp_path}") == [first, second, late]
+    below = make(tmp_path / "sub" / "d.csv", 100)
+    assert list_files(str(tmp_path)) == [below, first, second, late]
+    assert list_files(f"file://{tmp_path}") == [below, first, second, late]
     assert list_files(str(tmp_path / "*.csv")) == [first, second, late]
     assert list_files(late) == [late]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from headrace.errors import PlanError
+from headrace.errors import HeadraceError, PlanError
 
 if TYPE_CHECKING:
     from headrace.cli.demo.story import Verdict
@@ -37,18 +37,21 @@ def command(
 ) -> None:
     """Watch a query answer early, correct itself, survive a crash, and agree with batch SQL. Takes about a minute."""
     console = Console(highlight=False)
-    console.print(
-        "[bold]Headrace[/bold] answers early and corrects itself. Watch it do so, on a Spark session on this machine."
-    )
+    title = "[bold]Headrace[/bold] answers early and corrects itself. Watch it do so, on Spark, on this machine."
+    console.print(title, soft_wrap=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     root = _directory(keep)
+    remove = keep is None
     try:
         agreed = _run(console, root, events, seed, crash=crash)
+        remove = remove and agreed
+    except HeadraceError:
+        remove = False  # somebody will want to read Spark's log
+        raise
     finally:
-        if keep is None:
-            shutil.rmtree(root, ignore_errors=True)
-    if keep is not None:
-        console.print(f"Trades, answers, rows set aside and Spark's log are kept in {root}.", soft_wrap=True)
+        shutil.rmtree(root if remove else root / "spark", ignore_errors=True)
+        if not remove:
+            console.print(f"Trades, answers, rows set aside and Spark's log are in {root}", soft_wrap=True)
     if not agreed:
         raise typer.Exit(1)
 

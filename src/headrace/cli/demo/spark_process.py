@@ -49,10 +49,11 @@ def main(directory: str) -> None:
 
 
 def _run(voice: _Voice, place: Place, finish: threading.Event) -> None:
-    from headrace.host.spark.session import get_session  # the parent must hear of us before pyspark is loaded
+    from headrace.host.spark.session import get_session
 
     voice.say("hello", pid=os.getpid())
-    spark = get_session(app="headrace demo")
+    # What a killed Spark leaves behind goes away with the demo's directory.
+    spark = get_session(app="headrace demo", options={"spark.local.dir": str(place.root / "spark")})
     voice.say("session")
     sink = hr.files(str(place.output))
     query = vwap(str(place.input)).start(sink, checkpoint=str(place.checkpoint), files_per_batch=1, spark=spark)

@@ -65,7 +65,7 @@ class Story:
             self._start()
             self._answer_until(self.crash_after if self.crash_after is not None else len(self._files) - 1)
             if self.crash_after is not None:
-                self._crash(self.crash_after + 1)
+                self._crash()
                 self._start()
                 self._answer_until(len(self._files) - 1)
             return self._finish()
@@ -77,6 +77,7 @@ class Story:
 
     def _start(self) -> None:
         again = self._child is not None
+        done = max(self.place.batches("commits"), default=-1)
         self._child = Child(self.place)
         if again:
             self.view.say(
@@ -88,25 +89,25 @@ class Story:
         self._hear_until("session")
         self.view.say("the Spark session is there; the query starts")
         self.view.wait("the query starts")
-        batch = self._hear_until("started")["batch"]
+        self._hear_until("started")
         self.view.wait("first batch: Spark starts its Python workers")
         if again:
-            self.view.say(
-                f"it knows that batch {batch} was the last one done, and does batch {batch + 1} again", "green"
-            )
+            self.view.say(f"it knows that batch {done} was the last one done, and goes on with {done + 1}", "green")
 
     def _answer_until(self, batch: int) -> None:
         while self._hear_until("batch")["number"] < batch:
             self.view.wait("")
 
-    def _crash(self, batch: int) -> None:
-        """Kill Spark while it is at this batch."""
-        while not self.place.running_batch(batch):
+    def _crash(self) -> None:
+        """Kill Spark while it is at a batch."""
+        while self.place.running_batch is None and self.facts.answered < len(self._files):
             self._heard(self._child_says())
         time.sleep(_LOOK)
         assert self._child is not None
         self._child.kill()
-        self.view.say(f"kill -9 of process group {self._child.pid}, in the middle of batch {batch}", "bold red")
+        batch = self.place.running_batch
+        when = "between two batches" if batch is None else f"in the middle of batch {batch}"
+        self.view.say(f"kill -9 of process group {self._child.pid}, {when}", "bold red")
 
     def _finish(self) -> Verdict:
         assert self._child is not None

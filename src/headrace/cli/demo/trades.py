@@ -77,7 +77,7 @@ def trades(events: int, seed: int) -> pa.Table:
     """
     config = Ticks(
         events, seed, symbols=3, rate_per_second=events / _SPAN, disorder=0.3, max_delay=DELAY, revisions=0.05,
-        late=min(0.002, 20 / events), lulls=0.1, volatility=0.02 * events**-0.5,
+        late=min(0.05, 20 / events), lulls=0.1, volatility=0.02 * events**-0.5,
     )  # fmt: skip
     return ticks(config)
 
@@ -120,7 +120,12 @@ class Place:
         os.utime(hidden)
         hidden.rename(self.input / f"{number:03d}.jsonl")
 
-    def running_batch(self, number: int) -> bool:
-        """Whether Spark has begun this batch and not ended it."""
-        spark = self.checkpoint / "spark"
-        return (spark / "offsets" / str(number)).exists() and not (spark / "commits" / str(number)).exists()
+    def batches(self, log: str) -> set[int]:
+        """The batches that Spark has begun (`offsets`) or done (`commits`)."""
+        folder = self.checkpoint / "spark" / log
+        return {int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()} if folder.exists() else set()
+
+    @property
+    def running_batch(self) -> int | None:
+        """The batch that Spark has begun and not done."""
+        return max(self.batches("offsets") - self.batches("commits"), default=None)

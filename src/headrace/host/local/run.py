@@ -30,6 +30,7 @@ from headrace.time import INFINITY
 __all__ = ["run_local"]
 
 Clock = Callable[[], int]
+Block = tuple[Decoded, str | None]  # with the file it comes from
 
 
 def run_local(
@@ -68,7 +69,7 @@ class _Runner:
     def ticking(self) -> bool:
         return self.clock is not None and any(isinstance(s.policy, Heartbeat) for s in self.line.sources)
 
-    def round(self, blocks: dict[str, list[Decoded]]) -> None:
+    def round(self, blocks: dict[str, Sequence[Block]]) -> None:
         """One batch."""
         messages: list[Message] = []
         for sender, source in enumerate(self.line.sources):
@@ -84,12 +85,11 @@ class _Runner:
         reports = [m for source in self.line.sources for m in self._report(source, Report(cti=INFINITY))]
         self._run_stages(reports)
 
-    def _intake(self, source: Source, blocks: list[Decoded], sender: int) -> list[Message]:
+    def _intake(self, source: Source, blocks: Sequence[Block], sender: int) -> list[Message]:
         now = self.clock() if self.clock is not None else None
         intake = Intake(self.line, source, self.progress[source.fingerprint], self.buckets, sender, now)
-        for block in blocks:
-            intake.take(block.table)
-            intake.refuse(block.refused["reason"].to_pylist(), block.refused["raw"].to_pylist())
+        for block, path in blocks:
+            intake.read(block, path)
         messages = list(intake.finish())
         reports = [
             Report.from_json(r)
@@ -127,18 +127,18 @@ class _Runner:
             )
 
 
-def _batches(source: Source, batch_rows: int | None) -> Iterator[list[Decoded]]:
+def _batches(source: Source, batch_rows: int | None) -> Iterator[Sequence[Block]]:
     if isinstance(source.origin, Events):
         for table in source.origin.batches():
-            yield from ([in_memory(part, source)] for part in _pieces(table, batch_rows))
+            yield from ([(in_memory(part, source), None)] for part in _pieces(table, batch_rows))
     else:
         if not isinstance(source.origin, Files):
             raise PlanError(f"only Spark can read {source.origin}", instead="host='spark', or start(...)")
         for path in source.origin.files():
             if batch_rows is None:
-                yield list(read_path(source, path))
+                yield [(block, path) for block in read_path(source, path)]
             else:
-                yield from ([piece] for block in read_path(source, path) for piece in _cut(block, batch_rows))
+                yield from ([(piece, path)] for block in read_path(source, path) for piece in _cut(block, batch_rows))
 
 
 def _pieces(table: pa.Table, rows: int | None) -> Iterator[pa.Table]:

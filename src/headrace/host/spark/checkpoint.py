@@ -6,6 +6,7 @@ progress/       how far sources and outputs had come after each batch
 control/        a file here is a signal to the running query
 events/         events that were held in memory, written down
 diverted/       rows set aside, with the reason
+relay/          under Spark Connect: batches on their way to the process that started the query
 """
 
 from __future__ import annotations

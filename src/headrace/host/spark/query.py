@@ -3,17 +3,18 @@
     paths, ticks, signals ─ mapInArrow(intake) ─ [groupBy(bucket) ─ transformWithStateInPandas(stage)]* ─ foreachBatch
 
 The driver never sees rows of outputs that go to files: workers write those, and the driver commits them under the
-batch's number. What it does after every batch: commit files, show or keep the rows of the other sinks, write the
-progress log.
+batch's number (`delivery`). Rows of the other sinks come to the process that started the query.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -27,8 +28,9 @@ from headrace.changes import Changes
 from headrace.errors import HeadraceError, HostError, PlanError
 from headrace.expr.sql import to_spark
 from headrace.host.spark.checkpoint import Checkpoint
+from headrace.host.spark.delivery import Batch, Delivery, Relay, progress_of_output
 from headrace.host.spark.labels import bucket_labels
-from headrace.host.spark.session import apply_query_options, get_session, warm_up
+from headrace.host.spark.session import apply_query_options, get_session, is_connect, warm_up
 from headrace.host.spark.worker import (
     BATCH_TIME,
     CHUNK,
@@ -43,22 +45,23 @@ from headrace.host.spark.worker import (
 from headrace.io.commit import BatchDirectory
 from headrace.io.console import close as close_console
 from headrace.io.console import show_batch
-from headrace.io.ingress import COUNTERS, count_orphans
+from headrace.io.files import local_path
+from headrace.io.ingress import COUNTERS
 from headrace.io.origins import Events, Files, SparkRead, read_columns
-from headrace.io.sinks import Call, Console, FileSink, Memory, Sink, encode_cti, prepared
+from headrace.io.sinks import Call, Console, FileSink, Memory, Sink, prepared
 from headrace.optimizer import optimize
 from headrace.optimizer.rewrite import rewrite
-from headrace.plan.nodes import Node, Output, Source, set_aside
+from headrace.plan.nodes import Node, Output, Source, set_aside, walk
 from headrace.plan.policies import Heartbeat
-from headrace.progress import Progress
 from headrace.stages.cut import Line, cut
-from headrace.stages.message import REPORTS, RESULT, STATISTICS, Message, unpack
+from headrace.stages.message import RESULT
 from headrace.time import INFINITY, NEG_INFINITY
 
 __all__ = ["Query", "start_query"]
 
 #: Spark's file readers stream only with a schema; its other readers bring their own.
 _WANT_SCHEMA = ("csv", "json", "orc", "parquet", "text", "xml")
+_LISTEN_SECONDS = 0.1
 _BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
 _ERROR = re.compile(r"headrace\.errors\.(\w+): \[(\w+)\] (.*?)(?=\n\s*\n|\n[A-Z][\w.]*Exception|\Z)", re.DOTALL)
 
@@ -79,6 +82,9 @@ class Query:
     statistics: list[list[dict[str, Any]]] = field(default_factory=list)
     #: Spark's own handle.
     stream: Any = None
+    #: How batches come here from a Connect server; None when Spark calls this process itself.
+    relay: Relay | None = None
+    _turn: threading.Lock = field(default_factory=threading.Lock)
     _failure: BaseException | None = None
 
     @property
@@ -90,14 +96,32 @@ class Query:
         """End it; the checkpoint stays, and starting again with it continues."""
         if self.stream is not None:
             self.stream.stop()
-        for sink in self.sinks:
-            if isinstance(sink, Console):
-                close_console(sink)
-        self.checkpoint.close()
+        try:
+            self._catch_up()
+        finally:
+            for sink in self.sinks:
+                if isinstance(sink, Console):
+                    close_console(sink)
+            self.checkpoint.close()
 
     def process_all_available(self) -> None:
         """Wait until everything that is there now has been answered."""
-        self._guarded(self.stream.processAllAvailable)
+        ticking = any(isinstance(source.policy, Heartbeat) for source in self.line.sources)
+        self._guarded(self._await_quiet if ticking else self.stream.processAllAvailable)
+        self._catch_up()
+
+    def _await_quiet(self) -> None:
+        """Wait for a batch that began after this call and brought nothing but ticks.
+
+        Spark would wait for a moment without new rows, which never comes when a batch takes longer than a tick.
+        """
+        began = self.stream.lastProgress
+        first = 1 if began is None else began["batchId"] + 2  # the next one may have begun already
+        while not _quiet(self.stream.lastProgress, first):
+            if not self.is_active:
+                self.stream.processAllAvailable()  # says why
+                return
+            time.sleep(_LISTEN_SECONDS)
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until it ends, or for so many seconds; true if it has ended."""
@@ -128,69 +152,63 @@ class Query:
 
     # --- the driver's part of a batch --------------------------------------------------------------------------------
 
-    def take_batch(self, frame: DataFrame, batch_id: int) -> None:
-        """Called by Spark after the stages; runs exactly one action, since each would run the batch again."""
-        started = time.monotonic()
-        rows = frame.select("bucket", "edge", "chunk").toArrow().to_pylist()
-        messages = [unpack(row["bucket"], row["edge"], row["chunk"]) for row in rows]
-        before = self.checkpoint.log.read(batch_id - 1)
-        ctis = [self._deliver(i, batch_id, messages, before) for i in range(len(self.line.outputs))]
-        reports = [m.extra for m in messages if m.edge == REPORTS]
-        statistics = [m.extra for m in messages if m.edge == STATISTICS]
-        sources = statistics[0]["sources"] if statistics else before.get("sources", {})
-        batch_time = max((r["batch_time"] for r in reports if "batch_time" in r), default=0.0)
-        counts = self._counted(before.get("counts", {}), reports, statistics)
-        self.checkpoint.log.write(
-            batch_id, {"sources": sources, "outputs": ctis, "batch_time": batch_time, "counts": counts}
-        )
-        self.counts.update(counts)
-        self.statistics.append(statistics)
-        self.batch_seconds.append(time.monotonic() - started)
-        cti = min((p[0] for p in sources.values()), default=NEG_INFINITY)
-        self.progress = {
-            "batch": batch_id,
-            "cti": cti,
-            "sources": sources,
-            "counts": counts,
-            "operators": _operators(statistics),
-        }
+    def hear(self, batch: Batch) -> None:
+        """Take note of a committed batch: rows for the sinks of this process, and the numbers it shows."""
+        for number in range(len(self.line.outputs)):
+            self._show(number, batch)
+        self.counts.update(batch.entry["counts"])
+        self.statistics.append(batch.statistics)
+        self.batch_seconds.append(batch.seconds)
+        self.progress = _progress(batch.number, batch.entry, _operators(batch.statistics))
 
-    def _deliver(self, number: int, batch_id: int, messages: list[Message], before: dict[str, Any]) -> int:
-        """Hand one output's results to its sink; gives the output's CTI."""
+    def _show(self, number: int, batch: Batch) -> None:
         output, sink = self.line.outputs[number], self.sinks[number]
-        mine = [m for m in messages if m.edge == RESULT - number]
-        progress = Progress.together([m.progress for m in mine if m.progress is not None] or [Progress()])
-        last = int(before.get("outputs", [NEG_INFINITY] * len(self.line.outputs))[number])
         if isinstance(sink, FileSink):
-            staged = [m.extra["staged"] for m in mine if m.extra.get("staged")]
-            extra = encode_cti(progress.cti, output.schema, sink) if progress.cti > last else {}
-            if staged or extra:
-                BatchDirectory(sink.path).commit(batch_id, staged, extra)
-            return max(progress.cti, last)
-        tables = [Changes.from_table(m.table) for m in mine if m.table is not None]
+            return
+        tables = [
+            Changes.from_table(m.table) for m in batch.messages if m.edge == RESULT - number and m.table is not None
+        ]
         changes = Changes.concat([Changes.empty(output.schema), *tables])
+        progress = progress_of_output(number, batch.messages)
         if isinstance(sink, Memory):
             sink.add(changes, progress)
         elif isinstance(sink, Console):
-            show_batch(sink, output.name, batch_id, changes, progress)
+            show_batch(sink, output.name, batch.number, changes, progress)
         elif isinstance(sink, Call):
-            sink.function(batch_id, changes, progress)
-        return max(progress.cti, last)
+            sink.function(batch.number, changes, progress)
 
-    def _counted(
-        self, before: dict[str, dict[str, int]], reports: list[dict[str, Any]], statistics: list[dict[str, Any]]
-    ) -> dict[str, dict[str, int]]:
-        """Totals per source, from the batch before and every task's report (the first bucket's hearing of it)."""
-        totals = {}
-        for source in self.line.sources:
-            name = str(source.origin)
-            total = dict(before.get(name) or dict.fromkeys(COUNTERS, 0))
-            for part in (part for report in reports for part in report.get(source.fingerprint, [])):
-                for counter, value in part["counts"].items():
-                    total[counter] += value
-            count_orphans(total, source.fingerprint, statistics)
-            totals[name] = total
-        return totals
+    def _catch_up(self) -> None:
+        """Hear the batches that a Connect server has committed meanwhile."""
+        if self._failure is not None:
+            raise self._failure
+        if self.relay is not None:
+            with self._turn:
+                for batch in self.relay.receive():
+                    self.hear(batch)
+
+    def listen(self) -> None:
+        """Hear batches as they come, as long as it runs."""
+        try:
+            while self.is_active:
+                self._catch_up()
+                time.sleep(_LISTEN_SECONDS)
+        except Exception as error:  # noqa: BLE001 - a sink's own function may raise anything; it ends the query
+            self._failure = error
+            with suppress(Exception):  # the server itself may be gone
+                self.stream.stop()
+
+
+def _quiet(progress: Any, first: int) -> bool:
+    """Whether Spark's latest batch is at least the `first` and took nothing new from any source but clocks."""
+    if progress is None or progress["batchId"] < first:
+        return False
+    sources = [source for source in progress["sources"] if not source["description"].startswith("RateStream")]
+    return all(source["startOffset"] == source["endOffset"] for source in sources)
+
+
+def _progress(number: int, entry: dict[str, Any], operators: list[dict[str, Any]]) -> dict[str, Any]:
+    cti = min((p[0] for p in entry["sources"].values()), default=NEG_INFINITY)
+    return {"batch": number, "cti": cti, "sources": entry["sources"], "counts": entry["counts"], "operators": operators}
 
 
 def _operators(statistics: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -236,15 +254,18 @@ def start_query(
     """
     if not pairs:
         raise PlanError("a query needs at least one sink", instead="stream.start(hr.console())")
+    outputs = [
+        Output(prepared(node, sink), f"{i} {type(sink).__name__.lower()}") for i, (node, sink) in enumerate(pairs)
+    ]
+    for node in walk(*outputs):
+        if isinstance(node, Source) and isinstance(node.origin, Files):
+            node.origin.check()
     for _, sink in pairs:
         if isinstance(sink, FileSink):
             BatchDirectory(sink.path)
     place = Checkpoint(checkpoint)
     session = spark or get_session(master, options)
     warm_up(session, ["headrace.host.spark.worker"])
-    outputs = [
-        Output(prepared(node, sink), f"{i} {type(sink).__name__.lower()}") for i, (node, sink) in enumerate(pairs)
-    ]
     sinks: list[Sink] = [sink for _, sink in pairs]
     for i, side in enumerate(set_aside(*outputs, whole=False)):
         outputs.append(Output(side, f"diverted {i}"))
@@ -263,7 +284,12 @@ def start_query(
     )
     _resume(query)
     apply_query_options(session, count)
+    if is_connect(session):
+        query.relay = Relay(job.checkpoint)
+        query.relay.clear()
     query.stream = _launch(query, job, files_per_batch, trigger)
+    if query.relay is not None:
+        threading.Thread(target=query.listen, name="headrace-listen", daemon=True).start()
     return query
 
 
@@ -271,14 +297,7 @@ def _resume(query: Query) -> None:
     batch, entry = query.checkpoint.log.last()
     if entry:
         query.counts.update(entry["counts"])
-        cti = min((p[0] for p in entry["sources"].values()), default=NEG_INFINITY)
-        query.progress = {
-            "batch": batch,
-            "cti": cti,
-            "sources": entry["sources"],
-            "counts": entry["counts"],
-            "operators": [],
-        }
+        query.progress = _progress(batch, entry, [])
 
 
 def _on_disk(node: Node, place: Checkpoint) -> Node:
@@ -304,11 +323,17 @@ def _launch(query: Query, job: Job, files_per_batch: int | None, trigger: str | 
     for level in range(1, query.line.depth + 1):
         processor = StageProcessor(job, level)
         flow = flow.groupBy("bucket").transformWithStateInPandas(processor, CHUNK, outputMode="Append", timeMode="None")
-    writer = (
-        flow.writeStream.outputMode("append").queryName(f"{query.name}-{job.token[:8]}").foreachBatch(query.take_batch)
-    )
+    taker = _taker(query, Delivery(job.line, job.files, job.checkpoint))
+    writer = flow.writeStream.outputMode("append").queryName(f"{query.name}-{job.token[:8]}").foreachBatch(taker)
     writer = writer.option("checkpointLocation", str(query.checkpoint.path / "spark"))
     return (writer.trigger(processingTime=trigger) if trigger else writer).start()
+
+
+def _taker(query: Query, delivery: Delivery) -> Callable[[DataFrame, int], None]:
+    """What Spark calls with every batch."""
+    if query.relay is not None:
+        return query.relay.sender(delivery)
+    return lambda frame, number: query.hear(delivery.take(frame, number)[1])
 
 
 def _read_frame(spark: SparkSession, source: Source, origin: SparkRead) -> DataFrame:
@@ -329,9 +354,13 @@ def _binary_files(spark: SparkSession, path: str, files_per_batch: int | None) -
     reader = spark.readStream.format("binaryFile").schema(_BINARY_FILE).option("maxFileAge", "36500d")
     if files_per_batch is not None:
         reader = reader.option("maxFilesPerTrigger", str(files_per_batch))
+    if Path(path).is_dir():
+        reader = reader.option("recursiveFileLookup", "true")
     if Path(path).is_file():  # Spark streams directories: take the one, and of it this file
         reader = reader.option("pathGlobFilter", Path(path).name)
         path = str(Path(path).absolute().parent)
+    elif local_path(path) == path:  # a relative path is meant from here, not from where the JVM was started
+        path = str(Path(path).absolute())
     return reader.load(path)
 
 

@@ -25,7 +25,6 @@ from headrace.io.commit import BatchDirectory
 from headrace.io.ingress import Report
 from headrace.io.origins import read_path
 from headrace.io.sinks import FileSink, encode
-from headrace.plan.nodes import Source
 from headrace.plan.policies import Heartbeat
 from headrace.progress import Progress
 from headrace.stages.cut import Line
@@ -48,7 +47,9 @@ _NAME = StructType([StructField("name", StringType())])
 #: Segments up to this size travel inside the manifest, because a call to the state store costs more than they do.
 _INLINE = 32_768
 
+#: Stages kept between batches, by checkpoint, level and bucket, the most recently used last.
 _RUNS: dict[tuple[str, int, int], tuple[str, StageRun]] = {}
+_MOST_RUNS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,20 +123,13 @@ def _messages(job: Job, rows: list[dict[str, Any]], start: dict[str, Progress]) 
         for i, path in enumerate(sorted(paths)):
             if i:
                 intake.next_channel()
-            _read(intake, source, path)
+            for block in read_path(source, path):
+                intake.read(block, path)
         yield from intake.finish()
     for row in rows:
         if row["what"] != FILE:
             yield from _signals(job, row)
     yield Message(0, REPORTS, extra={"batch_time": rows[0]["batch_time"].timestamp()})
-
-
-def _read(intake: Intake, source: Source, path: str) -> None:
-    for block in read_path(source, path):
-        if block.table.num_rows:
-            intake.take(block.table)
-        if block.refused.num_rows:
-            intake.refuse(block.refused["reason"].to_pylist(), block.refused["raw"].to_pylist())
 
 
 def _signals(job: Job, row: dict[str, Any]) -> Iterator[Message]:
@@ -197,7 +191,7 @@ class StageProcessor(StatefulProcessor):
 
     def _current(self, bucket: int) -> tuple[StageRun, set[str]]:
         """The stage as of the last batch, and the names of the segments the store has."""
-        place = (self.job.token, self.level, bucket)
+        place = (self.job.checkpoint, self.level, bucket)
         stored = self._manifest.get()
         if stored is None:
             _RUNS.pop(place, None)
@@ -234,7 +228,9 @@ class StageProcessor(StatefulProcessor):
             "stored": sorted(set(segments) - set(inline)),
         }
         self._manifest.update((pickle.dumps(saved),))
-        _RUNS[(self.job.token, self.level, bucket)] = (version, run)
+        _RUNS[self.job.checkpoint, self.level, bucket] = (version, run)
+        while len(_RUNS) > _MOST_RUNS:  # what queries that have ended left behind
+            del _RUNS[next(iter(_RUNS))]
 
     def _written(self, message: Message) -> Message:
         """A result whose output goes to files is written here, and only its place travels on."""
@@ -248,9 +244,3 @@ class StageProcessor(StatefulProcessor):
         return Message(
             message.bucket, message.edge, None, message.progress, {"staged": staged, "rows": message.table.num_rows}
         )
-
-
-def clear_memory(token: str) -> None:
-    """Forget the state kept for a query in this process; for tests."""
-    for place in [p for p in _RUNS if p[0] == token]:
-        del _RUNS[place]

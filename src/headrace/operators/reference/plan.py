@@ -1,7 +1,7 @@
 """Whole plans by twins: what a plan's answer is, given the histories of its sources and how far they have come.
 
-Progress is folded along with the histories, because two operators look at it: speculative windows are given up to m (rule
-5.3), and `Final` holds back what a CTI has not settled (rule 3.5).
+Progress is folded along with the histories, because two operators look at it: speculative windows are given up to m
+(rule 5.3), and `Final` holds back what a CTI has not settled (rule 3.5).
 """
 
 from __future__ import annotations

@@ -1,0 +1,201 @@
+"""Draws the pictures of the documentation: `python docs/make_pictures.py`.
+
+Plain SVG, no drawing library. Values in the pictures are not typed in: the engine computes them. A test checks that the
+files in `docs/pictures` are what this script draws.
+"""
+# ruff: noqa: INP001 - a script, not a package
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import escape
+from pathlib import Path
+
+import headrace as hr
+from headrace.events import events_table
+
+INK, SOFT, PAPER = "#1f2933", "#7b8794", "#ffffff"
+BLUE, GREEN, RED, YELLOW = "#2b6cb0", "#2f855a", "#c53030", "#b7791f"
+
+
+def text(
+    x: float, y: float, words: str, *, colour: str = INK, size: int = 13, anchor: str = "start", bold: bool = False
+) -> str:
+    """Words at a place."""
+    look = f'fill="{colour}" font-size="{size}" text-anchor="{anchor}"' + (' font-weight="600"' if bold else "")
+    return f'<text x="{x:g}" y="{y:g}" {look}>{escape(words)}</text>'
+
+
+def line(x1: float, y1: float, x2: float, y2: float, *, colour: str = SOFT, width: float = 1, more: str = "") -> str:
+    """A straight line."""
+    return f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="{colour}" stroke-width="{width:g}"{more}/>'
+
+
+def arrow(x1: float, y1: float, x2: float, y2: float, colour: str = INK) -> str:
+    """A line with a head."""
+    return line(x1, y1, x2, y2, colour=colour, width=1.5, more=' marker-end="url(#head)"')
+
+
+def box(x: float, y: float, width: float, height: float, *, fill: str, stroke: str, radius: float = 6) -> str:
+    """A rounded box."""
+    size = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{radius:g}"'
+    return f'<rect {size} fill="{fill}" stroke="{stroke}" stroke-width="1.5"/>'
+
+
+def dot(x: float, y: float, colour: str) -> str:
+    """A point event."""
+    return f'<circle cx="{x:g}" cy="{y:g}" r="5" fill="{colour}"/>'
+
+
+def bar(x1: float, x2: float, y: float, colour: str, *, ghost: bool = False, endless: bool = False) -> str:
+    """A lifetime: closed on the left, open on the right; a ghost is one that is no longer true."""
+    look = ' stroke-dasharray="4 4" opacity="0.6"' if ghost else ""
+    head = ' marker-end="url(#head)"' if endless else ""
+    end = (
+        ""
+        if endless
+        else f'<circle cx="{x2:g}" cy="{y:g}" r="4" fill="{PAPER}" stroke="{colour}" stroke-width="2"{look}/>'
+    )
+    return line(x1, y, x2, y, colour=colour, width=4, more=look + head) + dot(x1, y, colour) + end
+
+
+def picture(width: int, height: int, title: str, *parts: str) -> str:
+    """A whole SVG file."""
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'font-family="system-ui, sans-serif" role="img">\n<title>{escape(title)}</title>\n'
+        '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto" '
+        f'markerUnits="userSpaceOnUse"><path d="M0,0 L8,4 L0,8 z" fill="{INK}"/></marker></defs>\n'
+        f'<rect width="{width}" height="{height}" rx="8" fill="{PAPER}"/>\n'
+    )
+    return head + "\n".join(parts) + "\n</svg>\n"
+
+
+def way_of_an_event() -> str:
+    """From a source's row to a sink's row."""
+    steps = [
+        ("source row", "", PAPER),
+        ("ingress", "lifetime, lateness", "#ebf8ff"),
+        ("changes", "le, re, ±1, payload", PAPER),
+        ("stage", "operators on changes", "#f0fff4"),
+        ("changes", "and one CTI", PAPER),
+        ("egress", "pairing, finality", "#ebf8ff"),
+        ("sink row", "", PAPER),
+    ]
+    parts = []
+    for i, (name, what, fill) in enumerate(steps):
+        x, width = 16 + 138 * i, 112
+        parts.append(box(x, 60, width, 54, fill=fill, stroke=BLUE if fill != PAPER else SOFT))
+        parts.append(text(x + width / 2, 84 if what else 92, name, anchor="middle", bold=True))
+        parts.append(text(x + width / 2, 103, what, anchor="middle", colour=SOFT, size=10) if what else "")
+        if i:
+            parts.append(arrow(x - 24, 87, x - 3, 87))
+    ingress, stage = 16 + 138 + 56, 16 + 138 * 3 + 56
+    parts += [
+        arrow(ingress, 116, ingress, 158, RED),
+        text(ingress, 176, "late or malformed rows, with the reason", anchor="middle", colour=RED, size=12),
+        arrow(stage - 14, 116, stage - 14, 150), arrow(stage + 14, 150, stage + 14, 116),
+        box(stage - 85, 152, 170, 40, fill="#fffff0", stroke=YELLOW),
+        text(stage, 169, "trace", anchor="middle", bold=True),
+        text(stage, 184, "kept by the host, cut by the CTI", anchor="middle", colour=SOFT, size=9),
+        text(16, 36, "The way of an event", bold=True, size=16),
+    ]  # fmt: skip
+    return picture(972, 208, "The way of an event", *parts)
+
+
+STREAM = """
+    kind    | le | re | re_new | payload
+    insert  | 1  | ∞  |        | P1
+    retract | 1  | ∞  | 10     | P1
+    retract | 1  | 10 | 5      | P1
+    insert  | 4  | 9  |        | P2
+"""
+
+
+def retraction() -> str:
+    """An insert whose end is unknown at first, and the history that is left."""
+    x, right = (lambda t: 260 + 44.0 * t), 760.0
+
+    def ends(t: int) -> float:
+        return right if t == hr.INFINITY else x(t)
+
+    parts = [text(16, 30, "An insert is retracted, twice", bold=True, size=16)]
+    rows = events_table(STREAM).to_pylist()
+    for i, row in enumerate(rows):
+        y = 64 + 34 * i
+        colour = BLUE if row["payload"] == "P1" else GREEN
+        end = row["re_new"] if row["re_new"] is not None else row["re"]
+        new = f" → {row['re_new']}" if row["re_new"] is not None else ""
+        until = "∞" if row["re"] == hr.INFINITY else str(row["re"])
+        parts.append(text(16, y + 5, f"{row['kind']} [{row['le']}, {until}){new}  {row['payload']}", size=13))
+        if row["re_new"] is not None:
+            parts.append(bar(x(row["le"]), ends(row["re"]), y, SOFT, ghost=True, endless=row["re"] == hr.INFINITY))
+        parts.append(bar(x(row["le"]), ends(end), y, colour, endless=end == hr.INFINITY))
+    top = 64 + 34 * len(rows) + 6
+    parts += [line(16, top - 12, right, top - 12), text(16, top + 15, "what is left: the history (CHT)", bold=True)]
+    for i, row in enumerate(hr.events(STREAM).cht().to_pylist()):
+        colour = BLUE if row["payload"] == "P1" else GREEN
+        y = top + 12 + 26 * i
+        parts += [bar(x(row["le"]), x(row["re"]), y, colour), text(x(row["re"]) + 12, y + 5, row["payload"])]
+    bottom = top + 76
+    parts += [text(x(t), bottom, str(t), anchor="middle", colour=SOFT, size=11) for t in range(12)]
+    return picture(784, int(bottom + 14), "An insert is retracted twice", *parts)
+
+
+PRICES = """
+    kind   | le | re | price
+    insert | 3  | 4  | 10
+    insert | 14 | 15 | 16
+    insert | 33 | 34 | 20
+    insert | 12 | 13 | 40
+"""
+
+
+def correction() -> str:
+    """A late event changes the answers of the windows it belongs to, and of no others."""
+    averages = hr.events(PRICES, batches=[3, 1]).window(hr.hopping(20, every=10)).aggregate(avg=hr.avg("price"))
+    early, late = (changes for changes, _ in averages.run().results["out"].batches[:2])
+    first = {int(le): row["avg"] for le, row in zip(early.le, early.payload.to_pylist(), strict=True)}
+    fixed = {int(a): r["avg"] for a, w, r in zip(late.le, late.weight, late.payload.to_pylist(), strict=True) if w > 0}
+    left, step = 150.0, 13.0
+
+    def x(t: int) -> float:
+        return left + step * (t + 10)
+
+    *prices, straggler = [(row["le"], row["price"]) for row in events_table(PRICES).to_pylist()]
+    parts = [text(16, 30, "A late event corrects the windows it belongs to", bold=True, size=16)]
+    parts += [text(16, 124, "price, by its time"), line(x(-10), 120, x(42), 120)]
+    for t in range(-10, 41, 10):
+        parts += [line(x(t), 116, x(t), 124), text(x(t), 142, str(t), anchor="middle", colour=SOFT, size=11)]
+    for at, price in prices:
+        parts += [dot(x(at), 120, BLUE), text(x(at), 104, f"{price:g}", anchor="middle", colour=BLUE)]
+    at, price = straggler
+    parts += [dot(x(at), 120, RED), arrow(x(at), 76, x(at), 112, RED)]
+    parts.append(text(x(at), 68, f"{price:g}, arrives last", colour=RED, anchor="middle", bold=True))
+    for i, (start, value) in enumerate(sorted(first.items())):
+        y = 172 + 34 * i
+        changed = start in fixed
+        parts.append(bar(x(start), x(start + 20), y, YELLOW if changed else GREEN))
+        parts.append(text(16, y + 5, f"window [{start}, {start + 20})"))
+        answer = f"{value:g} → {fixed[start]:g}" if changed else f"{value:g}"
+        parts.append(text(x(start + 20) + 14, y + 5, answer, colour=YELLOW if changed else INK, bold=changed))
+    return picture(860, 172 + 34 * len(first) + 4, "A late event corrects the windows it belongs to", *parts)
+
+
+PICTURES: dict[str, Callable[[], str]] = {
+    "way_of_an_event.svg": way_of_an_event,
+    "retraction.svg": retraction,
+    "correction.svg": correction,
+}
+
+
+def main() -> None:
+    """Write every picture."""
+    folder = Path(__file__).parent / "pictures"
+    folder.mkdir(exist_ok=True)
+    for name, draw in PICTURES.items():
+        (folder / name).write_text(draw(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""Early answers and their corrections: the same query, asked to answer at once, and asked to wait until it is sure."""
+
+import headrace as hr
+
+# Batches as they arrive: the third price belongs to a time that has been answered already.
+prices = hr.events(
+    """
+    kind   | le | re | price
+    insert | 1  | 2  | 10
+    insert | 11 | 12 | 20
+    insert | 4  | 5  | 40
+    cti    | 12 |    |
+    """,
+    batches=[2, 2],
+)
+averages = prices.window(hr.tumbling(10)).aggregate(price=hr.avg("price"))
+
+print("speculative: an answer, then its correction")
+print(averages.run(finish=False).events().to_pandas().to_string())
+
+print("final: one answer, later")
+print(averages.final().run(finish=False).events().to_pandas().to_string())
+
+# One query, the same history either way.
+assert hr.same_history(averages.cht(), averages.final().cht())

@@ -1,0 +1,54 @@
+"""The recovery law, in process: stopped after any batch and continued from what was saved, a run gives the same."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.api.stream import Stream
+from headrace.host.local.run import _batches, _Runner
+from headrace.optimizer import optimize
+from headrace.plan.nodes import Output
+from headrace.stages.cut import Line, cut
+from headrace.stages.stage import StageRun
+from headrace.testing.plan_strategies import plans
+from headrace.testing.strategies import buckets
+from headrace.trace import Segment
+
+
+def restored(runner: _Runner) -> _Runner:
+    """A fresh runner that knows nothing but what the old one wrote down."""
+    fresh = _Runner(runner.line, runner.buckets, None)
+    fresh.progress = dict(runner.progress)
+    fresh.done = runner.done
+    for old_stage, new_stage in zip(runner.stages, fresh.stages, strict=True):
+        for old, new in zip(old_stage, new_stage, strict=True):
+            saved = {name: segment.save() for name, segment in old.segments().items()}
+            manifest = old.manifest()
+            assert set(StageRun.segment_names(manifest)) == set(saved)
+            new.restore(manifest, {name: Segment.load(name, data) for name, data in saved.items()})
+    return fresh
+
+
+def run(line: Line, n: int, cuts: set[int]) -> list:
+    runner = _Runner(line, n, None)
+    feeds = {source.fingerprint: list(_batches(source, None)) for source in line.sources}
+    for number in range(max(map(len, feeds.values()))):
+        if number in cuts:
+            runner = restored(runner)
+        runner.round({f: blocks[number] for f, blocks in feeds.items() if number < len(blocks)})
+    if -1 in cuts:
+        runner = restored(runner)
+    runner.end()
+    batches = runner.done.results["out"].batches
+    return [(sorted(map(repr, changes.to_table().to_pylist())), progress) for changes, progress in batches]
+
+
+@settings(max_examples=max(5, settings().max_examples // 3))
+@given(plans(max_events=8), buckets(), st.data())
+def test_a_restored_run_continues_as_if_nothing_had_happened(stream: Stream, n: int, data: st.DataObject):
+    line = cut(optimize([Output(stream.node, "out")]))
+    whole = run(line, n, set())
+    for cut_at in range(-1, len(whole) - 1):
+        assert run(line, n, {cut_at}) == whole
+    assert run(line, n, data.draw(st.sets(st.integers(-1, len(whole) - 2)))) == whole

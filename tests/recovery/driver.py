@@ -1,0 +1,79 @@
+"""A query in a process of its own, to be killed at any moment and started again until it is done.
+
+Usage: `python driver.py FOLDER`. Input is in FOLDER/in, one file a batch; output goes to FOLDER/out, state to
+FOLDER/state.
+When everything has been answered the counts are written to FOLDER/done.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import headrace as hr
+from headrace.host.spark.session import get_session
+
+SCHEMA = "k STRING, v LONG"
+FILES = 20
+
+
+def write_input(folder: Path, seed: int) -> None:
+    """Files of physical events: every file corrects events of the files before, and ends with a promise."""
+    draw, alive, cti = random.Random(seed), [], 0
+    folder.mkdir()
+    for number in range(FILES):
+        rows: list[dict[str, Any]] = []
+        for _ in range(30):
+            if alive and draw.random() < 0.4:
+                event = alive.pop(draw.randrange(len(alive)))
+                floor = max(event["le"], cti)
+                new = draw.choice([floor, floor + draw.randrange(40), None])
+                if new != event["re"]:
+                    rows.append({**event, "kind": "retract", "re_new": new})
+                    alive += [{**event, "re": new}] if new != event["le"] else []
+            else:
+                le = cti + draw.randrange(30)
+                end = draw.choice([le + 1, le + 5, None])
+                event = {"kind": "insert", "le": le, "re": end, "k": draw.choice("abcd"), "v": draw.randrange(100)}
+                rows.append(event)
+                alive.append(event)
+        cti += draw.randrange(8)
+        rows.append({"kind": "cti", "le": cti})
+        alive = [event for event in alive if event["re"] is None or event["re"] >= cti]
+        _write(folder / f"{number:03d}.json", rows, number)
+
+
+def _write(path: Path, rows: list[dict[str, Any]], number: int) -> None:
+    ends = dict.fromkeys(("re", "re_new"), "inf")
+    lines = [json.dumps({n: ends[n] if n in ends and v is None else v for n, v in row.items()}) for row in rows]
+    path.write_text("\n".join(lines) + "\n")
+    os.utime(path, (number + 1, number + 1))
+
+
+def queries(folder: Path) -> dict[str, hr.Stream]:
+    """What runs: a stream as it is, an aggregate, and an aggregate of it in a second stage."""
+    stream = hr.read_events(str(folder / "in"), SCHEMA, format="json", progress=hr.explicit())
+    counts = stream.group_by("k").window(hr.hopping(20, every=10)).aggregate(n=hr.count(), s=hr.sum("v"), a=hr.avg("v"))
+    nested = counts.group_by("n").window(hr.tumbling(40)).aggregate(keys=hr.count(), top=hr.max("s"))
+    return {"stream": stream, "counts": counts, "nested": nested}
+
+
+def main(folder: Path) -> None:
+    """Run until everything is answered."""
+    get_session("local[2,4]", app="headrace recovery")
+    formats = {"stream": "parquet", "counts": "jsonl", "nested": "jsonl"}
+    sinks = [(s, hr.files(str(folder / "out" / n), format=formats[n])) for n, s in queries(folder).items()]  # type: ignore[arg-type]
+    query = hr.start(sinks, checkpoint=str(folder / "state"), files_per_batch=1, buckets=2)
+    query.finish()
+    draft = folder / "done.tmp"
+    draft.write_text(json.dumps(query.counts))
+    draft.rename(folder / "done.json")
+    query.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,113 @@
+"""Kill the whole process at any moment, start it again: the output holds the expected history, no more and no less.
+
+Kills are aimed at the moments between the steps of a batch: when rows have been staged, when a batch's folder has
+appeared but the progress log does not know, when the log knows but Spark's own does not; and at random ones.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import headrace as hr
+from headrace.events import history, to_changes
+from headrace.io.commit import BatchDirectory
+from headrace.io.sinks import read_events_output
+from headrace.testing import check_output
+
+DRIVER = Path(__file__).with_name("driver.py")
+SEED = int(os.environ.get("HEADRACE_KILL_SEED", "1"))
+#: What a driver is killed at, one life after the other; the last one lives.
+MOMENTS = ("staged", "committed", "logged", "at random", "state", "at random")
+PATIENCE = 120.0
+
+
+def load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+driver = load(DRIVER)
+
+
+def traces_of(folder: Path, moment: str) -> set[str]:
+    """The names that appear when a driver passes a moment."""
+    patterns = {
+        "staged": "out/counts/_staging/*/*",
+        "committed": "out/stream/batch-*",
+        "logged": "state/progress/*.json",
+        "state": "state/spark/state/0/*/*",
+    }
+    return {str(path) for path in folder.glob(patterns.get(moment, patterns["logged"])) if ".probe" not in path.name}
+
+
+def wait_for(process: subprocess.Popen[bytes], ready: Callable[[], bool]) -> bool:
+    """Wait until `ready`; false if the process ended before."""
+    deadline = time.monotonic() + PATIENCE
+    while not ready():
+        if process.poll() is not None:
+            return False
+        assert time.monotonic() < deadline, "the driver does not move"
+        time.sleep(0.001)
+    return True
+
+
+def lives(folder: Path, draw: random.Random) -> Iterator[str]:
+    """Start drivers and kill them; gives the moment at which each one died."""
+    for moment in MOMENTS:
+        with (folder / "driver.log").open("ab") as log:
+            command = [sys.executable, str(DRIVER), str(folder)]
+            process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        try:
+            known, logged = traces_of(folder, moment), len(traces_of(folder, "logged"))
+            moved = wait_for(process, lambda m=moment, k=known: bool(traces_of(folder, m) - k))  # type: ignore[misc]
+            if moved and moment == "at random":
+                time.sleep(draw.random() * 2)
+            assert process.poll() is None, (folder / "driver.log").read_text(errors="replace")[-3000:]
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        yield f"{moment}, after {len(traces_of(folder, 'logged')) - logged} batches"
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_driver_killed_at_any_moment_loses_and_repeats_nothing(tmp_path: Path):
+    driver.write_input(tmp_path / "in", SEED)
+    deaths = list(lives(tmp_path, random.Random(SEED)))
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("out/*/batch-*/*")}
+    assert len(deaths) == len(MOMENTS)
+    assert before, deaths
+
+    done = subprocess.run([sys.executable, str(DRIVER), str(tmp_path)], capture_output=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr.decode(errors="replace")[-3000:]
+    assert {path: path.stat().st_mtime_ns for path in before} == before, "what was committed is never touched again"
+
+    streams = driver.queries(tmp_path)
+    right = hr.run(streams)
+    for name, stream in streams.items():
+        out = BatchDirectory(str(tmp_path / "out" / name))
+        assert out.committed() == sorted(set(out.committed()))
+        assert max(out.committed()) <= driver.FILES, "a batch is never given two numbers"
+        events = read_events_output(str(tmp_path / "out" / name), stream.schema)
+        check_output(events)
+        diff = hr.history_diff(right.cht(name), history(to_changes(events, stream.schema)), names=("expected", "found"))
+        assert not diff, f"{diff}\n{deaths}"
+        assert not [p for p in (tmp_path / "out" / name / "_staging").iterdir() if not p.name.startswith(".probe")]
+    assert list(json.loads((tmp_path / "done.json").read_text()).values()) == list(right.counts.values())
