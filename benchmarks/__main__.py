@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import psutil
@@ -71,6 +71,7 @@ def headrace_batches(folder: Path, files_per_batch: int) -> list[float]:
 
 
 def spark_frame(spark: SparkSession, folder: Path, files_per_batch: int) -> Any:
+    """The same files, read by Spark."""
     reader = spark.readStream.schema("ts timestamp, key int, price double").option(
         "maxFilesPerTrigger", files_per_batch
     )
@@ -100,7 +101,7 @@ def _seconds(stream: Any) -> list[float]:
 class PeakMemory:
     """The largest resident memory of this process and all its children while it runs."""
 
-    def __enter__(self) -> PeakMemory:
+    def __enter__(self) -> Self:
         self.peak, self._stop = 0, threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()

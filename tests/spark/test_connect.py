@@ -66,7 +66,7 @@ def test_a_connect_client_gets_the_local_hosts_history(found: dict[str, Any]):
 @pytest.mark.spark
 def test_sinks_of_the_clients_own_process_are_fed(found: dict[str, Any]):
     first = found["first"]
-    assert first["memory"] == [{"le": 0, "re": 10, "k": "a", "n": 1}, {"le": 0, "re": 10, "k": "c", "n": 1}]
+    assert first["memory"] == [{"le": 0, "re": 10, "k": "a", "n": 1}], "c is late, and the others' window is open"
     assert first["heard"] == 1
     assert first["progress"]["batch"] == 0
     assert first["progress"]["operators"][0]["held_by"]

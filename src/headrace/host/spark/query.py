@@ -267,7 +267,9 @@ def start_query(
     session = spark or get_session(master, options)
     warm_up(session, ["headrace.host.spark.worker"])
     sinks: list[Sink] = [sink for _, sink in pairs]
-    for i, side in enumerate(set_aside(*outputs, whole=False)):
+    taken = [output.input for output in outputs]
+    sides = [side for side in set_aside(*outputs, whole=False) if side not in taken]
+    for i, side in enumerate(sides):
         outputs.append(Output(side, f"diverted {i}"))
         sinks.append(FileSink("final", (), str(place.path / "diverted" / str(i)), "jsonl"))
     line = cut(optimize(rewrite(tuple(outputs), lambda node: _on_disk(node, place))))
