@@ -172,7 +172,7 @@ class StageProcessor(StatefulProcessor):
     def handleInputRows(  # noqa: N802 - Spark calls it by this name
         self,
         key: Any,
-        rows: Iterator[pd.DataFrame],
+        rows: Iterator[Any],
         timerValues: Any,  # noqa: ARG002, N803 - and with these
     ) -> Iterator[pd.DataFrame]:
         """Run one batch of this bucket."""
