@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -32,10 +32,12 @@ _CONTROL = ("kind", "le", "re", "re_new")
 def read_drawn(text: str, schema: Schema | None) -> pa.Table:
     """A physical table from a drawn one."""
     lines = [line.strip() for line in text.splitlines()]
-    rows = [_cells(line) for line in lines if line and not set(line) <= set("|-+ ")]
-    if not rows:
+    lines = [line for line in lines if line and not set(line) <= set("|-+ ")]
+    if not lines:
         raise EventError("the drawn table is empty", instead="give at least the line with the column names")
-    header, body = rows[0], rows[1:]
+    # Only the header tells a frame: a row that begins with a bar may just have nothing in its first column.
+    framed = lines[0].startswith("|")
+    header, *body = [_cells(line, framed=framed) for line in lines]
     for number, row in enumerate(body, 1):
         if len(row) > len(header):
             raise EventError(f"row {number} has {len(row)} cells, the header has {len(header)}", given=" | ".join(row))
@@ -48,9 +50,9 @@ def read_drawn(text: str, schema: Schema | None) -> pa.Table:
     return read_records(columns, typed)
 
 
-def _cells(line: str) -> list[str]:
-    framed = line.startswith("|")
-    return [cell.strip() for cell in (line.strip("|") if framed else line).split("|")]
+def _cells(line: str, *, framed: bool) -> list[str]:
+    inside = line.removeprefix("|").removesuffix("|") if framed else line
+    return [cell.strip() for cell in inside.split("|")]
 
 
 def read_records(columns: Mapping[str, Any], schema: Schema | None) -> pa.Table:
@@ -59,6 +61,7 @@ def read_records(columns: Mapping[str, Any], schema: Schema | None) -> pa.Table:
         raise EventError(
             "events need a column 'le'", given=list(columns), allowed="kind, le, re, re_new and the payload"
         )
+    columns = {name: _without_dates(values) for name, values in columns.items()}
     size = len(columns["le"])
     data = {name: columns.get(name, [None] * size) for name in _CONTROL}
     if "kind" not in columns:
@@ -81,11 +84,24 @@ def _listed(values: Any) -> list[Any]:
     return values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else list(values)
 
 
+def _without_dates(values: Any) -> Any:
+    """Dates as the instants at which they begin; Arrow does so by itself for columns of its own."""
+    return values if isinstance(values, (pa.Array, pa.ChunkedArray)) else [_instant(value) for value in values]
+
+
+def _instant(value: Any) -> Any:
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+    return value
+
+
 def _time(value: Any, name: str, row: int) -> int | None:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
+    if isinstance(value, float):
+        if math.isnan(value):
+            return None
+        value = str(value) if math.isinf(value) else int(value) if value.is_integer() else value
     try:
-        return ticks(int(value) if isinstance(value, float) and value.is_integer() else value)
+        return None if value is None else ticks(_instant(value))
     except ValueError as error:
         raise EventError(f"row {row}: {name} is not a time", given=value, allowed="ticks, a datetime, 'inf'") from error
 
@@ -94,7 +110,7 @@ def _payload_column(values: Any, field: Field) -> Any:
     try:
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
             return pc.cast(values, field.type.arrow)
-        return pa.array(values, field.type.arrow, from_pandas=field.type is not Type.DOUBLE)
+        return pa.array(values, field.type.arrow, from_pandas=not field.type.is_floating)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
         raise SchemaError(
             f"column {field.name!r} does not hold {field.type.value}: {error}", given=str(values)[:200]
@@ -117,32 +133,55 @@ def _datetime(text: str) -> datetime:
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
-_READERS: tuple[tuple[Type, Callable[[str], Any], str], ...] = (
-    (Type.LONG, int, r"[+-]?\d{1,18}"),
-    (Type.DOUBLE, float, r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+|inf|nan|NaN)"),
-    (Type.BOOLEAN, lambda t: t.lower() == "true", r"(?i:true|false)"),
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
+def _long(text: str) -> int:
+    value = int(text)
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(text)
+    return value
+
+
+# type, how its cells are read, what they look like when no schema says the type, what is allowed when one does
+_READERS: tuple[tuple[Type, Callable[[str], Any], str, str], ...] = (
+    (Type.LONG, _long, r"[+-]?\d{1,19}", "a whole number of 64 bits"),
+    (Type.DOUBLE, float, r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+|inf|nan|NaN)", "a number"),
+    (Type.BOOLEAN, _boolean, r"(?i:true|false)", "true, false"),
     (
         Type.DATETIME,
         _datetime,
         r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?",
+        "ISO text such as 2024-05-01T12:00:00Z",
     ),
 )
 
 
 def _guess(cells: Sequence[str | None]) -> Type:
     texts = [cell for cell in cells if cell is not None]
-    for found, _, pattern in _READERS:
-        if texts and all(re.fullmatch(pattern, text) for text in texts):
+    for found, read, pattern, _ in _READERS:
+        if texts and all(re.fullmatch(pattern, text) and _readable(read, text) for text in texts):
             return found
     return Type.STRING
+
+
+def _readable(read: Callable[[str], Any], text: str) -> bool:
+    try:
+        read(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _cell(text: str | None, field: Field, row: int) -> Any:
     if text is None or field.type.is_text:
         return text[1:-1] if text and len(text) > 1 and text[0] == text[-1] == '"' else text
     kind = Type.LONG if field.type.is_integer else Type.DOUBLE if field.type.is_floating else field.type
-    reader = next(read for found, read, _ in _READERS if found is kind)
+    read, allowed = next((read, allowed) for found, read, _, allowed in _READERS if found is kind)
     try:
-        return reader(text)
+        return read(text)
     except ValueError as error:
-        raise EventError(f"row {row}: {field.name} is not {field.type.value}", given=text) from error
+        raise EventError(f"row {row}: {field.name} is not {field.type.value}", given=text, allowed=allowed) from error

@@ -29,7 +29,12 @@ from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 __all__ = ["events_table", "history", "history_diff", "physical_schema", "same_history", "to_changes", "to_physical"]
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
+#: Window arithmetic needs some room below 64 bits; this is 36 000 years on either side of 1970.
+FARTHEST = 2**60
+_TOO_FAR = "{} is beyond ±2**60 ticks, about 36 000 years from 1970"
 CONTROL = ("kind", "le", "re", "re_new")
+#: What a record says that says nothing; every other column is null.
+_ABSENT = {"kind": "insert"}
 
 
 def physical_schema(payload: Schema) -> pa.Schema:
@@ -47,7 +52,7 @@ def events_table(data: Any, schema: Schema | str | pa.Schema | None = None) -> p
         table = read_records(_records_of(data), asked or Schema.of(_payload_part(data.schema)))
     elif isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
         names = _names(data) or (["le"] if asked is not None else [])
-        table = read_records({name: [row.get(name) for row in data] for name in names}, asked)
+        table = read_records({name: [row.get(name, _ABSENT.get(name)) for row in data] for name in names}, asked)
     elif hasattr(data, "columns") and hasattr(data, "to_dict"):
         return events_table(pa.Table.from_pandas(data, preserve_index=False), schema)
     else:
@@ -55,6 +60,13 @@ def events_table(data: Any, schema: Schema | str | pa.Schema | None = None) -> p
             "these are not events",
             given=type(data).__name__,
             allowed="a drawn table (text), a list of dicts, an Arrow table, a pandas frame",
+        )
+    if table.num_columns == len(CONTROL):
+        raise EventError(
+            "events need at least one payload column",
+            given="only times: le, re and the like",
+            allowed=f"columns beside {', '.join(RESERVED)}",
+            instead="hr.events('le | re | payload\\n1 | 4 | P1')",
         )
     return table
 
@@ -218,6 +230,9 @@ def event_problems(table: pa.Table) -> tuple[Flags, np.ndarray[Any, Any]]:
         (~(event | cti), "kind must be insert, retract or cti"),
         (no_le, "le is missing"),
         (event & ((le == INFINITY) | (le == NEG_INFINITY)), "le must be finite"),
+        (event & (np.abs(le) >= FARTHEST), _TOO_FAR.format("le")),
+        (event & (re != INFINITY) & (re >= FARTHEST), _TOO_FAR.format("re")),
+        (retract & (re_new != INFINITY) & (re_new >= FARTHEST), _TOO_FAR.format("re_new")),
         (event & no_re, "re is missing"),
         (event & (re <= le), "the lifetime is empty or reversed: re must be greater than le"),
         (retract & no_re_new, "re_new is missing"),

@@ -271,8 +271,9 @@ def test_errors_that_are_not_ours_are_not_hidden(monkeypatch: pytest.MonkeyPatch
 
 def test_control_c_gives_130_and_no_traceback():
     code = """if True:
-        import time
+        import signal, time
         from headrace import cli
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job starts with it ignored
         cli.doctor.checks = lambda: (print("up", flush=True), time.sleep(60))
         cli.main(["doctor"])
     """

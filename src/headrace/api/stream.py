@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from headrace.plan.nodes import (
     Aggregate,
     Extend,
     Final,
+    Join,
     Node,
     PointAtStart,
     Select,
@@ -70,6 +72,19 @@ class Stream:
     def union(self, *others: Stream) -> Stream:
         """All events of several streams with equal columns."""
         return Stream(Union((self.node, *(other.node for other in others))))
+
+    def join(
+        self, other: Stream, on: str | Sequence[str] | Mapping[str, str] = (), where: Expr | None = None
+    ) -> Stream:
+        """Pairs of events that overlap, with equal keys: the payloads side by side, for as long as both last.
+
+        `on` names columns of both streams, or maps this one's to the other's. Columns of the other stream whose name is
+        taken get `_right` behind it; `where` may use all of them.
+        """
+        names = (
+            {on: on} if isinstance(on, str) else dict(on) if isinstance(on, Mapping) else {name: name for name in on}
+        )
+        return Stream(Join(self.node, other.node, tuple(names.items()), where))
 
     def group_by(self, *keys: str | Expr, **named: Expr) -> Grouped:
         """Work on groups of events with equal keys, each apart from the others."""

@@ -25,6 +25,7 @@ from headrace.io.files import local_path
 __all__ = ["BatchDirectory"]
 
 _STAGING = "_staging"
+_OWNER = "_owner"
 _BATCH = re.compile(r"batch-(\d{8,})")
 _ATTEMPT = re.compile(r"(\d+)(\.\w+)?")
 _ADVICE = "name a directory that every worker can reach and this user may write"
@@ -56,6 +57,30 @@ class BatchDirectory:
             raise SinkError(
                 f"cannot write to {str(self.path)!r}: {error.strerror}", given=str(self.path), instead=_ADVICE
             ) from error
+
+    def claim(self, owner: str, *, begun: bool) -> None:
+        """Make it the output of one query; another's, or one that lacks what this query has written before, is refused.
+
+        Batches are told apart by number, so the batches of two queries in one directory would hide each other.
+        """
+        mark = self.path / _OWNER
+        if mark.exists() and mark.read_text() == owner:
+            return
+        if mark.exists() or self.committed():
+            raise SinkError(
+                f"{str(self.path)!r} holds the output of another query, or of this one from another checkpoint",
+                given=str(self.path),
+                instead="another directory, the checkpoint that belongs to this one, or delete the directory",
+            )
+        if begun:
+            raise SinkError(
+                f"{str(self.path)!r} is new, but the query has begun already: its earlier output would be missing",
+                given=str(self.path),
+                instead="the directory it wrote to before, or a new checkpoint",
+            )
+        draft = mark.with_name(f"{_OWNER}-{uuid.uuid4().hex}")
+        _write(draft, owner.encode())
+        draft.replace(mark)
 
     def stage(self, batch_id: int, name: str, data: bytes) -> str:
         """Write a file that may become part of a batch, and give its path; for workers."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from headrace.changes import Changes
 from headrace.columnar import to_numpy
 from headrace.errors import BadRow, LateEvent
-from headrace.events import CONTROL, event_problems
+from headrace.events import CONTROL, FARTHEST, event_problems
 from headrace.expr import Expr, evaluate
 from headrace.operators.admit import RE_NEW
 from headrace.plan.nodes import DIVERTED, Source
@@ -137,8 +137,9 @@ class Channel:
         elif isinstance(policy, Advance):
             high = np.maximum.accumulate(np.where(counted, le, NEG_INFINITY)) if len(le) else le
             high = np.maximum(high, self._high)
-            stepped = (add(high, -policy.delay) // policy.every) * policy.every
-            moves = np.where(high == NEG_INFINITY, NEG_INFINITY, stepped)
+            behind = add(high, -policy.delay)
+            stepped = behind - behind % policy.every
+            moves = np.where((high == NEG_INFINITY) | (stepped > behind), NEG_INFINITY, stepped)  # it may have wrapped
         after = np.maximum(np.maximum.accumulate(moves), self._cti) if len(le) else moves
         before = np.r_[self._cti, after[:-1]] if len(le) else after
         self._move_on(le, counted, after)
@@ -263,9 +264,13 @@ def _insert_problems(events: pa.Table) -> tuple[Flags, NDArray[Any]]:
     le, re = events.column("le"), events.column("re")
     if not (le.null_count or re.null_count):
         starts, ends = to_numpy(le), to_numpy(re)
-        if len(starts) == 0 or ((starts < ends).all() and starts.min() > NEG_INFINITY and starts.max() < INFINITY):
+        if len(starts) == 0 or ((starts < ends).all() and starts.min() > -FARTHEST and _farthest(ends) < FARTHEST):
             return np.zeros(len(starts), bool), np.empty(0, object)
     return event_problems(events)
+
+
+def _farthest(ends: Int64s) -> int:
+    return int(ends.max(initial=NEG_INFINITY, where=ends != INFINITY))
 
 
 def _physical(events: pa.Table, schema: Schema) -> Changes:

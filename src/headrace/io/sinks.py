@@ -15,19 +15,18 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.changes import Changes
 from headrace.columnar import factorize
-from headrace.errors import PlanError
+from headrace.errors import EventError, PlanError
 from headrace.events import cti_row, history, to_physical
 from headrace.io.commit import BatchDirectory
 from headrace.io.encode import jsonl_to_physical, physical_to_jsonl, rows_to_jsonl
 from headrace.plan.nodes import EdgeLifetimes, Final, Node, PointAtStart
 from headrace.progress import Progress
 from headrace.schema import Schema
-from headrace.time import INFINITY, NEG_INFINITY
+from headrace.time import NEG_INFINITY
 
 __all__ = ["Call", "Console", "FileSink", "Memory", "Sink", "encode", "prepared", "read_events_output"]
 
@@ -75,13 +74,20 @@ class Console(_Encoded):
 
 @dataclass(frozen=True, eq=False)
 class Memory(_Encoded):
-    """Keeps everything in the driver, for tests and notebooks."""
+    """Keeps everything in the driver, for tests and notebooks; it knows only what came since the query was started."""
 
-    schema: Schema | None = None
     batches: list[tuple[Changes, Progress]] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
 
-    def add(self, changes: Changes, progress: Progress) -> None:
+    def add(self, changes: Changes, progress: Progress, number: int = 0) -> None:
+        """Keep a batch."""
         self.batches.append((changes, progress))
+        self.numbers.append(number)
+
+    def rows(self) -> pa.Table:
+        """The rows so far in the sink's encoding, batch by batch."""
+        tables = [rows_of(changes, self) for changes, _ in self.batches]
+        return pa.concat_tables(tables) if tables else pa.table({})
 
     def events(self) -> pa.Table:
         """The physical events so far."""
@@ -95,7 +101,15 @@ class Memory(_Encoded):
         """The history so far; without columns of its own before the first batch."""
         if not self.batches:
             return pa.table({"le": pa.array([], pa.int64()), "re": pa.array([], pa.int64())})
-        return history(Changes.concat([changes for changes, _ in self.batches]))
+        try:
+            return history(Changes.concat([changes for changes, _ in self.batches]))
+        except EventError as error:
+            if not self.numbers[0]:
+                raise
+            raise EventError(
+                f"this memory began with batch {self.numbers[0]} and corrects answers given before it",
+                instead="a files sink, which keeps the whole history, or a new checkpoint",
+            ) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +129,7 @@ def prepared(node: Node, sink: Sink) -> Node:
     if sink.encoding == "upsert":
         for name in sink.key:
             node.schema[name]
-        return EdgeLifetimes(PointAtStart(node), sink.key)
+        return EdgeLifetimes(PointAtStart(node), sink.key, latest=True)
     return node
 
 
@@ -129,23 +143,16 @@ def rows_of(changes: Changes, sink: _Encoded) -> pa.Table:
 
 
 def _upserts(changes: Changes, key: Sequence[str]) -> pa.Table:
-    """Of the signal per key only the part that never ends is the latest value."""
-    current = changes.filter(changes.re == INFINITY)
-    codes, first = factorize(current.payload.select(list(key)))
-    order = np.lexsort(
-        (current.le, current.weight > 0, codes)
-    )  # of each key the newest addition, else a removal, is last
-    last = order[np.r_[np.flatnonzero(np.diff(codes[order])), len(order) - 1]] if len(order) else order
-    best = current.take(last)
-    table = (
-        pa.table({"op": np.where(best.weight > 0, "upsert", "delete"), "le": best.le})
-        if len(first)
-        else pa.table({"op": pa.array([], pa.string()), "le": pa.array([], pa.int64())})
-    )
-    gone = pa.array(best.weight < 0)
-    for name, column in zip(best.payload.column_names, best.payload.columns, strict=True):
-        value = column if name in key else pc.if_else(gone, pa.scalar(None, column.type), column)
-        table = table.append_column(name, value)
+    """A key with a new latest row is upserted; one that only lost its row is deleted."""
+    new, gone = changes.filter(changes.weight > 0), changes.filter(changes.weight < 0)
+    codes, _ = factorize(pa.concat_tables([part.payload.select(list(key)) for part in (new, gone)]))
+    lost = gone.filter(~np.isin(codes[len(new) :], codes[: len(new)]))
+    ops = pa.array(["upsert"] * len(new) + ["delete"] * len(lost), pa.string())
+    table = pa.table({"op": ops, "le": pa.array(np.concatenate([new.le, lost.le]))})
+    for name, kind in zip(changes.payload.column_names, changes.payload.schema.types, strict=True):
+        kept = lost.payload.column(name) if name in key else pa.chunked_array([pa.nulls(len(lost), kind)])
+        chunks = [*new.payload.column(name).chunks, *kept.chunks]
+        table = table.append_column(name, pa.chunked_array(chunks, kind))
     return table
 
 

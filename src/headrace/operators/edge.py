@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.changes import Changes
-from headrace.columnar import concat, factorize, hash_rows
+from headrace.columnar import canonical_floats, concat, factorize, hash_rows
 from headrace.expr import predicate_mask
 from headrace.operators.kernel import Data, Kernel, consolidated_rows
 from headrace.plan.nodes import EdgeLifetimes
@@ -32,6 +33,7 @@ class EdgeKernel(Kernel):
         super().__init__(node)
         self.keys = list(node.key)
         self.closes = node.closes
+        self.latest = node.latest
         self.traces = {"recent": Trace(consolidated_rows), "last": Trace(consolidated_rows)}
         self.scalars = {"cti": NEG_INFINITY}
 
@@ -77,9 +79,26 @@ class EdgeKernel(Kernel):
         re = np.repeat(ends, np.diff(np.r_[starts, len(le)]))
         signal = samples.take(order)
         signal = Changes(signal.le, re, signal.weight, signal.payload)
+        return self._best(self._open(signal)) if self.latest else self._open(signal)
+
+    def _open(self, samples: Changes) -> Changes:
+        """Without those that only close a signal."""
         if self.closes is None:
-            return signal
-        return signal.filter(~np.asarray(predicate_mask(self.closes, signal.payload)))
+            return samples
+        return samples.filter(~np.asarray(predicate_mask(self.closes, samples.payload)))
+
+    def _best(self, signal: Changes) -> Changes:
+        """Of each key the sample that lasts; of several the greatest, so that arrival does not decide."""
+        lasting = signal.filter((signal.re == INFINITY) & (signal.weight > 0))
+        if len(lasting) == 0:
+            return lasting
+        codes = self._codes(lasting)
+        ranked = canonical_floats(lasting.payload).append_column("__code", pa.array(codes))
+        order = pc.sort_indices(
+            ranked, [("__code", "ascending"), *((n, "ascending") for n in lasting.payload.column_names)]
+        ).to_numpy()
+        best = lasting.take(order[np.r_[np.flatnonzero(np.diff(codes[order])), len(order) - 1]])
+        return Changes(best.le, best.re, np.ones(len(best), np.int64), best.payload)
 
     def _codes(self, samples: Changes) -> NDArray[np.int64]:
         if not self.keys:
@@ -102,7 +121,7 @@ class EdgeKernel(Kernel):
         codes = self._codes(both)
         newest = np.full(int(codes.max()) + 1, NEG_INFINITY, np.int64)
         np.maximum.at(newest, codes, both.le)
-        rows = both.filter(both.le == newest[codes]).to_table()
+        rows = self._open(both.filter(both.le == newest[codes])).to_table()
         if superseded is not None:
             old = Changes.from_table(superseded)
             rows = concat([rows, Changes(old.le, old.re, -old.weight, old.payload).to_table()])

@@ -9,11 +9,12 @@ from headrace.errors import PlanError
 from headrace.operators.admit import AdmitKernel
 from headrace.operators.edge import EdgeKernel
 from headrace.operators.final import FinalKernel
+from headrace.operators.join import JoinKernel
 from headrace.operators.kernel import Kernel
 from headrace.operators.merge import MergeKernel
 from headrace.operators.output import OutputKernel
 from headrace.operators.span import LINEAR
-from headrace.plan.nodes import Admit, EdgeLifetimes, Final, Merge, Node, Output
+from headrace.plan.nodes import Admit, EdgeLifetimes, Final, Join, Merge, Node, Output
 
 __all__ = ["kernel_of", "linear_of"]
 
@@ -21,6 +22,7 @@ STATEFUL: dict[type[Node], Callable[[Any], Kernel]] = {
     Admit: AdmitKernel,
     EdgeLifetimes: EdgeKernel,
     Final: FinalKernel,
+    Join: JoinKernel,
     Merge: MergeKernel,
     Output: OutputKernel,
 }

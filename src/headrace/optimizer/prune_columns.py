@@ -10,6 +10,7 @@ from headrace.plan.nodes import (
     Aggregate,
     Diverted,
     EdgeLifetimes,
+    Join,
     Node,
     Orphans,
     Output,
@@ -45,6 +46,8 @@ def _uses(node: Node, needed: set[str]) -> set[str]:
     if isinstance(node, Aggregate):
         exprs = [expr for _, expr in (*node.keys, *node.outputs)]
         return set().union(*(expr.columns() for expr in exprs))
+    if isinstance(node, Join):
+        return {name for child in node.inputs for name in child.schema.names}
     if isinstance(node, Select):
         return set().union(*(expr.columns() for _, expr in node.outputs))
     if isinstance(node, Where):

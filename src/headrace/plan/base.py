@@ -60,6 +60,10 @@ class Node:
         """Columns of the input that rows must be brought together by; () for all in one place, None for no need."""
         return None
 
+    def need(self, position: int) -> tuple[str, ...] | None:  # noqa: ARG002 - for operators whose inputs differ
+        """As `needs`, of one input."""
+        return self.needs
+
     def progress(self, inputs: list[Progress]) -> Progress:
         """The output's progress, for operators without state."""
         return inputs[0]

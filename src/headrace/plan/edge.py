@@ -21,6 +21,8 @@ class EdgeLifetimes(OneInput):
     linear: ClassVar[bool] = False
     key: tuple[str, ...]
     closes: Expr | None = None
+    #: Only the sample that still lasts, one a key: the latest value.
+    latest: bool = False
 
     def __post_init__(self) -> None:
         found = Type.BOOLEAN if self.closes is None else self.closes.type(self.input.schema)
@@ -41,4 +43,5 @@ class EdgeLifetimes(OneInput):
 
     def describe(self) -> str:
         closes = f", closed by {self.closes}" if self.closes is not None else ""
-        return f"EdgeLifetimes by {', '.join(self.key) or 'nothing'}{closes}"
+        name = "Latest" if self.latest else "EdgeLifetimes"
+        return f"{name} by {', '.join(self.key) or 'nothing'}{closes}"

@@ -57,12 +57,13 @@ class Line:
         """The nodes of a level, inputs first."""
         return tuple(node for node in self.nodes if self.levels[node.fingerprint] == level)
 
-    def edge_to(self, producer: Node, consumer: Node) -> Edge | None:
-        """The edge that brings a producer's rows to a consumer; None when both are on the same level."""
-        level = self.levels[consumer.fingerprint]
+    def edge_to(self, consumer: Node, position: int) -> Edge | None:
+        """The edge that brings a consumer one of its inputs; None when both are on the same level."""
+        producer, level = consumer.inputs[position], self.levels[consumer.fingerprint]
         if self.levels[producer.fingerprint] == level:
             return None
-        return next(e for e in self.edges if (e.producer, e.to, e.route) == (producer, level, consumer.needs))
+        route = consumer.need(position)
+        return next(e for e in self.edges if (e.producer, e.to, e.route) == (producer, level, route))
 
 
 def _together(node: Node, needs: tuple[str, ...]) -> bool:
@@ -70,12 +71,21 @@ def _together(node: Node, needs: tuple[str, ...]) -> bool:
     return keys is not None and set(keys) <= set(needs)
 
 
+def _needs_nothing(node: Node) -> bool:
+    return all(node.need(i) is None for i in range(len(node.inputs)))
+
+
+def _in_place(node: Node) -> bool:
+    """Whether an operator can run where its input is; two inputs must meet, so they are brought together anew."""
+    return len(node.inputs) == 1 and _together(node.inputs[0], node.need(0) or ())
+
+
 def cut(outputs: Sequence[Output]) -> Line:
     """Assign every node a level, and find the edges between levels."""
     levels: dict[str, int] = {}
     for node in walk(*outputs):
         level = max((levels[child.fingerprint] for child in node.inputs), default=0)
-        if node.needs is not None and not (level > 0 and all(_together(child, node.needs) for child in node.inputs)):
+        if not _needs_nothing(node) and not (level > 0 and _in_place(node)):
             level += 1
         if isinstance(node, Output):
             level = max(level, 1)
@@ -86,11 +96,10 @@ def cut(outputs: Sequence[Output]) -> Line:
 def _edges(outputs: Sequence[Output], levels: dict[str, int]) -> tuple[Edge, ...]:
     wanted: dict[tuple[str, int, tuple[str, ...] | None], Edge] = {}
     for node in walk(*outputs):
-        for child in node.inputs:
+        for position, child in enumerate(node.inputs):
             if isinstance(node, Diverted):
                 continue
-            start, to = levels[child.fingerprint], levels[node.fingerprint]
+            start, to, route = levels[child.fingerprint], levels[node.fingerprint], node.need(position)
             if start != to:
-                edge = Edge(len(wanted), child, start, to, node.needs)
-                wanted.setdefault((child.fingerprint, to, node.needs), edge)
+                wanted.setdefault((child.fingerprint, to, route), Edge(len(wanted), child, start, to, route))
     return tuple(wanted.values())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headrace.operators.accumulators import Layout
 from headrace.optimizer import RULES, optimize
-from headrace.plan.nodes import Admit, Combine, Diverted, Final, Merge, Node, Orphans, Output, Source
+from headrace.plan.nodes import Admit, Combine, Diverted, Final, Join, Merge, Node, Orphans, Output, Source
 from headrace.stages.cut import Line, cut
 
 __all__ = ["Stage", "Step", "explain", "stages", "steps"]
@@ -70,6 +70,8 @@ def _state(node: Node) -> str:
         return "groups × windows the CTI has not closed"
     if isinstance(node, Final):
         return "events the CTI has not made final"
+    if isinstance(node, Join):
+        return "events whose end the other side's CTI has not passed"
     if isinstance(node, Admit):
         return "events whose end the CTI has not passed"
     return "none" if node.linear or isinstance(node, Output) else "last sample per key, samples after the CTI"

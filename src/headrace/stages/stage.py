@@ -83,16 +83,16 @@ class StageRun:
         if isinstance(node, Orphans):
             side = self.kernels[node.input.fingerprint].side
             return side if side is not None else Changes.empty(node.schema), progress[node.input.fingerprint]
-        inputs = [data[self._place(child, node)] for child in node.inputs]
+        inputs = [data[self._place(node, position)] for position in range(len(node.inputs))]
         reached = [progress[child.fingerprint] for child in node.inputs]
         if not node.linear:
             return self.kernels[node.fingerprint].step(inputs, reached)
         changes = Changes.concat([part for part in inputs if isinstance(part, Changes)])
         return linear_of(node)(node, changes), node.progress(reached)
 
-    def _place(self, child: Node, node: Node) -> str:
-        edge = self.line.edge_to(child, node)
-        return child.fingerprint if edge is None else _key(edge)
+    def _place(self, node: Node, position: int) -> str:
+        edge = self.line.edge_to(node, position)
+        return node.inputs[position].fingerprint if edge is None else _key(edge)
 
     def _sent(self, node: Node, data: Data, progress: Progress) -> list[Message]:
         if isinstance(node, Output):

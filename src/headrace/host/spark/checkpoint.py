@@ -17,6 +17,7 @@ import json
 import os
 import shutil
 import tempfile
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,8 @@ class Checkpoint:
                 f"the checkpoint cannot be written: {error.strerror}", given=str(self.path)
             ) from error
         self.log = ProgressLog(str(self.path))
+        #: Marks the outputs of this query; known once it is claimed.
+        self.owner = ""
 
     def claim(self, line: Line, buckets: int) -> int:
         """Make it this query's, or check that it is; gives the number of buckets."""
@@ -60,12 +63,14 @@ class Checkpoint:
         mine: dict[str, Any] = {"format": FORMAT, "fingerprint": mark, "plan": plan, "buckets": buckets}
         file = self.path / "headrace.json"
         if not file.exists():
+            self.owner = mine["owner"] = uuid.uuid4().hex
             draft = file.with_suffix(".tmp")
             draft.write_text(json.dumps(mine, indent=1))
             draft.replace(file)
             return buckets
         theirs = _read(file)
         self._check(theirs, mine)
+        self.owner = str(theirs["owner"])
         return int(theirs["buckets"])
 
     def _check(self, theirs: dict[str, Any], mine: dict[str, Any]) -> None:

@@ -63,7 +63,9 @@ __all__ = ["Query", "start_query"]
 _WANT_SCHEMA = ("csv", "json", "orc", "parquet", "text", "xml")
 _LISTEN_SECONDS = 0.1
 _BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
-_ERROR = re.compile(r"headrace\.errors\.(\w+): \[(\w+)\] (.*?)(?=\n\s*\n|\n[A-Z][\w.]*Exception|\Z)", re.DOTALL)
+_ERROR = re.compile(
+    r"headrace\.errors\.(\w+): \[(\w+)\] (.*?)(?=\s*SQLSTATE|\n\s*\n|\n[A-Z][\w.]*Exception|\Z)", re.DOTALL
+)
 
 
 @dataclass
@@ -124,8 +126,19 @@ class Query:
             time.sleep(_LISTEN_SECONDS)
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait until it ends, or for so many seconds; true if it has ended."""
-        return bool(self._guarded(lambda: self.stream.awaitTermination(timeout)))
+        """Wait until it ends, or for so many seconds; true if it has ended. Ctrl-C stops the query."""
+        deadline = time.monotonic() + timeout if timeout is not None else None
+        try:
+            # Sleeping here, not in a call to the JVM, which could not be interrupted without noise.
+            while self.is_active and (deadline is None or time.monotonic() < deadline):
+                time.sleep(_LISTEN_SECONDS)
+        except KeyboardInterrupt:
+            self.stop()
+            raise
+        if self.is_active:
+            return False
+        self._guarded(lambda: self.stream.awaitTermination(0))
+        return True
 
     def finish(self) -> None:
         """Answer everything that is there, then tell all sources that nothing more will come: every CTI becomes
@@ -171,7 +184,7 @@ class Query:
         changes = Changes.concat([Changes.empty(output.schema), *tables])
         progress = progress_of_output(number, batch.messages)
         if isinstance(sink, Memory):
-            sink.add(changes, progress)
+            sink.add(changes, progress, batch.number)
         elif isinstance(sink, Console):
             show_batch(sink, output.name, batch.number, changes, progress)
         elif isinstance(sink, Call):
@@ -257,42 +270,53 @@ def start_query(
     outputs = [
         Output(prepared(node, sink), f"{i} {type(sink).__name__.lower()}") for i, (node, sink) in enumerate(pairs)
     ]
-    for node in walk(*outputs):
-        if isinstance(node, Source) and isinstance(node.origin, Files):
-            node.origin.check()
-    for _, sink in pairs:
-        if isinstance(sink, FileSink):
-            BatchDirectory(sink.path)
+    sinks: list[Sink] = [sink for _, sink in pairs]
+    _check_places(outputs, sinks)
     place = Checkpoint(checkpoint)
     session = spark or get_session(master, options)
     warm_up(session, ["headrace.host.spark.worker"])
-    sinks: list[Sink] = [sink for _, sink in pairs]
+    _add_side_outputs(outputs, sinks, place)
+    line = cut(optimize(rewrite(tuple(outputs), lambda node: _on_disk(node, place))))
+    count = place.claim(line, buckets or min(os.cpu_count() or 1, 8))
+    files = tuple(sink if isinstance(sink, FileSink) else None for sink in sinks)
+    for sink in files:
+        if sink is not None:
+            BatchDirectory(sink.path).claim(place.owner, begun=place.log.last()[0] >= 0)
+    job = Job(uuid.uuid4().hex, line, bucket_labels(count), str(place.path), files)
+    counts = {str(source.origin): dict.fromkeys(COUNTERS, 0) for source in line.sources}
+    query = Query(name, session, line, place, tuple(sinks), counts)
+    _resume(query)
+    apply_query_options(session, count)
+    _run(query, job, files_per_batch, trigger)
+    return query
+
+
+def _check_places(outputs: Sequence[Output], sinks: Sequence[Sink]) -> None:
+    """Everything that can be found wrong before Spark is started."""
+    for node in walk(*outputs):
+        if isinstance(node, Source) and isinstance(node.origin, Files):
+            node.origin.check()
+    for sink in sinks:
+        if isinstance(sink, FileSink):
+            BatchDirectory(sink.path)
+
+
+def _add_side_outputs(outputs: list[Output], sinks: list[Sink], place: Checkpoint) -> None:
+    """Rows set aside that nobody asked for are kept in the checkpoint."""
     taken = [output.input for output in outputs]
     sides = [side for side in set_aside(*outputs, whole=False) if side not in taken]
     for i, side in enumerate(sides):
         outputs.append(Output(side, f"diverted {i}"))
         sinks.append(FileSink("final", (), str(place.path / "diverted" / str(i)), "jsonl"))
-    line = cut(optimize(rewrite(tuple(outputs), lambda node: _on_disk(node, place))))
-    count = place.claim(line, buckets or min(os.cpu_count() or 1, 8))
-    job = Job(
-        uuid.uuid4().hex,
-        line,
-        bucket_labels(count),
-        str(place.path),
-        tuple(s if isinstance(s, FileSink) else None for s in sinks),
-    )
-    query = Query(
-        name, session, line, place, tuple(sinks), {str(s.origin): dict.fromkeys(COUNTERS, 0) for s in line.sources}
-    )
-    _resume(query)
-    apply_query_options(session, count)
-    if is_connect(session):
+
+
+def _run(query: Query, job: Job, files_per_batch: int | None, trigger: str | None) -> None:
+    if is_connect(query.spark):
         query.relay = Relay(job.checkpoint)
         query.relay.clear()
     query.stream = _launch(query, job, files_per_batch, trigger)
     if query.relay is not None:
         threading.Thread(target=query.listen, name="headrace-listen", daemon=True).start()
-    return query
 
 
 def _resume(query: Query) -> None:

@@ -11,6 +11,7 @@ import pickle
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -118,7 +119,7 @@ def _messages(job: Job, rows: list[dict[str, Any]], start: dict[str, Progress]) 
     sender = _sender()
     for number in sorted({row["source"] for row in rows if row["what"] == FILE}):
         source = job.line.sources[number]
-        paths = [row["path"] for row in rows if row["what"] == FILE and row["source"] == number]
+        paths = [_plain(row["path"]) for row in rows if row["what"] == FILE and row["source"] == number]
         intake = Intake(job.line, source, start.get(source.fingerprint, Progress()), job.buckets, sender)
         for i, path in enumerate(sorted(paths)):
             if i:
@@ -130,6 +131,12 @@ def _messages(job: Job, rows: list[dict[str, Any]], start: dict[str, Progress]) 
         if row["what"] != FILE:
             yield from _signals(job, row)
     yield Message(0, REPORTS, extra={"batch_time": rows[0]["batch_time"].timestamp()})
+
+
+def _plain(path: str) -> str:
+    """A local file's path as it is: Spark puts a scheme before it but does not encode it, so `%` means itself."""
+    bare = "/" + path.removeprefix("file:").lstrip("/")
+    return bare if path.startswith("file:") and Path(bare).exists() else path
 
 
 def _signals(job: Job, row: dict[str, Any]) -> Iterator[Message]:

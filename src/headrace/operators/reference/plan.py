@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from headrace.errors import PlanError
 from headrace.operators.reference.aggregate import aggregate
 from headrace.operators.reference.edge import edge_lifetimes
+from headrace.operators.reference.join import join
 from headrace.operators.reference.rows import Row
 from headrace.operators.reference.span import SPAN
 from headrace.operators.reference.windows import open_window_start
-from headrace.plan.nodes import Admit, Aggregate, EdgeLifetimes, Extend, Final, Node, Output, Shift, Source, Union
+from headrace.plan.nodes import Admit, Aggregate, EdgeLifetimes, Extend, Final, Join, Node, Output, Shift, Source, Union
 from headrace.plan.windows import Grid
 from headrace.progress import Progress
 from headrace.time import INFINITY, NEG_INFINITY
@@ -40,6 +41,9 @@ def reference_stream(node: Node, seen: Seen, *, ended: bool = True) -> tuple[lis
     if isinstance(node, Union):
         ctis, highs = [p.cti for _, p in below], [p.high for _, p in below]
         return [row for part, _ in below for row in part], Progress(min(ctis), max(highs))
+    if isinstance(node, Join):
+        ctis, highs = [p.cti for _, p in below], [p.high for _, p in below]
+        return join(node, rows, below[1][0]), Progress(min(ctis), max(highs))
     if isinstance(node, Aggregate):
         return aggregate(node, rows, _reached(now), ended=now.cti == INFINITY), _window_progress(node.window, now)
     if isinstance(node, Final):

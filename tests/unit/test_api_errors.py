@@ -1,0 +1,158 @@
+"""Arguments of the wrong kind: told at once, by an error that says what to write instead, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import col, errors
+
+STREAM = hr.events("le | re | k | i\n1 | 4 | a | 5\n2 | 3 | b | 1")
+WINDOWED = STREAM.group_by("k").window(hr.tumbling(2))
+Build = Callable[[], Any]
+
+
+def refused(build: Build, kind: type[errors.HeadraceError]) -> errors.HeadraceError:
+    with pytest.raises(kind) as raised:
+        build()
+    error = raised.value
+    assert error.message
+    assert error.allowed
+    return error
+
+
+@pytest.mark.parametrize(
+    ("build", "instead"),
+    [
+        (lambda: STREAM.where("i > 3"), "where(col('k') == ...)"),
+        (lambda: STREAM.where(True), "where(col('k') == ...)"),
+        (lambda: STREAM.where(None), "where(col('k') == ...)"),
+        (lambda: STREAM.where(hr.case().when(col("i") > 1, 2)), "otherwise"),
+        (lambda: STREAM.select(3), "select(name=3)"),
+        (lambda: STREAM.select("k", None), "select(name=None)"),
+        (lambda: STREAM.select(["k", "i"]), "select(*"),
+        (lambda: STREAM.group_by(3), "group_by('k')"),
+        (lambda: STREAM.group_by(["k", "i"]), "group_by(*"),
+        (lambda: STREAM.group_by(g="i"), "g=col('i')"),
+        (lambda: STREAM.group_by(g=3), "group_by('k')"),
+        (lambda: WINDOWED.aggregate(m="i"), "m=hr.max('i')"),
+        (lambda: WINDOWED.aggregate("i"), "hr.max('i')"),
+        (lambda: WINDOWED.aggregate(m=3), "n=hr.count()"),
+        (lambda: WINDOWED.aggregate(m=hr.count), "n=hr.count()"),
+        (lambda: STREAM.join(STREAM, on="k", where="i > 3"), "where=col('k') == ..."),
+        (lambda: hr.point(3), "col('ts')"),
+        (lambda: hr.interval("a", None), "col('ts')"),
+    ],
+)
+def test_what_is_no_expression(build: Build, instead: str):
+    assert instead in refused(build, errors.ExpressionError).instead
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: STREAM.union(), "at least one other stream"),
+        (lambda: STREAM.union(None), "this is not a stream"),
+        (lambda: STREAM.union(STREAM, "x"), "this is not a stream"),
+        (lambda: STREAM.join(None), "this is not a stream"),
+        (lambda: STREAM.join(STREAM.group_by("k")), "this is not a stream"),
+        (lambda: STREAM.join(STREAM, on=3), "join keys are names of columns"),
+        (lambda: STREAM.join(STREAM, on=col("k")), "join keys are names of columns"),
+        (lambda: STREAM.join(STREAM, on=["k", 3]), "join keys are names of columns"),
+        (lambda: STREAM.join(STREAM, on={"k": None}), "join keys are names of columns"),
+        (lambda: hr.run(STREAM), "named streams"),
+        (lambda: hr.run({}), "named streams"),
+        (lambda: hr.run({"out": None}), "this is not a stream"),
+        (lambda: hr.read_csv("a.csv", "ts LONG, v INT", lifetime="ts"), "this is not a lifetime"),
+    ],
+)
+def test_what_is_no_stream_or_does_not_name_one(build: Build, said: str):
+    error = refused(build, errors.PlanError)
+    assert said in error.message
+    assert error.instead
+
+
+def test_several_streams_in_a_list_are_told_the_star():
+    assert refused(lambda: STREAM.union([STREAM, STREAM]), errors.PlanError).instead == "union(*streams)"
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: STREAM.start(), "at least one sink"),
+        (lambda: hr.start([]), "at least one sink"),
+        (lambda: STREAM.start("x"), "this is not a sink"),
+        (lambda: STREAM.start(None), "this is not a sink"),
+        (lambda: STREAM.start([hr.memory()]), "this is not a sink"),
+        (lambda: STREAM.start(hr.memory(), "out"), "this is not a sink"),
+        (lambda: hr.start([(STREAM, "x")]), "this is not a sink"),
+        (lambda: hr.start([("x", hr.memory())]), "this is not a stream"),
+        (lambda: hr.start(STREAM), "pairs of a stream and a sink"),
+        (lambda: hr.start([STREAM]), "pairs of a stream and a sink"),
+    ],
+)
+def test_what_is_no_sink(build: Build, said: str):
+    error = refused(build, errors.PlanError)
+    assert said in error.message
+    assert error.instead
+
+
+def test_a_sink_that_was_not_called_is_told_so():
+    assert refused(lambda: STREAM.start(hr.memory), errors.PlanError).instead == "memory()"
+
+
+@pytest.mark.parametrize("host", ["local", "spark"])
+@pytest.mark.parametrize("value", [0, -1, 1.5, "2", True])
+def test_buckets_are_counted_from_one(host: str, value: object):
+    error = refused(lambda: STREAM.cht(host=host, buckets=value), errors.PlanError)
+    assert "buckets" in error.message
+    assert error.given == value
+    assert error.instead == "buckets=1"
+
+
+@pytest.mark.parametrize(
+    ("build", "name"),
+    [
+        (lambda: STREAM.cht(batch_rows=0), "batch_rows"),
+        (lambda: STREAM.cht(batch_rows=-5), "batch_rows"),
+        (lambda: hr.run({"out": STREAM}, batch_rows=0), "batch_rows"),
+        (lambda: STREAM.start(hr.memory(), buckets=0), "buckets"),
+        (lambda: STREAM.start(hr.memory(), files_per_batch=0), "files_per_batch"),
+    ],
+)
+def test_numbers_that_must_be_positive(build: Build, name: str):
+    assert name in refused(build, errors.PlanError).message
+
+
+def test_options_may_be_left_open():
+    assert STREAM.cht(buckets=None, batch_rows=None).equals(STREAM.cht())
+
+
+@pytest.mark.parametrize(
+    ("build", "given", "allowed", "instead"),
+    [
+        (lambda: STREAM.cht(foo=1), "foo", "batch_rows", ""),
+        (lambda: STREAM.cht(bucket=1), "bucket", "buckets", "buckets=..."),
+        (lambda: STREAM.run(consistancy="final"), "consistancy", "consistency", "consistency=..."),
+        (lambda: STREAM.run(host="spark", chekpoint="x"), "chekpoint", "checkpoint", "checkpoint=..."),
+        (lambda: STREAM.run(host="spark", file_per_batch=1), "file_per_batch", "master", "files_per_batch=..."),
+        (lambda: STREAM.start(hr.memory(), chekpoint="x"), "chekpoint", "trigger", "checkpoint=..."),
+        (lambda: hr.start([(STREAM, hr.memory())], Master="local"), "Master", "trigger", "master=..."),
+    ],
+)
+def test_an_unknown_option_is_told_the_nearest(build: Build, given: str, allowed: str, instead: str):
+    error = refused(build, errors.PlanError)
+    assert error.given == given
+    assert allowed in error.allowed.split(", ")
+    assert error.instead == instead
+
+
+def test_what_is_right_still_works():
+    assert STREAM.where(col("i") > 3).select("k", col("i").alias("j"), two=2, none=None, text="x").cht().num_rows == 1
+    assert STREAM.union(STREAM, STREAM).cht().num_rows == 6
+    pairs = STREAM.join(STREAM, on={"k": "k"}, where=col("i") > 3).cht()
+    assert pairs.num_rows == 1
+    assert STREAM.group_by("k", j=col("i") + 1).window(hr.tumbling(9)).aggregate(hr.count()).cht().num_rows == 2
