@@ -28,7 +28,7 @@ from rich.table import Table
 import headrace as hr
 from headrace.host.spark.session import apply_query_options, get_session
 from headrace.io.generator import Ticks, plain_ticks, write_files
-from headrace.io.sinks import Call
+from headrace.io.sinks import Nowhere
 
 SYMBOLS = 10_000
 say = Console()
@@ -49,7 +49,7 @@ def query_of(folder: Path) -> hr.Stream:
 
 def headrace_batches(folder: Path, files_per_batch: int) -> list[float]:
     """Seconds per batch of Headrace."""
-    query = query_of(folder).start(Call(function=lambda *_: None), files_per_batch=files_per_batch)
+    query = query_of(folder).start(Nowhere(), files_per_batch=files_per_batch)
     query.process_all_available()
     times = _seconds(query.stream)
     query.stop()

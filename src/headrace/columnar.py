@@ -61,9 +61,12 @@ def factorize(table: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """`(codes, first)`: rows with equal values share a code `0..g-1`; `first[c]` is the first row with code c."""
     n = table.num_rows
     codes, size = np.zeros(n, np.int64), min(n, 1)
-    for column in canonical_floats(table).columns:
+    for i, column in enumerate(canonical_floats(table).columns):
         more, cardinality = _codes(column)
-        codes, size = _codes(pa.chunked_array([pa.array(codes * max(cardinality, 1) + more)]))
+        if i == 0:
+            codes, size = more, cardinality
+        else:
+            codes, size = _codes(pa.chunked_array([pa.array(codes * max(cardinality, 1) + more)]))
     first = np.empty(size, np.int64)
     first[codes[::-1]] = np.arange(n - 1, -1, -1)
     return codes, first

@@ -69,6 +69,13 @@ def read_records(columns: Mapping[str, Any], schema: Schema | None) -> pa.Table:
     kinds = [None if k is None else str(k).strip().lower() for k in _listed(data["kind"])]
     times = {name: [_time(v, name, i) for i, v in enumerate(_listed(data[name]), 1)] for name in _CONTROL[1:]}
     payload = schema or _infer({n: v for n, v in columns.items() if n not in RESERVED})
+    if not len(payload):
+        raise EventError(
+            "events need at least one payload column",
+            given=list(columns),
+            allowed=f"columns beside {', '.join(RESERVED)}",
+            instead="hr.events([{'le': 1, 're': 4, 'payload': 'P1'}])",
+        )
     for name in columns:
         if name not in payload and name not in RESERVED:
             raise UnknownColumn.of(name, payload.names, "the schema of these events")
@@ -139,22 +146,23 @@ def _boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
-def _long(text: str) -> int:
-    value = int(text)
-    if not -(2**63) <= value < 2**63:
-        raise ValueError(text)
-    return value
+def _is_long(text: str) -> bool:
+    return re.fullmatch(r"[+-]?\d{1,19}", text) is not None and -(2**63) <= int(text) < 2**63
+
+
+def _like(pattern: str) -> Callable[[str], object]:
+    return re.compile(pattern).fullmatch
 
 
 # type, how its cells are read, what they look like when no schema says the type, what is allowed when one does
-_READERS: tuple[tuple[Type, Callable[[str], Any], str, str], ...] = (
-    (Type.LONG, _long, r"[+-]?\d{1,19}", "a whole number of 64 bits"),
-    (Type.DOUBLE, float, r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+|inf|nan|NaN)", "a number"),
-    (Type.BOOLEAN, _boolean, r"(?i:true|false)", "true, false"),
+_READERS: tuple[tuple[Type, Callable[[str], Any], Callable[[str], object], str], ...] = (
+    (Type.LONG, int, _is_long, "a whole number"),
+    (Type.DOUBLE, float, _like(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+|inf|nan|NaN)"), "a number"),
+    (Type.BOOLEAN, _boolean, _like(r"(?i:true|false)"), "true, false"),
     (
         Type.DATETIME,
         _datetime,
-        r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?",
+        _like(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?"),
         "ISO text such as 2024-05-01T12:00:00Z",
     ),
 )
@@ -162,18 +170,10 @@ _READERS: tuple[tuple[Type, Callable[[str], Any], str, str], ...] = (
 
 def _guess(cells: Sequence[str | None]) -> Type:
     texts = [cell for cell in cells if cell is not None]
-    for found, read, pattern, _ in _READERS:
-        if texts and all(re.fullmatch(pattern, text) and _readable(read, text) for text in texts):
+    for found, _, looks, _ in _READERS:
+        if texts and all(looks(text) for text in texts):
             return found
     return Type.STRING
-
-
-def _readable(read: Callable[[str], Any], text: str) -> bool:
-    try:
-        read(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _cell(text: str | None, field: Field, row: int) -> Any:

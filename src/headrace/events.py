@@ -61,13 +61,6 @@ def events_table(data: Any, schema: Schema | str | pa.Schema | None = None) -> p
             given=type(data).__name__,
             allowed="a drawn table (text), a list of dicts, an Arrow table, a pandas frame",
         )
-    if table.num_columns == len(CONTROL):
-        raise EventError(
-            "events need at least one payload column",
-            given="only times: le, re and the like",
-            allowed=f"columns beside {', '.join(RESERVED)}",
-            instead="hr.events('le | re | payload\\n1 | 4 | P1')",
-        )
     return table
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import headrace as hr
 from headrace import col, errors
+from headrace.cli import app
 
 STREAM = hr.events("le | re | k | i\n1 | 4 | a | 5\n2 | 3 | b | 1")
 WINDOWED = STREAM.group_by("k").window(hr.tumbling(2))
@@ -19,8 +22,9 @@ def refused(build: Build, kind: type[errors.HeadraceError]) -> errors.HeadraceEr
     with pytest.raises(kind) as raised:
         build()
     error = raised.value
-    assert error.message
+    assert error.given is not None
     assert error.allowed
+    assert error.instead
     return error
 
 
@@ -40,8 +44,8 @@ def refused(build: Build, kind: type[errors.HeadraceError]) -> errors.HeadraceEr
         (lambda: STREAM.group_by(g=3), "group_by('k')"),
         (lambda: WINDOWED.aggregate(m="i"), "m=hr.max('i')"),
         (lambda: WINDOWED.aggregate("i"), "hr.max('i')"),
-        (lambda: WINDOWED.aggregate(m=3), "n=hr.count()"),
-        (lambda: WINDOWED.aggregate(m=hr.count), "n=hr.count()"),
+        (lambda: WINDOWED.aggregate(m=3), "m=hr.count()"),
+        (lambda: WINDOWED.aggregate(m=hr.count), "m=hr.count()"),
         (lambda: STREAM.join(STREAM, on="k", where="i > 3"), "where=col('k') == ..."),
         (lambda: hr.point(3), "col('ts')"),
         (lambda: hr.interval("a", None), "col('ts')"),
@@ -54,7 +58,7 @@ def test_what_is_no_expression(build: Build, instead: str):
 @pytest.mark.parametrize(
     ("build", "said"),
     [
-        (lambda: STREAM.union(), "at least one other stream"),
+        (STREAM.union, "at least one other stream"),
         (lambda: STREAM.union(None), "this is not a stream"),
         (lambda: STREAM.union(STREAM, "x"), "this is not a stream"),
         (lambda: STREAM.join(None), "this is not a stream"),
@@ -67,12 +71,12 @@ def test_what_is_no_expression(build: Build, instead: str):
         (lambda: hr.run({}), "named streams"),
         (lambda: hr.run({"out": None}), "this is not a stream"),
         (lambda: hr.read_csv("a.csv", "ts LONG, v INT", lifetime="ts"), "this is not a lifetime"),
+        (lambda: hr.read_csv("a.csv", "le LONG", lifetime=hr.point("le")), "at least one payload column"),
+        (lambda: hr.read_events("a.csv", ""), "at least one payload column"),
     ],
 )
 def test_what_is_no_stream_or_does_not_name_one(build: Build, said: str):
-    error = refused(build, errors.PlanError)
-    assert said in error.message
-    assert error.instead
+    assert said in refused(build, errors.PlanError).message
 
 
 def test_several_streams_in_a_list_are_told_the_star():
@@ -82,7 +86,7 @@ def test_several_streams_in_a_list_are_told_the_star():
 @pytest.mark.parametrize(
     ("build", "said"),
     [
-        (lambda: STREAM.start(), "at least one sink"),
+        (STREAM.start, "at least one sink"),
         (lambda: hr.start([]), "at least one sink"),
         (lambda: STREAM.start("x"), "this is not a sink"),
         (lambda: STREAM.start(None), "this is not a sink"),
@@ -95,9 +99,7 @@ def test_several_streams_in_a_list_are_told_the_star():
     ],
 )
 def test_what_is_no_sink(build: Build, said: str):
-    error = refused(build, errors.PlanError)
-    assert said in error.message
-    assert error.instead
+    assert said in refused(build, errors.PlanError).message
 
 
 def test_a_sink_that_was_not_called_is_told_so():
@@ -134,7 +136,7 @@ def test_options_may_be_left_open():
 @pytest.mark.parametrize(
     ("build", "given", "allowed", "instead"),
     [
-        (lambda: STREAM.cht(foo=1), "foo", "batch_rows", ""),
+        (lambda: STREAM.cht(foo=1), "foo", "batch_rows", "leave it out"),
         (lambda: STREAM.cht(bucket=1), "bucket", "buckets", "buckets=..."),
         (lambda: STREAM.run(consistancy="final"), "consistancy", "consistency", "consistency=..."),
         (lambda: STREAM.run(host="spark", chekpoint="x"), "chekpoint", "checkpoint", "checkpoint=..."),
@@ -156,3 +158,35 @@ def test_what_is_right_still_works():
     pairs = STREAM.join(STREAM, on={"k": "k"}, where=col("i") > 3).cht()
     assert pairs.num_rows == 1
     assert STREAM.group_by("k", j=col("i") + 1).window(hr.tumbling(9)).aggregate(hr.count()).cht().num_rows == 2
+
+
+# --- the master of the demo -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_the_demo_gives_its_master_to_its_spark_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_variable: bool
+):
+    started: list[list[str]] = []
+
+    def start(command: list[str], **_: Any) -> None:
+        started.append(command)
+        raise errors.HostError("not in this test")
+
+    monkeypatch.setattr("headrace.cli.demo.child.subprocess.Popen", start)
+    arguments = ["demo", "--events", "200", "--keep", str(tmp_path / "kept")]
+    if by_variable:
+        monkeypatch.setenv("HEADRACE_MASTER", "local[3]")
+    else:
+        monkeypatch.setenv("HEADRACE_MASTER", "local[9]")
+        arguments += ["--master", "local[3]"]
+    with pytest.raises(errors.HostError, match="not in this test"):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert started[0][-2:] == [str(tmp_path / "kept"), "local[3]"]
+
+
+def test_the_demo_does_not_promise_to_kill_a_connect_server():
+    def demo() -> None:
+        CliRunner().invoke(app, ["demo", "--master", "sc://host"], catch_exceptions=False)
+
+    assert refused(demo, errors.PlanError).instead == "headrace demo --no-crash --master sc://host"

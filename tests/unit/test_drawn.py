@@ -175,3 +175,8 @@ def test_a_stream_needs_a_payload(data: Any):
 def test_a_schema_without_payload_is_none():
     with pytest.raises(errors.EventError, match="at least one payload column"):
         hr.events([], "le LONG")
+
+
+def test_a_slip_in_a_date_is_told():
+    with pytest.raises(errors.EventError, match="row 2: day is not DATETIME"):
+        hr.events("le | day\n1 | 2024-02-01\n1 | 2024-02-30")

@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from headrace.api.checks import column_or_expr
 from headrace.api.stream import Stream
 from headrace.errors import PlanError
 from headrace.events import check_events, events_table
-from headrace.expr import Expr, col
+from headrace.expr import Expr
 from headrace.io.formats import Format, infer_schema
 from headrace.io.origins import Events, Files, Origin, SparkRead
 from headrace.plan.nodes import Admit, EdgeLifetimes, Source
@@ -29,7 +30,7 @@ from headrace.plan.policies import (
     Point,
     ProgressPolicy,
 )
-from headrace.schema import Field, Schema, Type
+from headrace.schema import RESERVED, Field, Schema, Type
 from headrace.time import DurationLike, duration
 
 __all__ = [
@@ -41,7 +42,7 @@ SchemaLike: TypeAlias = "Schema | str | pa.Schema"
 
 
 def _expr(value: str | Expr) -> Expr:
-    return col(value) if isinstance(value, str) else value
+    return column_or_expr(value, "a lifetime", "hr.point('ts'), or hr.point(col('ts'))")
 
 
 def point(at: str | Expr) -> Point:
@@ -178,6 +179,13 @@ def _stream_of(
     if bad_rows not in BAD_ROWS:
         raise PlanError("unknown policy for bad rows", given=bad_rows, allowed=", ".join(BAD_ROWS))
     _check_lifetime(lifetime, columns)
+    if not len(columns.payload):
+        raise PlanError(
+            "a stream needs at least one payload column",
+            given=str(columns),
+            allowed=f"columns beside {', '.join(RESERVED)}",
+            instead="a schema with another column, or another name for the column of the time",
+        )
     source = Source(origin, columns, lifetime, progress or Explicit(), bad_rows)
     if isinstance(lifetime, Edge):
         return Stream(EdgeLifetimes(source, lifetime.key, lifetime.closes))
@@ -185,6 +193,13 @@ def _stream_of(
 
 
 def _check_lifetime(lifetime: Lifetime, columns: Schema) -> None:
+    if not isinstance(lifetime, Lifetime):
+        raise PlanError(
+            "this is not a lifetime",
+            given=lifetime,
+            allowed="hr.point(...), hr.interval(...), hr.edge(...)",
+            instead=f"lifetime=hr.point({lifetime!r})" if isinstance(lifetime, str) else "lifetime=hr.point('ts')",
+        )
     if isinstance(lifetime, Physical):
         return
     exprs = [lifetime.start, lifetime.end] if isinstance(lifetime, Interval) else [lifetime.at]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import pyarrow as pa
 
+from headrace.api.checks import HasNode, checked_options, checked_pairs, checked_streams, options_of
 from headrace.errors import PlanError
 from headrace.events import history
 from headrace.host.local import run_local
@@ -22,11 +23,6 @@ Consistency = Literal["speculative", "final"]
 CONSISTENCIES = ("speculative", "final")
 #: Begins the names of the outputs that every query has; a user may well name an output "diverted".
 DIVERTED = "(diverted)"
-
-
-class _HasNode(Protocol):
-    @property
-    def node(self) -> Node: ...
 
 
 @dataclass
@@ -70,7 +66,7 @@ def outputs_of(streams: Mapping[str, Node]) -> list[Output]:
 
 
 def run(
-    streams: Mapping[str, Node | _HasNode],
+    streams: Mapping[str, Node | HasNode],
     *,
     host: Host = "local",
     consistency: Consistency = "speculative",
@@ -82,37 +78,37 @@ def run(
     is the same. On the local host the options are `buckets`, `batch_rows`, `clock`, `finish`; on Spark `master`,
     `buckets`, `checkpoint`.
     """
-    outputs = outputs_of({name: _consistent(_node(stream), consistency) for name, stream in streams.items()})
+    outputs = outputs_of({name: _consistent(node, consistency) for name, node in checked_streams(streams).items()})
+    ours = ["host", "consistency"]
     if host == "local":
-        done = run_local(outputs, **options)
+        given = checked_options(options, ours + options_of(run_local))
+        done = run_local(outputs, **{name: value for name, value in given.items() if value is not None})
     elif host == "spark":
         # Spark is loaded only when it is asked for.
         from headrace.host.spark.bounded import run_spark
+        from headrace.host.spark.query import start_query  # for the options that run_spark passes on to it
 
-        done = run_spark(outputs, **options)
+        done = run_spark(outputs, **checked_options(options, ours + options_of(run_spark, start_query)))
     else:
         raise PlanError("unknown host", given=host, allowed="local, spark")
     return Run(done.results, done.counts, done.statistics)
 
 
 def start(
-    pairs: Sequence[tuple[Node | _HasNode, Any]], *, consistency: Consistency = "speculative", **options: Any
+    pairs: Sequence[tuple[Node | HasNode, Any]], *, consistency: Consistency = "speculative", **options: Any
 ) -> Any:
     """Run streams on Spark, each into its sink, as one query, until stopped.
 
     Options: `checkpoint`, `master`, `buckets`, `trigger`, `files_per_batch`, `name`.
     """
+    wanted = [(_consistent(node, consistency), sink) for node, sink in checked_pairs(pairs)]
     # Spark is loaded only when it is asked for.
     from headrace.host.spark.query import start_query
 
-    return start_query([(_consistent(_node(stream), consistency), sink) for stream, sink in pairs], **options)
+    return start_query(wanted, **checked_options(options, ["consistency", *options_of(start_query)]))
 
 
 def _consistent(node: Node, consistency: Consistency) -> Node:
     if consistency not in CONSISTENCIES:
         raise PlanError("unknown consistency", given=consistency, allowed=", ".join(CONSISTENCIES))
     return Final(node) if consistency == "final" else node
-
-
-def _node(stream: Node | _HasNode) -> Node:
-    return stream if isinstance(stream, Node) else stream.node

@@ -8,9 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.api.checks import checked_aggregate, checked_expr, column_or_expr, join_keys, named_exprs, node_of
 from headrace.api.running import Run, outputs_of, run, start
 from headrace.errors import PlanError
-from headrace.expr import AggregateCall, Expr, as_expr, col
+from headrace.expr import AggregateCall, Expr, as_expr
 from headrace.plan.nodes import (
     Aggregate,
     Extend,
@@ -43,14 +44,19 @@ class Stream:
         """The columns of the payload."""
         return self.node.schema
 
+    @property
+    def _example(self) -> str:
+        """The name of one of its columns, quoted, for errors that show what to write."""
+        return repr(next(iter(self.node.schema.names), "key"))
+
     def where(self, predicate: Expr) -> Stream:
         """Keep the events for which the predicate is true."""
-        return Stream(Where(self.node, predicate))
+        return Stream(Where(self.node, checked_expr(predicate, "where", f"where(col({self._example}) == ...)")))
 
     def select(self, *columns: str | Expr, **named: Expr | str | float | bool | None) -> Stream:
         """Give other payloads: columns by name, expressions with an alias, or `name=expression`."""
-        outputs = [(c, col(c)) if isinstance(c, str) else (c.name, c) for c in columns]
-        outputs += [(name, as_expr(value)) for name, value in named.items()]
+        found = [column_or_expr(column, "select", f"select(name={column!r})") for column in columns]
+        outputs = [*((c.name, c) for c in found), *((name, as_expr(value)) for name, value in named.items())]
         return Stream(Select(self.node, tuple(outputs)))
 
     def shift(self, by: DurationLike) -> Stream:
@@ -71,7 +77,12 @@ class Stream:
 
     def union(self, *others: Stream) -> Stream:
         """All events of several streams with equal columns."""
-        return Stream(Union((self.node, *(other.node for other in others))))
+        if not others:
+            raise PlanError(
+                "union needs at least one other stream", given="none", allowed="streams", instead="union(other)"
+            )
+        nodes = [node_of(o, "union(*streams)" if isinstance(o, (list, tuple)) else "union(other)") for o in others]
+        return Stream(Union((self.node, *nodes)))
 
     def join(
         self, other: Stream, on: str | Sequence[str] | Mapping[str, str] = (), where: Expr | None = None
@@ -81,15 +92,16 @@ class Stream:
         `on` names columns of both streams, or maps this one's to the other's. Columns of the other stream whose name is
         taken get `_right` behind it; `where` may use all of them.
         """
-        names = (
-            {on: on} if isinstance(on, str) else dict(on) if isinstance(on, Mapping) else {name: name for name in on}
-        )
-        return Stream(Join(self.node, other.node, tuple(names.items()), where))
+        right = node_of(other, "join(other, on='key')")
+        if where is not None:
+            checked_expr(where, "where", f"where=col({self._example}) == ...")
+        return Stream(Join(self.node, right, join_keys(on), where))
 
     def group_by(self, *keys: str | Expr, **named: Expr) -> Grouped:
         """Work on groups of events with equal keys, each apart from the others."""
-        found = [(k, col(k)) if isinstance(k, str) else (k.name, k) for k in keys]
-        return Grouped(self, (*found, *named.items()))
+        instead = f"group_by({self._example})"
+        found = [column_or_expr(key, "group_by", instead) for key in keys]
+        return Grouped(self, (*((key.name, key) for key in found), *named_exprs(named, "group_by", instead)))
 
     def window(self, window: Window) -> Windowed:
         """Divide time into windows."""
@@ -148,7 +160,8 @@ class Windowed:
 
     def aggregate(self, *calls: Expr, **named: Expr) -> Stream:
         """One event per group and window with events: the keys and these aggregates."""
-        outputs = (*((_name(c), c) for c in calls), *named.items())
+        found = [(_name(call), call) for call in map(checked_aggregate, calls)]
+        outputs = (*found, *((name, checked_aggregate(call, name)) for name, call in named.items()))
         return Stream(Aggregate(self.grouped.stream.node, self.grouped.keys, self.over, outputs))
 
 

@@ -28,7 +28,7 @@ from headrace.progress import Progress
 from headrace.schema import Schema
 from headrace.time import NEG_INFINITY
 
-__all__ = ["Call", "Console", "FileSink", "Memory", "Sink", "encode", "prepared", "read_events_output"]
+__all__ = ["Call", "Console", "FileSink", "Memory", "Nowhere", "Sink", "encode", "prepared", "read_events_output"]
 
 Encoding = Literal["events", "final", "upsert"]
 ENCODINGS = ("events", "final", "upsert")
@@ -119,7 +119,12 @@ class Call(_Encoded):
     function: Callable[[int, Changes, Progress], None] = lambda *_: None
 
 
-Sink = FileSink | Console | Memory | Call
+@dataclass(frozen=True)
+class Nowhere(_Encoded):
+    """Drops every row where it is made, as Spark's `noop` does; for measuring."""
+
+
+Sink = FileSink | Console | Memory | Call | Nowhere
 
 
 def prepared(node: Node, sink: Sink) -> Node:

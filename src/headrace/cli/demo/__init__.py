@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from headrace.errors import HeadraceError, PlanError
 
@@ -34,16 +35,26 @@ def command(
     keep: Annotated[
         Path | None, typer.Option(help="Keep trades, answers and checkpoint in this new or empty directory.")
     ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="HEADRACE_MASTER",
+            help="A Spark master or Connect URL; without it every core of this machine is used.",
+        ),
+    ] = None,
 ) -> None:
     """Watch a query answer early, correct itself, survive a crash, and agree with batch SQL. Takes about a minute."""
     console = Console(highlight=False)
-    title = "[bold]Headrace[/bold] answers early and corrects itself. Watch it do so, on Spark, on this machine."
+    _check_crash(master, crash=crash)
+    where = escape(f"at {master}") if master else "on this machine"
+    title = f"[bold]Headrace[/bold] answers early and corrects itself. Watch it do so, on Spark, {where}."
     console.print(title, soft_wrap=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     root = _directory(keep)
     remove = keep is None
     try:
-        agreed = _run(console, root, events, seed, crash=crash)
+        agreed = _run(console, root, events, seed, crash=crash, master=master)
         remove = remove and agreed
     except HeadraceError:
         remove = False  # somebody will want to read Spark's log
@@ -56,6 +67,16 @@ def command(
         raise typer.Exit(1)
 
 
+def _check_crash(master: str | None, *, crash: bool) -> None:
+    if crash and master is not None and master.startswith(("sc://", "remote:sc://")):
+        raise PlanError(
+            "the demo cannot kill a Connect server that it has not started",
+            given=master,
+            allowed="another master, or no crash",
+            instead=f"headrace demo --no-crash --master {master}",
+        )
+
+
 def _directory(keep: Path | None) -> Path:
     if keep is None:
         return Path(tempfile.mkdtemp(prefix="headrace-demo-"))
@@ -65,7 +86,7 @@ def _directory(keep: Path | None) -> Path:
     return keep.absolute()
 
 
-def _run(console: Console, root: Path, events: int, seed: int, *, crash: bool) -> bool:
+def _run(console: Console, root: Path, events: int, seed: int, *, crash: bool, master: str | None) -> bool:
     # Here, and not above: `headrace --help` needs none of it.
     from headrace.cli.demo.answers import Answers
     from headrace.cli.demo.story import Story
@@ -84,7 +105,7 @@ def _run(console: Console, root: Path, events: int, seed: int, *, crash: bool) -
     )  # fmt: skip
     _show_query(console)
     with View(console, Answers(place), Facts(_FILES)) as view:
-        story = Story(place, table, _FILES, view, crash_after=_FILES // 2 - 1 if crash else None)
+        story = Story(place, table, _FILES, view, crash_after=_FILES // 2 - 1 if crash else None, master=master)
         verdict = story.run()
     _tell(console, view, verdict)
     return verdict.equal

@@ -22,8 +22,10 @@ _PATIENCE = 20.0  # seconds that a process gets to end by itself
 class Child:
     """A Spark process in a process group of its own, so that Ctrl-C reaches only us and a kill reaches all of it."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, master: str | None = None) -> None:
         command = [sys.executable, "-m", "headrace.cli.demo.spark_process", str(place.root)]
+        if master:
+            command.append(master)
         with place.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own module
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True

@@ -1,4 +1,4 @@
-"""The demo's Spark process: `python -m headrace.cli.demo.spark_process DIRECTORY`.
+"""The demo's Spark process: `python -m headrace.cli.demo.spark_process DIRECTORY [MASTER]`.
 
 It speaks one JSON object a line on its standard output and hears one word on its standard input: `finish`. When its
 input ends without that, whoever started it is gone, and it ends itself with everything it has started.
@@ -36,24 +36,24 @@ class _Voice:
         self._out.flush()
 
 
-def main(directory: str) -> None:
+def main(directory: str, master: str | None = None) -> None:
     """Run or continue the query of this directory until told to finish, then ask the batch query."""
     voice, place = _Voice(), Place(Path(directory))
     finish = threading.Event()
     threading.Thread(target=_listen, args=(finish,), daemon=True).start()
     try:
-        _run(voice, place, finish)
+        _run(voice, place, finish, master)
     except HeadraceError as error:
         voice.say("failed", text=str(error))
         sys.exit(1)
 
 
-def _run(voice: _Voice, place: Place, finish: threading.Event) -> None:
+def _run(voice: _Voice, place: Place, finish: threading.Event, master: str | None) -> None:
     from headrace.host.spark.session import get_session
 
     voice.say("hello", pid=os.getpid())
     # What a killed Spark leaves behind goes away with the demo's directory.
-    spark = get_session(app="headrace demo", options={"spark.local.dir": str(place.root / "spark")})
+    spark = get_session(master, app="headrace demo", options={"spark.local.dir": str(place.root / "spark")})
     voice.say("session")
     sink = hr.files(str(place.output))
     query = vwap(str(place.input)).start(sink, checkpoint=str(place.checkpoint), files_per_batch=1, spark=spark)
@@ -91,4 +91,4 @@ def _listen(finish: threading.Event) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -48,8 +48,16 @@ def compare(answers: Answers, place: Place) -> Verdict:
 class Story:
     """One run of the demo."""
 
-    def __init__(self, place: Place, trades: pa.Table, files: int, view: View, crash_after: int | None) -> None:
-        self.place, self.view, self.crash_after = place, view, crash_after
+    def __init__(
+        self,
+        place: Place,
+        trades: pa.Table,
+        files: int,
+        view: View,
+        crash_after: int | None,
+        master: str | None = None,
+    ) -> None:
+        self.place, self.view, self.crash_after, self.master = place, view, crash_after, master
         bounds = np.linspace(0, len(trades), files + 1).astype(int).tolist()
         self._files = [trades.slice(a, b - a) for a, b in pairwise(bounds)]
         self._child: Child | None = None
@@ -78,7 +86,7 @@ class Story:
     def _start(self) -> None:
         again = self._child is not None
         done = max(self.place.batches("commits"), default=-1)
-        self._child = Child(self.place)
+        self._child = Child(self.place, self.master)
         if again:
             self.view.say(
                 f"a new Spark process, {self._child.pid}, starts from the checkpoint; trades keep arriving meanwhile"

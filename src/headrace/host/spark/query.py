@@ -48,7 +48,7 @@ from headrace.io.console import show_batch
 from headrace.io.files import local_path
 from headrace.io.ingress import COUNTERS
 from headrace.io.origins import Events, Files, SparkRead, read_columns
-from headrace.io.sinks import Call, Console, FileSink, Memory, Sink, prepared
+from headrace.io.sinks import Call, Console, FileSink, Memory, Nowhere, Sink, prepared
 from headrace.optimizer import optimize
 from headrace.optimizer.rewrite import rewrite
 from headrace.plan.nodes import Node, Output, Source, set_aside, walk
@@ -278,11 +278,11 @@ def start_query(
     _add_side_outputs(outputs, sinks, place)
     line = cut(optimize(rewrite(tuple(outputs), lambda node: _on_disk(node, place))))
     count = place.claim(line, buckets or min(os.cpu_count() or 1, 8))
-    files = tuple(sink if isinstance(sink, FileSink) else None for sink in sinks)
-    for sink in files:
-        if sink is not None:
+    handled = tuple(sink if isinstance(sink, (FileSink, Nowhere)) else None for sink in sinks)
+    for sink in handled:
+        if isinstance(sink, FileSink):
             BatchDirectory(sink.path).claim(place.owner, begun=place.log.last()[0] >= 0)
-    job = Job(uuid.uuid4().hex, line, bucket_labels(count), str(place.path), files)
+    job = Job(uuid.uuid4().hex, line, bucket_labels(count), str(place.path), handled)
     counts = {str(source.origin): dict.fromkeys(COUNTERS, 0) for source in line.sources}
     query = Query(name, session, line, place, tuple(sinks), counts)
     _resume(query)
@@ -349,7 +349,8 @@ def _launch(query: Query, job: Job, files_per_batch: int | None, trigger: str | 
     for level in range(1, query.line.depth + 1):
         processor = StageProcessor(job, level)
         flow = flow.groupBy("bucket").transformWithStateInPandas(processor, CHUNK, outputMode="Append", timeMode="None")
-    taker = _taker(query, Delivery(job.line, job.files, job.checkpoint))
+    files = tuple(sink if isinstance(sink, FileSink) else None for sink in query.sinks)
+    taker = _taker(query, Delivery(job.line, files, job.checkpoint))
     writer = flow.writeStream.outputMode("append").queryName(f"{query.name}-{job.token[:8]}").foreachBatch(taker)
     writer = writer.option("checkpointLocation", str(query.checkpoint.path / "spark"))
     return (writer.trigger(processingTime=trigger) if trigger else writer).start()

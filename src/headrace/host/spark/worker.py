@@ -25,7 +25,7 @@ from headrace.host.spark.progress_log import ProgressLog
 from headrace.io.commit import BatchDirectory
 from headrace.io.ingress import Report
 from headrace.io.origins import read_path
-from headrace.io.sinks import FileSink, encode
+from headrace.io.sinks import FileSink, Nowhere, encode
 from headrace.plan.policies import Heartbeat
 from headrace.progress import Progress
 from headrace.stages.cut import Line
@@ -62,7 +62,7 @@ class Job:
     labels: tuple[int, ...]
     checkpoint: str
     #: The sink of every output that workers write themselves; None for outputs the driver takes.
-    files: tuple[FileSink | None, ...]
+    files: tuple[FileSink | Nowhere | None, ...]
 
     @property
     def buckets(self) -> int:
@@ -245,6 +245,8 @@ class StageProcessor(StatefulProcessor):
         sink = self.job.files[number] if 0 <= number < len(self.job.files) else None
         if sink is None or message.table is None:
             return message
+        if isinstance(sink, Nowhere):
+            return Message(message.bucket, message.edge, None, message.progress)
         name = f"part.{sink.format}"
         data = encode(Changes.from_table(message.table), sink)
         staged = BatchDirectory(sink.path).stage(_batch_id() or 0, name, data) if data else None

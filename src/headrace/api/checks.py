@@ -1,0 +1,175 @@
+"""What people pass, checked where they pass it: every error says what was given, what is allowed, what to write."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from headrace.errors import ExpressionError, PlanError, nearest
+from headrace.expr import CaseBuilder, Expr, col
+from headrace.io.sinks import Sink
+from headrace.plan.nodes import Node
+
+__all__ = [
+    "HasNode", "checked_aggregate", "checked_expr", "checked_options", "checked_pairs", "checked_streams",
+    "column_or_expr", "join_keys", "named_exprs", "node_of", "options_of",
+]  # fmt: skip
+
+_POSITIVE = ("buckets", "batch_rows", "files_per_batch")
+
+
+class HasNode(Protocol):
+    """A stream, seen from here."""
+
+    @property
+    def node(self) -> Node: ...
+
+
+def _given(value: Any) -> Any:
+    """For an error to show: in an error itself, None stands for nothing to show."""
+    return "None" if value is None else value
+
+
+# --- expressions ----------------------------------------------------------------------------------------------------
+
+
+def checked_expr(value: Any, where: str, instead: str) -> Expr:
+    """`value`, which must be an expression; `where` says what needs it."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, CaseBuilder):
+        instead = "case().when(...).otherwise(...), or .end()"
+    allowed = "col(...) and what is made of it"
+    raise ExpressionError(f"{where} needs an expression", given=_given(value), allowed=allowed, instead=instead)
+
+
+def column_or_expr(value: Any, where: str, instead: str) -> Expr:
+    """A column by its name, or an expression."""
+    if isinstance(value, str):
+        return col(value)
+    if isinstance(value, Expr):
+        return value
+    raise ExpressionError(
+        f"{where} needs columns",
+        given=_given(value),
+        allowed="names of columns, expressions",
+        instead=_starred(value, instead),
+    )
+
+
+def named_exprs(named: Mapping[str, Any], where: str, instead: str) -> list[tuple[str, Expr]]:
+    """What was given as `name=expression`."""
+    found = []
+    for name, value in named.items():
+        example = f"{where}({name}=col({value!r}))" if isinstance(value, str) else instead
+        found.append((name, checked_expr(value, where, example)))
+    return found
+
+
+def checked_aggregate(value: Any, name: str = "n") -> Expr:
+    """`value`, which must be made of aggregates; `name` is that of its column."""
+    example = f"hr.max({value!r})" if isinstance(value, str) else "hr.count()"
+    return checked_expr(value, "aggregate", f"aggregate({name}={example})")
+
+
+def _starred(value: Any, instead: str) -> str:
+    """Several things in a list, where they are wanted one by one, lack but a star."""
+    return f"{instead.partition('(')[0]}(*{value!r})" if isinstance(value, (list, tuple)) else instead
+
+
+# --- streams and sinks ----------------------------------------------------------------------------------------------
+
+
+def node_of(stream: Any, instead: str = "a stream, such as hr.read_csv(...) or hr.events(...)") -> Node:
+    """The plan of a stream."""
+    node = stream if isinstance(stream, Node) else getattr(stream, "node", None)
+    if isinstance(node, Node):
+        return node
+    raise PlanError("this is not a stream", given=_given(stream), allowed="a stream", instead=instead)
+
+
+def checked_streams(streams: Any) -> dict[str, Node]:
+    """The plans of named streams, at least one."""
+    if not isinstance(streams, Mapping) or not streams:
+        raise PlanError(
+            "a run needs named streams",
+            given=_given(streams),
+            allowed="a dict of streams",
+            instead="hr.run({'out': stream})",
+        )
+    return {str(name): node_of(stream) for name, stream in streams.items()}
+
+
+def checked_pairs(pairs: Any) -> list[tuple[Node, Sink]]:
+    """The plans of streams, each with its sink, at least one."""
+    allowed, instead = "pairs of a stream and a sink", "hr.start([(stream, hr.console())])"
+    if not isinstance(pairs, Sequence) or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
+        raise PlanError(f"a query is made of {allowed}", given=_given(pairs), allowed=allowed, instead=instead)
+    if not pairs:
+        raise PlanError(
+            "a query needs at least one sink", given="none", allowed=_SINKS, instead="stream.start(hr.console())"
+        )
+    return [(node_of(stream), _sink(sink)) for stream, sink in pairs]
+
+
+_SINKS = "hr.console(...), hr.files(...), hr.memory(...)"
+
+
+def _sink(sink: Any) -> Sink:
+    if isinstance(sink, Sink):
+        return sink
+    name = getattr(sink, "__name__", "")
+    instead = f"{name}()" if callable(sink) and name else "stream.start(hr.console())"
+    raise PlanError("this is not a sink", given=_given(sink), allowed=_SINKS, instead=instead)
+
+
+def join_keys(on: Any) -> tuple[tuple[str, str], ...]:
+    """The keys of a join as pairs of names, left and right."""
+    keys: Any = {on: on} if isinstance(on, str) else on
+    if isinstance(keys, Mapping):
+        pairs = tuple(keys.items())
+    else:
+        pairs = tuple((name, name) for name in keys) if isinstance(keys, Sequence) else ((keys, keys),)
+    if not all(isinstance(name, str) for pair in pairs for name in pair):
+        raise PlanError(
+            "join keys are names of columns",
+            given=_given(on),
+            allowed="a name, a list of names, or a dict from this stream's to the other's",
+            instead="join(other, on='key'), or join(other, on={'key': 'other_key'})",
+        )
+    return tuple(dict(pairs).items())
+
+
+# --- options --------------------------------------------------------------------------------------------------------
+
+
+def options_of(*functions: Callable[..., Any]) -> list[str]:
+    """The names of the options that these functions take together."""
+    found = [p for function in functions for p in inspect.signature(function).parameters.values()]
+    return list(dict.fromkeys(p.name for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY))
+
+
+def checked_options(options: Mapping[str, Any], allowed: Iterable[str]) -> dict[str, Any]:
+    """`options`, if all of them exist and those that count something count at least one."""
+    known = list(allowed)
+    for name, value in options.items():
+        if name not in known:
+            close = nearest(name, known)
+            raise PlanError(
+                f"there is no option {name!r} here",
+                given=name,
+                allowed=", ".join(known),
+                instead=f"{close}=..." if close else "leave it out",
+            )
+        if name in _POSITIVE and value is not None and not _counts(value):
+            raise PlanError(
+                f"{name} must be at least 1", given=value, allowed="a whole number from 1 on", instead=f"{name}=1"
+            )
+    return dict(options)
+
+
+def _counts(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 1
