@@ -264,7 +264,8 @@ def _insert_problems(events: pa.Table) -> tuple[Flags, NDArray[Any]]:
     le, re = events.column("le"), events.column("re")
     if not (le.null_count or re.null_count):
         starts, ends = to_numpy(le), to_numpy(re)
-        if len(starts) == 0 or ((starts < ends).all() and starts.min() > -FARTHEST and _farthest(ends) < FARTHEST):
+        near = len(starts) == 0 or max(int(starts.max()), -int(starts.min()), _farthest(ends)) < FARTHEST
+        if near and (starts < ends).all():
             return np.zeros(len(starts), bool), np.empty(0, object)
     return event_problems(events)
 
