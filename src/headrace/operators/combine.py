@@ -92,8 +92,8 @@ def _dense(table: pa.Table, keys: list[str], merges: list[tuple[str, str]]) -> p
     if rows < _WORTH_COUNTING or len(places) != 1 or any(how != "sum" for _, how in merges):
         return None
     columns = {name: to_numpy(table.column(name)) for name, _ in merges if not table.column(name).null_count}
-    largest = max((max(int(c.max()), -int(c.min())) for c in columns.values()), default=0)
-    if len(columns) < len(merges) or largest * rows >= 2**53:
+    ends = {name: (int(column.min()), int(column.max())) for name, column in columns.items()}
+    if len(columns) < len(merges) or max(max(-low, high) for low, high in ends.values()) * rows >= 2**53:
         return None
     groups = [name for name in keys if name not in places]
     codes, first = factorize(table.select(groups)) if groups else (np.zeros(rows, np.int64), np.zeros(1, np.int64))
@@ -103,12 +103,14 @@ def _dense(table: pa.Table, keys: list[str], merges: list[tuple[str, str]]) -> p
         return None
     number = codes * span + (window - start)
     size = len(first) * span
-    found = np.flatnonzero(np.bincount(number, minlength=size))
+    counts = np.bincount(number, minlength=size)
+    found = np.flatnonzero(counts)
     result = table.select([*groups, places[0]]).take(pa.array(first[found // span]))
     result = result.set_column(len(groups), places[0], pa.array(found % span + start))
     for name, column in columns.items():
-        sums = np.bincount(number, weights=column, minlength=size)[found].astype(np.int64)
-        result = result.append_column(name, pa.array(sums))
+        ones = ends[name] == (1, 1)
+        sums = counts if ones else np.bincount(number, weights=column, minlength=size)
+        result = result.append_column(name, pa.array(sums[found].astype(np.int64)))
     return result
 
 
