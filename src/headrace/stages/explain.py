@@ -60,8 +60,11 @@ def _runs(node: Node) -> str:
     if isinstance(node, (Combine, Merge)):
         layout = Layout(node.aggregate)
         bags = [str(a.expr) for a in layout.arguments.values() if a.bag]
+        squared = [str(a.expr) for a in layout.arguments.values() if a.squared]
         how = "columnar, incremental"
-        return f"{how}; keeps the values of {', '.join(bags)}" if bags else how
+        how += f"; keeps the values of {', '.join(bags)}" if bags else ""
+        exact = squared and isinstance(node, Merge)  # numbers too large for 64 bits: Python's own, one answer at a time
+        return f"{how}; variance of {', '.join(squared)} in exact arithmetic, answer by answer" if exact else how
     return "columnar" if node.linear else "columnar, incremental"
 
 
