@@ -27,7 +27,7 @@ from headrace.operators.admit import RE_NEW
 from headrace.plan.nodes import DIVERTED, Source
 from headrace.plan.policies import Advance, Edge, Explicit, Interval, Physical, Point, ProgressPolicy
 from headrace.progress import Progress
-from headrace.schema import Schema, Type
+from headrace.schema import Schema
 from headrace.time import CHRONON, INFINITY, NEG_INFINITY, add, format_ticks
 
 __all__ = ["Channel", "Report", "count_orphans", "resolve"]
@@ -269,13 +269,6 @@ def _lifetimes(lifetime: Point | Interval | Edge, table: pa.Table) -> tuple[pa.C
 def _times(expr: Expr, table: pa.Table) -> pa.ChunkedArray:
     values = evaluate(expr, table)
     return pc.cast(values, pa.int64())
-
-
-def check_lifetime(expr: Expr, found: Type) -> str | None:
-    """Why a column cannot be a time, or None."""
-    if found is Type.DATETIME or found.is_integer:
-        return None
-    return f"{expr} is {found.value}, not a time"
 
 
 def _insert_problems(events: pa.Table) -> tuple[Flags, NDArray[Any]]:

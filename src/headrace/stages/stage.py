@@ -43,7 +43,7 @@ class StageRun:
     def step(self, messages: Iterable[Message]) -> list[Message]:
         """Run one batch: messages in, messages out."""
         arrived = list(messages)
-        out = [Message(m.bucket, m.edge, m.table, m.progress, m.extra) for m in arrived if self._passes(m)]
+        out = [message for message in arrived if self._passes(message)]
         self._hear([m.extra for m in arrived if m.edge == REPORTS])
         data, progress = self._inputs(arrived)
         for node in self.line.at(self.level):

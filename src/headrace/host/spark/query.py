@@ -61,6 +61,8 @@ __all__ = ["Query", "start_query"]
 
 #: Spark's file readers stream only with a schema; its other readers bring their own.
 _WANT_SCHEMA = ("csv", "json", "orc", "parquet", "text", "xml")
+#: Of how many batches the statistics are kept; a query may run for years.
+_KEPT_BATCHES = 1000
 _LISTEN_SECONDS = 0.1
 _BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
 _ERROR = re.compile(
@@ -127,18 +129,25 @@ class Query:
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until it ends, or for so many seconds; true if it has ended. Ctrl-C stops the query."""
-        deadline = time.monotonic() + timeout if timeout is not None else None
+        # The JVM is asked by another thread: a call to it from this one could not be interrupted without noise.
+        ended = threading.Event()
         try:
-            # Sleeping here, not in a call to the JVM, which could not be interrupted without noise.
-            while self.is_active and (deadline is None or time.monotonic() < deadline):
-                time.sleep(_LISTEN_SECONDS)
+            threading.Thread(target=self._wait, args=(timeout, ended), name="headrace-wait", daemon=True).start()
+            ended.wait()
         except KeyboardInterrupt:
             self.stop()
             raise
         if self.is_active:
             return False
-        self._guarded(lambda: self.stream.awaitTermination(0))
+        failure = self.exception()
+        if failure is not None:
+            raise failure
         return True
+
+    def _wait(self, timeout: float | None, ended: threading.Event) -> None:
+        with suppress(Exception):  # why it failed is asked for when it has ended
+            self.stream.awaitTermination(None if timeout is None else max(timeout, 0.001))
+        ended.set()
 
     def finish(self) -> None:
         """Answer everything that is there, then tell all sources that nothing more will come: every CTI becomes
@@ -172,6 +181,7 @@ class Query:
         self.counts.update(batch.entry["counts"])
         self.statistics.append(batch.statistics)
         self.batch_seconds.append(batch.seconds)
+        del self.statistics[:-_KEPT_BATCHES], self.batch_seconds[:-_KEPT_BATCHES]
         self.progress = _progress(batch.number, batch.entry, _operators(batch.statistics))
 
     def _show(self, number: int, batch: Batch) -> None:
