@@ -18,10 +18,36 @@ from headrace.api.inputs import (
 from headrace.api.outputs import console, files, memory
 from headrace.api.running import Run, run, start
 from headrace.api.stream import Stream
-from headrace.api.windows import hopping, tumbling
+from headrace.api.windows import count_by_end, count_by_start, hopping, session, snapshot, tumbling
 from headrace.errors import HeadraceError
 from headrace.events import history_diff, same_history
-from headrace.expr import avg, case, coalesce, col, count, first, last, lit, max, min, stddev, sum, var
+from headrace.expr import (
+    approx_distinct,
+    avg,
+    case,
+    coalesce,
+    col,
+    collect,
+    count,
+    distinct_count,
+    first,
+    geometric_mean,
+    last,
+    lit,
+    max,
+    median,
+    min,
+    quantile,
+    stddev,
+    sum,
+    top_frequent,
+    udf,
+    var,
+)
+from headrace.expr.aggregates import concat
+from headrace.modules import Aggregate, IncrementalAggregate, IncrementalOperator, Operator
+from headrace.modules.builtin import time_weighted_avg
+from headrace.modules.registry import module, modules
 from headrace.schema import Schema, Type
 from headrace.time import INFINITY, NEG_INFINITY
 
@@ -30,23 +56,34 @@ __version__ = "0.1.0"
 __all__ = [
     "INFINITY",
     "NEG_INFINITY",
+    "Aggregate",
     "HeadraceError",
+    "IncrementalAggregate",
+    "IncrementalOperator",
+    "Operator",
     "Run",
     "Schema",
     "Stream",
     "Type",
     "advance",
+    "approx_distinct",
     "avg",
     "case",
     "coalesce",
     "col",
+    "collect",
+    "concat",
     "console",
     "count",
+    "count_by_end",
+    "count_by_start",
+    "distinct_count",
     "edge",
     "events",
     "explicit",
     "files",
     "first",
+    "geometric_mean",
     "heartbeat",
     "history_diff",
     "hopping",
@@ -54,10 +91,14 @@ __all__ = [
     "last",
     "lit",
     "max",
+    "median",
     "memory",
     "min",
+    "module",
+    "modules",
     "ordered",
     "point",
+    "quantile",
     "read_csv",
     "read_events",
     "read_json",
@@ -65,9 +106,14 @@ __all__ = [
     "read_spark",
     "run",
     "same_history",
+    "session",
+    "snapshot",
     "start",
     "stddev",
     "sum",
+    "time_weighted_avg",
+    "top_frequent",
     "tumbling",
+    "udf",
     "var",
 ]

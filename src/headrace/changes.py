@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.columnar import canonical_floats, concat, factorize, to_numpy
+from headrace.columnar import canonical_floats, concat, factorize, group_sum, marks, to_numpy, twins
 from headrace.schema import Schema
 from headrace.time import INFINITY
 
@@ -78,14 +78,21 @@ class Changes:
 
     def consolidate(self) -> Changes:
         """Equal rows summed, rows that cancel dropped (rule 2.2)."""
-        if len(self) == 0:
-            return self
-        codes, first = factorize(self._keyed())
-        weight = np.zeros(len(first), np.int64)
-        np.add.at(weight, codes, self.weight)
-        alive = weight != 0
-        kept = self.take(first[alive])
-        return Changes(kept.le, kept.re, weight[alive], canonical_floats(kept.payload))
+        keyed = self._keyed()
+        found = twins(marks(keyed))
+        if len(found) == 0:
+            kept = self.filter(self.weight != 0)
+            return kept.with_payload(canonical_floats(kept.payload))
+        codes, first = factorize(keyed.take(pa.array(found)))
+        weight = self.weight.copy()
+        weight[found] = 0
+        weight[found[first]] = group_sum(codes, self.weight[found], len(first))
+        kept = Changes(self.le, self.re, weight, self.payload).filter(weight != 0)
+        return kept.with_payload(canonical_floats(kept.payload))
+
+    def cancelled(self) -> Changes:
+        """Without rows that cancel. Cheaper than `consolidate` where nothing is taken back: equal rows stay apart."""
+        return self if bool((self.weight > 0).all()) else self.consolidate()
 
     def _keyed(self) -> pa.Table:
         table = self.payload.append_column(LE, pa.array(self.le))

@@ -1,23 +1,30 @@
 """Small columnar tools that every layer uses: row codes, row hashes, sums per group.
 
 All of them handle a whole table in a handful of NumPy or Arrow calls; none loops over rows. Nulls equal nulls, NaN
-equals NaN and -0.0 equals 0.0, because rows are compared here as data, not by SQL's rules.
+equals NaN and -0.0 equals 0.0, because rows are compared here as data, not by SQL's rules. Lists are compared element
+by element; Arrow can neither encode nor sort them, so `Lists` takes them apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["canonical_floats", "concat", "factorize", "group_sum", "hash_rows", "to_numpy"]
+__all__ = [
+    "Lists", "canonical_floats", "concat", "factorize", "group_sum", "hash_rows", "marks", "sortable", "to_numpy",
+    "twins",
+]  # fmt: skip
 
 _NULL_HASH = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
+#: Numbers that are multiplied stay below this; those of rows that are all different need no more than this per row.
+_MOST_NUMBERS, _SPARSE = 2**62, 4
 
 
 def to_numpy(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
@@ -31,9 +38,61 @@ def canonical_floats(table: pa.Table) -> pa.Table:
     """`table` with one NaN and one zero, so that equal values have equal bits."""
     for i, field in enumerate(table.schema):
         if pa.types.is_floating(field.type) and table.num_rows:
-            column = pc.add(table.column(i), pa.scalar(0.0, field.type))
-            nan = pa.scalar(float("nan"), field.type)
-            table = table.set_column(i, field, pc.if_else(pc.is_nan(column), nan, column))
+            table = table.set_column(i, field, _canonical(table.column(i)))
+        elif pa.types.is_list(field.type) and pa.types.is_floating(field.type.value_type) and table.num_rows:
+            lists = Lists.of(table.column(i))
+            table = table.set_column(i, field, lists.with_elements(_canonical(lists.elements)))
+    return table
+
+
+def _canonical(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    column = pc.add(column, pa.scalar(0.0, column.type))
+    return pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), column)
+
+
+@dataclass(frozen=True, eq=False)
+class Lists:
+    """A column of lists taken apart: list i is `elements[offsets[i]:offsets[i + 1]]`, or null."""
+
+    offsets: NDArray[np.int64]
+    elements: pa.Array
+    missing: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, column: pa.ChunkedArray | pa.Array) -> Lists:
+        """The parts of a column; what null lists may hide of elements is left out."""
+        lengths = to_numpy(pc.fill_null(pc.list_value_length(column), 0)).astype(np.int64)
+        elements = pc.list_flatten(column)
+        if isinstance(elements, pa.ChunkedArray):
+            elements = elements.combine_chunks()
+        return cls(np.r_[np.int64(0), np.cumsum(lengths)], elements, to_numpy(pc.is_null(column)).astype(bool))
+
+    def array(self) -> pa.Array:
+        """The column again."""
+        mask = pa.array(self.missing) if self.missing.any() else None
+        return pa.ListArray.from_arrays(pa.array(self.offsets, pa.int32()), self.elements, mask=mask)
+
+    def with_elements(self, elements: pa.Array) -> pa.Array:
+        """The column with other elements in the same places."""
+        return Lists(self.offsets, elements, self.missing).array()
+
+    def keys(self) -> pa.Array:
+        """Bytes for every list: equal for equal lists, and in the order of the lists, element by element."""
+        encoded = pc.dictionary_encode(self.elements, null_encoding="encode")
+        rank = np.empty(len(encoded.dictionary), ">u8")
+        rank[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(rank))
+        data = rank[encoded.indices.to_numpy(zero_copy_only=False)]
+        offsets = pa.py_buffer(self.offsets * rank.itemsize)
+        size = len(self.missing)
+        keys = pa.Array.from_buffers(pa.large_binary(), size, [None, offsets, pa.py_buffer(np.ascontiguousarray(data))])
+        return pc.if_else(pa.array(self.missing), pa.scalar(None, keys.type), keys) if self.missing.any() else keys
+
+
+def sortable(table: pa.Table) -> pa.Table:
+    """`table` with lists as bytes in the same order, which Arrow can sort by."""
+    for i, field in enumerate(table.schema):
+        if pa.types.is_list(field.type):
+            table = table.set_column(i, field.name, Lists.of(table.column(i)).keys())
     return table
 
 
@@ -52,24 +111,72 @@ def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
     return pc.dictionary_encode(whole, null_encoding="encode")
 
 
-def _codes(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], int]:
+def factorize(table: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """`(codes, first)`: rows with equal values share a code `0..g-1`; `first[c]` is the first row with code c."""
+    n = table.num_rows
+    numbers, size = np.zeros(n, np.int64), 1
+    if n == 0:
+        return numbers, numbers
+    for column in sortable(canonical_floats(table)).columns:
+        more, span = _numbered(column)
+        if size * span > _MOST_NUMBERS:
+            numbers, size = _without_gaps(numbers, size)
+            more, span = _without_gaps(more, span)
+        numbers, size = (numbers * span + more, size * span) if size > 1 else (more, span)
+    codes, size = _without_gaps(numbers, size)
+    first = np.empty(size, np.int64)
+    first[codes[::-1]] = np.arange(n - 1, -1, -1)
+    return codes, first
+
+
+def _numbered(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], int]:
+    """Numbers `0..size-1` that tell the values of a column apart, not all of them in use: integers are their own."""
+    kind = column.type
+    if not column.null_count and (pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind)):
+        values = to_numpy(pc.cast(column, pa.int64()))
+        low, high = int(values.min()), int(values.max())
+        if high - low < _MOST_NUMBERS:
+            return values - low, high - low + 1
     encoded = _encoded(column)
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
 
 
-def factorize(table: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """`(codes, first)`: rows with equal values share a code `0..g-1`; `first[c]` is the first row with code c."""
-    n = table.num_rows
-    codes, size = np.zeros(n, np.int64), min(n, 1)
-    for i, column in enumerate(canonical_floats(table).columns):
-        more, cardinality = _codes(column)
-        if i == 0:
-            codes, size = more, cardinality
+def _without_gaps(numbers: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], int]:
+    """The same told apart by numbers that are all in use."""
+    if size > _SPARSE * len(numbers):
+        encoded = pc.dictionary_encode(pa.array(numbers))
+        return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
+    used = np.zeros(size, bool)
+    used[numbers] = True
+    place = np.cumsum(used) - 1
+    return place[numbers], int(place[-1]) + 1
+
+
+def marks(table: pa.Table) -> NDArray[np.uint64]:
+    """A number for each row, equal for equal rows of this table and hardly ever for others; quicker than `hash_rows`.
+
+    Values are multiplied by odd constants and added up. They mean nothing outside this table.
+    """
+    result = np.zeros(table.num_rows, np.uint64)
+    factor = int(_MIX)
+    for column in sortable(canonical_floats(table)).columns if table.num_rows else ():
+        if not column.null_count and (pa.types.is_float64(column.type) or pa.types.is_uint64(column.type)):
+            numbers = to_numpy(column).view(np.uint64)
         else:
-            codes, size = _codes(pa.chunked_array([pa.array(codes * max(cardinality, 1) + more)]))
-    first = np.empty(size, np.int64)
-    first[codes[::-1]] = np.arange(n - 1, -1, -1)
-    return codes, first
+            numbers = _numbered(column)[0].view(np.uint64)
+        result += (numbers ^ (numbers >> np.uint64(32))) * np.uint64(factor)
+        factor = (factor * int(_MIX_2)) % 2**64
+    return result
+
+
+def twins(numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """The places of all numbers that are there more than once."""
+    ordered = np.sort(numbers)
+    again = ordered[1:][ordered[1:] == ordered[:-1]]
+    if len(again) == 0:
+        return np.empty(0, np.int64)
+    place = np.minimum(np.searchsorted(again, numbers), len(again) - 1)
+    return np.flatnonzero(again[place] == numbers)
 
 
 def hash_rows(table: pa.Table) -> NDArray[np.uint64]:
@@ -90,6 +197,8 @@ def _hash_column(column: pa.ChunkedArray) -> NDArray[np.uint64]:
     elif pa.types.is_floating(kind):
         values = pc.fill_null(pc.cast(column, pa.float64()), 0.0)
         hashed = _mixed(to_numpy(values).view(np.uint64))
+    elif pa.types.is_list(kind):
+        return _hash_lists(Lists.of(column))
     else:
         return _hash_text(column)
     if column.null_count:
@@ -109,6 +218,16 @@ def _hash_text(column: pa.ChunkedArray) -> NDArray[np.uint64]:
     hashed = hash_array(words, categorize=False)
     hashed[missing] = _NULL_HASH
     return hashed[encoded.indices.to_numpy(zero_copy_only=False)]  # type: ignore[no-any-return]
+
+
+def _hash_lists(lists: Lists) -> NDArray[np.uint64]:
+    """Of every element and its place: what is in another order is another list."""
+    lengths = np.diff(lists.offsets)
+    places = (np.arange(len(lists.elements)) - np.repeat(lists.offsets[:-1], lengths)).astype(np.uint64)
+    each = _mixed(_hash_column(pa.chunked_array([lists.elements])) ^ _mixed(places))
+    total = np.r_[np.uint64(0), np.cumsum(each, dtype=np.uint64)]  # wraps; differences of what has wrapped are right
+    hashed = _mixed((total[lists.offsets[1:]] - total[lists.offsets[:-1]]) ^ _mixed(lengths.astype(np.uint64)))
+    return np.where(lists.missing, _NULL_HASH, hashed)
 
 
 def _mixed(value: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -10,6 +10,8 @@ Each class is also a fitting builtin, so `except ValueError` works as a reader e
     │   ├── UnknownColumn  a column that does not exist                      (KeyError)
     │   └── UnknownMethod  a method that no expression has                   (AttributeError)
     ├── PlanError          a query that makes no sense                       (ValueError)
+    ├── ModuleError        a module that cannot be used as it is             (TypeError)
+    │   └── ModuleFailed   a module that misbehaved while it ran             (RuntimeError)
     ├── EventError         a physical stream that makes no sense             (ValueError)
     │   ├── LateEvent      an event breaks a promise, under late="raise"
     │   └── BadRow         a row cannot be read, under bad_rows="raise"
@@ -32,6 +34,8 @@ __all__ = [
     "HeadraceError",
     "HostError",
     "LateEvent",
+    "ModuleError",
+    "ModuleFailed",
     "PlanError",
     "SchemaError",
     "SinkError",
@@ -138,6 +142,18 @@ class PlanError(HeadraceError, ValueError):
     """A query that makes no sense."""
 
     code = "PLAN"
+
+
+class ModuleError(HeadraceError, TypeError):
+    """A module that cannot be used as it is, or is used as it cannot be."""
+
+    code = "MODULE"
+
+
+class ModuleFailed(ModuleError, RuntimeError):
+    """A module that raised, gave what it must not give, or did not return."""
+
+    code = "MODULE_FAILED"
 
 
 class EventError(HeadraceError, ValueError):

@@ -1,4 +1,7 @@
-"""Columns and types: the ten types of the stream dialect and what they are in Arrow and in SQL.
+"""Columns and types: the ten types of the stream dialect, lists of them, and what they are in Arrow and in SQL.
+
+A list, `ARRAY<DOUBLE>`, is what some aggregates give. It travels through every operator, and Python functions may take
+it; expressions compute with its elements no further.
 
 A payload column may not use the names the engine gives to an event's own parts (`RESERVED`): a lifetime column of
 that name is read as the lifetime and is not kept in the payload.
@@ -7,6 +10,7 @@ that name is read as the lifetime and is not kept in the payload.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,6 +21,7 @@ from headrace.errors import SchemaError, UnknownColumn, nearest
 __all__ = ["RESERVED", "Field", "Schema", "Type"]
 
 RESERVED = ("kind", "le", "re", "re_new", "weight")
+_TIGHT = re.compile(r"\s*([<>])\s*")
 
 
 class Type(enum.Enum):
@@ -32,6 +37,16 @@ class Type(enum.Enum):
     CHAR = "CHAR"
     STRING = "STRING"
     DATETIME = "DATETIME"
+    ARRAY_BYTE = "ARRAY<BYTE>"
+    ARRAY_SHORT = "ARRAY<SHORT>"
+    ARRAY_INT = "ARRAY<INT>"
+    ARRAY_LONG = "ARRAY<LONG>"
+    ARRAY_FLOAT = "ARRAY<FLOAT>"
+    ARRAY_DOUBLE = "ARRAY<DOUBLE>"
+    ARRAY_BOOLEAN = "ARRAY<BOOLEAN>"
+    ARRAY_CHAR = "ARRAY<CHAR>"
+    ARRAY_STRING = "ARRAY<STRING>"
+    ARRAY_DATETIME = "ARRAY<DATETIME>"
 
     @property
     def arrow(self) -> pa.DataType:
@@ -64,16 +79,32 @@ class Type(enum.Enum):
     def is_text(self) -> bool:
         return self in (Type.CHAR, Type.STRING)
 
+    @property
+    def is_array(self) -> bool:
+        return self in _ELEMENTS
+
+    @property
+    def element(self) -> Type:
+        """What a list holds; a type that is no list is its own element."""
+        return _ELEMENTS.get(self, self)
+
+    @property
+    def array(self) -> Type:
+        """The type of lists of it."""
+        if self.is_array:
+            raise SchemaError("a list holds no lists", given=f"ARRAY<{self.value}>", allowed=_ALLOWED)
+        return Type(f"ARRAY<{self.value}>")
+
     @classmethod
     def parse(cls, text: str) -> Type:
         """The type of that name, in any case; common SQL synonyms are understood."""
-        name = text.strip().upper()
+        name = _TIGHT.sub(r"\1", text).strip().upper()
+        if name.startswith("ARRAY<") and name.endswith(">"):
+            return cls.parse(name[len("ARRAY<") : -1]).array
         name = _SYNONYMS.get(name, name)
-        if name not in cls.__members__:
-            close = nearest(name, cls.__members__)
-            raise SchemaError(
-                f"unknown type {text!r}", given=text, allowed=", ".join(cls.__members__), instead=close or "STRING"
-            )
+        if name not in _SCALARS:
+            close = nearest(name, _SCALARS)
+            raise SchemaError(f"unknown type {text!r}", given=text, allowed=_ALLOWED, instead=close or "STRING")
         return cls[name]
 
     @classmethod
@@ -81,17 +112,22 @@ class Type(enum.Enum):
         """The narrowest type that holds every value of an Arrow type."""
         if pa.types.is_dictionary(arrow):
             return cls.from_arrow(arrow.value_type)
+        if pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
+            return cls.from_arrow(arrow.value_type).array
         for test, found in _FROM_ARROW:
             if test(arrow):
                 return found
         raise SchemaError(
             f"no column type holds Arrow's {arrow}",
             given=str(arrow),
-            allowed=", ".join(cls.__members__),
+            allowed=_ALLOWED,
             instead="cast the column before it enters, or leave it out of the schema",
         )
 
 
+_ELEMENTS = {kind: Type(kind.value[len("ARRAY<") : -1]) for kind in Type if kind.value.startswith("ARRAY<")}
+_SCALARS = tuple(kind.value for kind in Type if kind not in _ELEMENTS)
+_ALLOWED = f"{', '.join(_SCALARS)}, and ARRAY<type> of these"
 _ARROW = {
     Type.BYTE: pa.int8(),
     Type.SHORT: pa.int16(),
@@ -104,16 +140,19 @@ _ARROW = {
     Type.STRING: pa.string(),
     Type.DATETIME: pa.timestamp("us", tz="UTC"),
 }
+_ARROW |= {kind: pa.list_(_ARROW[element]) for kind, element in _ELEMENTS.items()}
 _SPARK = {
     Type.BYTE: "TINYINT", Type.SHORT: "SMALLINT", Type.INT: "INT", Type.LONG: "BIGINT", Type.FLOAT: "FLOAT",
     Type.DOUBLE: "DOUBLE", Type.BOOLEAN: "BOOLEAN", Type.CHAR: "STRING", Type.STRING: "STRING",
     Type.DATETIME: "TIMESTAMP",
 }  # fmt: skip
+_SPARK |= {kind: f"ARRAY<{_SPARK[element]}>" for kind, element in _ELEMENTS.items()}
 _DUCKDB = {
     Type.BYTE: "TINYINT", Type.SHORT: "SMALLINT", Type.INT: "INTEGER", Type.LONG: "BIGINT", Type.FLOAT: "FLOAT",
     Type.DOUBLE: "DOUBLE", Type.BOOLEAN: "BOOLEAN", Type.CHAR: "VARCHAR", Type.STRING: "VARCHAR",
     Type.DATETIME: "TIMESTAMPTZ",
 }  # fmt: skip
+_DUCKDB |= {kind: f"{_DUCKDB[element]}[]" for kind, element in _ELEMENTS.items()}
 _SYNONYMS = {
     "TINYINT": "BYTE", "SMALLINT": "SHORT", "INTEGER": "INT", "BIGINT": "LONG", "REAL": "FLOAT", "BOOL": "BOOLEAN",
     "TEXT": "STRING", "VARCHAR": "STRING", "TIMESTAMP": "DATETIME",
@@ -198,7 +237,7 @@ class Schema:
 
 
 def _parse_field(part: str, whole: str) -> Field:
-    words = part.split()
+    words = _TIGHT.sub(r"\1", part).split()
     if len(words) != 2:
         raise SchemaError(
             f"{part.strip()!r} is not a column",

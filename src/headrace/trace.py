@@ -84,7 +84,10 @@ class Trace:
         self.segments: list[Segment] = []
 
     def append(self, rows: pa.Table, hashes: Hashes, times: Int64s) -> None:
-        """Add rows as a new segment, merging small ones."""
+        """Add rows as a new segment, merging small ones; what is forgotten already is left out."""
+        living = times > self._floor
+        if not living.all():
+            rows, hashes, times = rows.filter(pa.array(living)), hashes[living], times[living]
         if rows.num_rows == 0:
             return
         rows = rows.append_column(HASH, pa.array(hashes.view(np.uint64))).append_column(TIME, pa.array(times))
@@ -106,14 +109,18 @@ class Trace:
 
     def lookup(self, hashes: Hashes) -> pa.Table | None:
         """The living rows with one of these hashes, without `HASH` and `TIME`; None if there are none."""
-        wanted = np.unique(hashes)
+        wanted = np.sort(hashes)
+        wanted = wanted[np.r_[True, wanted[1:] != wanted[:-1]]] if len(wanted) else wanted
         return self._gather(self._rows_of(segment, wanted) for segment in self.segments)
 
     def _rows_of(self, segment: Segment, wanted: Hashes) -> pa.Table:
-        low = np.searchsorted(segment.hashes, wanted, "left")
-        count = np.searchsorted(segment.hashes, wanted, "right") - low
-        starts = np.repeat(low - np.r_[0, np.cumsum(count)[:-1]], count)
-        rows = starts + np.arange(int(count.sum()))
+        if len(wanted) < len(segment.hashes):
+            low = np.searchsorted(segment.hashes, wanted, "left")
+            count = np.searchsorted(segment.hashes, wanted, "right") - low
+            rows = np.repeat(low - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
+        else:
+            place = np.minimum(np.searchsorted(wanted, segment.hashes), len(wanted) - 1)
+            rows = np.flatnonzero(wanted[place] == segment.hashes)
         rows = rows[segment.times[rows] > self._floor]
         return segment.table.take(pa.array(rows))
 

@@ -63,10 +63,17 @@ def stream(rows: Rows, batches: Sequence[int] = (), **options: Any) -> hr.Stream
     return hr.events(rows, SCHEMA, batches=batches, **options)
 
 
+@hr.udf
+def halved(x: float) -> float:
+    return x / 2
+
+
 EVERY_FUNCTION = {
     "n": hr.count(), "nx": hr.count("x"), "s": hr.sum("i"), "sx": hr.sum("x"), "a": hr.avg("x"), "lo": hr.min("x"),
     "hi": hr.max("i"), "v": hr.var("i"), "d": hr.stddev("x"), "f": hr.first("i"), "l": hr.last("x"),
-    "mixed": hr.sum(col("i") * 2) / hr.count(),
+    "mixed": hr.sum(col("i") * 2) / hr.count(), "m": hr.median("x"), "q": hr.quantile("i", 0.8), "c": hr.collect("x"),
+    "t": hr.top_frequent("i", 2), "dc": hr.distinct_count("i"), "ad": hr.approx_distinct("x"), "j": hr.concat("k", "+"),
+    "g": hr.geometric_mean("x"), "u": hr.avg(halved("x")),
 }  # fmt: skip
 
 

@@ -36,8 +36,11 @@ VALUES: dict[str, list[Any]] = {
     "d": [datetime(2024, 5, 1, tzinfo=UTC), datetime(1960, 1, 1, tzinfo=UTC), None],
     "y": [1, 127, -128, None],
 }
-FUNCTIONS = [hr.count, hr.min, hr.max, hr.first, hr.last]
-NUMERIC = [hr.sum, hr.avg, hr.var, hr.stddev]
+FUNCTIONS = [
+    hr.count, hr.min, hr.max, hr.first, hr.last, hr.collect, hr.distinct_count, hr.approx_distinct,
+    lambda name: hr.top_frequent(name, 2),
+]  # fmt: skip
+NUMERIC = [hr.sum, hr.avg, hr.var, hr.stddev, hr.median, hr.geometric_mean, lambda name: hr.quantile(name, 0.7)]
 events = st.lists(
     st.tuples(
         st.integers(0, 30),

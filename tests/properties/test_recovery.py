@@ -6,11 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.api.stream import Stream
+from headrace.expr import col
 from headrace.host.local.run import _batches, _Runner
 from headrace.optimizer import optimize
 from headrace.plan.nodes import Output
 from headrace.stages.cut import Line, cut
 from headrace.stages.stage import StageRun
+from headrace.testing.paced import paced_streams
 from headrace.testing.plan_strategies import plans
 from headrace.testing.strategies import buckets
 from headrace.trace import Segment
@@ -51,4 +53,22 @@ def test_a_restored_run_continues_as_if_nothing_had_happened(stream: Stream, n: 
     whole = run(line, n, set())
     for cut_at in range(-1, len(whole) - 1):
         assert run(line, n, {cut_at}) == whole
+    assert run(line, n, data.draw(st.sets(st.integers(-1, len(whole) - 2)))) == whole
+
+
+def outer(pair: tuple[Stream, ...]) -> dict[str, Stream]:
+    left, right = pair
+    return {
+        "left_join": left.left_join(right, "k"),
+        "anti_join": left.anti_join(right, "k", where=col("i") >= col("i_right")),
+        "clip": left.clip(right, "k"),
+    }
+
+
+@settings(max_examples=max(5, settings().max_examples // 2))
+@given(paced_streams(), st.sampled_from(["left_join", "anti_join", "clip"]), buckets(), st.data())
+def test_a_restored_join_still_knows_what_is_settled(pair: tuple[Stream, ...], name: str, n: int, data: st.DataObject):
+    line = cut(optimize([Output(outer(pair)[name].node, "out")]))
+    whole = run(line, n, set())
+    assert run(line, n, set(range(-1, len(whole) - 1))) == whole
     assert run(line, n, data.draw(st.sets(st.integers(-1, len(whole) - 2)))) == whole

@@ -8,14 +8,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from headrace.errors import ExpressionError, PlanError, nearest
+from headrace.errors import ExpressionError, ModuleError, PlanError, nearest
 from headrace.expr import CaseBuilder, Expr, col
 from headrace.io.sinks import Sink
+from headrace.modules import Aggregate as ModuleAggregate
+from headrace.modules import Operator
 from headrace.plan.nodes import Node
+from headrace.plan.windows import Window
 
 __all__ = [
-    "HasNode", "checked_aggregate", "checked_expr", "checked_options", "checked_pairs", "checked_streams",
-    "column_or_expr", "join_keys", "named_exprs", "node_of", "options_of",
+    "HasNode", "checked_aggregate", "checked_expr", "checked_function", "checked_operator", "checked_options",
+    "checked_pairs", "checked_streams", "checked_window", "column_or_expr", "join_keys", "named_exprs", "node_of",
+    "options_of",
 ]  # fmt: skip
 
 _POSITIVE = ("buckets", "batch_rows", "files_per_batch")
@@ -71,8 +75,42 @@ def named_exprs(named: Mapping[str, Any], where: str, instead: str) -> list[tupl
 
 def checked_aggregate(value: Any, name: str = "n") -> Expr:
     """`value`, which must be made of aggregates; `name` is that of its column."""
+    if isinstance(value, ModuleAggregate):
+        return value.of()
+    if isinstance(value, type) and issubclass(value, ModuleAggregate):
+        raise ExpressionError(
+            "aggregate needs a module, not its class",
+            given=value.__name__,
+            allowed="an instance of it",
+            instead=f"aggregate({name}={value.__name__}(...).of('column'))",
+        )
+    if isinstance(value, Operator):
+        raise ExpressionError(
+            "aggregate takes aggregates; this is an operator", given=value, instead=f"operate({value}, 'column')"
+        )
     example = f"hr.max({value!r})" if isinstance(value, str) else "hr.count()"
     return checked_expr(value, "aggregate", f"aggregate({name}={example})")
+
+
+def checked_operator(module: Any) -> Operator:
+    """`module`, which must be a user's operator."""
+    if isinstance(module, Operator):
+        return module
+    if isinstance(module, type) and issubclass(module, Operator):
+        instead = f"operate({module.__name__}(), ...)"
+    else:
+        instead = "aggregate(name=Module().of('column')) for aggregates"
+    allowed = "an instance of a subclass of hr.Operator or hr.IncrementalOperator"
+    raise ModuleError("operate takes an operator", given=_given(module), allowed=allowed, instead=instead)
+
+
+def checked_window(window: Any) -> Window:
+    """`window`, which must be one."""
+    if isinstance(window, Window):
+        return window
+    allowed = "tumbling(...), hopping(...), snapshot(), count_by_start(...), count_by_end(...), session(...)"
+    instead = f"{window.__name__}(...)" if callable(window) else "window(hr.tumbling('10 s'))"
+    raise PlanError("this is not a window", given=_given(window), allowed=allowed, instead=instead)
 
 
 def _starred(value: Any, instead: str) -> str:
@@ -101,6 +139,13 @@ def checked_streams(streams: Any) -> dict[str, Node]:
             instead="hr.run({'out': stream})",
         )
     return {str(name): node_of(stream) for name, stream in streams.items()}
+
+
+def checked_function(value: Any, where: str, instead: str) -> Callable[..., Any]:
+    """`value`, which must be a function; `where` says what needs it."""
+    if callable(value):
+        return value  # type: ignore[no-any-return]
+    raise PlanError(f"{where} needs a function", given=_given(value), allowed="a function of a stream", instead=instead)
 
 
 def checked_pairs(pairs: Any) -> list[tuple[Node, Sink]]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headrace.api.checks import column_or_expr
 from headrace.api.stream import Stream
-from headrace.errors import PlanError
+from headrace.errors import PlanError, SchemaError
 from headrace.events import check_events, events_table
 from headrace.expr import Expr
 from headrace.io.formats import Format, infer_schema
@@ -170,6 +170,14 @@ def _read(
 ) -> Stream:
     origin = Files(str(path), format)
     columns = Schema.of(schema) if schema is not None else infer_schema(origin.files()[0], format)
+    lists = [column for column in columns if column.type.is_array]
+    if lists and format.name == "csv":
+        raise SchemaError(
+            "CSV has no lists",
+            given=str(lists[0]),
+            allowed="columns of one value; JSON and Parquet hold lists",
+            instead=f"{lists[0].name} STRING, taken apart by a function: hr.udf(..., returns={lists[0].type.value!r})",
+        )
     return _stream_of(origin, columns, lifetime, progress, bad_rows)
 
 

@@ -2,31 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import pyarrow as pa
 
-from headrace.api.checks import checked_aggregate, checked_expr, column_or_expr, join_keys, named_exprs, node_of
+from headrace.api.checks import (
+    checked_aggregate,
+    checked_expr,
+    checked_function,
+    checked_operator,
+    checked_window,
+    column_or_expr,
+    join_keys,
+    named_exprs,
+    node_of,
+)
 from headrace.api.running import Run, outputs_of, run, start
 from headrace.errors import PlanError
 from headrace.expr import AggregateCall, Expr, as_expr
+from headrace.io.tables import table_of
+from headrace.modules import Module, Operator
+from headrace.plan.group_apply import apply_to_groups
+from headrace.plan.join import JoinKind
 from headrace.plan.nodes import (
     Aggregate,
+    CapDuration,
+    Clip,
+    Coalesce,
     Extend,
     Final,
+    GroupInput,
     Join,
     Node,
+    Operate,
+    PointAtEnd,
     PointAtStart,
     Select,
     SetDuration,
     Shift,
+    TableJoin,
+    Top,
     Union,
     Where,
     set_aside,
 )  # fmt: skip
-from headrace.plan.windows import Window
+from headrace.plan.table import TableJoinKind
+from headrace.plan.windows import PLAIN_POLICY, Clipping, Snapshot, Timestamping, Window, WindowPolicy
+from headrace.schema import Schema
 from headrace.stages.explain import explain
 from headrace.time import DurationLike, duration
 
@@ -75,6 +100,25 @@ class Stream:
         """Keep the first instant of every event."""
         return Stream(PointAtStart(self.node))
 
+    def point_at_end(self) -> Stream:
+        """Keep the instant at which an event ends; one that never ends gives none."""
+        return Stream(PointAtEnd(self.node))
+
+    def cap_duration(self, to: DurationLike) -> Stream:
+        """Let no event last longer than this from its start."""
+        return Stream(CapDuration(self.node, duration(to)))
+
+    def coalesce(self) -> Stream:
+        """Make one event of events with equal payload whose lifetimes meet or overlap."""
+        return Stream(Coalesce(self.node))
+
+    def distinct(self, *columns: str | Expr) -> Stream:
+        """Give each payload at most once at every instant: its events that meet or overlap become one.
+
+        With columns, payloads are cut down to these first, as `select` does.
+        """
+        return (self.select(*columns) if columns else self).coalesce()
+
     def union(self, *others: Stream) -> Stream:
         """All events of several streams with equal columns."""
         if not others:
@@ -92,10 +136,61 @@ class Stream:
         `on` names columns of both streams, or maps this one's to the other's. Columns of the other stream whose name is
         taken get `_right` behind it; `where` may use all of them.
         """
-        right = node_of(other, "join(other, on='key')")
+        return self._joined("join", other, on, where, "inner")
+
+    def left_join(
+        self, other: Stream, on: str | Sequence[str] | Mapping[str, str] = (), where: Expr | None = None
+    ) -> Stream:
+        """As `join`, and the parts of this stream's lifetimes without a match, with nulls for the other's columns.
+
+        An event that is matched from 3 to 5 of its lifetime [1, 9) gives a pair for [3, 5), and itself with nulls for
+        [1, 3) and [5, 9). A null key, and a condition that is null, match nothing.
+        """
+        return self._joined("left_join", other, on, where, "left")
+
+    def anti_join(
+        self, other: Stream, on: str | Sequence[str] | Mapping[str, str] = (), where: Expr | None = None
+    ) -> Stream:
+        """The parts of this stream's lifetimes during which no event of the other has equal keys and passes `where`.
+
+        `where` may use the columns of both, named as `join` names them; the payload given is this stream's own.
+        """
+        return self._joined("anti_join", other, on, where, "anti")
+
+    def _joined(self, method: str, other: Any, on: Any, where: Any, kind: JoinKind) -> Stream:
+        right = node_of(other, f"{method}(other, on='key')")
         if where is not None:
             checked_expr(where, "where", f"where=col({self._example}) == ...")
-        return Stream(Join(self.node, right, join_keys(on), where))
+        return Stream(Join(self.node, right, join_keys(on), where, kind))
+
+    def join_table(
+        self,
+        table: pa.Table | str | Path,
+        on: str | Sequence[str] | Mapping[str, str],
+        how: TableJoinKind = "inner",
+        *,
+        schema: Schema | str | pa.Schema | None = None,
+    ) -> Stream:
+        """Payloads extended from a table: each event with every row that has equal keys, as long as the event lasts.
+
+        `table` is an Arrow table, a pandas frame, or a path to Parquet, CSV, JSON or Arrow files; `schema` says which
+        columns it has, where that should not be guessed. With `how="left"` an event without a row stays, with nulls; a
+        null key has none. Names are those of `join`.
+
+        The table is read once, when the query starts, and is part of the query: a checkpoint made with another content
+        is refused. A table that changes is a stream: `join` or `left_join` it, read with a lifetime such as
+        `hr.edge("valid_from", key="code")`, by which every row holds until the next one of its key.
+        """
+        found = table_of(table, schema)
+        return Stream(TableJoin(self.node, found, found.columns, join_keys(on), how))
+
+    def clip(self, by: Stream, on: str | Sequence[str] | Mapping[str, str] = ()) -> Stream:
+        """End every event where the first event of `by` with equal keys starts strictly inside its lifetime.
+
+        `on` names columns of both streams, or maps this one's to the other's; without it any event of `by` will do.
+        What starts together with an event, or with its end, does not clip it. A null key matches nothing.
+        """
+        return Stream(Clip(self.node, node_of(by, "clip(by=other, on='key')"), join_keys(on)))
 
     def group_by(self, *keys: str | Expr, **named: Expr) -> Grouped:
         """Work on groups of events with equal keys, each apart from the others."""
@@ -103,9 +198,13 @@ class Stream:
         found = [column_or_expr(key, "group_by", instead) for key in keys]
         return Grouped(self, (*((key.name, key) for key in found), *named_exprs(named, "group_by", instead)))
 
-    def window(self, window: Window) -> Windowed:
-        """Divide time into windows."""
-        return Grouped(self, ()).window(window)
+    def window(self, window: Window, **policy: Any) -> Windowed:
+        """Divide time into windows; see `Grouped.window`."""
+        return Grouped(self, ()).window(window, **policy)
+
+    def top(self, k: int, by: str | Expr | Sequence[str | Expr], *, descending: bool = True) -> Stream:
+        """At every instant the k events that come first in an order, of those alive."""
+        return Grouped(self, ()).top(k, by, descending=descending)
 
     def final(self) -> Stream:
         """Let an event out only when nothing can change it any more."""
@@ -128,9 +227,9 @@ class Stream:
         """Run on Spark until stopped; see `headrace.start`."""
         return start([(self.node, sink) for sink in sinks], **options)
 
-    def explain(self) -> str:
-        """What runs, where, and what it remembers."""
-        return explain(outputs_of({"out": self.node}))
+    def explain(self, *, liveliness: bool = False) -> str:
+        """What runs, where, and what it remembers; with `liveliness`, how soon answers are final, and advice."""
+        return explain(outputs_of({"out": self.node}), liveliness=liveliness)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,14 +240,50 @@ class Grouped:
     keys: tuple[tuple[str, Expr], ...]
 
     def __post_init__(self) -> None:
-        for _, expr in self.keys:
-            expr.type(self.stream.node.schema)
+        for name, expr in self.keys:
+            if expr.type(self.stream.node.schema).is_array:
+                raise PlanError(
+                    "groups cannot be told apart by a list",
+                    given=f"{name} = {expr}",
+                    allowed="columns of one value",
+                    instead="a function of the list: @hr.udf",
+                )
 
-    def window(self, window: Window) -> Windowed:
-        """Divide each group's time into windows."""
-        if not isinstance(window, Window):
-            raise PlanError("this is not a window", given=window, allowed="tumbling(...), hopping(...)")
-        return Windowed(self, window)
+    def window(
+        self,
+        window: Window,
+        *,
+        clipping: Clipping = "none",
+        timestamping: Timestamping | None = None,
+        on_error: Literal["fail", "skip"] = "fail",
+        verify: bool = False,
+        time_limit: float | None = None,
+    ) -> Windowed:
+        """Divide each group's time into windows.
+
+        The rest is about users' modules. `clipping` is what of an event's lifetime a time-sensitive one sees (`none`,
+        `left`, `right`, `full`), `timestamping` which lifetimes its outputs get (`align`, `unchanged`, `clip`,
+        `time_bound`). When one fails, `on_error="skip"` leaves out that window, counts it and diverts it. `verify`
+        calls it twice to see whether it is deterministic; `time_limit` is in seconds for each call.
+        """
+        policy = WindowPolicy(clipping, timestamping, on_error, verify, time_limit)
+        return Windowed(self, checked_window(window), policy)
+
+    def apply(self, function: Callable[[Stream], Stream]) -> Stream:
+        """The results of a query of its own for each group, united; the group's keys are their first columns.
+
+        `function` is called once, with a stream that stands for any one group, and gives a stream made from it by
+        any operators: windows, joins of its parts, groups within the group. Other streams may be joined to it; they
+        meet every group. All groups run at once.
+        """
+        example = "apply(lambda group: group.where(...))"
+        group = GroupInput.of(self.stream.node)
+        made = checked_function(function, "apply", example)(Stream(group))
+        return Stream(apply_to_groups(self.keys, group, node_of(made, example)))
+
+    def top(self, k: int, by: str | Expr | Sequence[str | Expr], *, descending: bool = True) -> Stream:
+        """At every instant the k events of each group that come first in an order, of those alive."""
+        return self.window(Snapshot()).top(k, by, descending=descending)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,15 +292,37 @@ class Windowed:
 
     grouped: Grouped
     over: Window
+    policy: WindowPolicy = PLAIN_POLICY
 
-    def aggregate(self, *calls: Expr, **named: Expr) -> Stream:
-        """One event per group and window with events: the keys and these aggregates."""
+    def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
+        """One event per group and window with events: the keys and these aggregates.
+
+        A module stands for itself over columns that are named as its input fields; `module.of(...)` says which.
+        """
         found = [(_name(call), call) for call in map(checked_aggregate, calls)]
         outputs = (*found, *((name, checked_aggregate(call, name)) for name, call in named.items()))
-        return Stream(Aggregate(self.grouped.stream.node, self.grouped.keys, self.over, outputs))
+        return Stream(Aggregate(self.grouped.stream.node, self.grouped.keys, self.over, outputs, policy=self.policy))
+
+    def operate(self, module: Operator, *columns: str | Expr, **fields: str | Expr) -> Stream:
+        """What a user's operator makes of the events of each group and window.
+
+        Columns are its input fields in order, or by name; a field that is not given is the column of the same name.
+        """
+        mapping = tuple(checked_operator(module).mapping(columns, fields).items())
+        node, keys = self.grouped.stream.node, self.grouped.keys
+        return Stream(Operate(node, keys, self.over, module, mapping, policy=self.policy))
+
+    def top(self, k: int, by: str | Expr | Sequence[str | Expr], *, descending: bool = True) -> Stream:
+        """The k events of each group and window that come first in an order; of equal ones, by all their columns."""
+        order = [by] if isinstance(by, (str, Expr)) else by
+        exprs = tuple(column_or_expr(column, "top", "top(3, by='price')") for column in order)
+        node, keys = self.grouped.stream.node, self.grouped.keys
+        return Stream(Top(node, keys, self.over, k, exprs, descending, policy=self.policy))
 
 
 def _name(call: Expr) -> str:
     if isinstance(call, AggregateCall):
-        return call.function if call.argument is None else f"{call.function}_{call.argument}"
+        numbers = [parameter for parameter in call.parameters if not isinstance(parameter, str)]
+        parts = [call.function, *([] if call.argument is None else [call.argument]), *numbers]
+        return "_".join(map(str, parts))
     return call.name

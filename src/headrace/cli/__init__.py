@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import typer
 from rich.console import Console
 
-from headrace.cli import demo, doctor, explain, version
+from headrace.cli import demo, doctor, explain, module, version
 from headrace.errors import HeadraceError
 
 __all__ = ["app", "main"]
@@ -29,6 +29,7 @@ app = typer.Typer(
 app.command("demo")(demo.command)
 app.command("doctor")(doctor.command)
 app.command("explain")(explain.command)
+app.add_typer(module.app, name="module")
 app.command("version")(version.command)
 
 

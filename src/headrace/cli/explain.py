@@ -65,7 +65,7 @@ def command(
 def label(step: Step) -> Text:
     """An operator, and below it what is worth knowing about it."""
     reads = f" ← {', '.join(f'#{number}' for number in step.reads)}" if step.reads else ""
-    facts = f"\n   runs {step.runs} · state: {step.state} · CTI: {step.cti}"
+    facts = f"\n   runs {step.runs} · state: {step.lively.state} · CTI: {step.lively.cti}"
     corrects = ("", "") if step.insert_only else (" · corrects itself", "yellow")
     return Text.assemble((f"#{step.number} ", "cyan"), step.operator, (reads, "cyan"), (facts, "dim"), corrects)
 

@@ -5,22 +5,30 @@ Printing is imported apart, from `headrace.expr.sql`: a worker unpickles express
 
 from headrace.expr.aggregates import (
     AggregateCall,
+    approx_distinct,
     avg,
+    collect,
     count,
+    distinct_count,
     first,
+    geometric_mean,
     has_aggregates,
     last,
     max,
+    median,
     min,
+    quantile,
     split_aggregates,
     stddev,
     sum,
+    top_frequent,
     var,
 )
 from headrace.expr.evaluate import evaluate, predicate_mask
 from headrace.expr.functions import CaseBuilder, call, case, coalesce, concat, greatest, if_else, least
 from headrace.expr.nodes import Alias, Call, Case, Cast, Column, Expr, Literal, Value, as_expr, col, lit
 from headrace.expr.pushdown import conjuncts, split_pushdown, to_arrow_filter
+from headrace.expr.python import Udf, UdfCall, udf
 from headrace.expr.signatures import FUNCTIONS
 
 __all__ = [
@@ -34,18 +42,24 @@ __all__ = [
     "Column",
     "Expr",
     "Literal",
+    "Udf",
+    "UdfCall",
     "Value",
+    "approx_distinct",
     "as_expr",
     "avg",
     "call",
     "case",
     "coalesce",
     "col",
+    "collect",
     "concat",
     "conjuncts",
     "count",
+    "distinct_count",
     "evaluate",
     "first",
+    "geometric_mean",
     "greatest",
     "has_aggregates",
     "if_else",
@@ -53,12 +67,16 @@ __all__ = [
     "least",
     "lit",
     "max",
+    "median",
     "min",
     "predicate_mask",
+    "quantile",
     "split_aggregates",
     "split_pushdown",
     "stddev",
     "sum",
     "to_arrow_filter",
+    "top_frequent",
+    "udf",
     "var",
 ]

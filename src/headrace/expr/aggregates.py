@@ -7,49 +7,129 @@ A text among the arguments is the name of a column.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from headrace.errors import ExpressionError, nearest
-from headrace.expr.nodes import Bound, Column, Expr, Value, as_expr
+from headrace.expr.nodes import Bound, Column, Expr, Literal, Value, as_expr
 from headrace.schema import Schema, Type
 
 __all__ = [
     "AGGREGATES",
     "AggregateCall",
+    "Aggregation",
+    "approx_distinct",
     "avg",
+    "collect",
+    "concat",
     "count",
+    "distinct_count",
     "first",
+    "geometric_mean",
     "has_aggregates",
     "last",
     "max",
+    "median",
     "min",
+    "quantile",
     "split_aggregates",
     "stddev",
     "sum",
+    "top_frequent",
     "var",
 ]
 
-# Name -> (takes numbers only, type of the result if it is always the same).
-AGGREGATES: Mapping[str, tuple[bool, Type | None]] = {
-    "count": (False, Type.LONG),
-    "sum": (True, None),
-    "avg": (True, Type.DOUBLE),
-    "var": (True, Type.DOUBLE),
-    "stddev": (True, Type.DOUBLE),
-    "min": (False, None),
-    "max": (False, None),
-    "first": (False, None),
-    "last": (False, None),
+Parameter = float | int | str
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """An aggregate function: the types it takes, the type it gives for each, and the check of each parameter."""
+
+    takes: str
+    fits: Callable[[Type], bool]
+    gives: Callable[[Type], Type]
+    parameters: tuple[Callable[[Any], Parameter], ...] = ()
+
+
+def _fraction(value: Any) -> float:
+    number = value.item() if isinstance(value, np.generic) else value
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number <= 1:
+        raise ExpressionError("a quantile is taken at a part of 1", given=value, allowed="0 to 1", instead="0.95")
+    return float(number) + 0.0  # -0.0 is 0.0
+
+
+def _how_many(value: Any) -> int:
+    number = value.item() if isinstance(value, np.generic) else value
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise ExpressionError("this is not how many values to keep", given=value, allowed="1, 2, 3, …", instead="3")
+    return number
+
+
+def _separator(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ExpressionError("a separator is a plain text", given=value, allowed="a str", instead="', '")
+    return value
+
+
+def _of_any(gives: Callable[[Type], Type], *parameters: Callable[[Any], Parameter]) -> Aggregation:
+    return Aggregation("single values, not lists", lambda kind: not kind.is_array, gives, parameters)
+
+
+def _of_numbers(gives: Callable[[Type], Type], *parameters: Callable[[Any], Parameter]) -> Aggregation:
+    return Aggregation("numbers", lambda kind: kind.is_numeric, gives, parameters)
+
+
+def _itself(type: Type) -> Type:
+    return type
+
+
+def _long(_: Type) -> Type:
+    return Type.LONG
+
+
+def _double(_: Type) -> Type:
+    return Type.DOUBLE
+
+
+def _list(type: Type) -> Type:
+    return type.array
+
+
+AGGREGATES: Mapping[str, Aggregation] = {
+    "count": Aggregation("anything", lambda _: True, _long),
+    "sum": _of_numbers(lambda kind: Type.LONG if kind.is_integer else Type.DOUBLE),
+    "avg": _of_numbers(_double),
+    "var": _of_numbers(_double),
+    "stddev": _of_numbers(_double),
+    "min": _of_any(_itself),
+    "max": _of_any(_itself),
+    "first": _of_any(_itself),
+    "last": _of_any(_itself),
+    "median": _of_numbers(_double),
+    "quantile": _of_numbers(_double, _fraction),
+    "geometric_mean": _of_numbers(_double),
+    "collect": _of_any(_list),
+    "distinct_count": _of_any(_long),
+    "approx_distinct": _of_any(_long),
+    "top_frequent": _of_any(_list, _how_many),
+    "concat": Aggregation("text", lambda kind: kind.is_text, lambda _: Type.STRING, (_separator,)),
 }
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AggregateCall(Expr):
-    """One aggregate over one argument; `count` alone may have none and then counts events."""
+    """One aggregate over one argument; `count` alone may have none and then counts events.
+
+    `parameters` are plain values, the same for every row: which quantile, how many values.
+    """
 
     function: str
     argument: Expr | None = None
+    parameters: tuple[Parameter, ...] = ()
 
     def __post_init__(self) -> None:
         if self.function not in AGGREGATES:
@@ -69,31 +149,37 @@ class AggregateCall(Expr):
                 allowed="an expression over columns",
                 instead="aggregate once more over the result of the first",
             )
+        checks = AGGREGATES[self.function].parameters
+        if len(self.parameters) != len(checks):
+            raise ExpressionError(
+                f"{self.function} has {len(checks)} parameters beside its argument", given=self.parameters
+            )
+        checked = tuple(check(value) for check, value in zip(checks, self.parameters, strict=True))
+        object.__setattr__(self, "parameters", checked)
 
     @property
     def children(self) -> tuple[Expr, ...]:
         return () if self.argument is None else (self.argument,)
 
     def with_children(self, children: Sequence[Expr]) -> Expr:
-        return AggregateCall(self.function, *children)
+        return AggregateCall(self.function, children[0] if children else None, self.parameters)
 
     def bind(self, schema: Schema) -> Bound:
         args = tuple(child.bind(schema) for child in self.children)
-        numeric, result = AGGREGATES[self.function]
-        if numeric and not args[0].type.is_numeric:
-            raise ExpressionError(
-                f"{self} cannot take {args[0].type.value}", given=args[0].type.value, allowed="numbers"
-            )
-        if self.function == "sum":
-            result = Type.LONG if args[0].type.is_integer else Type.DOUBLE
-        return Bound(self, result or args[0].type, args)
+        if not args:
+            return Bound(self, Type.LONG)
+        function, given = AGGREGATES[self.function], args[0].type
+        if not function.fits(given):
+            raise ExpressionError(f"{self} cannot take {given.value}", given=given.value, allowed=function.takes)
+        return Bound(self, function.gives(given), args)
 
     def __str__(self) -> str:
-        return f"{self.function}({'*' if self.argument is None else self.argument})"
+        written = ["*" if self.argument is None else str(self.argument), *(str(Literal(p)) for p in self.parameters)]
+        return f"{self.function}({', '.join(written)})"
 
 
-def _aggregate(function: str, argument: Value) -> AggregateCall:
-    return AggregateCall(function, Column(argument) if isinstance(argument, str) else as_expr(argument))
+def _aggregate(function: str, argument: Value, *parameters: Parameter) -> AggregateCall:
+    return AggregateCall(function, Column(argument) if isinstance(argument, str) else as_expr(argument), parameters)
 
 
 def count(argument: Value = None) -> AggregateCall:
@@ -139,6 +225,64 @@ def first(argument: Value) -> AggregateCall:
 def last(argument: Value) -> AggregateCall:
     """The value of the latest event."""
     return _aggregate("last", argument)
+
+
+def median(argument: Value) -> AggregateCall:
+    """The value in the middle: `quantile(argument, 0.5)`."""
+    return _aggregate("median", argument)
+
+
+def quantile(argument: Value, q: float) -> AggregateCall:
+    """The value below which the part `q` of all values lies, as DOUBLE.
+
+    Between the two closest ranks it is interpolated linearly: with n values in order, counted from 0, it is taken at
+    the rank `q * (n - 1)`. NaN is greater than any number.
+
+    >>> quantile("price", 0.95)
+    quantile(price, 0.95)
+    """
+    return _aggregate("quantile", argument, q)
+
+
+def geometric_mean(argument: Value) -> AggregateCall:
+    """`exp(avg(ln(argument)))`; NULL if any value is zero or negative, because it cannot be computed then."""
+    return _aggregate("geometric_mean", argument)
+
+
+def collect(argument: Value) -> AggregateCall:
+    """The list of all values that are not NULL, by the start of their events and then by value.
+
+    Without such a value the list is empty.
+    """
+    return _aggregate("collect", argument)
+
+
+def distinct_count(argument: Value) -> AggregateCall:
+    """How many different values there are, exactly; NULL is none."""
+    return _aggregate("distinct_count", argument)
+
+
+def approx_distinct(argument: Value) -> AggregateCall:
+    """About how many different values there are, from a sketch of at most 1024 numbers.
+
+    Up to 1023 it is exact, beyond that it is off by about 3 % (one standard error). The sketch depends on the values
+    alone, so the answer is the same however rows arrive. It cannot forget: over a stream with retractions all values
+    are kept and the answer is exact.
+    """
+    return _aggregate("approx_distinct", argument)
+
+
+def top_frequent(argument: Value, k: int) -> AggregateCall:
+    """The list of the `k` values that occur most often, the most frequent first; of equally frequent ones the lesser.
+
+    Without a value the list is empty.
+    """
+    return _aggregate("top_frequent", argument, k)
+
+
+def concat(argument: Value, separator: str = ",") -> AggregateCall:
+    """The texts joined by `separator`, by the start of their events and then by value."""
+    return _aggregate("concat", argument, separator)
 
 
 def has_aggregates(expr: Expr) -> bool:

@@ -13,6 +13,7 @@ from headrace.errors import ExpressionError
 from headrace.expr.arrow import KERNELS, case, cast
 from headrace.expr.arrow.columns import Datum
 from headrace.expr.nodes import Bound, Call, Case, Cast, Column, Expr, Literal
+from headrace.expr.python import UdfCall, run
 from headrace.schema import Schema, Type
 
 __all__ = ["evaluate", "predicate_mask"]
@@ -44,6 +45,8 @@ def _compute(bound: Bound, table: pa.Table) -> Datum:
     if isinstance(node, Literal):
         return pa.scalar(node.value, type=bound.type.arrow)
     args = [_compute(arg, table) for arg in bound.args]
+    if isinstance(node, UdfCall):
+        return run(node.udf, args, table.num_rows)
     if all(isinstance(arg, pa.Scalar) for arg in args):
         return _apply(bound, [pa.repeat(args[0], 1), *args[1:]])[0]
     return _apply(bound, args)

@@ -2,8 +2,9 @@
 
 An expression is a small immutable tree over columns and literals. It is built by Python operators or by the SQL parser,
 given types against a schema, computed on Arrow (`evaluate`) and printed as Spark SQL or DuckDB SQL (`sql`), and means
-the same everywhere. One rule holds for all of it: *what cannot be computed is NULL; nothing raises at run time*. What
-can be known before, an unknown column or a text among numbers, raises when the expression is built or typed.
+the same everywhere. One rule holds for all of it: *what cannot be computed is NULL; nothing raises at run time*, but a
+function of a user. What can be known before, an unknown column or a text among numbers, raises when the expression is
+built or typed.
 
 `==` builds an expression, so two expressions are compared by their canonical text: `str(a) == str(b)` or `a.same(b)`.
 """

@@ -20,6 +20,7 @@ from headrace.expr.arrow.dates import FIRST_DAY, LAST_TICK
 from headrace.expr.arrow.numbers import EXACT
 from headrace.expr.literals import text_pattern
 from headrace.expr.nodes import Bound, Call, Case, Cast, Column, Literal
+from headrace.expr.python import UdfCall
 from headrace.expr.signatures import widens
 from headrace.schema import Type
 from headrace.time import ticks
@@ -184,6 +185,13 @@ class Printer:
             return when(*args)
         if isinstance(node, Cast):
             return self.cast(args[0], bound.args[0].type, bound.type)
+        if isinstance(node, UdfCall):
+            raise ExpressionError(
+                f"{node.name} cannot be printed as SQL: {node.udf.name} is a Python function, which no SQL engine has",
+                given=str(node),
+                allowed="the functions of the expression language",
+                instead="the query itself: it runs such functions on every host",
+            )
         raise ExpressionError(f"{node} cannot be printed as SQL", given=type(node).__name__)
 
     def literal(self, value: object, type: Type) -> Node:

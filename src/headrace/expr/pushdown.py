@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.expr.nodes import Alias, Bound, Call, Column, Expr, Literal
+from headrace.expr.nodes import Alias, Bound, Call, Cast, Column, Expr, Literal
 from headrace.expr.signatures import widens
 from headrace.schema import Schema, Type
 
@@ -126,7 +126,7 @@ def _field(bound: Bound) -> Filter | None:
     """The column itself, or widened where nothing is lost."""
     if isinstance(bound.node, Column):
         return pc.field(bound.node.column)
-    if not bound.args or not isinstance(bound.args[0].node, Column) or isinstance(bound.node, Call):
+    if not isinstance(bound.node, Cast) or not bound.args or not isinstance(bound.args[0].node, Column):
         return None
     if widens(bound.args[0].type, bound.type):
         return pc.field(bound.args[0].node.column).cast(bound.type.arrow)

@@ -51,6 +51,9 @@ def common(text: object, types: Types) -> Type | None:
     known = [t for t in types if t is not None]
     if not known:
         return None
+    if any(t.is_array for t in known):
+        instead = "a function of your own, which may take lists: @hr.udf"
+        raise _misfit(text, types, "single values; a list is passed on as it is", instead)
     if all(t.is_numeric for t in known):
         return max(known, key=WIDTH.index)
     if all(t.is_text for t in known):
@@ -71,6 +74,8 @@ def castable(source: Type, target: Type) -> bool:
     """Whether values of `source` can be turned into `target` the same way everywhere."""
     if source == target or (source.is_text and target.is_text):
         return True
+    if source.is_array or target.is_array:
+        return False
     if source.is_text:
         return True
     if target.is_text:

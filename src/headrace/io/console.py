@@ -46,11 +46,15 @@ class Row:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        return tuple(self.values.values())
+        return _hashable(self.values.values())
 
     @property
     def old_identity(self) -> tuple[Any, ...]:
-        return tuple({**self.values, **self.before}.values())
+        return _hashable({**self.values, **self.before}.values())
+
+
+def _hashable(values: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(tuple(value) if isinstance(value, list) else value for value in values)
 
 
 def show_batch(sink: Console, name: str, batch_id: int, changes: Changes, progress: Progress) -> None:
@@ -157,7 +161,7 @@ class _Screen:
 
     def _key(self, identity: tuple[Any, ...], row: Row) -> tuple[Any, ...]:
         if self.sink.encoding == "upsert":
-            return tuple(row.values[name] for name in self.sink.key)
+            return _hashable(row.values[name] for name in self.sink.key)
         return identity
 
     def table(self) -> Group:
@@ -230,6 +234,8 @@ def _text(name: str, value: object) -> str:
         return ""
     if name in ("le", "re") and isinstance(value, int):
         return _time(value)
+    if isinstance(value, list):
+        return f"[{', '.join(_text('', item) or 'null' for item in value)}]"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

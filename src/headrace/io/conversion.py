@@ -7,6 +7,8 @@ first look accepts the second accepts too, so whether a value is read never depe
 Times are forgiving. A DATETIME is ISO text with or without a zone (UTC when it has none), a count of ticks, or any
 Arrow timestamp or date, of the years 1 to 9999. The lifetime columns `le`, `re`, `re_new`, when LONG, take the same
 and also `inf`, `∞` and `-inf`. Fractions of a tick are cut off.
+
+A list is converted by its elements, all of a column at once; it fits if all of them do.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headrace.columnar import Lists
 from headrace.errors import SchemaError, TimeError
 from headrace.schema import Field, Type
 from headrace.time import INFINITY, NEG_INFINITY, ticks
@@ -67,6 +70,8 @@ def is_tick(field: Field) -> bool:
 
 def convert(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
     """`values` as the field's type."""
+    if field.type.is_array:
+        return _from_lists(values, field)
     converted = _converted(_plain(values), field)
     return _within_years(converted) if field.type is Type.DATETIME else converted
 
@@ -83,6 +88,19 @@ def _converted(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
     if field.type is Type.FLOAT:
         return _narrowed(_cast(values, pa.float64()))
     return _cast(values, field.type.arrow)
+
+
+def _from_lists(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
+    if pa.types.is_null(values.type):
+        return Converted(pa.nulls(len(values), field.type.arrow))
+    lists = Lists.of(values)
+    inner = convert(lists.elements, Field("", field.type.element))
+    whole = lists.with_elements(_one_array(inner.values))
+    if inner.bad is None:
+        return Converted(whole)
+    faults = np.r_[0, np.cumsum(inner.bad)]
+    bad = faults[lists.offsets[1:]] > faults[lists.offsets[:-1]]
+    return Converted(_without(whole, bad), bad)
 
 
 def reason(value: object, field: Field) -> str:
@@ -141,6 +159,10 @@ def _possible(arrow: pa.DataType) -> str:
 
 def _convertible(arrow: pa.DataType, field: Field) -> bool:
     types = pa.types
+    if types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow):
+        return field.type.is_array and _convertible(arrow.value_type, Field(field.name, field.type.element))
+    if field.type.is_array:
+        return bool(types.is_null(arrow))
     number = types.is_integer(arrow) or types.is_floating(arrow) or types.is_decimal(arrow)
     if types.is_null(arrow):
         return True

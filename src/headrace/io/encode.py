@@ -2,7 +2,7 @@
 
 Each column becomes a column of JSON texts, and the texts of a row are joined; no row is ever an object in Python.
 Only texts that need escaping take the slow way. What JSON cannot say is said in words: `"NaN"`, `"Infinity"`,
-`"-Infinity"` for floats and `"inf"` for a lifetime that never ends. Times are ISO texts in UTC.
+`"-Infinity"` for floats and `"inf"` for a lifetime that never ends. Times are ISO texts in UTC, lists are arrays.
 
 A physical event (rule 1.3) is `{"kind": …, "le": …, "re": …, "re_new": …, "payload": {…}}`, with null for what its
 kind does not have; the payload of a CTI is empty.
@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.columnar import Lists
 from headrace.errors import BadRow
 from headrace.io.decoded import Decoded
 from headrace.io.formats import Format, read_file
@@ -111,6 +112,10 @@ def _json(values: pa.Array) -> pa.Array:
     """A column as JSON texts."""
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
+    if pa.types.is_list(values.type):
+        lists = Lists.of(values)
+        inside = pc.binary_join(lists.with_elements(_json(lists.elements)), ", ")
+        return _or_null(pc.binary_join_element_wise("[", inside, "]", ""))
     if pa.types.is_timestamp(values.type):
         return _or_null(pc.binary_join_element_wise('"', iso_texts(values), '"', ""))
     if pa.types.is_floating(values.type):

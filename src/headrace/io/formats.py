@@ -136,8 +136,8 @@ def _looks_nested(path: str) -> bool:
 def infer_schema(path: str, format: Format) -> Schema:
     """A schema that fits the file, from its own columns or from its first rows.
 
-    Whole numbers are LONG and others DOUBLE. Columns of JSON or Parquet that no column type holds (lists, objects)
-    are left out.
+    Whole numbers are LONG and others DOUBLE. Columns of JSON or Parquet that no column type holds (objects, lists of
+    lists) are left out.
     """
     with source_errors(path):
         if format.name == "csv":

@@ -3,7 +3,7 @@
 A missing key is null, other keys are ignored, blank lines are not rows. A line is refused when it is not UTF-8, not a
 JSON object, or holds a value of the wrong JSON type or out of range. Numbers are never guessed from text; only
 `"NaN"`, `"Infinity"` and `"-Infinity"` stand for floats, as JSON has no other way to write them. Times may be text or
-ticks.
+ticks. The elements of a list follow the same rules.
 
 With `nested`, the payload columns are the members of the object under `"payload"`, as `encode.physical_to_jsonl`
 writes them.
@@ -201,9 +201,15 @@ def _time_type(value: object) -> pa.DataType:
 
 
 def _json_type(field: Field) -> pa.DataType:
+    if field.type.is_array:
+        return pa.list_(_json_type(_element(field)))
     if field.type is Type.DATETIME:
         return pa.string()
     return pa.float64() if field.type is Type.FLOAT else field.type.arrow
+
+
+def _element(field: Field) -> Field:
+    return Field("", field.type.element)
 
 
 def _member(row: Mapping[str, Any], field: Field) -> Any:
@@ -216,6 +222,8 @@ def _member(row: Mapping[str, Any], field: Field) -> Any:
 
 
 def _fitting(value: Any, field: Field) -> Any:
+    if field.type.is_array:
+        return _fitting_list(value, _element(field))
     if field.type is Type.BOOLEAN or isinstance(value, bool):
         return value if field.type is Type.BOOLEAN and isinstance(value, bool) else None
     if _is_time(field):
@@ -223,6 +231,13 @@ def _fitting(value: Any, field: Field) -> Any:
     if field.type.is_text:
         return _text(value)
     return _float(value) if field.type.is_floating else _integer(value, field)
+
+
+def _fitting_list(value: Any, element: Field) -> list[Any] | None:
+    if not isinstance(value, list):
+        return None
+    found = [None if item is None else _fitting(item, element) for item in value]
+    return None if any(a is None and b is not None for a, b in zip(found, value, strict=True)) else found
 
 
 def _text(value: object) -> str | None:

@@ -3,10 +3,12 @@
 A bag that changes by weights is remembered in two ways:
 
 - *sums*: int64 columns that add up, so that partial results merge and retractions subtract. Counts, exact sums (see
-  `exact`) and sums of squares. When nothing is ever taken back, the least and greatest value are columns of this part
-  too, merged by min and max.
+  `exact`), sums of squares and of logarithms. When nothing is ever taken back, the least and greatest value are columns
+  of this part too, merged by min and max.
 - *bags*: the values themselves with their weights, for what cannot be subtracted: min and max over streams with
-  retractions, and first and last, which also need the starts of the events.
+  retractions, quantiles, lists, what is distinct or frequent. Some also need the starts of the events. When nothing is
+  ever taken back, `first` and `last` need only the ends of a bag, and `approx_distinct` a *sketch*: the least of the
+  hashes of its values, for as many different values there are, as many times smaller is the least of so many hashes.
 
 All parts live in one table, told apart by the column `PART`: 0 for sums, 1, 2, … for the bags.
 """
@@ -15,13 +17,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import Changes
-from headrace.columnar import canonical_floats
+from headrace.columnar import canonical_floats, hash_rows
 from headrace.expr import AggregateCall, Expr, evaluate
 from headrace.operators.exact import float_limbs, float_squares, integer_limbs, integer_squares
 from headrace.plan.nodes import Aggregate
@@ -33,7 +36,10 @@ PART, COUNT, BAG_LE = "__part", "__n", "__ble"
 _SUMMED = {"sum", "avg", "var", "stddev"}
 _SQUARED = {"var", "stddev"}
 _EXTREMES = {"min", "max"}
-_ORDERED = {"first", "last"}
+_ENDS = {"first", "last"}
+_ORDERED = _ENDS | {"collect", "concat"}
+_SKETCHED = "approx_distinct"
+_VALUES = {"median", "quantile", "distinct_count", "top_frequent", _SKETCHED}
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +51,8 @@ class Argument:
     type: Type
     functions: frozenset[str]
     insert_only: bool
+    #: How many hashes a sketch has: the more, the better the estimate (its error is about one over the root of it).
+    sketch_size: ClassVar[int] = 1024
 
     @property
     def prefix(self) -> str:
@@ -59,6 +67,10 @@ class Argument:
         return bool(self.functions & _SQUARED)
 
     @property
+    def logarithmic(self) -> bool:
+        return "geometric_mean" in self.functions
+
+    @property
     def mergeable_extremes(self) -> bool:
         """Whether the least and greatest value can be plain columns."""
         return bool(self.functions & _EXTREMES) and self.insert_only
@@ -68,7 +80,23 @@ class Argument:
         """`values`, or `starts` beside them, when the values themselves must be kept."""
         if self.functions & _ORDERED:
             return "starts"
-        return "values" if self.functions & _EXTREMES and not self.insert_only else None
+        kept = self.functions & _VALUES or (self.functions & _EXTREMES and not self.insert_only)
+        return "values" if kept else None
+
+    @property
+    def sketch(self) -> bool:
+        """Whether hashes of the values are kept instead of the values."""
+        return self.insert_only and _SKETCHED in self.functions
+
+    @property
+    def only_ends(self) -> bool:
+        """Whether the first and the last row of its bag are all that is asked for, and nothing is taken back."""
+        return self.insert_only and not self.functions & ((_ORDERED - _ENDS) | _VALUES)
+
+    @property
+    def kept(self) -> pa.DataType:
+        """The type of what its bag holds."""
+        return pa.uint64() if self.sketch else self.type.arrow
 
     @property
     def part(self) -> int:
@@ -86,6 +114,8 @@ class Argument:
             columns |= self._floats(np.asarray(pc.fill_null(pc.cast(values, pa.float64()), 0.0)))
         elif self.summed:
             columns |= self._integers(np.asarray(pc.fill_null(pc.cast(values, pa.int64()), 0)))
+        if self.logarithmic:
+            columns |= self._logarithms(pc.fill_null(pc.cast(values, pa.float64(), safe=False), 1.0))
         return columns
 
     def _floats(self, values: np.ndarray) -> dict[str, np.ndarray]:
@@ -95,6 +125,13 @@ class Argument:
     def _integers(self, values: np.ndarray) -> dict[str, np.ndarray]:
         columns = {f"{self.prefix}s{suffix}": limb for suffix, limb in integer_limbs(values).items()}
         return columns | self._squares(integer_squares(values)) if self.squared else columns
+
+    def _logarithms(self, values: pa.Array) -> dict[str, np.ndarray]:
+        """Limbs of logarithms, and how many values have none."""
+        none = pc.less_equal(values, 0.0)
+        logarithms = pc.ln(pc.if_else(none, pa.scalar(1.0), values))  # one call a value, the same wherever it stands
+        columns = {f"{self.prefix}l{suffix}": limb for suffix, limb in float_limbs(np.asarray(logarithms)).items()}
+        return columns | {f"{self.prefix}z": np.asarray(none).astype(np.int64)}
 
     def _squares(self, limbs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {f"{self.prefix}q{suffix}": limb for suffix, limb in limbs.items()}
@@ -124,19 +161,23 @@ class Layout:
 
     @cached_property
     def arguments(self) -> dict[str, Argument]:
-        """Each distinct argument expression, by its text."""
+        """Each distinct argument expression, by its text; what is sketched is apart from what is kept."""
         functions: dict[str, tuple[Expr, set[str]]] = {}
         for call in self.node.split[0].values():
             if call.argument is not None:
-                functions.setdefault(str(call.argument), (call.argument, set()))[1].add(call.function)
+                functions.setdefault(self._place(call), (call.argument, set()))[1].add(call.function)
         schema = self.node.input.schema
         return {
-            text: Argument(i, expr, expr.type(schema), frozenset(used), self.insert_only)
-            for i, (text, (expr, used)) in enumerate(functions.items())
+            place: Argument(i, expr, expr.type(schema), frozenset(used), self.insert_only)
+            for i, (place, (expr, used)) in enumerate(functions.items())
         }
 
+    def _place(self, call: AggregateCall) -> str:
+        sketched = call.function == _SKETCHED and self.insert_only
+        return f"sketch of {call.argument}" if sketched else str(call.argument)
+
     def argument_of(self, call: AggregateCall) -> Argument:
-        return self.arguments[str(call.argument)]
+        return self.arguments[self._place(call)]
 
     @property
     def bag_columns(self) -> list[str]:
@@ -162,13 +203,17 @@ class Layout:
 
     def _bag(self, argument: Argument, changes: Changes, keys: pa.Table) -> pa.Table:
         values = _whole(evaluate(argument.expr, changes.payload))
-        values = canonical_floats(pa.table({"v": values})).column("v")  # what is equal must cancel
+        there = pc.is_valid(values)
+        if argument.sketch:
+            values = pa.array(hash_rows(pa.table({"v": values})))
+        else:
+            values = canonical_floats(pa.table({"v": values})).column("v")  # what is equal must cancel
         columns: dict[str, object] = {
             PART: np.full(len(changes), argument.part, np.int8), COUNT: changes.weight, argument.value: values
         }  # fmt: skip
         if argument.bag == "starts":
             columns[BAG_LE] = changes.le
-        return _beside(keys, columns).filter(pc.is_valid(values))
+        return _beside(keys, columns).filter(there)
 
 
 def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -7,9 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.columnar import factorize, to_numpy
+from headrace.columnar import to_numpy
 from headrace.expr import AggregateCall
-from headrace.operators.accumulators import BAG_LE, COUNT, PART, Argument, Layout
+from headrace.operators.accumulators import COUNT, PART, Argument, Layout
+from headrace.operators.bags import Bag
 from headrace.operators.exact import as_integers, lowest_limb, total_float, total_integer
 
 __all__ = ["answers"]
@@ -22,24 +23,37 @@ def answers(state: pa.Table, layout: Layout, window: str) -> pa.Table:
     part = to_numpy(state.column(PART))
     sums = state.filter(pa.array(part == 0)).filter(pc.field(COUNT) > 0)
     table = sums.select([*layout.keys, window])
-    bags = state.filter(pa.array(part > 0))
+    bags = _Bags(state.filter(pa.array(part > 0)), sums, [*layout.keys, window])
     for name, call in layout.node.split[0].items():
-        table = table.append_column(name, _value(call, sums, bags, layout, window))
+        table = table.append_column(name, _value(call, sums, bags, layout))
     return table
 
 
-def _value(call: AggregateCall, sums: pa.Table, bags: pa.Table, layout: Layout, window: str) -> pa.Array:
+class _Bags:
+    """The bags of all arguments, each looked at once however many functions there are of it."""
+
+    def __init__(self, rows: pa.Table, sums: pa.Table, by: list[str]) -> None:
+        self._rows, self._sums, self._by = rows, sums, by
+        self._found: dict[int, Bag] = {}
+
+    def of(self, argument: Argument) -> Bag:
+        if argument.number not in self._found:
+            self._found[argument.number] = Bag.of(argument, self._rows, self._sums, self._by)
+        return self._found[argument.number]
+
+
+def _value(call: AggregateCall, sums: pa.Table, bags: _Bags, layout: Layout) -> pa.Array:
     if call.argument is None:
         return sums.column(COUNT)
     argument = layout.argument_of(call)
-    if call.function in ("first", "last", "min", "max"):
-        if call.function in ("min", "max") and argument.mergeable_extremes:
-            return _extreme(call.function, argument, sums)
-        return _from_bag(call.function, argument, sums, bags, layout, window)
+    if call.function in ("min", "max") and argument.mergeable_extremes:
+        return _extreme(call.function, argument, sums)
     count = _column(sums, f"{argument.prefix}n")
     if call.function == "count":
         return pa.array(count)
-    return _SUMMED[call.function](argument, sums, count)
+    if call.function in _SUMMED:
+        return _SUMMED[call.function](argument, sums, count)
+    return bags.of(argument).answer(call)
 
 
 def _column(table: pa.Table, name: str) -> Int64s:
@@ -93,7 +107,14 @@ def _stddev(argument: Argument, sums: pa.Table, count: Int64s) -> pa.Array:
     return pc.sqrt(_var(argument, sums, count))
 
 
-_SUMMED = {"sum": _sum, "avg": _avg, "var": _var, "stddev": _stddev}
+def _geometric_mean(argument: Argument, sums: pa.Table, count: Int64s) -> pa.Array:
+    total = total_float(_columns(sums, f"{argument.prefix}l"), len(count))
+    without = _column(sums, f"{argument.prefix}z") > 0
+    value = np.exp(np.where(without, 0.0, total / np.maximum(count, 1)))
+    return pa.array(value, pa.float64(), mask=(count == 0) | without)  # what cannot be computed is null
+
+
+_SUMMED = {"sum": _sum, "avg": _avg, "var": _var, "stddev": _stddev, "geometric_mean": _geometric_mean}
 
 
 def _extreme(function: str, argument: Argument, sums: pa.Table) -> pa.Array:
@@ -103,28 +124,3 @@ def _extreme(function: str, argument: Argument, sums: pa.Table) -> pa.Array:
     nan = _column(sums, f"{argument.prefix}snan") > 0  # NaN is greater than any number
     missing = nan if function == "max" else nan & np.asarray(pc.is_null(values))
     return pc.if_else(pa.array(missing), pa.scalar(float("nan"), values.type), values)
-
-
-def _from_bag(
-    function: str, argument: Argument, sums: pa.Table, bags: pa.Table, layout: Layout, window: str
-) -> pa.Array:
-    """The first or last of each bag in its order: by value, or by start and then value.
-
-    Ends do not decide: one may still move after a window is closed, and its answer may not (rule 6.4).
-    """
-    bag = bags.filter((pc.field(PART) == argument.part) & (pc.field(COUNT) > 0)) if bags.num_rows else bags
-    if bag.num_rows == 0:
-        return pa.nulls(sums.num_rows, argument.type.arrow)
-    by = [*layout.keys, window]
-    codes, _ = factorize(pa.concat_tables([sums.select(by), bag.select(by)]))
-    mine, theirs = codes[: sums.num_rows], codes[sums.num_rows :]
-    ranked = bag.append_column("__code", pa.array(theirs))
-    ordered = [BAG_LE, argument.value] if function in ("first", "last") else [argument.value]
-    order = pc.sort_indices(ranked, [(name, "ascending") for name in ["__code", *ordered]]).to_numpy()
-    groups = theirs[order]
-    changes = np.flatnonzero(np.diff(groups))
-    ends = np.r_[0, changes + 1] if function in ("first", "min") else np.r_[changes, len(groups) - 1]
-    row_of = np.full(int(codes.max()) + 1, -1, np.int64)
-    row_of[groups[ends]] = order[ends]
-    rows = row_of[mine]
-    return bag.column(argument.value).take(pa.array(rows, mask=rows < 0))

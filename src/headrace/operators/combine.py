@@ -10,17 +10,19 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from headrace.changes import Changes
-from headrace.columnar import canonical_floats, concat, factorize, to_numpy
+from headrace.columnar import canonical_floats, concat, factorize, group_sum, to_numpy
 from headrace.expr import evaluate
-from headrace.operators.accumulators import BAG_LE, COUNT, PART, Layout
+from headrace.operators.accumulators import BAG_LE, COUNT, PART, Argument, Layout
 from headrace.plan.nodes import Combine
+from headrace.plan.windows import Grid
 
 __all__ = ["FIRST", "LAST", "combine", "compact"]
 
 FIRST, LAST = "__first", "__last"
-_WINDOWS = (FIRST, "__window")
+Int64s = NDArray[np.int64]
 _WORTH_COUNTING = 4096
 
 
@@ -28,6 +30,7 @@ def combine(node: Combine, changes: Changes) -> pa.Table:
     """Partial results per group and run of windows."""
     layout = Layout(node.aggregate)
     window = node.aggregate.window
+    assert isinstance(window, Grid)
     first, last = window.first(changes.le), window.last(changes.le, changes.re)
     somewhere = first <= last  # under jumping windows an event may belong to none
     if not somewhere.all():
@@ -46,13 +49,13 @@ def compact(table: pa.Table, layout: Layout, windows: list[str]) -> pa.Table:
     """Rows of the same part, group and windows (and value, in a bag) added up; rows that cancel dropped."""
     if table.num_rows == 0:
         return table
-    table = _only_best(table, layout, windows)
+    table = _least_hashes(_only_ends(table, layout, windows), layout, windows)
     by = [name for name in [PART, *layout.keys, *windows, *layout.bag_columns] if name in table.column_names]
     rest = [name for name in table.column_names if name not in by]
-    merged = _grouped(table, by, [(name, _merge_of(name)) for name in rest])
     for name in rest:  # a limb that one part lacks is zero there
-        if _merge_of(name) == "sum" and merged.column(name).null_count:
-            merged = merged.set_column(merged.schema.get_field_index(name), name, pc.fill_null(merged.column(name), 0))
+        if _merge_of(name) == "sum" and table.column(name).null_count:
+            table = table.set_column(table.schema.get_field_index(name), name, pc.fill_null(table.column(name), 0))
+    merged = _grouped(table, by, [(name, _merge_of(name)) for name in rest])
     if layout.insert_only:
         return merged
     zero = pc.equal(merged.column(COUNT), 0)
@@ -70,7 +73,7 @@ def _grouped(table: pa.Table, by: list[str], merges: list[tuple[str, str]]) -> p
     runs = FIRST in by and LAST in by
     length = _constant(pc.subtract(table.column(LAST), table.column(FIRST))) if runs else None
     keys = [n for n in by if told.get(n) is None and not (n == LAST and length is not None)]
-    merged = _dense(table, keys, merges)
+    merged = _counted(table, keys, merges)
     if merged is None:
         merged = table.group_by(keys, use_threads=False).aggregate(merges)
         merged = merged.rename_columns({f"{name}_{how}": name for name, how in merges})
@@ -81,37 +84,26 @@ def _grouped(table: pa.Table, by: list[str], merges: list[tuple[str, str]]) -> p
     return merged.select([*by, *(name for name, _ in merges)])
 
 
-def _dense(table: pa.Table, keys: list[str], merges: list[tuple[str, str]]) -> pa.Table | None:
-    """The same sums, found by counting: groups × windows are numbered, and each sum is one pass over the rows.
+def _counted(table: pa.Table, keys: list[str], merges: list[tuple[str, str]]) -> pa.Table | None:
+    """The same sums, found by counting: groups are numbered, and each sum is one pass over the rows.
 
-    Quicker than hashing where there are many rows to a group. None when there are not, or when a sum might not be
-    exact: counting adds in floats, which hold whole numbers up to 2**53.
+    Quicker than hashing where all that is merged are sums; None where it is not, or there are few rows.
     """
-    rows = table.num_rows
-    places = [name for name in keys if name in _WINDOWS]
-    if rows < _WORTH_COUNTING or len(places) != 1 or any(how != "sum" for _, how in merges):
+    if table.num_rows < _WORTH_COUNTING or not keys or any(how != "sum" for _, how in merges):
         return None
-    columns = {name: to_numpy(table.column(name)) for name, _ in merges if not table.column(name).null_count}
-    ends = {name: (int(column.min()), int(column.max())) for name, column in columns.items()}
-    if len(columns) < len(merges) or max(max(-low, high) for low, high in ends.values()) * rows >= 2**53:
-        return None
-    groups = [name for name in keys if name not in places]
-    codes, first = factorize(table.select(groups)) if groups else (np.zeros(rows, np.int64), np.zeros(1, np.int64))
-    window = to_numpy(table.column(places[0]))
-    start, span = int(window.min()), int(window.max()) - int(window.min()) + 1
-    if len(first) * span > rows:
-        return None
-    number = codes * span + (window - start)
-    size = len(first) * span
-    counts = np.bincount(number, minlength=size)
-    found = np.flatnonzero(counts)
-    result = table.select([*groups, places[0]]).take(pa.array(first[found // span]))
-    result = result.set_column(len(groups), places[0], pa.array(found % span + start))
-    for name, column in columns.items():
-        ones = ends[name] == (1, 1)
-        sums = counts if ones else np.bincount(number, weights=column, minlength=size)
-        result = result.append_column(name, pa.array(sums[found].astype(np.int64)))
+    codes, first = factorize(table.select(keys))
+    result = table.select(keys).take(pa.array(first))
+    for name, _ in merges:
+        result = result.append_column(name, pa.array(_sums(codes, to_numpy(table.column(name)), len(first))))
     return result
+
+
+def _sums(codes: Int64s, values: Int64s, groups: int) -> Int64s:
+    """Exact sums per code; the quick way adds in floats, which hold whole numbers up to 2**53."""
+    low, high = int(values.min()), int(values.max())
+    if max(-low, high) * len(values) >= 2**53:
+        return group_sum(codes, values, groups)
+    return np.bincount(codes, weights=None if low == high == 1 else values, minlength=groups).astype(np.int64)
 
 
 def _constant(column: pa.ChunkedArray) -> int | None:
@@ -124,16 +116,48 @@ def _merge_of(column: str) -> str:
     return {"min": "min", "max": "max"}.get(column.rpartition(".")[2], "sum")
 
 
-def _only_best(table: pa.Table, layout: Layout, windows: list[str]) -> pa.Table:
+def _only_ends(table: pa.Table, layout: Layout, windows: list[str]) -> pa.Table:
     """Without retractions, a bag kept for `first` and `last` needs only its ends."""
-    if not layout.insert_only or BAG_LE not in table.column_names:
+    for argument in layout.arguments.values():
+        if argument.bag and argument.only_ends and argument.value in table.column_names:
+            rows, codes = _rows_of(argument, table, layout, windows)
+            bag = table.select([BAG_LE, argument.value]).take(pa.array(rows)).add_column(0, "__code", pa.array(codes))
+            order = pc.sort_indices(bag, [(name, "ascending") for name in bag.column_names]).to_numpy()
+            border = np.flatnonzero(np.diff(codes[order]))
+            ends = np.unique(np.r_[0, border, border + 1, len(order) - 1]) if len(order) else order
+            table = _without(table, np.delete(rows[order], ends))
+    return table
+
+
+def _least_hashes(table: pa.Table, layout: Layout, windows: list[str]) -> pa.Table:
+    """Of a sketch only so many different hashes are kept, the least of each group."""
+    for argument in layout.arguments.values():
+        if argument.sketch and argument.value in table.column_names:
+            rows, codes = _rows_of(argument, table, layout, windows)
+            large = np.bincount(codes)[codes] > argument.sketch_size if len(codes) else codes > 0
+            if not large.any():
+                continue
+            rows, codes = rows[large], codes[large]
+            hashes = to_numpy(table.column(argument.value).take(pa.array(rows)))
+            order = np.lexsort((hashes, codes))
+            groups, hashes = codes[order], hashes[order]
+            begins = np.diff(groups, prepend=-1) != 0
+            number = np.cumsum(begins | (np.diff(hashes, prepend=hashes[:1]) != 0))
+            place = number - np.repeat(number[begins], np.diff(np.r_[np.flatnonzero(begins), len(order)]))
+            table = _without(table, rows[order[place >= argument.sketch_size]])
+    return table
+
+
+def _rows_of(argument: Argument, table: pa.Table, layout: Layout, windows: list[str]) -> tuple[Int64s, Int64s]:
+    """The rows of an argument's bag, and a code for the group and windows of each."""
+    rows = np.flatnonzero(to_numpy(table.column(PART)) == argument.part)
+    codes, _ = factorize(table.select([*layout.keys, *windows]).take(pa.array(rows)))
+    return rows, codes
+
+
+def _without(table: pa.Table, rows: Int64s) -> pa.Table:
+    if len(rows) == 0:
         return table
-    group = [PART, *layout.keys, *windows]
-    codes, _ = factorize(table.select(group))
-    values = [name for name in layout.bag_columns if name != BAG_LE and name in table.column_names]
-    ranked = table.append_column("__code", pa.array(codes))
-    order = pc.sort_indices(ranked, [(name, "ascending") for name in ["__code", BAG_LE, *values]]).to_numpy()
-    border = np.flatnonzero(np.diff(codes[order]))
-    ends = np.unique(np.r_[0, border, border + 1, len(order) - 1])
-    sums = np.asarray(pc.equal(table.column(PART), 0))[order]
-    return table.take(pa.array(order[np.isin(np.arange(len(order)), ends) | sums]))
+    kept = np.ones(table.num_rows, bool)
+    kept[rows] = False
+    return table.filter(pa.array(kept))

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.changes import Changes
-from headrace.columnar import canonical_floats, concat, factorize, hash_rows
+from headrace.columnar import canonical_floats, concat, factorize, hash_rows, sortable
 from headrace.expr import predicate_mask
 from headrace.operators.kernel import Data, Kernel, consolidated_rows
 from headrace.plan.nodes import EdgeLifetimes
@@ -93,7 +93,7 @@ class EdgeKernel(Kernel):
         if len(lasting) == 0:
             return lasting
         codes = self._codes(lasting)
-        ranked = canonical_floats(lasting.payload).append_column("__code", pa.array(codes))
+        ranked = sortable(canonical_floats(lasting.payload)).append_column("__code", pa.array(codes))
         order = pc.sort_indices(
             ranked, [("__code", "ascending"), *((n, "ascending") for n in lasting.payload.column_names)]
         ).to_numpy()

@@ -1,8 +1,17 @@
 """Joining two streams: state on both sides, and for every change of one the matching events of the other (rule 4).
 
-The output's change is `ΔL ⋈ R + L ⋈ ΔR + ΔL ⋈ ΔR`. Each side is a trace looked up by the hash of the join keys. An
-event may be forgotten when the *other* side's CTI has passed its end: no later event of the other side can overlap it,
-and a later correction of the other side changes nothing that far back.
+Each side is a trace looked up by the hash of the join keys. The pairs that come and go are
+`ΔL ⋈ R + L ⋈ ΔR + ΔL ⋈ ΔR`. An event may be forgotten when the *other* side's CTI has passed its end: no later event
+of the other side can overlap it, and a later correction of the other side changes nothing that far back.
+
+A left or anti join also tells which parts of a left lifetime have no match. The left events that changed, and those
+that a changed right event matches, are looked at before and after, and the difference is given.
+
+There a right event that has ended still says where the part behind it starts. So that it can be forgotten all the
+same, every left event carries the time it is settled up to: its LE at first, and the end of the last match that was
+forgotten later on. What starts before that time is given and final; what starts there or later follows from the right
+events that are still known. Events are forgotten when both CTIs have passed their end, since one that ends exactly at
+a CTI may still be extended (rule 3.1).
 """
 
 from __future__ import annotations
@@ -13,60 +22,194 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.changes import Changes
-from headrace.columnar import hash_rows
+from headrace.changes import LE, WEIGHT, Changes
+from headrace.columnar import concat, factorize, group_sum, hash_rows, to_numpy
 from headrace.expr import predicate_mask
 from headrace.operators.kernel import Data, Kernel, consolidated_rows
-from headrace.operators.overlap import overlapping
+from headrace.operators.overlap import overlapping, without_nulls
+from headrace.operators.uncovered import gaps
 from headrace.plan.join import Join
-from headrace.plan.nodes import Node
 from headrace.progress import Progress
+from headrace.time import INFINITY, NEG_INFINITY
 from headrace.trace import Trace
 
 __all__ = ["JoinKernel"]
 
+#: The column of a known left event that says up to when it is settled.
+SETTLED = "__settled"
+Int64s = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+Flags = NDArray[np.bool_]
+
 
 class JoinKernel(Kernel):
-    """Pairs with equal keys and overlapping lifetimes."""
+    """Pairs with equal keys and overlapping lifetimes, and what is left over of the left side."""
 
     def __init__(self, node: Join) -> None:
         super().__init__(node)
         self.join = node
         self.keys = ([mine for mine, _ in node.on], [theirs for _, theirs in node.on])
         self.traces = {"left": Trace(consolidated_rows), "right": Trace(consolidated_rows)}
+        self.empty = (Changes.empty(node.left.schema), Changes.empty(node.right.schema))
+        if node.kind != "inner":
+            self.empty = (_settled(self.empty[0], self.empty[0].le), self.empty[1])
 
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
-        left, right = (part.consolidate() for part in inputs if isinstance(part, Changes))
+        left, right = (part for part in inputs if isinstance(part, Changes))
+        if self.join.kind == "inner":
+            given = self._inner(left, right, progress[0].cti, progress[1].cti)
+        else:
+            given = self._outer(left.consolidate(), right.consolidate())
+            self._settle(min(part.cti for part in progress))
+        return Changes.concat(given).consolidate(), self.node.progress(list(progress))
+
+    # --- pairs -------------------------------------------------------------------------------------------------------
+
+    def _inner(self, left: Changes, right: Changes, left_cti: int, right_cti: int) -> list[Changes]:
         left_hashes, right_hashes = self._hashes(left, 0), self._hashes(right, 1)
-        known_right = self._known("right", left_hashes, self.join.right)
-        known_left = self._known("left", right_hashes, self.join.left)
-        out = [self._pairs(left, Changes.concat([known_right, right])), self._pairs(known_left, right)]
-        self.traces["left"].append(left.to_table(), left_hashes, left.re)
-        self.traces["right"].append(right.to_table(), right_hashes, right.re)
-        self.traces["left"].drop(progress[1].cti)
-        self.traces["right"].drop(progress[0].cti)
-        return Changes.concat(out).consolidate(), self.node.progress(list(progress))
+        others = Changes.concat([self._known("right", left_hashes), right])
+        known = self._known("left", right_hashes)
+        self.traces["left"].drop(right_cti)
+        self.traces["right"].drop(left_cti)
+        self._remember("left", left, left_hashes)
+        self._remember("right", right, right_hashes)
+        return [
+            self._paired(left, others, self._matches(left, others)),
+            self._paired(known, right, self._matches(known, right)),
+        ]
 
-    def _hashes(self, changes: Changes, side: int) -> NDArray[np.uint64]:
-        return (
-            hash_rows(changes.payload.select(self.keys[side])) if self.keys[side] else np.zeros(len(changes), np.uint64)
-        )
+    def _hashes(self, changes: Changes, side: int) -> Hashes:
+        if not self.keys[side]:
+            return np.zeros(len(changes), np.uint64)
+        return hash_rows(changes.payload.select(self.keys[side]))
 
-    def _known(self, side: str, hashes: NDArray[np.uint64], node: Node) -> Changes:
+    def _known(self, side: str, hashes: Hashes) -> Changes:
         found = self.traces[side].lookup(hashes) if len(hashes) else None
-        return Changes.empty(node.schema) if found is None else Changes.from_table(found)
+        return self.empty[side == "right"] if found is None else Changes.from_table(found)
 
-    def _pairs(self, left: Changes, right: Changes) -> Changes:
-        left_keys, right_keys = left.payload.select(self.keys[0]), right.payload.select(self.keys[1])
-        i, j = overlapping(left, right, left_keys, right_keys)
-        mine, theirs = left.take(i), right.take(j)
-        columns = [*mine.payload.columns, *(theirs.payload.column(name) for name in self.join.right_columns)]
-        payload = pa.Table.from_arrays(columns, schema=self.node.schema.arrow)
+    def _remember(self, side: str, changes: Changes, hashes: Hashes) -> None:
+        """Keep what may match something later: nothing that has a null among its keys."""
+        keyed = without_nulls(changes.payload.select(self.keys[side == "right"][self.join.groups :]))
+        if keyed is not None:
+            changes, hashes = changes.filter(keyed), hashes[keyed]
+        self.traces[side].append(changes.to_table(), hashes, changes.re)
+
+    def _matches(self, left: Changes, right: Changes) -> tuple[Int64s, Int64s]:
+        """Row numbers of the pairs that overlap, have equal keys and pass the condition."""
+        keys = left.payload.select(self.keys[0]), right.payload.select(self.keys[1])
+        i, j = overlapping(left, right, *keys, groups=self.join.groups)
+        where = self.join.where
+        if where is None or len(i) == 0:
+            return i, j
+        used = where.columns() or {self.join.left.schema.names[0]}  # a table needs a column to know its length
+        mine = [name for name in self.join.left.schema.names if name in used]
+        theirs = {name: new for name, new in self.join.right_columns.items() if new in used}
+        columns = [left.payload.column(name).take(pa.array(i)) for name in mine]
+        columns += [right.payload.column(name).take(pa.array(j)) for name in theirs]
+        pass_ = np.asarray(predicate_mask(where, pa.table(columns, names=[*mine, *theirs.values()])))
+        return i[pass_], j[pass_]
+
+    def _paired(self, left: Changes, right: Changes, rows: tuple[Int64s, Int64s]) -> Changes:
+        mine, theirs = left.take(rows[0]), right.take(rows[1])
+        columns = [mine.payload.column(name) for name in self.join.left.schema.names]
+        columns += [theirs.payload.column(name) for name in self.join.right_columns]
+        payload = pa.Table.from_arrays(columns, schema=self.join.paired.arrow)
         le, re = np.maximum(mine.le, theirs.le), np.minimum(mine.re, theirs.re)
-        pairs = Changes(le, re, mine.weight * theirs.weight, payload)
-        if self.join.where is None:
-            return pairs
-        return pairs.filter(np.asarray(predicate_mask(self.join.where, payload)))
+        return Changes(le, re, mine.weight * theirs.weight, payload)
+
+    # --- what has no match -------------------------------------------------------------------------------------------
+
+    def _outer(self, left: Changes, right: Changes) -> list[Changes]:
+        left_hashes, right_hashes = self._hashes(left, 0), self._hashes(right, 1)
+        left = self._as_known(left, left_hashes)
+        known = self._known("left", right_hashes).consolidate()
+        others, was, is_ = _before_and_after(self._known("right", np.concatenate([left_hashes, right_hashes])), right)
+        self._remember("left", left, left_hashes)
+        self._remember("right", right, right_hashes)
+        met = self._matches(known, right)
+        touched = known.take(np.unique(met[0]))
+        looked_at = Changes.concat([left, touched])
+        i, j = self._matches(looked_at, others)
+        now, once = is_[j], was[j] & (i >= len(left))
+        given = [
+            self._left_over(looked_at, others, i[now], j[now]),
+            _negated(self._left_over(touched, others, i[once] - len(left), j[once])),
+        ]
+        if self.join.kind == "left":
+            fresh = now & (i < len(left))
+            given += [self._paired(looked_at, others, (i[fresh], j[fresh])), self._paired(known, right, met)]
+        return given
+
+    def _as_known(self, left: Changes, hashes: Hashes) -> Changes:
+        """Changed left events with the time they are settled up to, which all of one payload and LE have in common.
+
+        The right events that are forgotten end before any left event that is still known, so whether they matched one
+        is a matter of its payload and LE alone.
+        """
+        since = left.le.copy()
+        old = np.flatnonzero(left.le < self.traces["left"].floor)
+        known = self.traces["left"].lookup(hashes[old]) if len(old) else None
+        if known is not None:
+            columns = [*self.join.left.schema.names, LE]
+            mine = left.take(old).to_table().select(columns)
+            codes, first = factorize(concat([mine, known.select(columns)]))
+            latest = np.full(len(first), NEG_INFINITY, np.int64)
+            np.maximum.at(latest, codes[len(old) :], to_numpy(known.column(SETTLED)))
+            since[old] = np.maximum(since[old], latest[codes[: len(old)]])
+        return _settled(left, since)
+
+    def _left_over(self, left: Changes, right: Changes, i: Int64s, j: Int64s) -> Changes:
+        """The parts of left lifetimes behind what is settled that none of their matches covers."""
+        rows, le, re = gaps(to_numpy(left.payload.column(SETTLED)), left.re, i, j, right.le, right.re)
+        payload = left.payload.select(list(self.join.left.schema.names)).take(pa.array(rows))
+        for field in self.node.schema.arrow:
+            if field.name not in payload.column_names:
+                payload = payload.append_column(field, pa.nulls(len(rows), field.type))
+        return Changes(le, re, left.weight[rows], payload)
+
+    def _settle(self, cti: int) -> None:
+        """Forget what has ended before both CTIs; left events remember how far forgotten matches covered them."""
+        limit = INFINITY if cti == INFINITY else max(cti - 1, NEG_INFINITY)
+        self.traces["left"].drop(limit)
+        ended = self.traces["right"].until(limit)
+        self.traces["right"].drop(limit)
+        if ended is None:
+            return
+        gone = Changes.from_table(ended).consolidate()
+        known = self._known("left", self._hashes(gone, 1)).consolidate()
+        i, j = self._matches(known, gone)
+        since = to_numpy(known.payload.column(SETTLED))
+        reached = since.copy()
+        np.maximum.at(reached, i, gone.re[j])
+        moved = reached > since
+        if moved.any():
+            old = known.filter(moved)
+            rows = Changes.concat([_negated(old), _settled(old, reached[moved])])
+            self.traces["left"].append(rows.to_table(), self._hashes(rows, 0), rows.re)
 
     def held_by(self) -> str:
-        return "events whose end the other side's CTI has not passed"
+        if self.join.kind == "inner":
+            return "events whose end the other side's CTI has not passed"
+        return "events whose end the lesser of both CTIs has not passed"
+
+
+def _before_and_after(known: Changes, changed: Changes) -> tuple[Changes, Flags, Flags]:
+    """The events of a side, each once and with its weight now; which of them were there before, and which are now."""
+    both = Changes.concat([known, changed])
+    codes, first = factorize(both.to_table().drop_columns([WEIGHT]))
+    was = group_sum(codes[: len(known)], known.weight, len(first))
+    now = group_sum(codes, both.weight, len(first))
+    events = both.take(first)
+    return Changes(events.le, events.re, now, events.payload), was > 0, now > 0
+
+
+def _settled(left: Changes, since: Int64s) -> Changes:
+    """Left events with the time they are settled up to."""
+    payload = left.payload
+    if SETTLED in payload.column_names:
+        payload = payload.drop_columns([SETTLED])
+    return left.with_payload(payload.append_column(SETTLED, pa.array(since)))
+
+
+def _negated(changes: Changes) -> Changes:
+    return Changes(changes.le, changes.re, -changes.weight, changes.payload)

@@ -29,7 +29,7 @@ from headrace.operators.answers import answers
 from headrace.operators.combine import FIRST, LAST, compact
 from headrace.operators.kernel import Data, Kernel
 from headrace.plan.nodes import Merge
-from headrace.plan.windows import ENDLESS
+from headrace.plan.windows import ENDLESS, Grid
 from headrace.progress import Progress
 from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 from headrace.trace import Trace
@@ -48,7 +48,8 @@ class MergeKernel(Kernel):
         super().__init__(node)
         self.aggregate = node.aggregate
         self.layout = Layout(node.aggregate)
-        self.window = node.aggregate.window
+        assert isinstance(node.aggregate.window, Grid)
+        self.window: Grid = node.aggregate.window
         self.traces = {
             "windows": Trace(lambda table: self._compact_state(table, [WINDOW])),
             "runs": Trace(lambda table: self._compact_state(table, [FIRST, LAST])),
@@ -73,10 +74,11 @@ class MergeKernel(Kernel):
         assert isinstance(partial, pa.Table)
         delta = self._delta(partial, now)
         result = self._corrections(delta)
-        if delta.num_rows:
-            ends = self.window.end(to_numpy(delta.column(WINDOW)))
-            self.traces["windows"].append(delta, self._hashes(delta, [WINDOW]), ends)
         self.traces["windows"].drop(now.cti)
+        ends = self.window.end(to_numpy(delta.column(WINDOW)))
+        delta = delta.filter(pa.array(ends > now.cti))
+        if delta.num_rows:
+            self.traces["windows"].append(delta, self._hashes(delta, [WINDOW]), ends[ends > now.cti])
         self.scalars = {"cti": max(self.scalars["cti"], now.cti), "seen": max(self.scalars["seen"], now.seen)}
         return result, self._progress(now)
 
@@ -156,12 +158,17 @@ class MergeKernel(Kernel):
         """Old answers of the windows in `delta` taken back, new ones given."""
         if delta.num_rows == 0:
             return Changes.empty(self.node.schema)
-        known = self.traces["windows"].lookup(self._hashes(delta, [WINDOW]))
-        new = delta if known is None else compact(concat([known, delta]), self.layout, [WINDOW])
-        given = self._answers(new, 1)
+        given = to_numpy(delta.column(WINDOW)) <= self.window.closed(self.scalars["seen"])
+        fresh = self._answers(delta.filter(pa.array(~given)), 1)
+        if not given.any():
+            return fresh
+        changed = delta.filter(pa.array(given))
+        known = self.traces["windows"].lookup(self._hashes(changed, [WINDOW]))
         if known is None:
-            return given
-        return Changes.concat([self._answers(compact(known, self.layout, [WINDOW]), -1), given]).consolidate()
+            return Changes.concat([fresh, self._answers(changed, 1)])
+        after = self._answers(compact(concat([known, changed]), self.layout, [WINDOW]), 1)
+        before = self._answers(compact(known, self.layout, [WINDOW]), -1)
+        return Changes.concat([fresh, Changes.concat([before, after]).consolidate()])
 
     def _answers(self, state: pa.Table, weight: int) -> Changes:
         """The answer of every window that has events, from its partial results."""

@@ -14,28 +14,33 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.changes import Changes
-from headrace.columnar import factorize, to_numpy
+from headrace.columnar import factorize
 from headrace.time import INFINITY, add
 
-__all__ = ["overlapping"]
+__all__ = ["key_codes", "overlapping", "without_nulls"]
 
 Int64s = NDArray[np.int64]
 
 
-def overlapping(left: Changes, right: Changes, left_keys: pa.Table, right_keys: pa.Table) -> tuple[Int64s, Int64s]:
-    """Row numbers of all pairs that match."""
+def overlapping(
+    left: Changes, right: Changes, left_keys: pa.Table, right_keys: pa.Table, groups: int = 0
+) -> tuple[Int64s, Int64s]:
+    """Row numbers of all pairs that match; of the first `groups` keys, nulls match too."""
     none = np.empty(0, np.int64)
     if len(left) == 0 or len(right) == 0:
         return none, none
-    a, b = _codes(left_keys, right_keys, len(left))
+    a, b = key_codes(left_keys, right_keys, len(left), groups)
     pairs = [_within(left, right, a, b, rows) for rows in _by_duration(right, b)]
     i, j = (np.concatenate(parts) if parts else none for parts in zip(*pairs, strict=True)) if pairs else (none, none)
     meet = (left.re[i] > right.le[j]) & (right.re[j] > left.le[i])
     return i[meet], j[meet]
 
 
-def _codes(left_keys: pa.Table, right_keys: pa.Table, size: int) -> tuple[Int64s, Int64s]:
-    """The key of every row as a number; -1 for keys with a null, which match nothing."""
+def key_codes(left_keys: pa.Table, right_keys: pa.Table, size: int, groups: int) -> tuple[Int64s, Int64s]:
+    """The key of every row as a number, in both tables alike; -1 for keys with a null, which match nothing.
+
+    `size` is how many rows the left one has. Of the first `groups` keys, nulls match too.
+    """
     if left_keys.num_columns == 0:
         return np.zeros(size, np.int64), np.zeros(right_keys.num_rows, np.int64)
     names = [f"k{i}" for i in range(left_keys.num_columns)]
@@ -43,19 +48,23 @@ def _codes(left_keys: pa.Table, right_keys: pa.Table, size: int) -> tuple[Int64s
         [left_keys.rename_columns(names), right_keys.rename_columns(names)], promote_options="permissive"
     )
     codes, _ = factorize(both)
-    for column in both.columns:
-        if column.null_count:
-            codes = np.where(to_numpy(pc.is_null(column)), -1, codes)
+    keyed = without_nulls(both.select(names[groups:]))
+    if keyed is not None:
+        codes = np.where(keyed, codes, -1)
     return codes[:size], codes[size:]
+
+
+def without_nulls(keys: pa.Table) -> NDArray[np.bool_] | None:
+    """Which rows have no null; None if there is not one null."""
+    masks = [np.asarray(pc.is_valid(column)) for column in keys.columns if column.null_count]
+    return np.logical_and.reduce(masks) if masks else None
 
 
 def _by_duration(right: Changes, codes: Int64s) -> list[Int64s]:
     """Row numbers of the right side with a key, by class of duration."""
     rows = np.flatnonzero(codes >= 0)
     endless = right.re[rows] == INFINITY
-    # Differences of 64-bit times may need 65 bits: floats are exact enough to tell classes apart.
-    length = right.re[rows].astype(np.float64) - right.le[rows].astype(np.float64)
-    kind = np.where(endless, 99, np.log2(np.maximum(length, 1.0)) // 2)
+    kind = np.where(endless, 99, np.log2(_durations(right, rows).astype(np.float64)) // 2)
     return [rows[kind == k] for k in np.unique(kind)]
 
 
@@ -63,22 +72,38 @@ def _within(left: Changes, right: Changes, a: Int64s, b: Int64s, rows: Int64s) -
     """Candidate pairs of the left rows with these right rows, all of about the same duration."""
     longest = _longest(right, rows)
     earliest = add(left.le, -longest) if longest < INFINITY else np.full(len(left), -INFINITY, np.int64)
-    # Times as ranks, so that key and time make one sortable number.
-    times, ranks = np.unique(np.concatenate([right.le[rows], earliest, left.re]), return_inverse=True)
-    starts, low, high = np.split(ranks.astype(np.int64), [len(rows), len(rows) + len(left)])
-    place = b[rows] * len(times) + starts
+    starts, low, high, span = _ranked(right.le[rows], earliest, left.re, int(max(a.max(), b.max())) + 1)
+    place = b[rows] * span + starts
     order = np.argsort(place, kind="stable")
-    first = np.searchsorted(place[order], a * len(times) + low, "left")
-    last = np.searchsorted(place[order], a * len(times) + high, "left")
+    place = place[order]
+    first = np.searchsorted(place, a * span + low, "left")
+    last = np.searchsorted(place, a * span + high, "left")
     count = np.where(a >= 0, np.maximum(last - first, 0), 0)
     i = np.repeat(np.arange(len(left)), count)
     offset = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
     return i, rows[order[first[i] + offset]]
 
 
+def _ranked(starts: Int64s, low: Int64s, high: Int64s, keys: int) -> tuple[Int64s, Int64s, Int64s, int]:
+    """Times as small numbers in the same order, and how many there are, so that key and time make one number.
+
+    What is before or after all starts need only be told apart from them. Mostly the times themselves are near enough to
+    each other; otherwise they are ranked.
+    """
+    begin, end = int(starts.min()), int(starts.max()) + 1
+    low, high = np.clip(low, begin, end), np.clip(high, begin, end)
+    if (end - begin + 1) * keys < 2**62:
+        return starts - begin, low - begin, high - begin, end - begin + 1
+    times = np.unique(starts)
+    starts, low, high = (np.searchsorted(times, part) for part in (starts, low, high))
+    return starts, low, high, len(times) + 1
+
+
 def _longest(right: Changes, rows: Int64s) -> int:
-    """At least the longest duration; a little more where floats are too coarse to tell."""
-    if (right.re[rows] == INFINITY).any():
-        return INFINITY
-    longest = float((right.re[rows].astype(np.float64) - right.le[rows].astype(np.float64)).max())
-    return min(int(longest) + 1 + int(longest / 2**50), INFINITY)
+    """The longest duration."""
+    return INFINITY if (right.re[rows] == INFINITY).any() else min(int(_durations(right, rows).max()), INFINITY)
+
+
+def _durations(right: Changes, rows: Int64s) -> NDArray[np.uint64]:
+    """How long these rows last: as unsigned numbers, which hold the difference of any two times exactly."""
+    return right.re[rows].view(np.uint64) - right.le[rows].view(np.uint64)

@@ -7,24 +7,47 @@ from typing import Any
 
 from headrace.errors import PlanError
 from headrace.operators.admit import AdmitKernel
+from headrace.operators.clip import ClipKernel
+from headrace.operators.coalesce import CoalesceKernel
 from headrace.operators.edge import EdgeKernel
 from headrace.operators.final import FinalKernel
 from headrace.operators.join import JoinKernel
 from headrace.operators.kernel import Kernel
 from headrace.operators.merge import MergeKernel
 from headrace.operators.output import OutputKernel
+from headrace.operators.sliding import SlidingKernel, slides
+from headrace.operators.snapshots import SnapshotKernel, adds_up
 from headrace.operators.span import LINEAR
-from headrace.plan.nodes import Admit, EdgeLifetimes, Final, Join, Merge, Node, Output
+from headrace.operators.windows.kernel import WindowKernel
+from headrace.plan.nodes import (
+    Admit,
+    Aggregate,
+    Clip,
+    Coalesce,
+    EdgeLifetimes,
+    Final,
+    Join,
+    Merge,
+    Node,
+    Operate,
+    Output,
+    Top,
+)
 
 __all__ = ["kernel_of", "linear_of"]
 
 STATEFUL: dict[type[Node], Callable[[Any], Kernel]] = {
     Admit: AdmitKernel,
+    Clip: ClipKernel,
+    Coalesce: CoalesceKernel,
+    Aggregate: lambda node: SnapshotKernel(node) if adds_up(node) else WindowKernel(node),
     EdgeLifetimes: EdgeKernel,
     Final: FinalKernel,
     Join: JoinKernel,
-    Merge: MergeKernel,
+    Merge: lambda node: SlidingKernel(node) if slides(node) else MergeKernel(node),
+    Operate: WindowKernel,
     Output: OutputKernel,
+    Top: WindowKernel,
 }
 
 

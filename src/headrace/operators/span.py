@@ -15,8 +15,25 @@ import pyarrow as pa
 from headrace.changes import Changes
 from headrace.expr import evaluate, predicate_mask
 from headrace.operators.combine import combine
-from headrace.plan.nodes import Combine, Extend, Node, PointAtStart, Select, SetDuration, Shift, Union, Where
-from headrace.time import CHRONON, add
+from headrace.operators.table import table_join
+from headrace.operators.windows.panes import panes
+from headrace.plan.nodes import (
+    CapDuration,
+    Combine,
+    Extend,
+    GroupApply,
+    Node,
+    Panes,
+    PointAtEnd,
+    PointAtStart,
+    Select,
+    SetDuration,
+    Shift,
+    TableJoin,
+    Union,
+    Where,
+)
+from headrace.time import CHRONON, INFINITY, add
 
 __all__ = ["LINEAR"]
 
@@ -52,6 +69,22 @@ def point_at_start(_: PointAtStart, changes: Changes) -> Changes:
     return changes.with_lifetimes(changes.le, add(changes.le, CHRONON))
 
 
+def point_at_end(_: PointAtEnd, changes: Changes) -> Changes:
+    """Keep the instant of the end, of events that end."""
+    ending = changes.filter(changes.re < INFINITY)
+    return ending.with_lifetimes(ending.re, add(ending.re, CHRONON))
+
+
+def cap_duration(node: CapDuration, changes: Changes) -> Changes:
+    """End what lasts too long."""
+    return changes.with_lifetimes(changes.le, np.minimum(changes.re, add(changes.le, node.duration)))
+
+
+def group_apply(_: GroupApply, changes: Changes) -> Changes:
+    """Nothing to do: its input has computed it for all groups."""
+    return changes
+
+
 def union(_: Union, changes: Changes) -> Changes:
     """Nothing to do: the parts arrive as one."""
     return changes
@@ -59,12 +92,17 @@ def union(_: Union, changes: Changes) -> Changes:
 
 #: The function of every linear node; a missing one fails with the node's name.
 LINEAR: dict[type[Node], Callable[[Any, Changes], Any]] = {
+    CapDuration: cap_duration,
     Combine: combine,
     Extend: extend,
+    GroupApply: group_apply,
+    Panes: panes,
+    PointAtEnd: point_at_end,
     PointAtStart: point_at_start,
     Select: select,
     SetDuration: set_duration,
     Shift: shift,
+    TableJoin: table_join,
     Union: union,
     Where: where,
 }

@@ -10,9 +10,12 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from headrace.optimizer.combine_before_shuffle import combine_before_shuffle
+from headrace.optimizer.combine_modules import combine_modules
+from headrace.optimizer.filter_before_windows import filter_before_windows
 from headrace.optimizer.place_admission import place_admission
 from headrace.optimizer.prune_columns import prune_columns
 from headrace.optimizer.push_filters import push_filters
+from headrace.optimizer.read_tables import read_tables
 from headrace.plan.nodes import Output
 
 __all__ = ["RULES", "Rule", "optimize"]
@@ -26,8 +29,17 @@ class Rule(Protocol):
     def __call__(self, outputs: tuple[Output, ...]) -> tuple[Output, ...]: ...
 
 
-#: `combine_before_shuffle` comes last: it replaces aggregates by halves that the other rules need not know.
-RULES: tuple[Rule, ...] = (push_filters, prune_columns, place_admission, combine_before_shuffle)
+#: Tables are read first, to be part of the query. Filters move down before they go into readers;
+#: `combine_before_shuffle` comes last, because it replaces aggregates by halves that the other rules need not know.
+RULES: tuple[Rule, ...] = (
+    read_tables,
+    filter_before_windows,
+    push_filters,
+    prune_columns,
+    place_admission,
+    combine_modules,
+    combine_before_shuffle,
+)
 
 
 def optimize(outputs: Sequence[Output], rules: Sequence[Rule] = RULES) -> tuple[Output, ...]:

@@ -14,4 +14,4 @@ def combine_before_shuffle(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
 
 
 def _split(node: Node) -> Node:
-    return Merge(Combine(node.input, node), node) if isinstance(node, Aggregate) else node
+    return Merge(Combine(node.input, node), node) if isinstance(node, Aggregate) and node.splits else node

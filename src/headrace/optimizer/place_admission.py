@@ -6,36 +6,42 @@ from dataclasses import replace
 
 from headrace.expr import col
 from headrace.optimizer.rewrite import rewrite
-from headrace.plan.nodes import Admit, Aggregate, EdgeLifetimes, Node, Output, walk
+from headrace.plan.nodes import Admit, Final, Node, Output, PerWindow, Select, walk
 
 __all__ = ["place_admission"]
 
 
 def place_admission(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
-    """`Admit` brings rows together by the keys of the first grouped operator over it, and so shares its stage."""
+    """`Admit` brings rows together by the keys of the first operator with keys over it, and so shares its stage."""
     keys: dict[str, tuple[str, ...]] = {}
     for node in walk(*outputs):
-        found = _keys(node)
-        if found:
-            for below in _reached(node.inputs[0]):
-                keys.setdefault(below.fingerprint, found)
+        for child, wanted in zip(node.inputs, _keys(node), strict=True):
+            for below, by in _reached(child, wanted):
+                keys.setdefault(below.fingerprint, by)
 
     def place(node: Node) -> Node:
-        by = keys.get(node.fingerprint, ())
-        return replace(node, by=by) if isinstance(node, Admit) and set(by) <= set(node.schema.names) else node
+        by = keys.get(node.fingerprint) or node.schema.names
+        return replace(node, by=by) if isinstance(node, Admit) else node
 
     return rewrite(outputs, place)
 
 
-def _keys(node: Node) -> tuple[str, ...]:
-    if isinstance(node, Aggregate):
+def _keys(node: Node) -> list[tuple[str, ...]]:
+    """For each input the columns by which the operator wants its rows together; () if it has no such wish."""
+    if isinstance(node, PerWindow):
         plain = [name for name, expr in node.keys if str(expr) == str(col(name))]
-        return tuple(plain) if len(plain) == len(node.keys) else ()
-    return node.key if isinstance(node, EdgeLifetimes) else ()
+        return [tuple(plain) if len(plain) == len(node.keys) else ()]
+    wants = not node.linear and not isinstance(node, (Admit, Final, Output))
+    return [(node.need(i) if wants else None) or () for i in range(len(node.inputs))]
 
 
-def _reached(node: Node) -> list[Node]:
-    """The admissions below, through linear operators."""
+def _reached(node: Node, keys: tuple[str, ...]) -> list[tuple[Node, tuple[str, ...]]]:
+    """The admissions below, through linear operators, and what the columns are called there."""
+    if isinstance(node, Select):
+        plain = {name: expr.name for name, expr in node.outputs if str(expr) == str(col(expr.name))}
+        keys = tuple(plain[name] for name in keys) if set(keys) <= set(plain) else ()
+    if not keys or not (node.linear or isinstance(node, Admit)):
+        return []
     if isinstance(node, Admit):
-        return [node]
-    return [found for child in node.inputs for found in _reached(child)] if node.linear else []
+        return [(node, keys)] if set(keys) <= set(node.schema.names) else []
+    return [found for child in node.inputs for found in _reached(child, keys)]

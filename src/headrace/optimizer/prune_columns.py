@@ -8,14 +8,20 @@ from headrace.optimizer.rewrite import rewrite
 from headrace.plan.nodes import (
     Admit,
     Aggregate,
+    Clip,
+    Coalesce,
     Diverted,
     EdgeLifetimes,
+    Failures,
     Join,
     Node,
+    Operate,
     Orphans,
     Output,
     Select,
     Source,
+    TableJoin,
+    Top,
     Union,
     Where,
     walk,
@@ -28,8 +34,10 @@ def prune_columns(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
     """Sources keep the payload columns that their readers use; a source whose diverted rows are read keeps all."""
     needed: dict[str, set[str]] = {node.fingerprint: set() for node in walk(*outputs)}
     for node in reversed(list(walk(*outputs))):
-        for child in node.inputs:
-            needed[child.fingerprint] |= _uses(node, needed[node.fingerprint])
+        mine = needed[node.fingerprint]
+        for side, child in enumerate(node.inputs):
+            used = _of_side(node, side, mine) if isinstance(node, (Clip, Join)) else _uses(node, mine)
+            needed[child.fingerprint] |= used & set(child.schema.names)
 
     def narrow(node: Node) -> Node:
         if not isinstance(node, Source):
@@ -46,18 +54,29 @@ def _uses(node: Node, needed: set[str]) -> set[str]:
     if isinstance(node, Aggregate):
         exprs = [expr for _, expr in (*node.keys, *node.outputs)]
         return set().union(*(expr.columns() for expr in exprs))
-    if isinstance(node, Join):
-        return {name for child in node.inputs for name in child.schema.names}
+    if isinstance(node, Operate):
+        return set().union(*(expr.columns() for _, expr in (*node.keys, *node.mapping)))
+    if isinstance(node, TableJoin):
+        return needed | {name for name, _ in node.on}
     if isinstance(node, Select):
         return set().union(*(expr.columns() for _, expr in node.outputs))
     if isinstance(node, Where):
         return needed | node.predicate.columns()
     if isinstance(node, EdgeLifetimes):
         return needed | set(node.key) | (set(node.closes.columns()) if node.closes is not None else set())
-    if isinstance(node, (Admit, Output)) or (isinstance(node, Diverted) and node.whole):
+    if isinstance(node, (Admit, Coalesce, Output, Top)) or (isinstance(node, Diverted) and node.whole):
         return set(node.inputs[0].schema.names)
-    if isinstance(node, (Diverted, Orphans)):
+    if isinstance(node, (Diverted, Failures, Orphans)):
         return set()
     if isinstance(node, Union):
         return needed or {node.schema.names[0]}  # its inputs must agree on which column they keep
     return needed
+
+
+def _of_side(node: Clip | Join, side: int, needed: set[str]) -> set[str]:
+    """As `_uses`, for one side of an operator that matches keys; columns keep the names that a join gave them."""
+    keys = {pair[side] for pair in node.on}
+    if isinstance(node, Clip):
+        return keys if side else keys | needed
+    used = needed | (node.where.columns() if node.where is not None else set())
+    return keys | ({name for name, new in node.right_columns.items() if new in used} if side else used)

@@ -8,21 +8,20 @@ from functools import cached_property
 from typing import ClassVar
 
 from headrace.errors import PlanError
-from headrace.expr import AggregateCall, Expr, col, split_aggregates
+from headrace.expr import AggregateCall, Expr, split_aggregates
+from headrace.modules import Module, ModuleCall
 from headrace.plan.base import OneInput, Properties, refuse_reserved, renamed
-from headrace.plan.windows import Window
+from headrace.plan.windowed import PerWindow
+from headrace.plan.windows import Grid
 from headrace.schema import Field, Schema
 
 __all__ = ["Aggregate", "Combine", "Merge"]
 
 
 @dataclass(frozen=True, eq=False)
-class Aggregate(OneInput):
-    """Aggregates per group and window; the optimizer splits it into `Combine` and `Merge`."""
+class Aggregate(PerWindow):
+    """Aggregates per group and window; the optimizer splits what it can into `Combine` and `Merge`."""
 
-    linear: ClassVar[bool] = False
-    keys: tuple[tuple[str, Expr], ...]
-    window: Window
     outputs: tuple[tuple[str, Expr], ...]
 
     def __post_init__(self) -> None:
@@ -37,32 +36,30 @@ class Aggregate(OneInput):
                     instead=f"hr.max({outside[0]!r}), or group_by({outside[0]!r})",
                 )
         refuse_reserved(self.schema)
+        self.check_policy()
 
     @cached_property
     def schema(self) -> Schema:
         below = self.input.schema
-        keys = [Field(name, expr.type(below)) for name, expr in self.keys]
-        return Schema((*keys, *(Field(name, expr.type(below)) for name, expr in self.outputs)))
+        return Schema((*self.key_fields, *(Field(name, expr.type(below)) for name, expr in self.outputs)))
+
+    @cached_property
+    def modules(self) -> tuple[Module, ...]:
+        return tuple(call.module for call in self.split[0].values() if isinstance(call, ModuleCall))
+
+    @property
+    def splits(self) -> bool:
+        """Whether partial results can be combined wherever the rows are."""
+        return isinstance(self.window, Grid) and not self.modules
 
     @cached_property
     def split(self) -> tuple[dict[str, AggregateCall], dict[str, Expr]]:
         """The aggregate calls by internal column, and the outputs written over those columns."""
         return split_aggregates(dict(self.outputs))
 
-    @cached_property
-    def properties(self) -> Properties:
-        # Rows that are together already stay where they are, so they are together by what brought them there.
-        below = renamed(self.input.properties.keys, self.keys)
-        return Properties(insert_only=False, settled=True, keys=self.needs if below is None else below)
-
-    @property
-    def needs(self) -> tuple[str, ...] | None:
-        return tuple(name for name, _ in self.keys)
-
     def describe(self) -> str:
-        keys = ", ".join(name if str(expr) == str(col(name)) else f"{name} = {expr}" for name, expr in self.keys)
         outputs = ", ".join(f"{name} = {expr}" for name, expr in self.outputs)
-        return f"Aggregate {outputs} over {self.window}" + (f" per {keys}" if keys else "")
+        return f"Aggregate {outputs} {self.over()}"
 
 
 def _columns_outside_calls(expr: Expr) -> Iterator[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import ClassVar
 
-from headrace.errors import SchemaError
+from headrace.errors import PlanError, SchemaError
 from headrace.expr import Expr, col
 from headrace.progress import Progress
 from headrace.schema import RESERVED, Schema
@@ -26,7 +26,7 @@ class Properties:
     """What is known about a stream before it runs.
 
     `insert_only`: nothing is ever taken back. `settled`: lifetimes never change once given, so an event is final as
-    soon as the CTI passes its LE (rule 3.5). `keys`: rows that agree on these columns are in the same bucket, in
+    soon as the CTI passes its LE (rule 3.5). `keys`: the columns whose hash, in this order, decides a row's bucket, in
     whatever stage the node runs; None when nothing is known; () when everything is in one bucket.
     """
 
@@ -68,6 +68,10 @@ class Node:
         """The output's progress, for operators without state."""
         return inputs[0]
 
+    def side(self) -> Node | None:
+        """The stream of what it sets aside, if it sets anything aside."""
+        return None
+
     def describe(self) -> str:
         """One line that says everything the user asked for."""
         return type(self).__name__
@@ -76,10 +80,31 @@ class Node:
         """The same operator over other inputs."""
         raise NotImplementedError
 
+    def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:  # noqa: ARG002
+        """The same operator for all groups at once, inside `group_by(...).apply`.
+
+        The inputs that are `derived` from the group's stream, at least one, now have the columns `keys` in front of
+        their own: they tell the groups apart, are found nowhere else, and may be null. What is returned must have them
+        in front of its own columns too (`keys_first` puts them there), and must keep groups apart by them: as keys of
+        their own in front of the operator's, say. Where the payload is passed on and all of its columns count alike,
+        the operator stays as it is. An input that is not derived is the same for every group, and may make no sense.
+        """
+        raise PlanError(
+            f"group_by(...).apply cannot yet hold {type(self).__name__}",
+            given=self.describe(),
+            allowed="other operators",
+            instead="put it before group_by(...), or behind apply(...)",
+        )
+
+    @property
+    def marks(self) -> str:
+        """What tells it from an operator of the same description: the code of modules, say."""
+        return ""
+
     @cached_property
     def fingerprint(self) -> str:
         """A short text that is equal exactly for plans that compute the same."""
-        text = "\n".join([self.describe(), str(self.schema), *(node.fingerprint for node in self.inputs)])
+        text = "\n".join([self.describe(), self.marks, str(self.schema), *(node.fingerprint for node in self.inputs)])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __eq__(self, other: object) -> bool:

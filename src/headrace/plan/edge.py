@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
 from headrace.errors import PlanError
 from headrace.expr import Expr
-from headrace.plan.base import OneInput, Properties
+from headrace.plan.base import Node, OneInput, Properties
 from headrace.schema import Type
 
 __all__ = ["EdgeLifetimes"]
@@ -40,6 +40,9 @@ class EdgeLifetimes(OneInput):
         below = self.input.properties.keys
         keys = below if below is not None and set(below) <= set(self.key) else self.key
         return Properties(insert_only=False, settled=False, keys=keys)
+
+    def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:  # noqa: ARG002
+        return replace(self, input=inputs[0], key=(*keys, *self.key))
 
     def describe(self) -> str:
         closes = f", closed by {self.closes}" if self.closes is not None else ""

@@ -1,18 +1,69 @@
-"""Joins: pairs of events whose lifetimes overlap (rule 4)."""
+"""Joins: pairs of events whose lifetimes overlap, and the parts of a lifetime that no event of the other side covers
+(rule 4).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.plan.base import Node, Properties
+from headrace.plan.span import keys_first
 from headrace.progress import Progress
 from headrace.schema import Field, Schema, Type
 
-__all__ = ["Join"]
+__all__ = ["Join", "JoinKind", "Keys", "check_keys", "keys_to_meet_by", "names_beside"]
+
+JoinKind = Literal["inner", "left", "anti"]
+#: Pairs of columns that must be equal, of the left side and of the right.
+Keys = tuple[tuple[str, str], ...]
+
+_TITLES = {"inner": "Join", "left": "LeftJoin", "anti": "AntiJoin"}
+
+
+def check_keys(left: Schema, right: Schema, on: Keys) -> None:
+    """Refuse keys that do not exist, or whose values cannot be compared."""
+    for mine, theirs in on:
+        a, b = left[mine].type, right[theirs].type
+        if a is not b and not (a.is_integer and b.is_integer) and not (a.is_text and b.is_text):
+            raise PlanError(
+                f"join keys must have the same type: {mine} is {a.value}, {theirs} is {b.value}",
+                given=f"{mine} = {theirs}",
+                instead=f"select(..., {theirs}=col({theirs!r}).cast({a.value!r})) before the join",
+            )
+
+
+def names_beside(left: Schema, right: Schema, on: Keys) -> dict[str, str]:
+    """The columns taken from the right, and what they are called beside the left ones.
+
+    Keys of the same name are there already; a name that is taken gets `_right` behind it.
+    """
+    shared = {theirs for mine, theirs in on if mine == theirs}
+    taken = set(left.names)
+    names = {}
+    for name in right.names:
+        if name not in shared:
+            new = name
+            while new in taken:
+                new += "_right"
+            taken.add(new)
+            names[name] = new
+    return names
+
+
+def keys_to_meet_by(inputs: tuple[Node, ...], on: Keys, groups: int) -> Keys:
+    """The keys by which rows are brought together: those of them that they are together by already, on one side at
+    least, so that they can stay; else the groups', which the operators around share; else all.
+    """
+    for side, node in enumerate(inputs):
+        keys = node.properties.keys
+        pairs = [next((pair for pair in on if pair[side] == key), None) for key in keys or ()]
+        if keys and None not in pairs:
+            return tuple(pair for pair in pairs if pair is not None)
+    return on[:groups] or on
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,25 +71,25 @@ class Join(Node):
     """Pairs of a left and a right event with equal keys (nulls equal nothing) whose lifetimes overlap.
 
     The payload is the left one's, then the right one's without keys of the same name; a name that is taken gets
-    `_right` behind it. `where` may use all of these columns.
+    `_right` behind it. `where` may use all of these columns. A `left` join also gives the parts of a left lifetime
+    without a match, with nulls for the right one's columns; an `anti` join gives these parts alone, with the left
+    payload.
     """
 
     linear: ClassVar[bool] = False
     left: Node
     right: Node
-    on: tuple[tuple[str, str], ...] = ()
+    on: Keys = ()
     where: Expr | None = None
+    kind: JoinKind = "inner"
+    #: What the right columns are called, when a rule has since narrowed the inputs; they keep their names.
+    names: tuple[tuple[str, str], ...] | None = None
+    #: So many of the first keys tell groups apart (`group_by(...).apply`): among these, nulls are equal.
+    groups: int = 0
 
     def __post_init__(self) -> None:
-        for mine, theirs in self.on:
-            a, b = self.left.schema[mine].type, self.right.schema[theirs].type
-            if a is not b and not (a.is_integer and b.is_integer) and not (a.is_text and b.is_text):
-                raise PlanError(
-                    f"join keys must have the same type: {mine} is {a.value}, {theirs} is {b.value}",
-                    given=f"{mine} = {theirs}",
-                    instead=f"select(..., {theirs}=col({theirs!r}).cast({a.value!r})) before the join",
-                )
-        found = Type.BOOLEAN if self.where is None else self.where.type(self.schema)
+        check_keys(self.left.schema, self.right.schema, self.on)
+        found = Type.BOOLEAN if self.where is None else self.where.type(self.paired)
         if found is not Type.BOOLEAN:
             raise PlanError("where needs a BOOLEAN", given=f"{self.where} of type {found.value}")
 
@@ -48,39 +99,62 @@ class Join(Node):
 
     @cached_property
     def right_columns(self) -> dict[str, str]:
-        """The columns taken from the right, and what they are called in the output."""
-        shared = {theirs for mine, theirs in self.on if mine == theirs}
-        kept = [name for name in self.right.schema.names if name not in shared]
-        taken = set(self.left.schema.names)
-        names = {}
-        for name in kept:
-            new = name
-            while new in taken:
-                new += "_right"
-            taken.add(new)
-            names[name] = new
-        return names
+        """The columns taken from the right, and what they are called in a pair."""
+        if self.names is None:
+            return names_beside(self.left.schema, self.right.schema, self.on)
+        return {name: new for name, new in self.names if name in self.right.schema}
 
     @cached_property
-    def schema(self) -> Schema:
+    def paired(self) -> Schema:
+        """The payload of a pair: what `where` sees."""
         right = (Field(new, self.right.schema[name].type) for name, new in self.right_columns.items())
         return Schema((*self.left.schema.fields, *right))
 
     @cached_property
+    def schema(self) -> Schema:
+        return self.left.schema if self.kind == "anti" else self.paired
+
+    @cached_property
     def properties(self) -> Properties:
         left, right = self.left.properties, self.right.properties
-        keys = tuple(mine for mine, _ in self.on)
+        keys = self.need(0)
+        if self.kind != "inner":  # a match that comes later takes back what was given as unmatched
+            return Properties(insert_only=False, settled=False, keys=keys)
         return Properties(left.insert_only and right.insert_only, left.settled and right.settled, keys)
 
     def need(self, position: int) -> tuple[str, ...] | None:
-        return tuple(pair[position] for pair in self.on)
+        return tuple(pair[position] for pair in self._together)
+
+    @cached_property
+    def _together(self) -> Keys:
+        return keys_to_meet_by(self.inputs, self.on, self.groups)
 
     def progress(self, inputs: list[Progress]) -> Progress:
         return Progress.together(inputs)
 
+    def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:
+        (left, right), same = inputs, tuple((name, name) for name in keys)
+        if all(derived):
+            return Join(left, right, (*same, *self.on), self.where, self.kind, self.names, self.groups + len(keys))
+        if not derived[0] and self.kind != "inner":
+            raise PlanError(
+                f"a {self.kind}_join inside apply needs the group's stream on its left: an event from outside belongs "
+                "to no group, so none could say where it has no match",
+                given=self.left.describe(),
+                allowed="a left side made from the stream that apply gives",
+                instead=f"group.{self.kind}_join(other, on='key'), or a {self.kind}_join behind apply(...)",
+            )
+        names = self.names if derived[0] or self.names is None else (*same, *self.names)
+        return keys_first(Join(left, right, self.on, self.where, self.kind, names, self.groups), keys)
+
     def describe(self) -> str:
         keys = " and ".join(f"{a} = {b}" for a, b in self.on) or "everything"
-        return f"Join on {keys}" + (f" where {self.where}" if self.where is not None else "")
+        keys += f" (groups: {self.groups})" if self.groups else ""
+        plain = names_beside(self.left.schema, self.right.schema, self.on)
+        kept = [f"{name} as {new}" for name, new in self.right_columns.items() if plain[name] != new]
+        where = f" where {self.where}" if self.where is not None else ""
+        return f"{_TITLES[self.kind]} on {keys}{where}" + (f", with {', '.join(kept)}" if kept else "")
 
     def with_inputs(self, *inputs: Node) -> Node:
-        return Join(inputs[0], inputs[1], self.on, self.where)
+        names = tuple(self.right_columns.items())
+        return Join(inputs[0], inputs[1], self.on, self.where, self.kind, names, self.groups)

@@ -2,14 +2,32 @@
 
 from headrace.plan.aggregate import Aggregate, Combine, Merge
 from headrace.plan.base import Node, Properties, walk
+from headrace.plan.clip import Clip
+from headrace.plan.coalesce import Coalesce
 from headrace.plan.edge import EdgeLifetimes
+from headrace.plan.group_apply import GroupApply, GroupInput
 from headrace.plan.join import Join
+from headrace.plan.operate import Operate, Top
 from headrace.plan.output import Final, Output
+from headrace.plan.panes import Panes
 from headrace.plan.source import DIVERTED, Admit, Diverted, Orphans, Source, set_aside
-from headrace.plan.span import Extend, PointAtStart, Select, SetDuration, Shift, Union, Where
+from headrace.plan.span import (
+    CapDuration,
+    Extend,
+    PointAtEnd,
+    PointAtStart,
+    Select,
+    SetDuration,
+    Shift,
+    Union,
+    Where,
+)
+from headrace.plan.table import TableJoin
+from headrace.plan.windowed import Failures, PerWindow
 
 __all__ = [
-    "DIVERTED", "Admit", "Aggregate", "Combine", "Diverted", "EdgeLifetimes", "Extend", "Final", "Join", "Merge",
-    "Node", "Orphans", "Output", "PointAtStart", "Properties", "Select", "SetDuration", "Shift", "Source", "Union",
-    "Where", "set_aside", "walk",
+    "DIVERTED", "Admit", "Aggregate", "CapDuration", "Clip", "Coalesce", "Combine", "Diverted", "EdgeLifetimes",
+    "Extend", "Failures", "Final", "GroupApply", "GroupInput", "Join", "Merge", "Node",
+    "Operate", "Orphans", "Output", "Panes", "PerWindow", "PointAtEnd", "PointAtStart",
+    "Properties", "Select", "SetDuration", "Shift", "Source", "TableJoin", "Top", "Union", "Where", "set_aside", "walk",
 ]  # fmt: skip

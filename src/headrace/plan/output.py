@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from headrace.plan.base import OneInput, Properties
+from headrace.plan.base import Node, OneInput, Properties
 
 __all__ = ["Final", "Output"]
 
@@ -25,6 +25,9 @@ class Final(OneInput):
     def properties(self) -> Properties:
         below = self.input.properties
         return Properties(insert_only=True, settled=True, keys=below.keys)
+
+    def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:  # noqa: ARG002
+        return self.with_inputs(*inputs)
 
 
 @dataclass(frozen=True, eq=False)

@@ -90,7 +90,8 @@ class Admit(OneInput):
     """Lets a retraction of physical events in only if the event it speaks of is there."""
 
     linear: ClassVar[bool] = False
-    #: Columns that rows are brought together by; any will do, since equal events agree on all of them.
+    #: Columns that rows are brought together by; any will do, since equal events agree on all of them. The optimizer
+    #: chooses; before it has, others need not heed where the rows are.
     by: tuple[str, ...] = ()
 
     @property
@@ -104,7 +105,7 @@ class Admit(OneInput):
 
     @cached_property
     def properties(self) -> Properties:
-        return Properties(insert_only=False, settled=False, keys=self.needs)
+        return Properties(insert_only=False, settled=False, keys=self.by or None)
 
     def describe(self) -> str:
         return f"Admit retractions of known events, rows together by {', '.join(self.needs or ())}"
@@ -124,7 +125,8 @@ class Orphans(OneInput):
 
 
 def set_aside(*roots: Node, whole: bool) -> list[Node]:
-    """The streams of rows that the sources of a plan set aside: late and malformed ones, and retractions of nothing."""
+    """The streams of what a plan sets aside: late and malformed rows, retractions of nothing, windows that failed."""
     nodes = list(walk(*roots))
     late: list[Node] = [Diverted(node, whole) for node in nodes if isinstance(node, Source)]
-    return late + [Orphans(node) for node in nodes if isinstance(node, Admit)]
+    late += [Orphans(node) for node in nodes if isinstance(node, Admit)]
+    return late + [side for node in nodes if (side := node.side()) is not None]

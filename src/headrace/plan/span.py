@@ -12,11 +12,22 @@ from headrace.progress import Progress
 from headrace.schema import Field, Schema, Type
 from headrace.time import add_one, format_duration
 
-__all__ = ["Extend", "PointAtStart", "Select", "SetDuration", "Shift", "Union", "Where"]
+__all__ = [
+    "CapDuration", "Extend", "PointAtEnd", "PointAtStart", "Select", "SetDuration", "Shift", "Union", "Where",
+    "keys_first",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
-class Where(OneInput):
+class _EachAlone(OneInput):
+    """An operator that looks at each event alone, and passes its payload on: whose group it is makes no difference."""
+
+    def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:  # noqa: ARG002
+        return self.with_inputs(*inputs)
+
+
+@dataclass(frozen=True, eq=False)
+class Where(_EachAlone):
     """Keeps events for which the predicate is true."""
 
     predicate: Expr
@@ -54,6 +65,9 @@ class Select(OneInput):
         below = self.input.properties
         return Properties(below.insert_only, below.settled, renamed(below.keys, self.outputs))
 
+    def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:  # noqa: ARG002
+        return Select(inputs[0], (*((name, col(name)) for name in keys), *self.outputs))
+
     def describe(self) -> str:
         return "Select " + ", ".join(
             f"{name} = {expr}" if str(expr) != str(col(name)) else name for name, expr in self.outputs
@@ -61,7 +75,7 @@ class Select(OneInput):
 
 
 @dataclass(frozen=True, eq=False)
-class Shift(OneInput):
+class Shift(_EachAlone):
     """Moves lifetimes: `[LE + d, RE + d)`."""
 
     by: int
@@ -74,7 +88,7 @@ class Shift(OneInput):
 
 
 @dataclass(frozen=True, eq=False)
-class SetDuration(OneInput):
+class SetDuration(_EachAlone):
     """Gives every event the same duration: `[LE, LE + d)`."""
 
     duration: int
@@ -93,7 +107,7 @@ class SetDuration(OneInput):
 
 
 @dataclass(frozen=True, eq=False)
-class Extend(OneInput):
+class Extend(_EachAlone):
     """Moves ends: `[LE, RE + d)`; events that d makes empty vanish."""
 
     by: int
@@ -106,13 +120,41 @@ class Extend(OneInput):
 
 
 @dataclass(frozen=True, eq=False)
-class PointAtStart(OneInput):
+class PointAtStart(_EachAlone):
     """Keeps the first instant of every event."""
 
     @cached_property
     def properties(self) -> Properties:
         below = self.input.properties
         return Properties(below.insert_only, settled=True, keys=below.keys)
+
+
+@dataclass(frozen=True, eq=False)
+class PointAtEnd(_EachAlone):
+    """Keeps the instant at which an event ends, `[RE, RE + h)`; one that never ends gives none.
+
+    When an event's end moves, its point goes and another comes, so no lifetime ever changes; and a point before the CTI
+    stands for an end that nothing can move any more.
+    """
+
+    @cached_property
+    def properties(self) -> Properties:
+        below = self.input.properties
+        return Properties(below.insert_only, settled=True, keys=below.keys)
+
+
+@dataclass(frozen=True, eq=False)
+class CapDuration(_EachAlone):
+    """Lets no event last longer than a duration: `[LE, min(RE, LE + d))`."""
+
+    duration: int
+
+    def __post_init__(self) -> None:
+        if self.duration <= 0:
+            raise PlanError("a duration must be positive", given=self.duration, instead="cap_duration('10 s')")
+
+    def describe(self) -> str:
+        return f"CapDuration {format_duration(self.duration)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,8 +187,27 @@ class Union(Node):
     def progress(self, inputs: list[Progress]) -> Progress:
         return Progress.together(inputs)
 
+    def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:  # noqa: ARG002
+        if all(derived):
+            return Union(inputs)
+        outside = next(part for part, inside in zip(self.parts, derived, strict=True) if not inside)
+        raise PlanError(
+            "a union inside apply needs streams of the group: events from outside belong to no group",
+            given=outside.describe(),
+            allowed="streams made from the one that apply gives",
+            instead="unite the streams before group_by(...), or behind apply(...)",
+        )
+
     def with_inputs(self, *inputs: Node) -> Node:
         # A rule may have narrowed some inputs more than others: what one of them lacks nobody needs.
         names = [name for name in inputs[0].schema.names if all(name in other.schema for other in inputs)]
         plain = tuple((name, col(name)) for name in names)
         return Union(tuple(part if part.schema.names == tuple(names) else Select(part, plain) for part in inputs))
+
+
+def keys_first(node: Node, keys: tuple[str, ...]) -> Node:
+    """`node` with these of its columns in front of the others."""
+    names = node.schema.names
+    if names[: len(keys)] == keys:
+        return node
+    return Select(node, tuple((name, col(name)) for name in (*keys, *(n for n in names if n not in keys))))

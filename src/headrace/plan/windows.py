@@ -1,7 +1,9 @@
-"""Windows that divide the time axis (rule 5): here the grid, `[o + kH, o + kH + S)` for every integer k.
+"""Windows that divide the time axis (rule 5).
 
-Tumbling windows are the grid with H = S, hopping ones overlap (H < S), jumping ones leave gaps (H > S). An event
-belongs to every window it overlaps: those numbered `first(LE) .. last(RE)`.
+The *grid* is `[o + kH, o + kH + S)` for every integer k. Tumbling windows are the grid with H = S, hopping ones overlap
+(H < S), jumping ones leave gaps (H > S). An event belongs to every window it overlaps: those numbered
+`first(LE) .. last(RE)`. The windows of the other kinds depend on the events of a group: *snapshot*, *count* and
+*session*; `operators/windows/divide.py` finds them.
 
 An event that never ends has no last window. Its last number is `ENDLESS + k`, where window k is the last one that
 starts at or before the event does: at the end of time, when all else has ended, its windows stop there (rule 5.3).
@@ -10,6 +12,7 @@ starts at or before the event does: at the end of time, when all else has ended,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +20,35 @@ from numpy.typing import NDArray
 from headrace.errors import PlanError
 from headrace.time import INFINITY, NEG_INFINITY, format_duration
 
-__all__ = ["ENDLESS", "Grid", "Window"]
+__all__ = [
+    "ENDLESS",
+    "PLAIN_POLICY",
+    "Clipping",
+    "Count",
+    "Grid",
+    "Session",
+    "Snapshot",
+    "Timestamping",
+    "Window",
+    "WindowPolicy",
+]
 
 Int64s = NDArray[np.int64]
 ENDLESS = 2**62
 _LIMIT = 2**60
 
 
+Clipping = Literal["none", "left", "right", "full"]
+Timestamping = Literal["align", "unchanged", "clip", "time_bound"]
+
+
 @dataclass(frozen=True)
-class Grid:
+class Window:
+    """How the time axis of a group is divided."""
+
+
+@dataclass(frozen=True)
+class Grid(Window):
     """Hopping windows of a size, one every hop, counted from an origin."""
 
     size: int
@@ -68,6 +91,10 @@ class Grid:
         """The number of the last window that ends at or before `time`."""
         return (max(-_LIMIT, min(_LIMIT, time)) - self.origin - self.size) // self.hop
 
+    def begun(self, time: int) -> int:
+        """The number of the last window that starts at or before `time`."""
+        return (max(-_LIMIT, min(_LIMIT, time)) - self.origin) // self.hop
+
     def start_of(self, k: int) -> int:
         """Where one window starts."""
         return self.origin + k * self.hop
@@ -90,4 +117,97 @@ def _bounded(times: Int64s) -> Int64s:
     return np.clip(times, 1 - _LIMIT, _LIMIT - 1)
 
 
-Window = Grid
+@dataclass(frozen=True)
+class Snapshot(Window):
+    """Between each pair of neighbouring endpoints of the group's events."""
+
+    def __str__(self) -> str:
+        return "snapshot"
+
+
+@dataclass(frozen=True)
+class Count(Window):
+    """So many distinct start times, or end times, in a row: `[t_i, t_(i+n-1) + h)` for each of them."""
+
+    n: int
+    by: Literal["start", "end"] = "start"
+
+    def __post_init__(self) -> None:
+        if type(self.n) is not int or not 0 < self.n < _LIMIT:
+            raise PlanError(
+                "a count window counts at least one time",
+                given=self.n,
+                allowed="a whole number from 1 on",
+                instead=f"count_by_{self.by}(3)",
+            )
+
+    def __str__(self) -> str:
+        return f"count_by_{self.by}({self.n})"
+
+
+@dataclass(frozen=True)
+class Session(Window):
+    """Runs of events whose starts are less than a gap apart: `[first LE, last LE + gap)`."""
+
+    gap: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.gap < _LIMIT:
+            raise PlanError("a session's gap must be positive and finite", given=self.gap, instead="session('30 s')")
+
+    def __str__(self) -> str:
+        return f"session({format_duration(self.gap)})"
+
+
+@dataclass(frozen=True)
+class WindowPolicy:
+    """What the author of a query says about the modules of a window clause (rule 6.3), and about their failures.
+
+    `clipping`: what of an event's lifetime a time-sensitive module sees. `timestamping`: which lifetimes its outputs
+    get; None is `align` for time-insensitive modules and `unchanged` for others. `on_error`: a failure stops the query
+    (`fail`), or only its window is left out, counted and diverted (`skip`). `verify` calls a module twice.
+    `time_limit` is in seconds of a call.
+    """
+
+    clipping: Clipping = "none"
+    timestamping: Timestamping | None = None
+    on_error: Literal["fail", "skip"] = "fail"
+    verify: bool = False
+    time_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, allowed in _POLICIES.items():
+            if getattr(self, name) not in allowed:
+                raise PlanError(
+                    f"there is no {name} {getattr(self, name)!r}",
+                    given=getattr(self, name),
+                    allowed=", ".join(map(str, allowed)),
+                    instead=f"{name}={allowed[1]!r}",
+                )
+        limit: Any = self.time_limit
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit > 0):
+            raise PlanError("a time limit must be positive, in seconds", given=limit, instead="time_limit=5.0")
+        if not isinstance(self.verify, bool):
+            raise PlanError("verify is true or false", given=self.verify, instead="verify=True")
+
+    @property
+    def clips_right(self) -> bool:
+        return self.clipping in ("right", "full")
+
+    def __str__(self) -> str:
+        parts = [f"clipping={self.clipping}"] if self.clipping != "none" else []
+        parts += [f"timestamping={self.timestamping}"] if self.timestamping else []
+        parts += [f"on_error={self.on_error}"] if self.on_error != "fail" else []
+        parts += ["verify"] if self.verify else []
+        parts += [f"time_limit={self.time_limit}"] if self.time_limit is not None else []
+        return ", ".join(parts)
+
+
+_POLICIES: dict[str, tuple[str | None, ...]] = {
+    "clipping": ("none", "left", "right", "full"),
+    "timestamping": (None, "align", "unchanged", "clip", "time_bound"),
+    "on_error": ("fail", "skip"),
+}
+
+#: What holds when the query says nothing.
+PLAIN_POLICY = WindowPolicy()

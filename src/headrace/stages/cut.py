@@ -1,7 +1,7 @@
 """Cutting a plan into a line of stages.
 
 Linear operators run where their rows are. An operator that needs rows brought together (`Node.needs`) runs one level
-further on than its input, unless the rows are together already. Level 0 is the *intake*: the tasks that read the
+further on than its inputs, unless the rows are together already. Level 0 is the *intake*: the tasks that read the
 sources. Every other level is a stage, run by a fixed number of buckets. Rows that cross levels travel on *edges*,
 routed by hash to the bucket that needs them; an edge that passes a stage on its way is handed through.
 """
@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from headrace.plan.nodes import Diverted, Node, Output, Source, walk
+from headrace.errors import PlanError
+from headrace.plan.nodes import Diverted, GroupInput, Node, Output, Source, walk
 
 __all__ = ["Edge", "Line", "cut"]
 
@@ -66,26 +67,39 @@ class Line:
         return next(e for e in self.edges if (e.producer, e.to, e.route) == (producer, level, route))
 
 
-def _together(node: Node, needs: tuple[str, ...]) -> bool:
-    keys = node.properties.keys
-    return keys is not None and set(keys) <= set(needs)
-
-
 def _needs_nothing(node: Node) -> bool:
     return all(node.need(i) is None for i in range(len(node.inputs)))
 
 
-def _in_place(node: Node) -> bool:
-    """Whether an operator can run where its input is; two inputs must meet, so they are brought together anew."""
-    return len(node.inputs) == 1 and _together(node.inputs[0], node.need(0) or ())
+def _in_place(node: Node, levels: dict[str, int], level: int) -> bool:
+    """Whether an operator can run on the level that its inputs reach.
+
+    Rows of one input stay where they are if they are together by some of the columns that are needed. Rows of several
+    must also find each other: those that are there already must be where the hash of all that is needed, in its order,
+    would bring them; those from earlier levels will be brought there by it.
+    """
+    if level == 0:
+        return False
+    if len(node.inputs) == 1:
+        keys = node.inputs[0].properties.keys
+        return keys is not None and set(keys) <= set(node.need(0) or ())
+    there = [(i, child) for i, child in enumerate(node.inputs) if levels[child.fingerprint] == level]
+    return all(child.properties.keys == node.need(i) for i, child in there if node.need(i) is not None)
 
 
 def cut(outputs: Sequence[Output]) -> Line:
     """Assign every node a level, and find the edges between levels."""
     levels: dict[str, int] = {}
     for node in walk(*outputs):
+        if isinstance(node, GroupInput):
+            raise PlanError(
+                "the stream of a group has a meaning only inside the apply that gave it",
+                given=node.describe(),
+                allowed="the stream that apply returns",
+                instead="use the group's stream in the function that is given to apply, and nowhere else",
+            )
         level = max((levels[child.fingerprint] for child in node.inputs), default=0)
-        if not _needs_nothing(node) and not (level > 0 and _in_place(node)):
+        if not _needs_nothing(node) and not _in_place(node, levels, level):
             level += 1
         if isinstance(node, Output):
             level = max(level, 1)

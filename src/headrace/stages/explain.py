@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from headrace.operators.accumulators import Layout
 from headrace.optimizer import RULES, optimize
-from headrace.plan.nodes import Admit, Combine, Diverted, Final, Join, Merge, Node, Orphans, Output, Source
+from headrace.plan.nodes import Combine, Diverted, Failures, Merge, Node, Orphans, Output, PerWindow, Source
 from headrace.stages.cut import Line, cut
+from headrace.stages.liveliness import Liveliness, liveliness_of
 
 __all__ = ["Stage", "Step", "explain", "stages", "steps"]
 
@@ -23,8 +24,7 @@ class Step:
     reads: tuple[int, ...]
     runs: str
     insert_only: bool
-    state: str
-    cti: str
+    lively: Liveliness
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,7 @@ def steps(line: Line) -> list[Step]:
             reads=tuple(numbers[child.fingerprint] for child in node.inputs),
             runs=_runs(node),
             insert_only=node.properties.insert_only,
-            state=_state(node),
-            cti=_cti(node),
+            lively=liveliness_of(node),
         )
         for node in line.nodes
     ]
@@ -59,33 +58,39 @@ def _runs(node: Node) -> str:
         return "columnar" if node.pushed is None else "columnar, filter in the reader"
     if isinstance(node, (Combine, Merge)):
         layout = Layout(node.aggregate)
-        bags = [str(a.expr) for a in layout.arguments.values() if a.bag]
+        bags = [str(a.expr) for a in layout.arguments.values() if a.bag and not a.sketch]
+        sketches = [str(a.expr) for a in layout.arguments.values() if a.sketch]
         squared = [str(a.expr) for a in layout.arguments.values() if a.squared]
         how = "columnar, incremental"
         how += f"; keeps the values of {', '.join(bags)}" if bags else ""
+        how += f"; keeps a sketch of the values of {', '.join(sketches)}" if sketches else ""
+        how += "".join(
+            f"; {call} is exact, because its input takes events back"
+            for call in node.aggregate.split[0].values()
+            if call.function == "approx_distinct" and not layout.insert_only
+        )
         exact = squared and isinstance(node, Merge)  # numbers too large for 64 bits: Python's own, one answer at a time
         return f"{how}; variance of {', '.join(squared)} in exact arithmetic, answer by answer" if exact else how
+    if isinstance(node, PerWindow):
+        return _runs_windows(node)
     return "columnar" if node.linear else "columnar, incremental"
 
 
-def _state(node: Node) -> str:
-    if isinstance(node, Merge):
-        return "groups × windows the CTI has not closed"
-    if isinstance(node, Final):
-        return "events the CTI has not made final"
-    if isinstance(node, Join):
-        return "events whose end the other side's CTI has not passed"
-    if isinstance(node, Admit):
-        return "events whose end the CTI has not passed"
-    return "none" if node.linear or isinstance(node, Output) else "last sample per key, samples after the CTI"
-
-
-def _cti(node: Node) -> str:
-    if isinstance(node, Merge):
-        return "start of the first open window"
-    if isinstance(node, Final) and not node.input.properties.settled:
-        return "start of the oldest event that waits"
-    return "as its input" if node.inputs else "by its policy"
+def _runs_windows(node: PerWindow) -> str:
+    """Windows are looked at again when something in them changes; only users' modules run in Python."""
+    if not node.modules:
+        return "columnar, changed windows anew"
+    kinds = []
+    for module in node.modules:
+        if not module.incremental:
+            kinds.append(f"{module.name} called for changed windows with all their items")
+        elif module.invertible:
+            kinds.append(f"{module.name} keeps a state that takes changes in and out (invertible)")
+        elif module.order_sensitive:
+            kinds.append(f"{module.name}'s state made anew in order (order-sensitive)")
+        else:
+            kinds.append(f"{module.name} keeps a state that grows, made anew when items are taken back")
+    return "Python; " + "; ".join(kinds)
 
 
 def stages(line: Line) -> list[Stage]:
@@ -101,11 +106,11 @@ def stages(line: Line) -> list[Stage]:
 def _is_side(node: Node) -> bool:
     if isinstance(node, Output):
         return _is_side(node.input)
-    return isinstance(node, Orphans) or (isinstance(node, Diverted) and not node.whole)
+    return isinstance(node, (Failures, Orphans)) or (isinstance(node, Diverted) and not node.whole)
 
 
-def explain(outputs: Sequence[Output]) -> str:
-    """The optimized plan as text."""
+def explain(outputs: Sequence[Output], *, liveliness: bool = False) -> str:
+    """The optimized plan as text; with `liveliness`, how soon answers are final and what would make that sooner."""
     lines = [f"rules: {', '.join(rule.__name__ for rule in RULES)}"]
     for stage in stages(cut(optimize(outputs))):
         lines.append(f"stage {stage.level}: {stage.rows}" if stage.level else f"intake: {stage.rows}")
@@ -113,7 +118,11 @@ def explain(outputs: Sequence[Output]) -> str:
             reads = f" ← {', '.join(f'#{n}' for n in step.reads)}" if step.reads else ""
             corrects = "" if step.insert_only else "; corrects itself"
             lines.append(f"  #{step.number} {step.operator}{reads}")
-            lines.append(f"       runs: {step.runs}; state: {step.state}; CTI: {step.cti}{corrects}")
+            lively = step.lively
+            lines.append(f"       runs: {step.runs}; state: {lively.state}; CTI: {lively.cti}{corrects}")
+            if liveliness:
+                lines.append(f"       CTI delay: {lively.delay}")
+                lines += [f"       advice: {advice}" for advice in lively.advice]
     return "\n".join(lines)
 
 

@@ -20,14 +20,14 @@ from headrace.operators.admit import RE_NEW
 from headrace.operators.kernel import Data, Kernel
 from headrace.operators.merge import empty_partial
 from headrace.operators.registry import kernel_of, linear_of
-from headrace.plan.nodes import Admit, Combine, Node, Orphans, Output, Source
+from headrace.plan.nodes import Admit, Combine, Failures, Node, Orphans, Output, PerWindow, Source
 from headrace.plan.policies import Physical
 from headrace.progress import Progress
 from headrace.stages.cut import Edge, Line
 from headrace.stages.message import REPORTS, RESULT, STATISTICS, Message, split
 from headrace.trace import Segment
 
-__all__ = ["StageRun"]
+__all__ = ["StageRun", "count_failed"]
 
 
 class StageRun:
@@ -80,7 +80,7 @@ class StageRun:
         return data, progress
 
     def _run(self, node: Node, data: Mapping[str, Data], progress: Mapping[str, Progress]) -> tuple[Data, Progress]:
-        if isinstance(node, Orphans):
+        if isinstance(node, (Failures, Orphans)):
             side = self.kernels[node.input.fingerprint].side
             return side if side is not None else Changes.empty(node.schema), progress[node.input.fingerprint]
         inputs = [data[self._place(node, position)] for position in range(len(node.inputs))]
@@ -115,8 +115,14 @@ class StageRun:
             for k in self.kernels.values()
             if isinstance(k.node, Admit) and k.side is not None and len(k.side)
         }
+        failed: dict[str, int] = {}
+        for kernel in self.kernels.values():
+            if isinstance(kernel.node, PerWindow) and kernel.side is not None and len(kernel.side):
+                # A failure that a correction has cured is taken back, so it counts as one less.
+                who = ", ".join(map(str, kernel.node.modules))
+                failed[who] = failed.get(who, 0) + int(kernel.side.weight.sum())
         here = {"level": self.level, "bucket": self.bucket, "operators": operators, "sources": ctis}
-        return here | {"orphans": orphans} if orphans else here
+        return here | ({"orphans": orphans} if orphans else {}) | ({"failed": failed} if failed else {})
 
     # --- state -------------------------------------------------------------------------------------------------------
 
@@ -153,6 +159,14 @@ class StageRun:
             kernel.scalars = mine["scalars"]
             for name, trace in kernel.traces.items():
                 trace.restore(mine["traces"][name]["segments"], mine["traces"][name]["floor"], held)
+
+
+def count_failed(counts: dict[str, dict[str, int]], statistics: Iterable[dict[str, Any]]) -> None:
+    """Add the windows that were left out because a module failed, by module, to the counts of a run."""
+    for part in statistics:
+        for module, windows in part.get("failed", {}).items():
+            mine = counts.setdefault(module, {"failed": 0})
+            mine["failed"] = mine.get("failed", 0) + windows
 
 
 def _key(edge: Edge) -> str:

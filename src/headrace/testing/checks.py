@@ -100,4 +100,4 @@ def _key(event: Mapping[str, Any], re: int) -> Hashable:
 def _same(value: Any) -> Any:
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else value + 0.0
-    return value
+    return tuple(map(_same, value)) if isinstance(value, list) else value

@@ -12,21 +12,62 @@ from hypothesis import strategies as st
 from headrace.api.inputs import events
 from headrace.api.stream import Stream
 from headrace.api.windows import hopping
-from headrace.expr import Expr, avg, case, col, count, first, last, lit, max, min, stddev, sum, var
+from headrace.expr import (
+    Expr,
+    approx_distinct,
+    avg,
+    case,
+    col,
+    collect,
+    count,
+    distinct_count,
+    first,
+    geometric_mean,
+    last,
+    lit,
+    max,
+    median,
+    min,
+    quantile,
+    stddev,
+    sum,
+    top_frequent,
+    udf,
+    var,
+)
+from headrace.expr.aggregates import concat
 from headrace.plan.windows import Grid
 from headrace.testing.strategies import SCHEMA, Event, batch_sizes, physical_streams, tables
 
-__all__ = ["aggregates", "grids", "plans", "sources", "spans"]
+__all__ = ["aggregates", "grids", "meets", "plans", "sources", "spans"]
+
+
+@udf
+def _size(values: list[float]) -> int:
+    return len(values)
+
+
+@udf(takes="ARRAY<STRING>, STRING", returns="STRING", nulls="pass")
+def _foremost(values: list[str], otherwise: str | None) -> str | None:
+    return values[0] if values else otherwise
+
+
+@udf
+def _halved(x: float) -> float:
+    return x / 2
+
 
 _WHOLE = (
     count(), count("x"), count("k"), sum("i"), min("i"), max("i"), first("i"), last("i"), sum("i") + count(),
-    max("i") - min("i"),
+    max("i") - min("i"), distinct_count("x"), distinct_count("k"), approx_distinct("i"), _size(collect("x")),
 )  # fmt: skip
 _FLOATS = (
     sum("x"), avg("x"), avg("i"), var("x"), var("i"), stddev("x"), stddev("i"), min("x"), max("x"), first("x"),
-    last("x"), sum("x") / count("x"), var(col("x") * 0.5), sum(col("x") + col("i")), max("x") - min("x")
+    last("x"), sum("x") / count("x"), var(col("x") * 0.5), sum(col("x") + col("i")), max("x") - min("x"), median("x"),
+    quantile("x", 0.3), quantile("i", 0.9), median("i") - first("i"), geometric_mean("x"), geometric_mean("i"),
+    median(_halved("x")), _halved(sum("x")),
 )  # fmt: skip
-_TEXTS = (min("k"), max("k"), first("k"), last("k"))
+_TEXTS = (min("k"), max("k"), first("k"), last("k"), concat("k", "-"), _foremost(top_frequent("k", 2), max("k")))
 _PREDICATES = (
     col("i") > 0, col("x") >= 0.0, col("k") == "a", col("x").is_null(), col("k").is_not_null(), lit(True),
     (col("i") > 0) | (col("x") < 1.0),
@@ -71,7 +112,8 @@ def aggregates(draw: st.DrawFn, below: Stream) -> Stream:
 @st.composite
 def spans(draw: st.DrawFn, below: Stream) -> Stream:
     """One operator without state."""
-    kind = draw(st.sampled_from(["where", "select", "shift", "set_duration", "extend", "point_at_start"]))
+    kinds = ["where", "select", "shift", "set_duration", "extend", "point_at_start", "point_at_end", "cap_duration"]
+    kind = draw(st.sampled_from(kinds))
     number = draw(st.integers(-6, 6))
     if kind == "where":
         return below.where(draw(st.sampled_from(_PREDICATES)))
@@ -79,9 +121,24 @@ def spans(draw: st.DrawFn, below: Stream) -> Stream:
         return below.select(**draw(st.sampled_from(_MAPS)))
     if kind == "set_duration":
         return below.set_duration(abs(number) + 1)
-    if kind == "point_at_start":
-        return below.point_at_start()
+    if kind == "cap_duration":
+        return below.cap_duration(abs(number) + 1)
+    if kind in ("point_at_start", "point_at_end"):
+        return below.point_at_start() if kind == "point_at_start" else below.point_at_end()
     return below.shift(number) if kind == "shift" else below.extend(number)
+
+
+@st.composite
+def meets(draw: st.DrawFn, left: Stream, right: Stream) -> Stream:
+    """Two streams that meet; pairs only by several keys, so that depth does not multiply them."""
+    kind = draw(st.sampled_from(["join", "left_join", "anti_join", "clip"]))
+    if kind == "clip":
+        return left.clip(right, draw(st.sampled_from(["k", ("k", "i"), ()])))
+    if kind == "anti_join":
+        where = draw(st.sampled_from([None, col("i") >= col("i_right")]))
+        return left.anti_join(right, "k", where)
+    joined = left.join(right, ("k", "i")) if kind == "join" else left.left_join(right, ("k", "i"))
+    return joined.select("k", "i", x=col("x_right"))
 
 
 @st.composite
@@ -91,13 +148,17 @@ def plans(draw: st.DrawFn, *, depth: int = 4, max_events: int = 10) -> Stream:
     streams = [first_source, draw(_source(max_events // 2))] if draw(st.booleans()) else [first_source]
     current = first_source
     for _ in range(draw(st.integers(1, depth))):
-        kind = draw(st.sampled_from(["span", "span", "aggregate", "union", "final"]))
+        kind = draw(st.sampled_from(["span", "span", "aggregate", "union", "meet", "coalesce", "final"]))
         if kind == "span":
             current = draw(spans(current))
         elif kind == "aggregate":
             current = draw(aggregates(current))
         elif kind == "union":
             current = current.union(draw(st.sampled_from(streams)))
+        elif kind == "meet":
+            current = draw(meets(current, draw(st.sampled_from(streams))))
+        elif kind == "coalesce":
+            current = current.coalesce()
         else:
             current = current.final()
         streams.append(current)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -7,23 +8,31 @@ from headrace.errors import ExpressionError
 from headrace.expr import (
     AggregateCall,
     Expr,
+    approx_distinct,
     avg,
     col,
+    collect,
     count,
+    distinct_count,
     evaluate,
     first,
+    geometric_mean,
     has_aggregates,
     last,
+    median,
+    quantile,
     split_aggregates,
     stddev,
+    top_frequent,
     var,
 )
 from headrace.expr import max as greatest_of
 from headrace.expr import min as least_of
 from headrace.expr import sum as total
+from headrace.expr.aggregates import concat
 from headrace.schema import Schema, Type
 
-SCHEMA = Schema.of("p DOUBLE, q INT, f FLOAT, s STRING, t DATETIME")
+SCHEMA = Schema.of("p DOUBLE, q INT, f FLOAT, s STRING, t DATETIME, c CHAR, ps ARRAY<DOUBLE>")
 
 
 @pytest.mark.parametrize(
@@ -43,16 +52,62 @@ SCHEMA = Schema.of("p DOUBLE, q INT, f FLOAT, s STRING, t DATETIME")
         (last("q"), Type.INT),
         (total(col("p") * col("q")) / total("q"), Type.DOUBLE),
         (count() > 5, Type.BOOLEAN),
+        (count("ps"), Type.LONG),
+        (median("q"), Type.DOUBLE),
+        (quantile("f", 0.25), Type.DOUBLE),
+        (geometric_mean("q"), Type.DOUBLE),
+        (distinct_count("s"), Type.LONG),
+        (approx_distinct("t"), Type.LONG),
+        (collect("q"), Type.ARRAY_INT),
+        (collect("c"), Type.ARRAY_CHAR),
+        (top_frequent("t", 3), Type.ARRAY_DATETIME),
+        (concat("c"), Type.STRING),
     ],
 )
 def test_the_type_of_an_aggregate(expr: Expr, type: Type):
     assert expr.type(SCHEMA) == type
 
 
-@pytest.mark.parametrize("build", [total, avg, var, stddev])
+@pytest.mark.parametrize("build", [total, avg, var, stddev, median, geometric_mean, lambda name: quantile(name, 0.5)])
 def test_numbers_only(build: object):
     with pytest.raises(ExpressionError, match="STRING"):
         build("s").type(SCHEMA)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("build", [least_of, first, collect, distinct_count, approx_distinct, total, concat])
+def test_no_lists(build: object):
+    with pytest.raises(ExpressionError, match="cannot take ARRAY<DOUBLE>"):
+        build("ps").type(SCHEMA)  # type: ignore[operator]
+
+
+def test_only_texts_are_joined():
+    with pytest.raises(ExpressionError, match=r"concat\(q, ', '\) cannot take INT"):
+        concat("q", ", ").type(SCHEMA)
+
+
+@pytest.mark.parametrize("q", [-0.1, 1.1, float("nan"), True, None, "0.5"])
+def test_a_quantile_lies_between_0_and_1(q: object):
+    with pytest.raises(ExpressionError, match="allowed: 0 to 1"):
+        quantile("p", q)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.0, True, None])
+def test_a_number_of_values_is_at_least_one(k: object):
+    with pytest.raises(ExpressionError, match="how many values"):
+        top_frequent("p", k)  # type: ignore[arg-type]
+
+
+def test_parameters_are_part_of_the_text():
+    assert str(quantile("p", np.float64(0.25))) == "quantile(p, 0.25)"
+    assert str(quantile("p", 1)) == "quantile(p, 1.0)"
+    assert str(top_frequent(col("q") + 1, np.int64(2))) == "top_frequent(q + 1, 2)"
+    assert str(concat("s", "'")) == "concat(s, '''')"
+    calls, _ = split_aggregates({"a": quantile("p", 0.1), "b": quantile("p", 0.9), "c": quantile("p", 0.1) + 1})
+    assert [str(call) for call in calls.values()] == ["quantile(p, 0.1)", "quantile(p, 0.9)"]
+    moved = quantile("p", 0.1).transform(lambda expr: col("q") if str(expr) == "p" else expr)
+    assert str(moved) == "quantile(q, 0.1)"
+    with pytest.raises(ExpressionError, match="1 parameters"):
+        AggregateCall("quantile", col("p"))
 
 
 def test_aggregates_do_not_nest():

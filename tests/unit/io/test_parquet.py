@@ -199,7 +199,14 @@ def test_no_rows(tmp_path: Path, format: str):
 
 def test_infer(tmp_path: Path, format: str):
     table = pa.table(
-        {"a": [1], "s": pa.array(["x"]).dictionary_encode(), "t": pa.array([0], pa.timestamp("ms")), "l": [[1]]}
+        {
+            "a": [1],
+            "s": pa.array(["x"]).dictionary_encode(),
+            "t": pa.array([0], pa.timestamp("ms")),
+            "l": [[1]],
+            "o": [{"x": 1}],
+            "ll": [[[1]]],
+        }
     )
     inferred = infer_schema(write(tmp_path / "x", table, format), Format(format))
-    assert str(inferred) == "a LONG, s STRING, t DATETIME"
+    assert str(inferred) == "a LONG, s STRING, t DATETIME, l ARRAY<LONG>"

@@ -24,7 +24,7 @@ from headrace.progress import Progress
 from headrace.stages.cut import Line, cut
 from headrace.stages.intake import Intake
 from headrace.stages.message import REPORTS, RESULT, STATISTICS, Message
-from headrace.stages.stage import StageRun
+from headrace.stages.stage import StageRun, count_failed
 from headrace.time import INFINITY
 
 __all__ = ["run_local"]
@@ -116,6 +116,7 @@ class _Runner:
             messages = [m for run in stage for m in run.step([m for m in messages if m.bucket == run.bucket])]
         statistics = [m.extra for m in messages if m.edge == STATISTICS]
         self.done.statistics.append(statistics)
+        count_failed(self.done.counts, statistics)
         for source in self.line.sources:
             count_orphans(self.done.counts[str(source.origin)], source.fingerprint, statistics)
         for number, output in enumerate(self.line.outputs):

@@ -30,6 +30,7 @@ from headrace.io.sinks import FileSink, encode_cti
 from headrace.progress import Progress
 from headrace.stages.cut import Line
 from headrace.stages.message import REPORTS, RESULT, STATISTICS, Message, unpack
+from headrace.stages.stage import count_failed
 from headrace.time import NEG_INFINITY
 
 __all__ = ["Batch", "Delivery", "Relay", "progress_of_output"]
@@ -97,7 +98,9 @@ class Delivery:
     def _counted(
         self, before: dict[str, dict[str, int]], reports: list[dict[str, Any]], statistics: list[dict[str, Any]]
     ) -> dict[str, dict[str, int]]:
-        """Totals per source, from the batch before and every task's report (the first bucket's hearing of it)."""
+        """Totals per source and failing module, from the batch before and every task's report (the first bucket's
+        hearing of it).
+        """
         totals: dict[str, dict[str, int]] = {}
         for source in self.line.sources:  # several may read the same origin, each in its own way
             name = str(source.origin)
@@ -106,6 +109,8 @@ class Delivery:
                 for counter, value in part["counts"].items():
                     total[counter] += value
             count_orphans(total, source.fingerprint, statistics)
+        totals |= {name: dict(total) for name, total in before.items() if "failed" in total}
+        count_failed(totals, statistics)
         return totals
 
 

@@ -10,6 +10,7 @@ from headrace.operators.reference.functions import FUNCTIONS
 from headrace.operators.reference.rows import Payload, Row, identity, value_of
 from headrace.operators.reference.windows import WindowSpan, windows_over
 from headrace.plan.nodes import Aggregate
+from headrace.plan.windows import Grid
 from headrace.time import INFINITY, NEG_INFINITY
 
 __all__ = ["aggregate"]
@@ -35,6 +36,7 @@ def aggregate(node: Aggregate, rows: Sequence[Row], seen: int, *, ended: bool) -
 def _windows(node: Aggregate, group: list[Row], seen: int, *, ended: bool) -> list[WindowSpan]:
     finite = [re for _, re, _ in group if re != INFINITY] + [le + 1 for le, _, _ in group]
     limit = max([*finite, seen] if seen != NEG_INFINITY else finite)
+    assert isinstance(node.window, Grid)
     found = {w for le, re, _ in group for w in windows_over(node.window, le, min(re, limit))}
     if not ended:
         return sorted(w for w in found if w[1] <= seen)
@@ -49,6 +51,6 @@ def _answer(node: Aggregate, members: list[Row]) -> Payload:
     for name, call in calls.items():
         argument = call.argument
         items = [(le, True if argument is None else value_of(argument, payload, below)) for le, _, payload in members]
-        results[name] = FUNCTIONS[call.function](items)
+        results[name] = FUNCTIONS[call.function](items, *call.parameters)
     types = pa.schema([(name, call.type(below).arrow) for name, call in calls.items()])
     return key | {name: value_of(expr, results, types) for name, expr in outputs.items()}

@@ -1,14 +1,17 @@
-"""Aggregate functions over a bag of events, exactly: `(le, value)` pairs to one value.
+"""Aggregate functions over a bag of events, exactly: `(le, value)` pairs, and the parameters, to one value.
 
-Nulls are ignored; without a value the answer is null. NaN is greater than any number.
+Nulls are ignored; without a value the answer is null, a count zero and a list empty. NaN is greater than any number.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 __all__ = ["FUNCTIONS"]
 
@@ -93,7 +96,57 @@ def _last(items: Sequence[Item]) -> Any:
     return next(reversed(_in_time(items)), None)
 
 
-FUNCTIONS: dict[str, Callable[[Sequence[Item]], Any]] = {
+def _quantile(items: Sequence[Item], q: float) -> float | None:
+    values = [float(value) for value in sorted(_values(items), key=_order)]
+    if not values:
+        return None
+    place = q * (len(values) - 1)
+    below = math.floor(place)
+    part = place - below
+    low, high = values[below], values[min(below + 1, len(values) - 1)]
+    if part == 0 or low == high:
+        return low
+    way = low * (1 - part) + high * part
+    return way if math.isnan(way) else min(max(way, low), high)
+
+
+def _median(items: Sequence[Item]) -> float | None:
+    return _quantile(items, 0.5)
+
+
+def _geometric_mean(items: Sequence[Item]) -> float | None:
+    values = [float(value) for value in _values(items)]
+    if not values or any(value <= 0 for value in values):
+        return None
+    mean = _float_sum([math.log(value) for value in values]) / len(values)
+    return float(np.exp(np.array([mean]))[0])  # as the engine rounds it, which the C library may do otherwise
+
+
+def _distinct(items: Sequence[Item]) -> list[Any]:
+    """The different values in order."""
+    ordered = sorted(_values(items), key=_order)
+    return [value for i, value in enumerate(ordered) if i == 0 or _order(value) != _order(ordered[i - 1])]
+
+
+def _distinct_count(items: Sequence[Item]) -> int:
+    return len(_distinct(items))
+
+
+def _approx_distinct(items: Sequence[Item]) -> int:
+    """Exact, as a sketch is of so few values as twins can follow."""
+    return len(_distinct(items))
+
+
+def _top_frequent(items: Sequence[Item], k: int) -> list[Any]:
+    often = Counter(_order(value) for value in _values(items))
+    return sorted(_distinct(items), key=lambda value: (-often[_order(value)], _order(value)))[:k]
+
+
+def _concat(items: Sequence[Item], separator: str) -> str | None:
+    return separator.join(_in_time(items)) if _values(items) else None
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
     "count": _count,
     "sum": _sum,
     "avg": _avg,
@@ -103,4 +156,12 @@ FUNCTIONS: dict[str, Callable[[Sequence[Item]], Any]] = {
     "max": _max,
     "first": _first,
     "last": _last,
+    "median": _median,
+    "quantile": _quantile,
+    "geometric_mean": _geometric_mean,
+    "collect": _in_time,
+    "distinct_count": _distinct_count,
+    "approx_distinct": _approx_distinct,
+    "top_frequent": _top_frequent,
+    "concat": _concat,
 }

@@ -6,24 +6,60 @@ Progress is folded along with the histories, because two operators look at it: s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from headrace.errors import PlanError
 from headrace.operators.reference.aggregate import aggregate
+from headrace.operators.reference.clip import clip
+from headrace.operators.reference.coalesce import coalesce
 from headrace.operators.reference.edge import edge_lifetimes
+from headrace.operators.reference.group_apply import group_apply
 from headrace.operators.reference.join import join
+from headrace.operators.reference.per_window import per_window
 from headrace.operators.reference.rows import Row
 from headrace.operators.reference.span import SPAN
 from headrace.operators.reference.windows import open_window_start
-from headrace.plan.nodes import Admit, Aggregate, EdgeLifetimes, Extend, Final, Join, Node, Output, Shift, Source, Union
+from headrace.plan.nodes import (
+    Admit,
+    Aggregate,
+    Clip,
+    Coalesce,
+    EdgeLifetimes,
+    Extend,
+    Final,
+    GroupApply,
+    GroupInput,
+    Join,
+    Node,
+    Output,
+    PerWindow,
+    Shift,
+    Source,
+    Union,
+)
 from headrace.plan.windows import Grid
 from headrace.progress import Progress
 from headrace.time import INFINITY, NEG_INFINITY
 
 __all__ = ["Seen", "reference_history", "reference_stream"]
 
-#: What came of each source, by the fingerprint of its node: its history, and its progress.
+#: What came of each source, and of the group that is looked at, by the fingerprint of its node: history and progress.
 Seen = Mapping[str, tuple[Sequence[Row], Progress]]
+
+
+def _same(node: Node, rows: Sequence[Row]) -> list[Row]:  # noqa: ARG001 - twins of one family are called alike
+    return list(rows)
+
+
+#: Operators of one history that pass progress on, or move it by a duration.
+PLAIN: dict[type[Node], Callable[[Any, Sequence[Row]], list[Row]]] = {
+    **SPAN,
+    Admit: _same,
+    Coalesce: coalesce,
+    EdgeLifetimes: edge_lifetimes,
+    Output: _same,
+}
 
 
 def reference_history(node: Node, seen: Seen, *, ended: bool = True) -> list[Row]:
@@ -33,7 +69,9 @@ def reference_history(node: Node, seen: Seen, *, ended: bool = True) -> list[Row
 
 def reference_stream(node: Node, seen: Seen, *, ended: bool = True) -> tuple[list[Row], Progress]:
     """The history and the progress of a plan's output."""
-    if isinstance(node, Source):
+    if isinstance(node, GroupApply):
+        return _group_apply(node, seen, ended=ended)
+    if isinstance(node, (GroupInput, Source)):
         rows, progress = seen[node.fingerprint]
         return list(rows), Progress(INFINITY, progress.high) if ended else progress
     below = [reference_stream(child, seen, ended=ended) for child in node.inputs]
@@ -41,20 +79,29 @@ def reference_stream(node: Node, seen: Seen, *, ended: bool = True) -> tuple[lis
     if isinstance(node, Union):
         ctis, highs = [p.cti for _, p in below], [p.high for _, p in below]
         return [row for part, _ in below for row in part], Progress(min(ctis), max(highs))
-    if isinstance(node, Join):
+    if isinstance(node, (Clip, Join)):
         ctis, highs = [p.cti for _, p in below], [p.high for _, p in below]
-        return join(node, rows, below[1][0]), Progress(min(ctis), max(highs))
+        given = join(node, rows, below[1][0]) if isinstance(node, Join) else clip(node, rows, below[1][0])
+        return given, Progress(min(ctis), max(highs))
+    if isinstance(node, PerWindow) and not (isinstance(node, Aggregate) and node.splits):
+        return per_window(node, rows, now)
     if isinstance(node, Aggregate):
+        assert isinstance(node.window, Grid)
         return aggregate(node, rows, _reached(now), ended=now.cti == INFINITY), _window_progress(node.window, now)
     if isinstance(node, Final):
         return _final(node, rows, now)
-    if isinstance(node, EdgeLifetimes):
-        return edge_lifetimes(node, rows), now
-    if isinstance(node, (Admit, Output)):
-        return rows, now
-    if type(node) not in SPAN:
-        raise PlanError(f"no twin for {type(node).__name__}", allowed=", ".join(t.__name__ for t in SPAN))
-    return SPAN[type(node)](node, rows), _span_progress(node, now)
+    if type(node) not in PLAIN:
+        raise PlanError(f"no twin for {type(node).__name__}", allowed=", ".join(t.__name__ for t in PLAIN))
+    return PLAIN[type(node)](node, rows), _span_progress(node, now)
+
+
+def _group_apply(node: GroupApply, seen: Seen, *, ended: bool) -> tuple[list[Row], Progress]:
+    rows, now = reference_stream(node.group.input, seen, ended=ended)
+
+    def of_one(mine: Sequence[Row]) -> tuple[list[Row], Progress]:
+        return reference_stream(node.body, {**seen, node.group.fingerprint: (mine, now)}, ended=ended)
+
+    return group_apply(node, rows, of_one)
 
 
 def _reached(now: Progress) -> int:

@@ -19,10 +19,10 @@ Row = tuple[int, int, Payload]
 
 
 def identity(value: Any) -> Hashable:
-    """Equal for values that are the same data: null is null, NaN is NaN, -0.0 is 0.0."""
+    """Equal for values that are the same data: null is null, NaN is NaN, -0.0 is 0.0, also within lists."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else value + 0.0
-    return value  # type: ignore[no-any-return]
+    return tuple(map(identity, value)) if isinstance(value, list) else value
 
 
 def payload_identity(payload: Payload) -> Hashable:

@@ -6,7 +6,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.operators.reference.rows import Row, value_of
-from headrace.plan.nodes import Extend, Node, PointAtStart, Select, SetDuration, Shift, Where
+from headrace.operators.reference.table import table_join
+from headrace.plan.nodes import (
+    CapDuration,
+    Extend,
+    Node,
+    PointAtEnd,
+    PointAtStart,
+    Select,
+    SetDuration,
+    Shift,
+    TableJoin,
+    Where,
+)
 from headrace.time import INFINITY, NEG_INFINITY
 
 __all__ = ["SPAN"]
@@ -48,11 +60,22 @@ def point_at_start(node: PointAtStart, rows: Rows) -> list[Row]:  # noqa: ARG001
     return [(le, le + 1, payload) for le, _, payload in rows]
 
 
+def point_at_end(node: PointAtEnd, rows: Rows) -> list[Row]:  # noqa: ARG001 - as above
+    return [(re, re + 1, payload) for _, re, payload in rows if re != INFINITY]
+
+
+def cap_duration(node: CapDuration, rows: Rows) -> list[Row]:
+    return _alive([(le, min(re, _moved(le, node.duration)), payload) for le, re, payload in rows])
+
+
 SPAN: dict[type[Node], Callable[[Any, Rows], list[Row]]] = {
+    CapDuration: cap_duration,
     Extend: extend,
+    PointAtEnd: point_at_end,
     PointAtStart: point_at_start,
     Select: select,
     SetDuration: set_duration,
     Shift: shift,
+    TableJoin: table_join,
     Where: where,
 }

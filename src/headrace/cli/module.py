@@ -1,0 +1,197 @@
+"""`headrace module list` and `headrace module check`: which modules are installed, and whether one keeps its word."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import json
+import re
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from headrace.errors import ModuleError, SourceError, nearest
+
+if TYPE_CHECKING:
+    from headrace.modules.base import Module
+    from headrace.testing.module_report import Finding
+
+__all__ = ["app", "check", "find_module", "listing"]
+
+app = typer.Typer(help="Modules: which are installed, and whether one keeps its word.", no_args_is_help=True)
+_FILE = re.compile(r"(?P<file>.+\.py):(?P<name>\w+)")
+_PACKAGE = re.compile(r"(?P<package>[\w.-]+):(?P<name>\w+)")
+_COLOURS = {"ok": "green", "failed": "red", "note": "cyan", "skipped": "dim"}
+
+
+@app.command("list")
+def listing(
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the modules as JSON.")] = False,
+) -> None:
+    """List the modules that are installed, with their parameters and schemas."""
+    from headrace.modules.registry import modules
+
+    found = modules()
+    if as_json:
+        typer.echo(json.dumps([one.as_dict() for one in found], indent=2, ensure_ascii=False))
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    for one in found:
+        console.print(Text.assemble((one.name, "bold"), f"({one.parameters})" if one.parameters else ""))
+        facts = [
+            ", ".join([one.kind, *one.properties]),
+            f"{one.input} -> {one.output}" if one.input else "",
+            one.package,
+        ]
+        console.print(Text(f"    {one.summary}", style="red" if one.problem else ""))
+        console.print(Text(f"    {' · '.join(filter(None, facts))}", style="dim"))
+
+
+@app.command("check")
+def check(
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="PACKAGE:CLASS, FILE.py:CLASS, or a name of `headrace module list`.")
+    ],
+    *,
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", metavar="NAME=VALUE", help="A parameter of the module; may be repeated."),
+    ] = None,
+    sample: Annotated[
+        Path | None, typer.Option(help="A drawn table of events that the module finds something in.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="CHECK", help="Run this check alone; may be repeated.")
+    ] = None,
+    examples: Annotated[int, typer.Option(min=1, help="How many examples each check draws.")] = 100,
+    seed: Annotated[int | None, typer.Option(help="Repeat a run: the seed that it printed.")] = None,
+    nulls: Annotated[bool, typer.Option(help="Whether the input may have nulls.")] = True,
+    odd: Annotated[bool, typer.Option(help="Whether the input may have NaN, infinities and extremes.")] = True,
+) -> None:
+    """Check a module on random windows and streams; what fails is shown on the smallest one, and the exit status is 1.
+
+    Is it deterministic, does it leave its input alone, does its state not depend on how items come and go, and do
+    corrections lead to the same answer as the history?
+    """
+    try:
+        from hypothesis.configuration import set_hypothesis_home_dir
+
+        from headrace.testing.module_check import module_check
+    except ModuleNotFoundError as error:
+        if error.name != "hypothesis":
+            raise
+        raise ModuleError("checking modules needs hypothesis", instead="pip install 'headrace[test]'") from None
+    module = find_module(target, parameters(param or []))
+    stream = _read(sample) if sample is not None else None
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(Text(f"{module}: {module.fields} -> {module.output}", style="bold"))
+    with tempfile.TemporaryDirectory() as home, console.status("answers") as status:
+        set_hypothesis_home_dir(home)  # and not a folder where the user happens to be
+
+        def tell(finding: Finding) -> None:
+            console.print(Text(str(finding), style=_COLOURS[finding.verdict]))
+            status.update(f"after {finding.check}")
+
+        try:
+            report = module_check(
+                module, stream, examples=examples, seed=seed, nulls=nulls, odd=odd, only=only or (), tell=tell
+            )
+        finally:
+            set_hypothesis_home_dir(None)
+    told = f"failed: {', '.join(report.failed)}" if report.failed else "all checks passed"
+    console.print(Text(f"{told}; --seed {report.seed} repeats this", style="red" if report.failed else "green"))
+    raise typer.Exit(0 if report.ok else 1)
+
+
+def find_module(target: str, given: dict[str, Any]) -> Module:
+    """The module that is meant, made with these parameters."""
+    from headrace.expr import Udf
+    from headrace.modules.registry import named
+
+    kind: type[Module] | Udf
+    file, package = _FILE.fullmatch(target), _PACKAGE.fullmatch(target)
+    if file is not None:
+        kind = _class_in(_loaded(Path(file["file"])), file["name"], target)
+    elif package is not None:
+        kind = _class_in(_imported(package["package"]), package["name"], target)
+    else:
+        kind = named(target)
+        if isinstance(kind, Udf):
+            raise ModuleError(
+                f"{target} is a function, not a module over windows",
+                given=target,
+                allowed="aggregates and operators",
+                instead="verify=True in hr.udf(...) to have it called twice",
+            )
+    return kind(**given)
+
+
+def _class_in(where: ModuleType, name: str, target: str) -> type[Module]:
+    from headrace.modules.base import Module
+
+    found = {n: c for n, c in vars(where).items() if isinstance(c, type) and issubclass(c, Module) and c is not Module}
+    mine = {n: c for n, c in found.items() if not c.__module__.startswith("headrace.modules.base")}
+    if name in mine:
+        return mine[name]
+    close = nearest(name, mine)
+    raise ModuleError(
+        f"there is no module {name!r} in {where.__name__}",
+        given=target,
+        allowed=", ".join(sorted(mine)) or "(no modules)",
+        instead=f"{target.rpartition(':')[0]}:{close}" if close else "a class derived from hr.Aggregate or hr.Operator",
+    )
+
+
+def _imported(package: str) -> ModuleType:
+    name = package.replace("-", "_")  # packages are installed as headrace-finance and imported as headrace_finance
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ModuleError(
+            f"{package!r} cannot be imported: {error}",
+            given=package,
+            allowed="an installed package",
+            instead=f"pip install {package}, or FILE.py:CLASS",
+        ) from error
+
+
+def _loaded(file: Path) -> ModuleType:
+    """Import a file under its own name, so that another process can import it too."""
+    if not file.is_file():
+        raise SourceError(f"there is no file {str(file)!r}", given=str(file))
+    spec = importlib.util.spec_from_file_location(file.stem, file.absolute())
+    if spec is None or spec.loader is None:
+        raise SourceError(f"{str(file)!r} cannot be imported", given=str(file))
+    found = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(file.absolute().parent))
+    sys.modules[file.stem] = found
+    spec.loader.exec_module(found)
+    return found
+
+
+def parameters(given: list[str]) -> dict[str, Any]:
+    """`alpha=0.5` as a number, a boolean, a text and so on, as Python reads it; what it cannot read is text."""
+    found = {}
+    for pair in given:
+        name, equals, text = pair.partition("=")
+        if not equals or not name.isidentifier():
+            raise ModuleError("this is no parameter", given=pair, allowed="NAME=VALUE", instead="--param alpha=0.5")
+        try:
+            found[name] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            found[name] = text
+    return found
+
+
+def _read(file: Path) -> str:
+    if not file.is_file():
+        raise SourceError(f"there is no file {str(file)!r}", given=str(file))
+    return file.read_text(encoding="utf-8")

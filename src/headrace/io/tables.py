@@ -1,0 +1,119 @@
+"""Tables for stream–table joins: rows held in memory, and files that are read when a query starts.
+
+The rows travel to the workers with the query, so that all of them see the same table whatever happens to the file. What
+a query's text says of a table includes a digest of its content: it is how a restart finds out that the table is
+another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.columnar import hash_rows
+from headrace.errors import BadRow, PlanError, SourceError, UnknownColumn
+from headrace.io.decoded import Decoded, finish
+from headrace.io.files import list_files
+from headrace.io.formats import Format, infer_schema, read_file
+from headrace.schema import Schema
+
+__all__ = ["TableFiles", "TableRows", "table_of"]
+
+#: A table is sent to every worker with the query; what is larger is better joined as a stream.
+MOST_BYTES = 100_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class TableRows:
+    """The rows of a table; two with the same digest are the same table."""
+
+    digest: str
+    #: What a plan says of it.
+    label: str
+    columns: Schema
+    table: pa.Table
+
+    @classmethod
+    def of(cls, blocks: Iterable[Decoded], columns: Schema, label: str) -> TableRows:
+        """The rows of decoded blocks; a table has all of its rows, or is not a table."""
+        tables = [columns.arrow.empty_table()]
+        for block in blocks:
+            if block.refused.num_rows:
+                row = block.refused.slice(0, 1).to_pylist()[0]
+                raise BadRow(
+                    f"{label}: {row['reason']}", given=row["raw"], instead="a table whose every row can be read"
+                )
+            tables.append(block.table)
+        table = pa.concat_tables(tables).combine_chunks()
+        if table.nbytes > MOST_BYTES:
+            raise PlanError(
+                f"{label} is too large to be sent along with a query",
+                given=f"{table.nbytes:,} bytes",
+                allowed=f"up to {MOST_BYTES:,}",
+                instead="leave out columns, or join it as a stream: hr.read_parquet(..., lifetime=hr.edge(...))",
+            )
+        content = hashlib.sha256(str(columns).encode())
+        content.update(hash_rows(table).tobytes())
+        return cls(content.hexdigest()[:16], label, columns, table)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TableRows) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __str__(self) -> str:
+        return f"{self.label} of {self.table.num_rows} rows #{self.digest}"
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """A file, a directory or a pattern that holds a table."""
+
+    path: str
+    format: Format
+    columns: Schema
+
+    def read(self) -> TableRows:
+        """The table as it is now."""
+        blocks = (block for path in list_files(self.path) for block in read_file(path, self.format, self.columns))
+        return TableRows.of(blocks, self.columns, str(self))
+
+    def __str__(self) -> str:
+        return f"{self.format} {self.path}"
+
+
+def table_of(given: Any, schema: Schema | str | pa.Schema | None = None) -> TableRows | TableFiles:
+    """A table from an Arrow table, a pandas frame, or a path to files that are read when the query starts."""
+    if isinstance(given, (str, Path)):
+        return _files(str(given), None if schema is None else Schema.of(schema))
+    if hasattr(given, "columns") and hasattr(given, "to_dict"):
+        given = pa.Table.from_pandas(given, preserve_index=False)
+    if not isinstance(given, pa.Table):
+        raise PlanError(
+            "this is not a table",
+            given=type(given).__name__,
+            allowed="an Arrow table, a pandas frame, a path to Parquet or CSV files",
+            instead="join(other, on='key')" if hasattr(given, "node") else "join_table('countries.parquet', on='code')",
+        )
+    columns = Schema.of(given.schema if schema is None else schema)
+    for name in columns.names:
+        if name not in given.column_names:
+            raise UnknownColumn.of(name, given.column_names, "the table")
+    wanted = given.select(list(columns.names))
+    rows = finish(wanted, np.arange(len(wanted)), columns.fields, lambda row: str(wanted.slice(row, 1).to_pylist()[0]))
+    return TableRows.of([rows], columns, "a table")
+
+
+def _files(path: str, columns: Schema | None) -> TableFiles:
+    found = list_files(path)
+    if not found:
+        raise SourceError(f"no file is at {path}", given=path, allowed="a file, a directory, or a pattern of files")
+    format = Format.of_path(found[0])
+    return TableFiles(path, format, columns or infer_schema(found[0], format))

@@ -1,0 +1,216 @@
+"""The twin of everything per group and window (rules 5 and 6): each window by itself, from a group's whole history."""
+
+from __future__ import annotations
+
+import math
+from collections import namedtuple
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.modules import Module, ModuleCall
+from headrace.modules.base import Window as SeenWindow
+from headrace.operators.reference.functions import FUNCTIONS
+from headrace.operators.reference.rows import Payload, Row, identity, value_of
+from headrace.operators.reference.windows import WindowSpan, open_window_start, windows_over
+from headrace.plan.nodes import Aggregate, Operate, PerWindow, Top
+from headrace.plan.windows import Count, Grid, Session, Snapshot
+from headrace.progress import Progress
+from headrace.time import INFINITY, NEG_INFINITY
+
+__all__ = ["per_window"]
+
+
+def per_window(node: PerWindow, rows: Sequence[Row], now: Progress) -> tuple[list[Row], Progress]:
+    """The outputs of every window that can be seen, and the promise of rule 6.4."""
+    groups: dict[Hashable, list[Row]] = {}
+    for row in rows:
+        key = tuple(identity(value_of(expr, row[2], node.input.schema)) for _, expr in node.keys)
+        groups.setdefault(key, []).append(row)
+    out = []
+    for group in groups.values():
+        key_values = {name: value_of(expr, group[0][2], node.input.schema) for name, expr in node.keys}
+        for span in _visible(node, group, now):
+            for le, re, payload in _outputs(node, _members(node, group, span), span):
+                whole = key_values | payload
+                out.append((le, re, {name: whole[name] for name in node.schema.names}))
+    held = [time for group in groups.values() for time in _holding(node, group, now.cti)]
+    return out, Progress(_promise(node, now.cti, held), _high(node, now))
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+
+def _visible(node: PerWindow, group: list[Row], now: Progress) -> list[WindowSpan]:
+    ended, seen = now.cti == INFINITY, now.high if now.cti == INFINITY else max(now.cti, now.high)
+    begun = node.timestamping == "time_bound"
+    if isinstance(node.window, Grid):
+        finite = [re for _, re, _ in group if re != INFINITY] + [le + 1 for le, _, _ in group]
+        limit = max([*finite, seen + begun] if seen != NEG_INFINITY else finite)
+        found = {w for le, re, _ in group for w in windows_over(node.window, le, min(re, limit))}
+        shown = [w for w in found if (w[0] <= seen if begun else w[1] <= seen) or (ended and w[0] < max(finite))]
+        return sorted(shown)
+    spans = list(_spans(node, group))
+    return spans if isinstance(node.window, Snapshot) or begun or ended else [w for w in spans if w[1] <= seen]
+
+
+def _spans(node: PerWindow, group: list[Row]) -> Iterator[WindowSpan]:
+    """All windows of a group that its events make."""
+    if isinstance(node.window, Snapshot):
+        ends = sorted({time for le, re, _ in group for time in (le, re)})
+        for a, b in pairwise(ends):
+            if any(le < b and re > a for le, re, _ in group):
+                yield a, b
+    elif isinstance(node.window, Count):
+        times = _counted(node.window, group)
+        for i in range(len(times) - node.window.n + 1):
+            yield times[i], times[i + node.window.n - 1] + 1
+    else:
+        assert isinstance(node.window, Session)
+        run: list[int] = []
+        for time in sorted(le for le, _, _ in group):
+            if run and time - run[-1] >= node.window.gap:
+                yield run[0], run[-1] + node.window.gap
+                run = []
+            run.append(time)
+        yield run[0], run[-1] + node.window.gap
+
+
+def _counted(window: Count, group: list[Row]) -> list[int]:
+    return sorted({row[0] if window.by == "start" else row[1] for row in group} - {INFINITY})
+
+
+def _members(node: PerWindow, group: list[Row], span: WindowSpan) -> list[Row]:
+    start, end = span
+    if isinstance(node.window, (Session, Count)):
+        by_end = isinstance(node.window, Count) and node.window.by == "end"
+        return [row for row in group if start <= (row[1] if by_end else row[0]) < end]
+    return [row for row in group if row[0] < end and row[1] > start]
+
+
+# --- progress ---------------------------------------------------------------------------------------------------------
+
+
+def _holding(node: PerWindow, group: list[Row], cti: int) -> list[int]:
+    """The starts of the windows that can still change (rule 6.4)."""
+    if isinstance(node.window, Grid):
+        first = [next(windows_over(node.window, le, re), None) for le, re, _ in group if re >= cti]
+        return [window[0] for window in first if window is not None] if node.holds_ends else []
+    held = []
+    for span in _spans(node, group):
+        is_open = span[1] >= cti if isinstance(node.window, Snapshot) else span[1] > cti
+        pinned = node.holds_ends and any(re >= cti for _, re, _ in _members(node, group, span))
+        if is_open or pinned:
+            held.append(span[0])
+    if isinstance(node.window, Count):
+        times = _counted(node.window, group)
+        held += times[len(times) - node.window.n + 1 :] if len(times) >= node.window.n else times
+    return held
+
+
+def _promise(node: PerWindow, cti: int, held: list[int]) -> int:
+    if node.prompt or cti in (INFINITY, NEG_INFINITY):
+        return cti
+    first = open_window_start(node.window, cti) if isinstance(node.window, Grid) else cti
+    return min([first, *held])
+
+
+def _high(node: PerWindow, now: Progress) -> int:
+    if not isinstance(node.window, Grid) or now.high == NEG_INFINITY:
+        return now.high
+    return open_window_start(node.window, now.high) - node.window.hop
+
+
+# --- what is in a window ----------------------------------------------------------------------------------------------
+
+
+def _outputs(node: PerWindow, members: list[Row], span: WindowSpan) -> list[Row]:
+    if isinstance(node, Top):
+        return [(*span, payload) for _, _, payload in _ranked(node, members)[: node.k]]
+    if isinstance(node, Operate):
+        mapped = [[value_of(expr, row[2], node.input.schema) for _, expr in node.mapping] for row in members]
+        outputs = _called(node, node.module, members, mapped, span)
+        return [row for output in outputs if (row := _stamped(node, output, span)) is not None]
+    assert isinstance(node, Aggregate)
+    below = node.input.schema
+    calls, exprs = node.split
+    results: Payload = {}
+    for name, call in calls.items():
+        if isinstance(call, ModuleCall):
+            mapped = [[value_of(expr, row[2], below) for expr in call.arguments] for row in members]
+            results[name] = _called(node, call.module, members, mapped, span)
+        else:
+            argument = call.argument
+            items = [(le, True if argument is None else value_of(argument, p, below)) for le, _, p in members]
+            results[name] = FUNCTIONS[call.function](items, *getattr(call, "parameters", ()))
+    types = pa.schema([(name, call.type(below).arrow) for name, call in calls.items()])
+    return [(*span, {name: value_of(expr, results, types) for name, expr in exprs.items()})]
+
+
+def _order(value: Any) -> tuple[bool, bool, Any]:
+    """Nulls last, NaN greatest."""
+    if value is None:
+        return True, False, 0
+    if isinstance(value, float) and math.isnan(value):
+        return False, True, 0
+    return False, False, value
+
+
+def _ranked(node: Top, members: list[Row]) -> list[Row]:
+    ranked = sorted(members, key=lambda row: [_order(row[2][name]) for name in node.input.schema.names])
+    for expr in reversed(node.by):
+        values = {id(row): _order(value_of(expr, row[2], node.input.schema)) for row in ranked}
+        present = [row for row in ranked if not values[id(row)][0]]
+        missing = [row for row in ranked if values[id(row)][0]]
+        # Sorting backwards must keep the order of equal ones.
+        present.sort(key=lambda row: values[id(row)], reverse=node.descending)
+        ranked = present + missing
+    return ranked
+
+
+def _called(node: PerWindow, module: Module, members: list[Row], mapped: list[list[Any]], span: WindowSpan) -> Any:
+    start, end = span
+    items = []
+    for (le, re, _), values in zip(members, mapped, strict=True):
+        typed = zip(values, module.fields, strict=True)  # one zero: -0.0 is 0.0
+        values = [float(v) + 0.0 if v is not None and f.type.is_floating else v for v, f in typed]
+        if module.time_sensitive:
+            re = min(re, end) if node.clips_right else re
+            le = max(le, start) if node.policy.clipping in ("left", "full") else le
+            le = min(le, re - 1)
+            items.append(((le, re, *map(_order, values)), (le, re, *values)))
+        else:
+            items.append(((le, *map(_order, values)), tuple(values)))
+    given: list[Any] = [values for _, values in sorted(items, key=lambda item: item[0])]
+    if module.time_sensitive:
+        kind = namedtuple("Event", ["le", "re", *module.fields.names])  # type: ignore[misc]  # noqa: PYI024
+        given = [kind._make(values) for values in given]
+    elif len(module.fields) == 1:
+        given = [values[0] for values in given]
+    else:
+        row_of = namedtuple("Row", module.fields.names)  # type: ignore[misc]  # noqa: PYI024
+        given = [row_of._make(values) for values in given]
+    argument: Any = given
+    if module.incremental:
+        argument = module.initial()
+        after = module.add(argument, given)
+        argument = argument if after is None else after
+    compute: Any = module.compute
+    found = compute(argument, SeenWindow(start, end)) if module.takes_window else compute(argument)
+    return list(found or []) if module.kind == "operator" else found
+
+
+def _stamped(node: Operate, output: Any, span: WindowSpan) -> Row | None:
+    le, re = span
+    if node.module.time_sensitive:
+        own_le, own_re, output = output
+        if node.timestamping == "clip":
+            le, re = max(own_le, le), min(own_re, re)
+        elif node.timestamping != "align":
+            le, re = own_le, own_re
+    values = output.values() if isinstance(output, dict) else output if isinstance(output, (tuple, list)) else (output,)
+    if isinstance(output, dict):
+        values = [output[name] for name in node.module.gives.names]
+    return (le, re, dict(zip(node.module.gives.names, values, strict=True))) if le < re else None

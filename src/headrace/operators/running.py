@@ -1,0 +1,50 @@
+"""Partial results that enter and leave: negated, summed up along the way, and left out when they come to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.columnar import to_numpy
+
+__all__ = ["negative", "present", "running_sums"]
+
+Int64s = NDArray[np.int64]
+
+
+def _sums(table: pa.Table, others: Collection[str]) -> list[str]:
+    return [name for name in table.column_names if name not in others]
+
+
+def _set(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), name, column)
+
+
+def negative(table: pa.Table, others: Collection[str]) -> pa.Table:
+    """What takes back these rows; `others` are the columns that are not sums."""
+    for name in _sums(table, others):
+        table = _set(table, name, pc.negate(table.column(name)))
+    return table
+
+
+def present(table: pa.Table, others: Collection[str]) -> pa.Table:
+    """Without rows that come to nothing."""
+    some = np.zeros(table.num_rows, bool)
+    for name in _sums(table, others):
+        some |= to_numpy(pc.fill_null(table.column(name), 0)) != 0
+    return table if some.all() else table.filter(pa.array(some))
+
+
+def running_sums(table: pa.Table, codes: Int64s, others: Collection[str]) -> pa.Table:
+    """Sums up to each row of its group; rows of a group are neighbours. What overflows on the way comes back."""
+    starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]]) if len(codes) else np.empty(0, np.int64)
+    sizes = np.diff(np.r_[starts, len(codes)])
+    for name in _sums(table, others):
+        values = to_numpy(pc.fill_null(table.column(name), 0))
+        sums = np.cumsum(values)
+        table = _set(table, name, pa.array(sums - np.repeat(sums[starts] - values[starts], sizes)))
+    return table

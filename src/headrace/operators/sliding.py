@@ -1,0 +1,165 @@
+"""Merging for windows that overlap: what enters and what leaves, so that a window's size costs nothing.
+
+A hopping window differs from the one before by the rows that enter and those that leave. Where partial results can be
+subtracted (counts and sums, which are exact integers), a run of windows `FIRST..LAST` is remembered as two *steps*: its
+partial result enters at `FIRST` and leaves at `LAST + 1`. When time moves from one window to the next, each group's
+*total* takes in the steps of that window; the running sum of steps is the answer of every window on the way. An event
+costs two rows, however many windows it is in, and so does one that never ends.
+
+Corrections of windows that have been given go the way of `merge`: they are rare, and touch the windows they touch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.columnar import concat, factorize, to_numpy
+from headrace.operators.accumulators import COUNT, PART, Layout
+from headrace.operators.combine import FIRST, LAST, compact
+from headrace.operators.merge import WINDOW, MergeKernel
+from headrace.plan.nodes import Merge
+from headrace.plan.windows import ENDLESS, Grid
+from headrace.progress import Progress
+from headrace.time import INFINITY, NEG_INFINITY
+from headrace.trace import Trace
+
+__all__ = ["SlidingKernel", "slides"]
+
+Int64s = NDArray[np.int64]
+
+
+def slides(node: Merge) -> bool:
+    """Whether windows overlap and all that is remembered can be subtracted."""
+    layout = Layout(node.aggregate)
+    plain = not any(argument.bag or argument.mergeable_extremes for argument in layout.arguments.values())
+    window = node.aggregate.window
+    return plain and isinstance(window, Grid) and window.size > window.hop
+
+
+class SlidingKernel(MergeKernel):
+    """Answers per group and overlapping window."""
+
+    def __init__(self, node: Merge) -> None:
+        super().__init__(node)
+        self.traces = {
+            "windows": self.traces["windows"],
+            "steps": Trace(self._summed),
+            "totals": Trace(self._summed),
+        }
+
+    def _summed(self, table: pa.Table) -> pa.Table:
+        return self._present(self._compact_state(table, [WINDOW]))
+
+    def _present(self, table: pa.Table) -> pa.Table:
+        """Without rows that come to nothing."""
+        some = np.zeros(table.num_rows, bool)
+        for name in self._sums(table):
+            some |= to_numpy(pc.fill_null(table.column(name), 0)) != 0
+        return table if some.all() else table.filter(pa.array(some))
+
+    def _delta(self, partial: pa.Table, now: Progress) -> pa.Table:
+        """Partial results to add to windows that have been given, and whole ones of windows that are new."""
+        seen = self.scalars["seen"]
+        before, after = self.window.closed(seen), self.window.closed(max(now.seen, seen))
+        first_open = self.window.closed(self.scalars["cti"]) + 1 if self.scalars["cti"] != NEG_INFINITY else -ENDLESS
+        parts = []
+        due: list[pa.Table] = []
+        if partial.num_rows:
+            parts.append(compact(self._spread(partial, first_open, before), self.layout, [WINDOW]))
+            due = self._enter(partial, before, after if now.cti != INFINITY else INFINITY)
+        if now.cti == INFINITY:
+            high = self.window.closed(max(now.high, seen if seen != INFINITY else NEG_INFINITY))
+            parts.append(self._moved(due, before, None, high))
+        elif after > before:
+            parts.append(self._moved(due, before, after, after))
+        return concat(parts) if parts else _nothing()
+
+    def _enter(self, partial: pa.Table, before: int, after: int) -> list[pa.Table]:
+        """The steps of new rows that time takes now; later ones are remembered, the total has what is in a window."""
+        first, last = to_numpy(partial.column(FIRST)), to_numpy(partial.column(LAST))
+        rows = partial.drop_columns([FIRST, LAST])
+        self._add("totals", rows, np.full(len(first), ENDLESS, np.int64), (first <= before) & (last > before))
+        due = []
+        for part, at, open_ in ((rows, first, first > before), (self._negative(rows), last + 1, last > before)):
+            self._add("steps", part, at, open_ & (at > after))
+            due.append(part.append_column(WINDOW, pa.array(at)).filter(pa.array(open_ & (at <= after))))
+        return due
+
+    def _add(self, trace: str, rows: pa.Table, at: Int64s, some: NDArray[np.bool_]) -> None:
+        rows = rows.append_column(WINDOW, pa.array(at)).filter(pa.array(some))
+        if rows.num_rows:
+            rows = self._present(compact(rows, self.layout, [WINDOW]))
+            ends = self.window.end(to_numpy(rows.column(WINDOW)))
+            self.traces[trace].append(rows, self._hashes(rows, [WINDOW]), ends)
+
+    def _negative(self, rows: pa.Table) -> pa.Table:
+        for name in self._sums(rows):
+            rows = rows.set_column(rows.schema.get_field_index(name), name, pc.negate(rows.column(name)))
+        return rows
+
+    def _sums(self, rows: pa.Table) -> list[str]:
+        others = (*self.layout.keys, WINDOW, PART, "__hash", "__time")
+        return [name for name in rows.column_names if name not in others]
+
+    def _moved(self, new: list[pa.Table], before: int, after: int | None, high: int) -> pa.Table:
+        """Whole partial results of the windows behind `before`, up to `after` or to the end of all steps."""
+        steps, totals = self.traces["steps"], self.traces["totals"]
+        limit = INFINITY if after is None else int(self.window.end(np.array([after]))[0])
+        due = [part for part in (steps.until(limit), *new) if part is not None and part.num_rows]
+        standing = totals.scan()
+        if not due and standing is None:
+            return _nothing()
+        table = concat(due if standing is None else [*due, standing])
+        table = self._present(compact(table, self.layout, [WINDOW]))
+        codes = factorize(table.select(self.layout.keys))[0] if self.layout.keys else np.zeros(table.num_rows, np.int64)
+        at = to_numpy(table.column(WINDOW))
+        at = np.where(at == ENDLESS, before, at)  # the totals
+        if after is None:
+            at = _ended(at, codes, high)
+        order = np.lexsort((at, codes))
+        table, at, codes = table.take(pa.array(order)), at[order], codes[order]
+        last_of_group = np.r_[codes[1:] != codes[:-1], True] if len(codes) else np.empty(0, bool)
+        # At the end everything has left, so that the last step of a group leads to windows with nothing in them.
+        until = np.where(last_of_group, at if after is None else after, np.r_[at[1:], 0] - 1)
+        table = self._running(table, codes)
+        self._settle(concat(due) if due else None, limit)
+        table = table.set_column(table.schema.get_field_index(WINDOW), FIRST, pa.array(at))
+        table = table.append_column(LAST, pa.array(until)).filter(pc.greater(table.column(COUNT), 0))
+        return self._spread(table, before + 1, ENDLESS if after is None else after)
+
+    def _running(self, table: pa.Table, codes: Int64s) -> pa.Table:
+        """Running sums within each group; whole numbers, so what overflows on the way comes back."""
+        starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]]) if len(codes) else np.empty(0, np.int64)
+        sizes = np.diff(np.r_[starts, len(codes)])
+        for name in self._sums(table):
+            values = to_numpy(pc.fill_null(table.column(name), 0))
+            sums = np.cumsum(values)
+            earlier = np.repeat(sums[starts] - values[starts], sizes)
+            table = table.set_column(table.schema.get_field_index(name), name, pa.array(sums - earlier))
+        return table
+
+    def _settle(self, due: pa.Table | None, limit: int) -> None:
+        """Steps that have been taken are in the totals from now on."""
+        self.traces["steps"].drop(limit)
+        if limit == INFINITY:
+            self.traces["totals"].drop(INFINITY)
+        elif due is not None:
+            rows = due.drop_columns([WINDOW])
+            self._add("totals", rows, np.full(rows.num_rows, ENDLESS, np.int64), np.ones(rows.num_rows, bool))
+
+
+def _nothing() -> pa.Table:
+    return pa.table({WINDOW: pa.array([], pa.int64())})
+
+
+def _ended(at: Int64s, codes: Int64s, high: int) -> Int64s:
+    """When nothing more will come, what never ends leaves behind the last thing of its group that does."""
+    endless = at >= ENDLESS // 2
+    if not endless.any():
+        return at
+    limit = np.full(int(codes.max()) + 1, high, np.int64)
+    np.maximum.at(limit, codes, np.where(endless, at - ENDLESS, at) - 1)
+    return np.where(endless, limit[codes] + 1, at)

@@ -1,0 +1,162 @@
+"""Snapshot windows of aggregates that can be subtracted: running sums over endpoints (rules 5.1 and 6.4).
+
+The events alive between two neighbouring endpoints are those before, with what starts there and without what ends. So a
+group is remembered as *steps*, partial results that enter or leave at an endpoint, and a *base*: the endpoint where the
+window over the CTI starts, and the total of what is alive in it. Everything before is settled and forgotten. A change
+costs as much as the endpoints the CTI has not passed, not as much as the events that are alive, which may be many and
+may never end.
+
+A window that is split keeps its start and its answer, and so is corrected by shortening: the output CTI is the input's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headrace.changes import Changes
+from headrace.columnar import canonical_floats, concat, factorize, hash_rows, to_numpy
+from headrace.expr import evaluate
+from headrace.operators.accumulators import COUNT, PART, Layout
+from headrace.operators.answers import answers
+from headrace.operators.combine import compact
+from headrace.operators.kernel import Data, Kernel
+from headrace.operators.running import negative, present, running_sums
+from headrace.plan.nodes import Aggregate
+from headrace.plan.windows import Snapshot
+from headrace.progress import Progress
+from headrace.time import INFINITY, NEG_INFINITY
+from headrace.trace import Trace
+
+__all__ = ["SnapshotKernel", "adds_up"]
+
+Int64s = NDArray[np.int64]
+#: When a step is taken, and how many endpoints are there.
+_AT, _ENDS = "__window", "__ends"
+
+
+def adds_up(node: Aggregate) -> bool:
+    """Whether the windows are snapshots, and all that is remembered of them can be subtracted."""
+    if not isinstance(node.window, Snapshot) or node.modules:
+        return False
+    arguments = Layout(node).arguments.values()
+    return not any(argument.bag or argument.mergeable_extremes for argument in arguments)
+
+
+class SnapshotKernel(Kernel):
+    """Answers for as long as the same events are alive."""
+
+    def __init__(self, node: Aggregate) -> None:
+        super().__init__(node)
+        self.aggregate = node
+        self.layout = Layout(node)
+        self.keys = self.layout.keys
+        # Steps are settled when the CTI passes them; a base stays until another takes its place.
+        self.traces = {
+            "steps": Trace(lambda rows: self._compacted(rows, to_numpy)),
+            "bases": Trace(lambda rows: self._compacted(rows, _never)),
+        }
+        self.scalars = {"cti": NEG_INFINITY}
+
+    def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
+        (changes,), (now,) = inputs, progress
+        assert isinstance(changes, Changes)
+        result = self._corrections(self._steps(changes))
+        if now.cti > self.scalars["cti"]:
+            self._settle(now.cti)
+            self.scalars = {"cti": now.cti}
+        return result, now
+
+    def _steps(self, changes: Changes) -> pa.Table:
+        """What enters at starts and leaves at ends."""
+        keys = pa.table({PART: np.zeros(len(changes), np.int8)})
+        for name, expr in self.aggregate.keys:
+            keys = keys.append_column(name, evaluate(expr, changes.payload))
+        sums = self.layout.sums_table(changes, canonical_floats(keys))
+        entering = sums.append_column(_AT, pa.array(changes.le)).append_column(_ENDS, pa.array(changes.weight))
+        leaving = negative(sums, self._not_sums).append_column(_AT, pa.array(changes.re))
+        leaving = leaving.append_column(_ENDS, pa.array(changes.weight))
+        ending = pa.array(changes.re != INFINITY)
+        return self._present(compact(concat([entering, leaving.filter(ending)]), self.layout, [_AT]))
+
+    @property
+    def _not_sums(self) -> tuple[str, ...]:
+        return (*self.keys, PART, _AT, "__hash", "__time")
+
+    def _present(self, table: pa.Table) -> pa.Table:
+        return present(table, self._not_sums)
+
+    def _compacted(self, table: pa.Table, until: Callable[[pa.ChunkedArray], Int64s]) -> pa.Table:
+        """Rows of one trace summed."""
+        merged = self._present(compact(table.drop_columns(["__hash", "__time"]), self.layout, [_AT]))
+        times = pa.array(until(merged.column(_AT)))
+        return merged.append_column("__hash", pa.array(self._hashes(merged))).append_column("__time", times)
+
+    def _hashes(self, table: pa.Table) -> NDArray[np.uint64]:
+        return hash_rows(table.select(self.keys)) if self.keys else np.zeros(table.num_rows, np.uint64)
+
+    def _known(self, hashes: NDArray[np.uint64]) -> pa.Table | None:
+        found = [t for t in (trace.lookup(hashes) for trace in self.traces.values()) if t is not None]
+        return self._present(compact(concat(found), self.layout, [_AT])) if found else None
+
+    def _corrections(self, delta: pa.Table) -> Changes:
+        """Old answers of the groups in `delta` taken back, new ones given."""
+        if delta.num_rows == 0:
+            return Changes.empty(self.node.schema)
+        known = self._known(self._hashes(delta))
+        after = delta if known is None else self._present(compact(concat([known, delta]), self.layout, [_AT]))
+        self.traces["steps"].append(delta, self._hashes(delta), to_numpy(delta.column(_AT)))
+        given = self._answers(after, 1)
+        return given if known is None else Changes.concat([self._answers(known, -1), given]).consolidate()
+
+    def _totals(self, steps: pa.Table) -> tuple[pa.Table, Int64s]:
+        """Running sums by group and time, and where the window that starts at each of them ends."""
+        codes = factorize(steps.select(self.keys))[0] if self.keys else np.zeros(steps.num_rows, np.int64)
+        order = np.lexsort((to_numpy(steps.column(_AT)), codes))
+        steps, codes = steps.take(pa.array(order)), codes[order]
+        at = to_numpy(steps.column(_AT))
+        last = np.r_[codes[1:] != codes[:-1], True] if len(codes) else np.empty(0, bool)
+        ends = np.where(last, INFINITY, np.r_[at[1:], 0])
+        return running_sums(steps, codes, (*self._not_sums, _ENDS)), ends
+
+    def _answers(self, steps: pa.Table, weight: int) -> Changes:
+        totals, ends = self._totals(steps)
+        alive = to_numpy(totals.column(COUNT)) > 0
+        totals, ends = totals.filter(pa.array(alive)), ends[alive]
+        starts = to_numpy(totals.column(_AT))
+        numbered = totals.set_column(totals.schema.get_field_index(_AT), _AT, pa.array(np.arange(len(ends))))
+        table = answers(numbered, self.layout, _AT)
+        number = to_numpy(table.column(_AT))
+        columns = [table.column(name) for name in self.keys]
+        columns += [evaluate(expr, table) for expr in self.aggregate.split[1].values()]
+        payload = pa.Table.from_arrays(columns, schema=self.node.schema.arrow)
+        return Changes(starts[number], ends[number], np.full(len(number), weight, np.int64), payload)
+
+    def _settle(self, cti: int) -> None:
+        """Endpoints before the CTI cannot change: only the last of each group, and what is alive there, matters."""
+        steps, bases = self.traces["steps"], self.traces["bases"]
+        passed = steps.until(cti - 1)
+        steps.drop(cti - 1)
+        if passed is None:
+            return
+        old = bases.lookup(self._hashes(passed))
+        parts = [passed] if old is None else [passed, old]
+        totals, ends = self._totals(self._present(compact(concat(parts), self.layout, [_AT])))
+        rows = totals.filter(pa.array((ends == INFINITY) & (to_numpy(totals.column(COUNT)) > 0)))
+        rows = rows.set_column(rows.schema.get_field_index(_ENDS), _ENDS, pa.array(np.ones(rows.num_rows, np.int64)))
+        if old is not None:
+            rows = self._present(compact(concat([rows, negative(old, self._not_sums)]), self.layout, [_AT]))
+        if cti == INFINITY:
+            bases.drop(INFINITY)
+        else:
+            bases.append(rows, self._hashes(rows), _never(rows.column(_AT)))
+
+    def held_by(self) -> str:
+        return "endpoints the CTI has not passed, and a total for each group with events alive"
+
+
+def _never(at: pa.ChunkedArray) -> Int64s:
+    return np.full(len(at), INFINITY, np.int64)

@@ -1,0 +1,301 @@
+"""Calling a user's module, with as little around it as possible and nothing it can break.
+
+A call either gives an answer or a `Failure`: the module raised, gave something of another type, took too long, grew too
+large, or (under `verify`) gave two answers to one question or changed what it was given. What happens then is the
+query's choice; the failure says what went wrong and shows the smallest input that does.
+"""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import math
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import ModuleFailed
+from headrace.modules.base import Module, Window
+from headrace.plan.windows import WindowPolicy
+from headrace.schema import Schema, Type
+from headrace.time import format_ticks
+
+__all__ = ["Caller", "Failure", "failed"]
+
+_MOST_OUTPUTS = 1_000_000
+_MOST_STATE_BYTES = 64 * 2**20
+_MOST_TRIES = 200
+_PATIENCE = 5.0  # seconds to look for a smaller input that fails
+_PLAIN = {Type.DOUBLE: float, Type.STRING: str, Type.BOOLEAN: bool}
+
+
+class _OutOfTime(BaseException):  # not an Exception, so that a module that catches everything does not catch it
+    """Raised inside a module that takes too long."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What a module did wrong, and to which items."""
+
+    reason: str
+    items: tuple[Any, ...]
+
+
+class _Unseen:
+    """The window, to a module that has not said it wants to see times."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"the window's {name} is for time-sensitive modules: write time_sensitive = True")
+
+
+class Caller:
+    """One module under one policy."""
+
+    def __init__(self, module: Module, policy: WindowPolicy) -> None:
+        self.module, self.policy = module, policy
+        self._takes_window = module.takes_window or module.time_sensitive
+        self._gives: Type | Schema = module.gives  # type: ignore[attr-defined]
+        own_times = policy.timestamping in (None, "unchanged", "time_bound")
+        self._stamps = own_times and module.time_sensitive and module.kind == "operator"
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    def compute(self, items: list[Any], window: Window) -> Any:
+        """The answer for the items of a window, or a failure."""
+        return self._guarded(lambda given: self._compute(given, window), items)
+
+    def read(self, state: bytes, window: Window) -> Any:
+        """The answer for a state, or a failure."""
+        return self._guarded(lambda _: self._compute(_loaded(state), window), [])
+
+    def _compute(self, argument: Any, window: Window) -> Any:
+        shown = window if self.module.time_sensitive else _Unseen()
+        compute: Callable[..., Any] = self.module.compute
+        found = self._checked(compute(argument, shown) if self._takes_window else compute(argument))
+        if self._stamps:
+            self._check_starts(found, window)
+        return found
+
+    def _check_starts(self, outputs: list[Any], window: Window) -> None:
+        """Outputs may not start before their window (rule 6.3)."""
+        early = min((output[0] for output in outputs), default=window.le)
+        if early < window.le:
+            raise ModuleFailed(
+                f"it gave an event that starts at {early}, before its window, under "
+                f"timestamping={self.policy.timestamping or 'unchanged'!r}"
+            )
+
+    def whole(self, items: list[Any], window: Window) -> Any:
+        """The answer of an incremental module for all items of a window at once, or a failure."""
+
+        def answer(given: list[Any]) -> Any:
+            state = self._saved(self._added(self.module.initial(), given))
+            return self._compute(_loaded(state), window)
+
+        return self._guarded(answer, items)
+
+    # --- states ------------------------------------------------------------------------------------------------------
+
+    def started(self, items: list[Any]) -> Any:
+        """The state of a window with these items, as bytes, or a failure."""
+        return self._guarded(lambda given: self._saved(self._added(self.module.initial(), given)), items)
+
+    def moved(self, state: bytes, added: list[Any], removed: list[Any]) -> Any:
+        """A state with some items more and some less, as bytes, or a failure."""
+
+        def move(given: list[Any]) -> bytes:
+            now = _loaded(state)
+            if removed:
+                after = self.module.remove(now, copy.copy(removed))
+                now = now if after is None else after
+            return self._saved(self._added(now, given))
+
+        found = self._guarded(move, added)
+        return Failure(found.reason, tuple(removed)) if isinstance(found, Failure) and not added else found
+
+    def _added(self, state: Any, items: list[Any]) -> Any:
+        after = self.module.add(state, items) if items else state
+        return state if after is None else after
+
+    def _saved(self, state: Any) -> bytes:
+        saved = pickle.dumps(state)
+        if len(saved) > _MOST_STATE_BYTES:
+            raise ModuleFailed(f"its state for one window has grown to {len(saved):,} bytes")
+        return saved
+
+    # --- what may come back ------------------------------------------------------------------------------------------
+
+    def _checked(self, found: Any) -> Any:
+        if isinstance(self._gives, Type):
+            return _value(found, self._gives, "")
+        if found is None:
+            return []
+        if isinstance(found, (str, bytes, dict)) or not hasattr(found, "__iter__"):
+            raise ModuleFailed(f"it gave {found!r}, not a list of outputs")
+        outputs = []
+        for output in found:
+            outputs.append(self._output(output))
+            if len(outputs) > _MOST_OUTPUTS:
+                raise ModuleFailed(f"it gave more than {_MOST_OUTPUTS:,} outputs for one window")
+        return outputs
+
+    def _output(self, output: Any) -> tuple[Any, ...]:
+        """One output as `(le, re, *values)`; the times are None where the module has no say in them."""
+        le = re = None
+        if self.module.time_sensitive:
+            if not isinstance(output, (tuple, list)) or len(output) != 3:
+                raise ModuleFailed(f"it gave {output!r}, not self.event(le, re, ...)")
+            le, re, output = output
+            if type(le) is not int or type(re) is not int or le >= re:
+                raise ModuleFailed(f"it gave an event that lasts from {le!r} to {re!r}")
+        assert isinstance(self._gives, Schema)
+        names = self._gives.names
+        if isinstance(output, dict):
+            if set(output) != set(names):
+                raise ModuleFailed(f"it gave the columns {', '.join(map(str, output))}, not {', '.join(names)}")
+            values: Sequence[Any] = [output[name] for name in names]
+        elif isinstance(output, (tuple, list)):
+            values = output
+        else:
+            values = (output,)
+        if len(values) != len(names):
+            raise ModuleFailed(f"it gave {len(values)} values, not {', '.join(names)}")
+        checked = [_value(v, f.type, f" for {f.name}") for v, f in zip(values, self._gives, strict=True)]
+        return (le, re, *checked)
+
+    # --- failures ----------------------------------------------------------------------------------------------------
+
+    def _guarded(self, call: Callable[[list[Any]], Any], items: list[Any]) -> Any:
+        found = self._tried(call, items)
+        # A window that is only left out needs no smallest input, and its reason must not depend on the time that takes.
+        if isinstance(found, Failure) and len(items) > 1 and self.policy.on_error == "fail":
+            return self._smallest(call, found)
+        return found
+
+    def _tried(self, call: Callable[[list[Any]], Any], items: list[Any]) -> Any:
+        kept = tuple(items)
+        try:
+            with _limited(self.policy.time_limit):
+                found = call(list(items))
+                if self.policy.verify:
+                    self._verify(call, kept, found)
+                return found
+        except _OutOfTime:
+            return Failure(f"it did not return within {self.policy.time_limit} s", kept)
+        except ModuleFailed as error:
+            return Failure(error.message, kept)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's code may raise
+            return Failure(f"it raised {type(error).__name__}: {error}", kept)
+
+    def _verify(self, call: Callable[[list[Any]], Any], items: tuple[Any, ...], found: Any) -> None:
+        given = list(items)
+        again = call(given)
+        # States may be equal and yet pickle differently; answers are what must not differ.
+        if not isinstance(found, bytes) and not _equal(found, again):
+            raise ModuleFailed(f"it is not deterministic: it gave {found!r}, then {again!r} for the same items")
+        if len(given) != len(items) or any(a is not b for a, b in zip(given, items, strict=True)):
+            raise ModuleFailed("it changes the list it is given; take a copy, such as sorted(items)")
+
+    def _smallest(self, call: Callable[[list[Any]], Any], failure: Failure) -> Failure:
+        """Leave items out, halves first and then one by one, as long as it still fails in the same way."""
+        kind = _kind(failure)
+        tries, size, patience = 0, len(failure.items) // 2, time.monotonic() + _PATIENCE
+        while size and tries < _MOST_TRIES and time.monotonic() < patience:
+            for start in range(0, len(failure.items), size):
+                fewer = failure.items[:start] + failure.items[start + size :]
+                tries += 1
+                found = self._tried(call, list(fewer)) if fewer else None
+                if time.monotonic() > patience:
+                    break
+                if isinstance(found, Failure) and _kind(found) == kind:
+                    failure, size = found, min(2 * size, len(fewer))
+                    break
+            size //= 2
+        return failure
+
+
+def _kind(failure: Failure) -> str:
+    """What went wrong, without the values that it happened to."""
+    words = failure.reason.partition(":")[0].split()
+    return " ".join(words[: 3 if words[1:2] == ["raised"] else 2])
+
+
+def _loaded(state: bytes) -> Any:
+    return pickle.loads(state)  # noqa: S301 - the engine's own, from its own trace
+
+
+def _value(value: Any, wanted: Type, where: str) -> Any:
+    """A value as a column of the wanted type will hold it."""
+    if type(value) is _PLAIN.get(wanted):  # by far the most common, and quick
+        return value
+    if hasattr(value, "item") and not isinstance(value, (list, tuple)):
+        value = value.item()  # NumPy's own numbers
+    if value is None:
+        return None
+    try:
+        if not isinstance(value, bool) or wanted is Type.BOOLEAN:  # to Arrow, True is a number
+            number = float(value) if isinstance(value, int) and wanted.is_floating else value
+            return pa.scalar(number, wanted.arrow).as_py()
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError):
+        pass
+    raise ModuleFailed(f"it gave {value!r}{where}, which is no {wanted.value}")
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b):
+        return True
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(_equal, a, b))
+    return bool(a == b)
+
+
+@contextmanager
+def _limited(seconds: float | None) -> Iterator[None]:
+    """Stops what takes longer, by a signal where there can be one, otherwise at the next line of Python."""
+    if seconds is None:
+        yield
+    elif threading.current_thread() is threading.main_thread():
+        before, started = signal.signal(signal.SIGALRM, _ring), time.monotonic()
+        left, every = signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+            if left:  # an alarm that somebody else has set still rings
+                signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - started), 0.001), every)
+    else:
+        thread = ctypes.c_ulong(threading.get_ident())
+        stop = ctypes.pythonapi.PyThreadState_SetAsyncExc
+        timer = threading.Timer(seconds, lambda: stop(thread, ctypes.py_object(_OutOfTime)))
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+            stop(thread, None)  # if it rang in this very moment, it must not ring elsewhere
+
+
+def _ring(*_: Any) -> None:
+    raise _OutOfTime
+
+
+def failed(module: Module, group: dict[str, Any], window: Window, failure: Failure) -> ModuleFailed:
+    """The error that stops a query."""
+    shown = list(failure.items[:20])
+    return ModuleFailed(
+        f"{module} failed in the window {format_ticks(window.le)} .. {format_ticks(window.re)}"
+        + (f" of {', '.join(f'{k} = {v!r}' for k, v in group.items())}" if group else "")
+        + f": {failure.reason}",
+        given=shown,
+        allowed=f"the smallest input that shows it is given above ({len(failure.items)} items)",
+        instead="mend the module, or on_error='skip' in window(...) to leave such windows out",
+    )

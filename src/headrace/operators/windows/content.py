@@ -1,0 +1,241 @@
+"""What is made of the events in a window: built-in aggregates, a ranking, or what a user's module says.
+
+Each kind says which expressions it needs of an event (`columns`), and turns the members of many windows into outputs
+in one call. Members are pairs of a window and an event, with how often the event is there.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headrace.columnar import concat
+from headrace.expr import Expr, col, evaluate
+from headrace.modules import ModuleCall
+from headrace.operators.accumulators import PART, Layout
+from headrace.operators.answers import answers
+from headrace.operators.combine import compact
+from headrace.operators.windows.calling import Caller
+from headrace.operators.windows.divide import Windows
+from headrace.operators.windows.items import Calls, Members, ranks
+from headrace.plan.nodes import Aggregate, Operate, PerWindow, Select, Top
+
+__all__ = ["Content", "Earlier", "Outputs", "content_of"]
+
+Bools = NDArray[np.bool_]
+Int64s = NDArray[np.int64]
+_WINDOW = "__window"
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What incremental modules start from: the states windows had, and the members that have come and gone since."""
+
+    #: By name of the state's column; None for a window that had none.
+    states: dict[str, list[bytes | None]]
+    changed: Members
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Outputs of windows: which window each is of, its lifetime, its payload without keys."""
+
+    window: Int64s
+    le: Int64s
+    re: Int64s
+    payload: pa.Table
+    #: Windows that failed, and why.
+    failures: tuple[tuple[int, str], ...] = ()
+    #: The states that incremental modules now have, a row for each window.
+    states: pa.Table | None = None
+
+
+class Content(ABC):
+    """How a window's events become outputs."""
+
+    def __init__(self, node: PerWindow) -> None:
+        self.node = node
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[tuple[str, Expr], ...]:
+        """What is needed of an event, by the name it is stored under."""
+
+    @property
+    def stateful(self) -> tuple[str, ...]:
+        """The names of the states that incremental modules keep for each window."""
+        return ()
+
+    @abstractmethod
+    def outputs(self, windows: Windows, members: Members, keys: pa.Table, shown: Bools, earlier: Earlier) -> Outputs:
+        """The outputs of the windows that are `shown`; `keys` has the keys of each."""
+
+    def _aligned(self, windows: Windows, of: Int64s, payload: pa.Table) -> Outputs:
+        return Outputs(of, windows.le[of], windows.re[of], payload)
+
+
+def content_of(node: PerWindow) -> Content:
+    """The content that a node asks for."""
+    if isinstance(node, Aggregate):
+        return AggregateContent(node)
+    if isinstance(node, Operate):
+        return OperateContent(node)
+    assert isinstance(node, Top)
+    return TopContent(node)
+
+
+class AggregateContent(Content):
+    """Built-in aggregates and users' aggregates, and expressions over them."""
+
+    def __init__(self, node: Aggregate) -> None:
+        super().__init__(node)
+        calls, self.outputs_over = node.split
+        self.modules = {name: call for name, call in calls.items() if isinstance(call, ModuleCall)}
+        self.callers = {name: Caller(call.module, node.policy) for name, call in self.modules.items()}
+        built_in = {name: call for name, call in calls.items() if name not in self.modules}
+        arguments = [call.argument for call in built_in.values() if call.argument is not None]
+        arguments += [expr for call in self.modules.values() for expr in call.arguments]
+        distinct = {str(expr): expr for expr in arguments}
+        self._names = {text: f"arg{i}" for i, text in enumerate(distinct)}
+        self._columns = tuple((self._names[text], expr) for text, expr in distinct.items())
+        self.built_in = {
+            name: call.with_children([col(self._names[str(child)]) for child in call.children])
+            for name, call in built_in.items()
+        }
+        self.layout = self._layout(node)
+
+    def _layout(self, node: Aggregate) -> Layout | None:
+        """Built-ins are computed as anywhere else, over an input that has just their arguments."""
+        if not self._columns:
+            calls = {f"c{i}": call for i, call in enumerate(self.built_in.values())}
+            return Layout(Aggregate(node.input, (), node.window, tuple(calls.items()))) if calls else None
+        below = Select(node.input, self._columns)
+        calls = {f"c{i}": call for i, call in enumerate(self.built_in.values())}
+        return Layout(Aggregate(below, (), node.window, tuple(calls.items()))) if calls else None
+
+    @property
+    def columns(self) -> tuple[tuple[str, Expr], ...]:
+        return self._columns
+
+    @property
+    def stateful(self) -> tuple[str, ...]:
+        return tuple(name for name, call in self.modules.items() if call.module.incremental)
+
+    def outputs(self, windows: Windows, members: Members, keys: pa.Table, shown: Bools, earlier: Earlier) -> Outputs:
+        table = self._with_built_ins(pa.table({_WINDOW: np.arange(len(windows))}), members)
+        failures: list[tuple[int, str]] = []
+        states = {}
+        for name, call in self.modules.items():
+            fields = [self._names[str(expr)] for expr in call.arguments]
+            calls = Calls(self.callers[name], self.node, fields, windows, members, keys)
+            values, wrong, states[name] = calls.run(shown, earlier.changed, earlier.states.get(name))
+            table = table.append_column(name, pa.array(values, call.module.gives.arrow))
+            failures += wrong
+        of = np.asarray(table.column(_WINDOW))
+        good = shown & ~np.isin(of, [window for window, _ in failures])
+        if not good.all():
+            table, of = table.filter(pa.array(good)), of[good]
+        columns = [evaluate(expr, table) for expr in self.outputs_over.values()]
+        names = list(self.outputs_over)
+        schema = pa.schema([self.node.schema.arrow.field(name) for name in names])
+        aligned = self._aligned(windows, of, pa.Table.from_arrays(columns, schema=schema))
+        kept = {name: pa.array(states[name], pa.binary()) for name in self.stateful}
+        return replace(aligned, failures=tuple(failures), states=pa.table(kept) if kept else None)
+
+    def _with_built_ins(self, table: pa.Table, members: Members) -> pa.Table:
+        if self.layout is None:
+            return table
+        events = members.events.take(members.row)
+        numbers = pa.table({_WINDOW: members.window})
+        sums = self.layout.sums_table(events, numbers)
+        sums = sums.add_column(0, PART, pa.array(np.zeros(len(events), np.int8)))
+        parts = [compact(part, self.layout, [_WINDOW]) for part in [sums, *self.layout.bag_tables(events, numbers)]]
+        found = answers(concat(parts), self.layout, _WINDOW)
+        order = np.argsort(np.asarray(found.column(_WINDOW)), kind="stable")
+        found = found.take(pa.array(order))
+        for name, inner in zip(self.built_in, self.layout.node.split[0], strict=True):
+            table = table.append_column(name, found.column(inner))
+        return table
+
+
+class OperateContent(Content):
+    """A user's operator."""
+
+    def __init__(self, node: Operate) -> None:
+        super().__init__(node)
+        self.operate = node
+        self.caller = Caller(node.module, node.policy)
+
+    @property
+    def columns(self) -> tuple[tuple[str, Expr], ...]:
+        return tuple((f"arg{i}", expr) for i, (_, expr) in enumerate(self.operate.mapping))
+
+    @property
+    def stateful(self) -> tuple[str, ...]:
+        return ("operator",) if self.operate.module.incremental else ()
+
+    def outputs(self, windows: Windows, members: Members, keys: pa.Table, shown: Bools, earlier: Earlier) -> Outputs:
+        fields = [name for name, _ in self.columns]
+        calls = Calls(self.caller, self.node, fields, windows, members, keys)
+        found, failures, states = calls.run(shown, earlier.changed, earlier.states.get("operator"))
+        out = replace(self._stamped(windows, found), failures=tuple(failures))
+        return replace(out, states=pa.table({"operator": pa.array(states, pa.binary())}) if self.stateful else None)
+
+    def _stamped(self, windows: Windows, found: list[Any]) -> Outputs:
+        rows = [(number, *output) for number, outputs in enumerate(found) for output in outputs or ()]
+        schema = self.operate.module.gives.arrow
+        columns = list(zip(*rows, strict=True)) or [()] * (3 + len(schema))
+        payload = pa.Table.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(columns[3:], schema, strict=True)], schema=schema
+        )
+        of = np.array(columns[0], np.int64)
+        if self.node.timestamping == "align":
+            return self._aligned(windows, of, payload)
+        le, re = np.array(columns[1], np.int64), np.array(columns[2], np.int64)
+        if self.node.timestamping == "clip":
+            le, re = np.maximum(le, windows.le[of]), np.minimum(re, windows.re[of])
+            some = le < re
+            return Outputs(of[some], le[some], re[some], payload.filter(pa.array(some)))
+        return Outputs(of, le, re, payload)
+
+
+class TopContent(Content):
+    """The first k events of each window in an order."""
+
+    def __init__(self, node: Top) -> None:
+        super().__init__(node)
+        self.top = node
+
+    @property
+    def columns(self) -> tuple[tuple[str, Expr], ...]:
+        order = tuple((f"by{i}", expr) for i, expr in enumerate(self.top.by))
+        return (*order, *((f"arg{i}", col(name)) for i, name in enumerate(self.top.input.schema.names)))
+
+    def outputs(
+        self,
+        windows: Windows,
+        members: Members,
+        keys: pa.Table,  # noqa: ARG002
+        shown: Bools,  # noqa: ARG002
+        earlier: Earlier,  # noqa: ARG002
+    ) -> Outputs:
+        events = members.events
+        direction = "descending" if self.top.descending else "ascending"
+        by = [name for name, _ in self.columns if name.startswith("by")]
+        rest = [name for name, _ in self.columns if not name.startswith("by")]
+        rank = ranks(events.payload, [(n, direction) for n in by] + [(n, "ascending") for n in rest])
+        order = np.lexsort((rank[members.row], members.window))
+        window, row = members.window[order], members.row[order]
+        # An event that is there twice takes two places.
+        copies = np.repeat(np.arange(len(row)), events.weight[row])
+        window, row = window[copies], row[copies]
+        first = np.flatnonzero(np.r_[True, np.diff(window) != 0]) if len(window) else np.empty(0, np.int64)
+        place = np.arange(len(window)) - np.repeat(first, np.diff(np.r_[first, len(window)]))
+        best = place < self.top.k
+        payload = events.payload.select(rest).take(pa.array(row[best]))
+        return self._aligned(windows, window[best], payload.rename_columns(list(self.top.input.schema.names)))

@@ -1,0 +1,190 @@
+"""Which windows the events of many groups give, all groups in the same calls (rules 5.1 to 5.4).
+
+Windows are three arrays, group, LE and RE, sorted by group and start. Belonging is always an overlap: of the window
+with an event's *place*, which is its lifetime, or for windows that count starts or ends the instant of that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headrace.changes import Changes
+from headrace.columnar import factorize
+from headrace.errors import EventError
+from headrace.operators.overlap import overlapping
+from headrace.plan.windows import ENDLESS, Count, Grid, Session, Snapshot, Window
+from headrace.time import INFINITY
+
+__all__ = ["Events", "Windows", "among", "divide", "grid_windows", "pairs", "places", "same_as"]
+
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+_MOST_WINDOWS = 50_000_000
+
+
+@dataclass(frozen=True)
+class Events:
+    """Lifetimes of events and the numbers of their groups."""
+
+    group: Int64s
+    le: Int64s
+    re: Int64s
+
+    def __len__(self) -> int:
+        return len(self.le)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows by group and start; `waiting` is for each group the first time whose window is not complete yet."""
+
+    group: Int64s
+    le: Int64s
+    re: Int64s
+    waiting: Int64s
+
+    def __len__(self) -> int:
+        return len(self.le)
+
+    def take(self, rows: Int64s) -> Windows:
+        """The windows at these positions."""
+        return Windows(self.group[rows], self.le[rows], self.re[rows], self.waiting)
+
+    def filter(self, mask: Bools) -> Windows:
+        """The windows where `mask` is true."""
+        return Windows(self.group[mask], self.le[mask], self.re[mask], self.waiting)
+
+
+def places(window: Window, events: Events) -> Events:
+    """Where events are, to belong to windows that overlap it."""
+    if isinstance(window, Session) or (isinstance(window, Count) and window.by == "start"):
+        return Events(events.group, events.le, events.le + 1)
+    if isinstance(window, Count):
+        return Events(events.group, events.re, np.minimum(events.re, INFINITY - 1) + 1)
+    return events
+
+
+def divide(window: Window, events: Events, groups: int) -> Windows:
+    """The windows of every group that depend on its events."""
+    if isinstance(window, Snapshot):
+        return _snapshots(events, groups)
+    place = places(window, events)
+    group, time = _distinct(place.group, place.le)
+    if isinstance(window, Session):
+        return _sessions(window, group, time, groups)
+    assert isinstance(window, Count)
+    return _counts(window, group, time, groups)
+
+
+def _distinct(group: Int64s, time: Int64s) -> tuple[Int64s, Int64s]:
+    """Each time of each group once, in order."""
+    order = np.lexsort((time, group))
+    group, time = group[order], time[order]
+    new = np.r_[True, (np.diff(group) != 0) | (time[1:] != time[:-1])] if len(time) else np.empty(0, bool)
+    return group[new], time[new]
+
+
+def _snapshots(events: Events, groups: int) -> Windows:
+    all_groups, all_times = np.r_[events.group, events.group], np.r_[events.le, events.re]
+    step = np.r_[np.ones(len(events), np.int64), -np.ones(len(events), np.int64)]
+    order = np.lexsort((all_times, all_groups))
+    all_groups, all_times, step = all_groups[order], all_times[order], step[order]
+    group, time = _distinct(all_groups, all_times)
+    if len(time) == 0:
+        return Windows(group, time, time, np.full(groups, INFINITY, np.int64))
+    new = np.r_[True, (np.diff(all_groups) != 0) | (all_times[1:] != all_times[:-1])]
+    # How many events are alive after each endpoint; it is back at zero after the last one of a group.
+    alive = np.cumsum(np.add.reduceat(step, np.flatnonzero(new)))
+    last = len(time) - 1
+    some = np.flatnonzero(alive[:last] > 0)
+    return Windows(group[some], time[some], time[some + 1], np.full(groups, INFINITY, np.int64))
+
+
+def _counts(window: Count, group: Int64s, time: Int64s, groups: int) -> Windows:
+    place = np.arange(len(time))
+    end = place + window.n - 1
+    whole = end < len(time)
+    whole[whole] = group[end[whole]] == group[whole]
+    waiting = np.full(groups, INFINITY, np.int64)
+    np.minimum.at(waiting, group[~whole], time[~whole])
+    return Windows(group[whole], time[whole], time[end[whole]] + 1, waiting)
+
+
+def _sessions(window: Session, group: Int64s, time: Int64s, groups: int) -> Windows:
+    waiting = np.full(groups, INFINITY, np.int64)
+    if len(time) == 0:
+        return Windows(group, time, time, waiting)
+    apart = (np.diff(group) != 0) | (np.diff(time) >= window.gap)
+    first = np.flatnonzero(np.r_[True, apart])
+    last = np.r_[first[1:] - 1, len(time) - 1]
+    return Windows(group[first], time[first], time[last] + window.gap, waiting)
+
+
+def grid_windows(grid: Grid, events: Events, groups: int, low: int, high: int, *, ended: int | None) -> Windows:
+    """The windows numbered `low..high` that some event overlaps.
+
+    `ended` says that nothing more will come: windows of events that never end then stop with the last thing that ends
+    in their group, or with window `ended` (rule 5.3).
+    """
+    first, last = grid.first(events.le), grid.last(events.le, events.re)
+    if ended is not None:
+        endless = last >= ENDLESS // 2
+        limit = np.full(groups, ended, np.int64)
+        np.maximum.at(limit, events.group, np.where(endless, last - ENDLESS, last))
+        last = np.where(endless, limit[events.group], last)
+        high = ENDLESS
+    first, last = np.maximum(first, low), np.minimum(last, high)
+    count = np.maximum(last - first + 1, 0)
+    total = int(count.sum())
+    if total > _MOST_WINDOWS or count.max(initial=0) > _MOST_WINDOWS:  # the sum may have overflowed
+        raise EventError(
+            f"one batch would look at {total:,} windows",
+            given=f"events that last through that many windows of {grid}",
+            instead="a larger window, or shorter lifetimes: set_duration(...)",
+        )
+    rows = np.repeat(np.arange(len(first)), count)
+    offset = np.arange(total) - np.repeat(np.cumsum(count) - count, count)
+    group, number = _distinct(events.group[rows], first[rows] + offset)
+    return Windows(group, grid.start(number), grid.end(number), np.full(groups, INFINITY, np.int64))
+
+
+def same_as(windows: Windows, others: Windows) -> Bools:
+    """For each window, whether the others have it too."""
+    parts = [np.concatenate([getattr(windows, name), getattr(others, name)]) for name in ("group", "le", "re")]
+    order = np.lexsort(parts[::-1])
+    equal = np.ones(max(len(order) - 1, 0), bool)
+    for part in parts:
+        equal &= part[order][1:] == part[order][:-1]
+    # Each side has a window once, so an equal neighbour is from the other side.
+    found = np.zeros(len(order), bool)
+    found[order] = np.r_[equal, False] | np.r_[False, equal] if len(order) else found
+    return found[: len(windows)]
+
+
+def pairs(windows: Windows, events: Events) -> tuple[Int64s, Int64s]:
+    """Which windows overlap which events of their group."""
+    left = _lifetimes(windows.le, windows.re)
+    right = _lifetimes(events.le, events.re)
+    return overlapping(left, right, pa.table({"g": windows.group}), pa.table({"g": events.group}))
+
+
+def _lifetimes(le: Int64s, re: Int64s) -> Changes:
+    return Changes(le, re, np.ones(len(le), np.int64), _no_columns(len(le)))
+
+
+def among(windows: Windows, others: Windows) -> Bools:
+    """For each window, of which there may be several that are equal, whether the others have it."""
+    if len(windows) == 0:
+        return np.empty(0, bool)
+    table = pa.table({"g": windows.group, "a": windows.le, "b": windows.re})
+    codes, first = factorize(table)
+    distinct = Windows(windows.group[first], windows.le[first], windows.re[first], windows.waiting)
+    return same_as(distinct, others)[codes]
+
+
+def _no_columns(rows: int) -> pa.Table:
+    return pa.table({"__": pa.nulls(rows)}).select([])

@@ -1,0 +1,164 @@
+"""The events of windows as a user's module sees them, and the calls of one module for many windows."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.changes import Changes
+from headrace.columnar import canonical_floats, sortable
+from headrace.modules import Module
+from headrace.modules.base import Window as Seen
+from headrace.operators.windows.calling import Caller, Failure, failed
+from headrace.operators.windows.divide import Windows
+from headrace.plan.nodes import PerWindow
+from headrace.schema import Type
+
+__all__ = ["Calls", "Members", "ranks"]
+
+Bools = NDArray[np.bool_]
+Int64s = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Members:
+    """Which events are in which windows: `events[row[i]]` is in window `window[i]`."""
+
+    window: Int64s
+    row: Int64s
+    events: Changes
+
+
+class Calls:
+    """One module and the windows it is to be called for."""
+
+    def __init__(
+        self, caller: Caller, node: PerWindow, fields: list[str], windows: Windows, members: Members, keys: pa.Table
+    ) -> None:
+        self.caller, self.node, self.fields = caller, node, fields
+        self.windows, self.members, self.keys = windows, members, keys
+
+    def run(
+        self, shown: Bools, changed: Members, states: list[bytes | None] | None
+    ) -> tuple[list[Any], list[tuple[int, str]], list[bytes | None]]:
+        """What the module says of each shown window, which windows failed, and the states it leaves behind."""
+        now: list[Any] = self._states(changed, states) if states is not None else []
+        found: list[Any] = [None] * len(self.windows)
+        failures = []
+        items = [] if now else self.items(np.arange(len(self.windows)))
+        for number in range(len(self.windows)):
+            answer: Any = now[number] if now else None
+            if not isinstance(answer, Failure) and shown[number]:
+                seen = self._seen(number)
+                answer = self.caller.read(answer, seen) if now else self.caller.compute(items[number], seen)
+            if isinstance(answer, Failure) and now and shown[number]:
+                # A window is left out for what is in it, not for the way its state went.
+                again = self.caller.whole(self.items(np.array([number]))[0], self._seen(number))
+                answer = again if isinstance(again, Failure) or self.node.policy.on_error == "skip" else answer
+            if isinstance(answer, Failure) and shown[number]:
+                self.fails(number, answer)
+                failures.append((number, answer.reason))
+            elif shown[number]:
+                found[number] = answer
+        return found, failures, [None if isinstance(state, Failure) else state for state in now]
+
+    def fails(self, number: int, failure: Failure) -> None:
+        """Stop the query, unless it says that such windows are to be skipped."""
+        if self.node.policy.on_error == "fail":
+            key = self.keys.slice(number, 1).to_pylist()[0] if self.keys.num_columns else {}
+            raise failed(self.caller.module, key, self._seen(number), failure)
+
+    def _states(self, changed: Members, states: list[bytes | None]) -> list[Any]:
+        """Each window's state: the one it had, with what has come and gone; or a new one from all its items."""
+        module, coming = self.caller.module, changed.events.weight > 0
+        other, gone = np.zeros(len(self.windows), bool), np.zeros(len(self.windows), bool)
+        other[changed.window] = True
+        gone[changed.window[~coming[changed.row]]] = True
+        had = np.array([state is not None for state in states], bool)
+        movable = ~other if module.order_sensitive else np.ones_like(had) if module.invertible else ~gone
+        moves = had & movable
+        numbers = np.flatnonzero(moves)
+        added = self.items(numbers, _only(changed, coming))
+        removed = self.items(numbers, _only(changed, ~coming))
+        result: list[Any] = [None] * len(self.windows)
+        for number, more, less in zip(numbers.tolist(), added, removed, strict=True):
+            state = states[number]
+            assert state is not None
+            result[number] = self.caller.moved(state, more, less) if more or less else state
+        fresh = np.flatnonzero(~moves)
+        for number, items in zip(fresh.tolist(), self.items(fresh), strict=True):
+            result[number] = self.caller.started(items)
+        return result
+
+    def _seen(self, number: int) -> Seen:
+        return Seen(int(self.windows.le[number]), int(self.windows.re[number]))
+
+    def items(self, numbers: Int64s, members: Members | None = None) -> list[list[Any]]:
+        """The items of some windows as the module sees them: clipped, in order, each as often as it is there."""
+        members = self.members if members is None else members
+        wanted = np.isin(members.window, numbers)
+        events, window, row = members.events, members.window[wanted], members.row[wanted]
+        module = self.caller.module
+        wle, wre = self.windows.le[window], self.windows.re[window]
+        le, re = _clipped(self.node, wle, wre, events.le[row], events.re[row])
+        values = events.payload.select(list(dict.fromkeys(self.fields)))
+        rank = ranks(values, [(name, "ascending") for name in values.column_names])[row]
+        # Ends do not decide for a module that does not see them: one may move after the window is closed.
+        order = np.lexsort((rank, re, le, window) if module.time_sensitive else (rank, le, window))
+        order = np.repeat(order, np.abs(events.weight[row[order]]))
+        columns = [
+            _as(values.column(name), field.type).take(pa.array(row[order])).to_pylist()
+            for name, field in zip(self.fields, module.fields, strict=True)
+        ]
+        found = _shaped(module, le[order], re[order], columns)
+        starts = np.searchsorted(window[order], numbers, "left").tolist()
+        ends = np.searchsorted(window[order], numbers, "right").tolist()
+        return [found[a:b] for a, b in zip(starts, ends, strict=True)]
+
+
+def _only(members: Members, events: Bools) -> Members:
+    some = events[members.row]
+    return Members(members.window[some], members.row[some], members.events)
+
+
+def _shaped(module: Module, le: Int64s, re: Int64s, columns: list[list[Any]]) -> list[Any]:
+    if module.time_sensitive:
+        event = namedtuple("Event", ["le", "re", *module.fields.names])  # type: ignore[misc]  # noqa: PYI024
+        return list(map(event._make, zip(le.tolist(), re.tolist(), *columns, strict=True)))
+    if len(columns) == 1:
+        return columns[0]
+    row = namedtuple("Row", module.fields.names)  # type: ignore[misc]  # noqa: PYI024
+    return list(map(row._make, zip(*columns, strict=True)))
+
+
+def _as(column: pa.ChunkedArray, wanted: Type) -> pa.ChunkedArray:
+    return column if column.type == wanted.arrow else pc.cast(column, wanted.arrow)
+
+
+def _clipped(node: PerWindow, wle: Int64s, wre: Int64s, le: Int64s, re: Int64s) -> tuple[Int64s, Int64s]:
+    """Lifetimes as a module sees them (rule 6.3); what ends where its window starts lived in its last instant."""
+    if node.clips_right:
+        re = np.minimum(re, wre)
+    if node.policy.clipping in ("left", "full"):
+        le = np.maximum(le, wle)
+    return np.minimum(le, re - 1), re
+
+
+def ranks(table: pa.Table, order: Sequence[tuple[str, str]]) -> Int64s:
+    """Each row's place in an order by several columns: nulls last, NaN greater than any number."""
+    rank = np.empty(table.num_rows, np.int64)
+    table, keys = sortable(canonical_floats(table)), []
+    for name, direction in order:
+        if pa.types.is_floating(table.schema.field(name).type):  # Arrow itself would put NaN last either way
+            table = table.append_column(f"{name} nan", pc.is_nan(table.column(name)))
+            keys.append((f"{name} nan", direction))
+        keys.append((name, direction))
+    rank[pc.sort_indices(table, keys).to_numpy()] = np.arange(table.num_rows)
+    return rank

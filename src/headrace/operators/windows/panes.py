@@ -1,0 +1,67 @@
+"""Partial states of algebraic modules: one for the events of a batch that share a group and a run of windows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headrace.changes import Changes
+from headrace.columnar import canonical_floats, factorize
+from headrace.expr import evaluate
+from headrace.modules import ModuleCall
+from headrace.modules.merged import state_text
+from headrace.operators.windows.calling import Caller, Failure
+from headrace.operators.windows.divide import Windows
+from headrace.operators.windows.items import Calls, Members
+from headrace.plan.panes import Panes
+from headrace.plan.windows import Grid
+from headrace.time import INFINITY, NEG_INFINITY
+
+__all__ = ["panes"]
+
+
+def panes(node: Panes, changes: Changes) -> Changes:
+    """One event per group and run of windows, which overlaps the same windows as those it stands for."""
+    window = node.aggregate.window
+    assert isinstance(window, Grid)
+    first, last = window.first(changes.le), window.last(changes.le, changes.re)
+    somewhere = first <= last
+    if not somewhere.all():
+        changes, first, last = changes.filter(somewhere), first[somewhere], last[somewhere]
+    if len(changes) == 0:
+        return Changes.empty(node.schema)
+    names = [name for name, _ in node.aggregate.keys]
+    keys = pa.table({"first": first, "last": last})
+    for name, expr in node.aggregate.keys:
+        keys = keys.append_column(f"key {name}", evaluate(expr, changes.payload))
+    keys = canonical_floats(keys)
+    codes, rows = factorize(keys)
+    le, re = np.full(len(rows), INFINITY, np.int64), np.full(len(rows), NEG_INFINITY, np.int64)
+    np.minimum.at(le, codes, changes.le)
+    np.maximum.at(re, codes, changes.re)
+    found = keys.take(pa.array(rows))
+    shown = found.select([f"key {name}" for name in names]).rename_columns(names)
+    runs = Windows(np.arange(len(rows)), le, re, re)
+    columns = [found.column(f"key {name}") for name in names]
+    states = [_states(node, call, changes, codes, runs, shown) for call in node.calls.values()]
+    columns += [pa.array(column, pa.string()) for column in states]
+    return Changes.inserts(le, re, pa.Table.from_arrays(columns, schema=node.schema.arrow))
+
+
+def _states(
+    node: Panes, call: ModuleCall, changes: Changes, codes: NDArray[np.int64], runs: Windows, shown: pa.Table
+) -> list[str]:
+    """The state of each run's items, as text."""
+    module = call.module
+    values = {name: evaluate(expr, changes.payload) for name, expr in call.mapping.items()}
+    events = Changes(changes.le, changes.re, changes.weight, pa.table(values))
+    caller = Caller(module, node.aggregate.policy)
+    calls = Calls(caller, node.aggregate, list(values), runs, Members(codes, np.arange(len(changes)), events), shown)
+    states = []
+    for number, items in enumerate(calls.items(np.arange(len(runs)))):
+        state = caller.started(items)
+        if isinstance(state, Failure):
+            calls.fails(number, state)
+        states.append(state_text(state))
+    return states

@@ -1,0 +1,67 @@
+"""Clipping: the events of one stream end where those of another start (rule 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from headrace.errors import PlanError
+from headrace.plan.base import Node, Properties
+from headrace.plan.join import Keys, check_keys, keys_to_meet_by
+from headrace.progress import Progress
+
+__all__ = ["Clip"]
+
+
+@dataclass(frozen=True, eq=False)
+class Clip(Node):
+    """Ends a lifetime where the first event of `by` with equal keys (nulls equal nothing) starts strictly inside it."""
+
+    linear: ClassVar[bool] = False
+    input: Node
+    by: Node
+    on: Keys = ()
+    #: So many of the first keys tell groups apart (`group_by(...).apply`): among these, nulls are equal.
+    groups: int = 0
+
+    def __post_init__(self) -> None:
+        check_keys(self.input.schema, self.by.schema, self.on)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.input, self.by
+
+    @cached_property
+    def properties(self) -> Properties:
+        return Properties(insert_only=False, settled=False, keys=self.need(0))
+
+    def need(self, position: int) -> tuple[str, ...] | None:
+        return tuple(pair[position] for pair in self._together)
+
+    @cached_property
+    def _together(self) -> Keys:
+        return keys_to_meet_by(self.inputs, self.on, self.groups)
+
+    def progress(self, inputs: list[Progress]) -> Progress:
+        return Progress.together(inputs)
+
+    def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:
+        if all(derived):
+            same = tuple((name, name) for name in keys)
+            return Clip(inputs[0], inputs[1], (*same, *self.on), self.groups + len(keys))
+        if not derived[0]:
+            raise PlanError(
+                "clip inside apply clips the group's stream: an event from outside belongs to no group",
+                given=self.input.describe(),
+                allowed="a clipped stream made from the one that apply gives",
+                instead="group.clip(other, on='key'), or a clip behind apply(...)",
+            )
+        return Clip(inputs[0], inputs[1], self.on, self.groups)
+
+    def describe(self) -> str:
+        keys = " and ".join(f"{a} = {b}" for a, b in self.on) or "everything"
+        return f"Clip on {keys}" + (f" (groups: {self.groups})" if self.groups else "")
+
+    def with_inputs(self, *inputs: Node) -> Node:
+        return Clip(inputs[0], inputs[1], self.on, self.groups)

@@ -1,0 +1,35 @@
+"""Coalescing: events of equal payload whose lifetimes meet or overlap become one (rule 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from headrace.plan.base import Node, OneInput, Properties
+
+__all__ = ["Coalesce"]
+
+
+@dataclass(frozen=True, eq=False)
+class Coalesce(OneInput):
+    """For each payload, the spans of time in which at least one event of it is alive, each as one event.
+
+    A new event may bridge two that were given, and a deleted one may split one, so it corrects itself even where its
+    input does not.
+    """
+
+    linear: ClassVar[bool] = False
+
+    @property
+    def needs(self) -> tuple[str, ...] | None:
+        return self.input.schema.names
+
+    @cached_property
+    def properties(self) -> Properties:
+        # Rows that are together by some of the columns agree on them, and stay where they are.
+        below = self.input.properties.keys
+        return Properties(insert_only=False, settled=False, keys=self.needs if below is None else below)
+
+    def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:  # noqa: ARG002
+        return self.with_inputs(*inputs)  # the keys are part of the payload

@@ -1,0 +1,100 @@
+"""`group_by(...).apply(f)`: a plan over the stream of one group becomes a plan for all groups at once (rule 4).
+
+`f` is called once, with a stream that stands for any one group (`GroupInput`), and makes a plan over it. That plan is
+*lifted*: the group's keys become columns that travel along, from the group's stream to the result, and every operator
+in between keeps rows with different keys apart (`Node.lifted`). So a thousand groups run in the same kernel calls as
+one, and nothing runs that other queries do not run as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+
+from headrace.errors import PlanError
+from headrace.expr import Expr, col
+from headrace.plan.base import Node, OneInput, walk
+from headrace.plan.span import Select
+
+__all__ = ["GroupApply", "GroupInput", "apply_to_groups"]
+
+_numbers = count(1)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupInput(OneInput):
+    """The events of one group, whichever it is: what a plan inside `apply` begins with. It is lifted, never run."""
+
+    #: Tells it from the groups of other calls of `apply`, inside which this one may stand.
+    number: int
+
+    @property
+    def marks(self) -> str:
+        return f"group {self.number}"
+
+    @classmethod
+    def of(cls, input: Node) -> GroupInput:
+        """A group of a stream, different from all others."""
+        return cls(input, next(_numbers))
+
+
+@dataclass(frozen=True, eq=False)
+class GroupApply(OneInput):
+    """The results of one plan for every group, united; the keys come first.
+
+    Its input is the plan lifted to all groups, which computes all of it already. What was asked for, the plan `body`
+    over the stream `group` of one group, is kept beside it: it is what the answer is checked against.
+    """
+
+    keys: tuple[tuple[str, Expr], ...]
+    group: GroupInput
+    body: Node
+
+    def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:  # noqa: ARG002
+        return inputs[0]
+
+    def describe(self) -> str:
+        keys = ", ".join(name if str(expr) == str(col(name)) else f"{name} = {expr}" for name, expr in self.keys)
+        return f"GroupApply per {keys or 'nothing'}"
+
+
+def apply_to_groups(keys: tuple[tuple[str, Expr], ...], group: GroupInput, body: Node) -> GroupApply:
+    """`body`, a plan over the stream of one group, for each group of events with equal keys."""
+    hidden = _fresh_names(keys, body)
+    lifted = _lift(body, group, tuple(zip(hidden, (expr for _, expr in keys), strict=True)))
+    names = [name for name, _ in keys]
+    own = ((name, col(name)) for name in body.schema.names if name not in names)
+    outputs = (*((name, col(column)) for name, column in zip(names, hidden, strict=True)), *own)
+    return GroupApply(Select(lifted, outputs), keys, group, body)
+
+
+def _fresh_names(keys: tuple[tuple[str, Expr], ...], body: Node) -> tuple[str, ...]:
+    """Names for the keys on their way that no column of the plan has."""
+    taken = {name for node in walk(body) for name in node.schema.names}
+    found = []
+    for name, _ in keys:
+        choices = (f"group_{name}" + (f"_{i}" if i > 1 else "") for i in count(1))
+        found.append(next(choice for choice in choices if choice not in taken))
+        taken.add(found[-1])
+    return tuple(found)
+
+
+def _lift(body: Node, group: GroupInput, keys: tuple[tuple[str, Expr], ...]) -> Node:
+    names = tuple(name for name, _ in keys)
+    new: dict[str, Node] = {}
+    for node in walk(body):
+        derived = tuple(child.fingerprint in new for child in node.inputs)
+        if node == group:
+            new[node.fingerprint] = Select(group.input, (*keys, *((n, col(n)) for n in group.schema.names)))
+        elif any(derived):
+            lifted = node.lifted(tuple(new.get(c.fingerprint, c) for c in node.inputs), names, derived)
+            assert lifted.schema.names == (*names, *node.schema.names), f"{type(node).__name__} is lifted wrongly"
+            new[node.fingerprint] = lifted
+    if body.fingerprint not in new:
+        raise PlanError(
+            "apply needs a result that is made from the group's stream: any other belongs to no group",
+            given=body.describe(),
+            allowed="streams made from the one that apply gives",
+            instead="apply(lambda group: group.join(other, on='key'))",
+        )
+    return new[body.fingerprint]

@@ -1,0 +1,88 @@
+"""User's operators per group and window, and the top of a ranking (rules 6.1 to 6.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from headrace.errors import PlanError
+from headrace.expr import Expr, col
+from headrace.modules import Module, Operator
+from headrace.plan.base import refuse_reserved
+from headrace.plan.windowed import PerWindow
+from headrace.plan.windows import Timestamping
+from headrace.schema import Schema
+
+__all__ = ["Operate", "Top"]
+
+
+@dataclass(frozen=True, eq=False)
+class Operate(PerWindow):
+    """A user's operator: the bag of a window to any number of outputs."""
+
+    module: Operator
+    mapping: tuple[tuple[str, Expr], ...]
+
+    def __post_init__(self) -> None:
+        self.module.check_types(dict(self.mapping), self.input.schema)
+        refuse_reserved(self.schema)
+        self.check_policy()
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema((*self.key_fields, *self.module.gives.fields))
+
+    @property
+    def modules(self) -> tuple[Module, ...]:
+        return (self.module,)
+
+    @property
+    def _stamps(self) -> bool:
+        return self.module.time_sensitive
+
+    @cached_property
+    def timestamping(self) -> Timestamping:
+        return self.policy.timestamping or ("unchanged" if self.module.time_sensitive else "align")
+
+    def describe(self) -> str:
+        fields = ", ".join(f"{name}: {expr}" for name, expr in self.mapping)
+        return f"Operate {self.module}[{fields}] {self.over()}"
+
+
+@dataclass(frozen=True, eq=False)
+class Top(PerWindow):
+    """The first k events of each window in an order; of equal ones, those that come first by all their columns."""
+
+    k: int
+    by: tuple[Expr, ...]
+    descending: bool = True
+
+    def __post_init__(self) -> None:
+        if type(self.k) is not int or self.k < 1:
+            raise PlanError(
+                "top needs how many", given=self.k, allowed="a whole number from 1 on", instead="top(3, ...)"
+            )
+        if not self.by:
+            raise PlanError("top needs an order", given="none", allowed="columns", instead="top(3, by='price')")
+        for expr in self.by:
+            expr.type(self.input.schema)
+        refuse_reserved(self.schema)
+        self.check_policy()
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The keys that are not columns already, then all columns."""
+        mine = self.input.schema
+        for name, expr in self.keys:
+            if name in mine and str(expr) != str(col(name)):
+                raise PlanError(
+                    f"the key {name!r} hides a column of the same name",
+                    given=str(expr),
+                    allowed="keys that are columns, or have names of their own",
+                    instead=f"group_by({name}_key={expr})",
+                )
+        return Schema((*(f for f in self.key_fields if f.name not in mine), *mine.fields))
+
+    def describe(self) -> str:
+        order = ", ".join(map(str, self.by))
+        return f"Top {self.k} by {order} {'descending' if self.descending else 'ascending'} {self.over()}"

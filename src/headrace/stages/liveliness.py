@@ -1,0 +1,112 @@
+"""How soon a query's answers are final, what it remembers until then, and what would improve either (rule 6.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.plan.nodes import (
+    Admit,
+    Clip,
+    Coalesce,
+    EdgeLifetimes,
+    Extend,
+    Final,
+    Join,
+    Merge,
+    Node,
+    PerWindow,
+    Shift,
+    Source,
+    Union,
+)
+from headrace.plan.windows import Count, Grid, Session, Snapshot
+from headrace.time import format_duration
+
+__all__ = ["Liveliness", "liveliness_of"]
+
+
+@dataclass(frozen=True)
+class Liveliness:
+    """Of one operator: its output CTI, how far that is behind, what it remembers, and how to make it better."""
+
+    cti: str
+    delay: str
+    state: str
+    advice: tuple[str, ...] = ()
+
+
+def liveliness_of(node: Node) -> Liveliness:
+    """What rule 6.4 says of an operator."""
+    if isinstance(node, Merge):
+        return _per_window(node.aggregate)
+    if isinstance(node, PerWindow):
+        return _per_window(node)
+    if isinstance(node, Source):
+        return Liveliness("by its policy", "by its policy", "none")
+    if isinstance(node, Final):
+        return _final(node)
+    if isinstance(node, (Clip, Join, Union)):
+        outer = isinstance(node, Join) and node.kind != "inner"
+        state = _BOTH_ENDED if outer else _STATES.get(type(node), "none")
+        return Liveliness("the least of its inputs", "that of the slowest input", state)
+    if isinstance(node, Shift):
+        return Liveliness(f"its input's, moved by {format_duration(node.by)}", "none", "none")
+    if isinstance(node, Extend) and node.by < 0:
+        late = format_duration(-node.by)
+        return Liveliness(f"its input's less {late}", late, "none")
+    return Liveliness("as its input", "none", _STATES.get(type(node), "none"))
+
+
+_BOTH_ENDED = "events whose end the lesser of both CTIs has not passed"
+_STATES: dict[type[Node], str] = {
+    Admit: "events whose end the CTI has not passed",
+    Clip: f"{_BOTH_ENDED}, but for those that are cut for good",
+    Coalesce: "events whose end the CTI has not passed",
+    EdgeLifetimes: "last sample per key, samples after the CTI",
+    Join: "events whose end the other side's CTI has not passed",
+}
+_CLOSED = "groups × windows the CTI has not closed"
+_ENDED = "groups × windows the CTI has not closed or that hold an event it has not ended"
+
+
+def _final(node: Final) -> Liveliness:
+    if node.input.properties.settled:
+        return Liveliness("as its input", "none", "events the CTI has not made final")
+    advice = "lifetimes that never change let events out at their start: set_duration(...), or speculative answers"
+    return Liveliness(
+        "start of the oldest event that waits", "as long as events last", "events the CTI has not made final", (advice,)
+    )
+
+
+def _per_window(node: PerWindow) -> Liveliness:
+    state = _ENDED if node.holds_ends else _CLOSED
+    if node.prompt:
+        return Liveliness("as its input", "none", state, _clip_advice(node, delayed=False))
+    cti = "start of the first open window"
+    delay = _delay(node)
+    if node.holds_ends:
+        cti, delay = f"{cti}, or of the first that holds an open event", f"{delay}, and as long as events last"
+    advice = _clip_advice(node, delayed=True)
+    if node.sensitive and node.timestamping in ("unchanged", "clip"):
+        advice += (
+            "timestamping='time_bound': output CTI is the input's, if no output depends on what comes after its start",
+        )
+    return Liveliness(cti, delay, state, advice)
+
+
+def _delay(node: PerWindow) -> str:
+    if isinstance(node.window, Grid):
+        return f"up to {format_duration(node.window.size)}"
+    if isinstance(node.window, Session):
+        return f"as long as the longest open session, at least {format_duration(node.window.gap)}"
+    if isinstance(node.window, Count):
+        return f"until the slowest group has {node.window.n} {node.window.by} times"
+    assert isinstance(node.window, Snapshot)
+    return "as long as nothing starts or ends in the slowest group"
+
+
+def _clip_advice(node: PerWindow, *, delayed: bool) -> tuple[str, ...]:
+    if not node.holds_ends:
+        return ()
+    gain = "output CTI no longer waits for open events; " if delayed else ""
+    return (f"clip right: {gain}state bound falls from {_ENDED} to {_CLOSED}",)

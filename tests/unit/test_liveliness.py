@@ -1,0 +1,206 @@
+"""The table of rule 6.4, row by row: what the output CTI is, and what is remembered after it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import headrace as hr
+from headrace.changes import Changes
+from headrace.operators.registry import kernel_of
+from headrace.optimizer import optimize
+from headrace.plan.nodes import Merge, Output, PerWindow
+from headrace.progress import Progress
+from headrace.time import INFINITY, NEG_INFINITY
+
+ENDLESS = INFINITY
+
+
+class Spans(hr.Aggregate):
+    """Shows all it sees."""
+
+    time_sensitive = True
+    input = "x LONG"
+    output = "STRING"
+
+    def compute(self, events: list[Any], window: Any) -> str:
+        return f"{tuple(window)} {[tuple(event) for event in events]}"
+
+
+class Starts(hr.Operator):
+    """An output for each event, at its start."""
+
+    time_sensitive = True
+    input = "x LONG"
+    output = "x LONG"
+
+    def compute(self, events: list[Any], window: Any) -> Any:
+        return [self.event(max(e.le, window.le), max(e.le, window.le) + 1, e.x) for e in events]
+
+
+class Driven:
+    """One operator, driven by hand."""
+
+    def __init__(self, build: Any) -> None:
+        self.stream = hr.events([], schema="x LONG")
+        self.node = build(self.stream).node
+        self.kernel = kernel_of(self.node)
+        self.high = NEG_INFINITY
+
+    def feed(self, *events: tuple[int, int, int], cti: int = NEG_INFINITY) -> int:
+        """Insert `(le, re, x)` (or take back, with a weight as fourth), then the CTI; the output's CTI."""
+        le, re, x = (np.array([event[i] for event in events], np.int64) for i in range(3))
+        weight = np.array([event[3] if len(event) > 3 else 1 for event in events], np.int64)
+        self.high = max([self.high, *le.tolist()] + ([cti] if cti != INFINITY else []))
+        changes = Changes(le, re, weight, pa.table({"x": x}))
+        _, progress = self.kernel.step([changes], [Progress(cti, self.high)])
+        return progress.cti
+
+    @property
+    def remembered(self) -> list[tuple[int, int]]:
+        """The lifetimes of the events that are remembered."""
+        found = self.kernel.traces["events"].scan()
+        if found is None:
+            return []
+        left = Changes.from_table(found).consolidate()
+        return sorted(zip(left.le.tolist(), left.re.tolist(), strict=True))
+
+    @property
+    def windows(self) -> set[tuple[int, int]]:
+        """The windows whose outputs are remembered."""
+        found = self.kernel.traces["given"].scan()
+        if found is None:
+            return set()
+        left = Changes.from_table(found).consolidate().payload
+        return set(zip(left.column("__wle").to_pylist(), left.column("__wre").to_pylist(), strict=True))
+
+
+def spans(window: Any, **policy: Any) -> Any:
+    return lambda s: s.window(window, **policy).aggregate(t=Spans().of("x"))
+
+
+def count(window: Any) -> Any:
+    return lambda s: s.window(window).aggregate(n=hr.count())
+
+
+def test_aligned_and_time_insensitive():
+    """First row: the smallest W.LE of windows with W.RE > c; forgotten when W.RE <= c."""
+    run = Driven(lambda s: s.window(hr.hopping(10, 5)).top(9, by="x"))
+    assert run.feed((1, 2, 0), (7, 30, 0), (12, 13, 0), cti=0) == -5
+    assert run.feed(cti=9) == 0
+    assert run.feed(cti=10) == 5
+    assert run.remembered == [(7, 30), (12, 13)]  # [1, 2) belongs to windows that end by 10 only
+    assert run.feed(cti=22) == 15
+    assert run.remembered == [(7, 30)]
+    assert run.windows == set()  # [15, 25) has not ended, so it was not given
+
+
+def test_aligned_built_ins_promise_the_same():
+    node = count(hr.hopping(10, 5))(hr.events([], schema="x LONG")).node
+    (merged,) = optimize([Output(node, "out")])
+    merge = merged.input
+    assert isinstance(merge, Merge)
+    assert isinstance(merge.aggregate, PerWindow)
+    top = Driven(lambda s: s.window(hr.hopping(10, 5)).top(9, by="x"))
+    assert [merge.aggregate.window.cti(c) for c in (0, 9, 10, 22)] == [top.feed(cti=c) for c in (0, 9, 10, 22)]
+
+
+def test_sensitive_without_right_clipping_waits_for_open_events():
+    """Second row: windows with W.RE > c or holding an event with RE >= c; forgotten when every event has RE < c."""
+    run = Driven(spans(hr.tumbling(10)))
+    assert run.feed((1, 25, 1), (2, 3, 2), (12, 14, 3), cti=0) == 0
+    assert run.feed(cti=20) == 0  # [0, 10) holds [1, 25), which may still change
+    assert run.remembered == [(1, 25), (2, 3), (12, 14)]
+    assert run.windows == {(0, 10), (10, 20)}
+    assert run.feed(cti=25) == 0  # RE = c may still be extended
+    assert run.feed(cti=26) == 20
+    assert run.remembered == [(1, 25)]  # it is still in [20, 30)
+    assert run.windows == set()
+    assert run.feed(cti=30) == 30
+    assert run.remembered == []
+
+
+@pytest.mark.parametrize("clipping", ["right", "full"])
+def test_sensitive_with_right_clipping_is_as_aligned(clipping: str):
+    """Third row; for tumbling windows the CTI is W.RE of the last closed window."""
+    run = Driven(spans(hr.tumbling(10), clipping=clipping))
+    run.feed((1, ENDLESS, 1), (2, 3, 2), cti=0)
+    assert run.feed(cti=20) == 20
+    assert run.windows == set()
+    assert run.remembered == [(1, ENDLESS)]
+
+
+def test_left_clipping_does_not_help():
+    run = Driven(spans(hr.tumbling(10), clipping="left"))
+    run.feed((1, ENDLESS, 1), cti=0)
+    assert run.feed(cti=20) == 0
+
+
+@pytest.mark.parametrize(("clipping", "windows"), [("none", {(0, 10), (10, 20), (20, 30)}), ("right", {(20, 30)})])
+def test_time_bound_promises_what_its_input_does(clipping: str, windows: set[tuple[int, int]]):
+    """Fourth row: c; forgotten as its clipping says."""
+    run = Driven(
+        lambda s: s.window(hr.tumbling(10), clipping=clipping, timestamping="time_bound").operate(Starts(), "x")
+    )
+    assert run.feed((1, ENDLESS, 1), cti=0) == 0
+    assert run.feed(cti=7) == 7
+    assert run.feed(cti=23) == 23
+    assert run.windows == windows
+
+
+def test_snapshots_are_corrected_by_shortening():
+    """Fifth row: c, because a window that is split keeps its start and its answer."""
+    run = Driven(lambda s: s.window(hr.snapshot()).top(9, by="x"))
+    assert run.feed((1, 30, 1), (2, 4, 2), cti=3) == 3
+    assert run.windows == {(2, 4), (4, 30)}
+    assert run.feed((10, 12, 3), cti=10) == 10
+    # [2, 4) ended the window before: its end is where [4, ...) starts, so it is still needed.
+    assert run.remembered == [(1, 30), (2, 4), (10, 12)]
+    assert run.feed(cti=11) == 11
+    assert run.remembered == [(1, 30), (10, 12)]
+    assert run.feed(cti=31) == 31
+    assert run.remembered == []
+
+
+def test_sums_over_snapshots_remember_endpoints_and_a_total():
+    run = Driven(count(hr.snapshot()))
+    assert run.feed(*((n, ENDLESS, n) for n in range(50)), cti=0) == 0
+    assert run.kernel.traces["steps"].rows == 50
+    assert run.feed(cti=49) == 49
+    assert (run.kernel.traces["steps"].rows, run.kernel.traces["bases"].rows) == (1, 1)
+    assert run.feed(cti=INFINITY - 1) == INFINITY - 1
+    assert (run.kernel.traces["steps"].rows, run.kernel.traces["bases"].rows) == (0, 1)
+
+
+def test_snapshots_with_time_sensitive_modules_wait():
+    run = Driven(spans(hr.snapshot(), clipping="full"))
+    assert run.feed((1, 30, 1), (2, 4, 2), cti=3) == 2
+    assert run.feed(cti=4) == 2  # [2, 4) ends at c: the event that ends there may still be extended
+    assert run.feed(cti=5) == 4
+
+
+def test_count_windows_wait_until_they_are_complete():
+    run = Driven(count(hr.count_by_start(3)))
+    assert run.feed((1, 2, 1), (5, 6, 1), cti=6) == 1
+    assert run.feed((7, 8, 1), cti=7) == 1  # [1, 8) ends after 7
+    assert run.feed(cti=8) == 5
+    assert run.remembered == [(5, 6), (7, 8)]
+    assert run.windows == set()
+
+
+def test_sessions_wait_for_their_gap():
+    run = Driven(count(hr.session(5)))
+    assert run.feed((1, 2, 1), (4, 5, 1), cti=8) == 1
+    assert run.feed(cti=9) == 9
+    assert run.remembered == []
+
+
+def test_advice_is_given_where_it_helps():
+    stream = hr.events([], schema="x LONG")
+    told = spans(hr.tumbling(10))(stream).explain(liveliness=True)
+    assert "advice: clip right: output CTI no longer waits for open events; state bound falls from" in told
+    assert "advice" not in spans(hr.tumbling(10), clipping="right")(stream).explain(liveliness=True)
+    assert "up to 10 ticks" in count(hr.tumbling(10))(stream).explain(liveliness=True)
