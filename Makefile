@@ -18,7 +18,7 @@ help: ## list the recipes
 setup: $(READY) ## make .venv, and see that there is a Java
 	@scripts/java.sh >/dev/null
 
-$(READY): pyproject.toml constraints.txt scripts/venv.sh
+$(READY): pyproject.toml packages/headrace-finance/pyproject.toml constraints.txt scripts/venv.sh
 	@PYTHON="$(PYTHON)" scripts/venv.sh
 
 demo: $(READY) ## see Headrace at work: late events, corrected answers
@@ -52,4 +52,4 @@ doctor: $(READY) ## check Python, Java, packages, memory and disk
 
 clean: ## remove .venv, caches and what Spark left behind
 	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache spark-warehouse metastore_db derby.log artifacts
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests packages -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import headrace as hr
 from headrace.events import events_table
@@ -182,10 +183,50 @@ def correction() -> str:
     return picture(860, 172 + 34 * len(first) + 4, "A late event corrects the windows it belongs to", *parts)
 
 
+class Sees(hr.Operator):
+    """Tells what it sees of an event, in an output that lasts from 3 after the window's start to the event's end."""
+
+    input = "name STRING"
+    output = "le_seen LONG, re_seen LONG"
+    time_sensitive = True
+
+    def compute(self, events: list[Any], window: Any) -> list[Any]:
+        return [self.event(window.le + 3, e.re, e.le, e.re) for e in events]
+
+
+def policies() -> str:
+    """What a module sees of an event under each clipping, and what lifetimes its outputs get."""
+
+    def x(t: int) -> float:
+        return 230 + 16.0 * (t - 6)
+
+    def answer(**policy: Any) -> dict[str, int]:
+        stream = hr.events("le | re | name \n 6 | 27 | e").window(hr.hopping(10, every=1000, origin=10), **policy)
+        return dict(stream.operate(Sees()).cht().to_pylist()[0])
+
+    parts = [
+        text(16, 30, "An event [6, 27), seen from the window [10, 20)", bold=True, size=16),
+        box(x(10), 46, x(20) - x(10), 318, fill="#f7fafc", stroke=SOFT, radius=2),
+        text(x(15), 62, "window", size=11, anchor="middle", colour=SOFT),
+        text(16, 85, "the event"),
+        bar(x(6), x(27), 80, INK),
+        text(16, 124, "what the module sees of it", colour=BLUE, bold=True),
+    ]
+    for i, clipping in enumerate(("none", "left", "right", "full")):
+        y, found = 150 + 26 * i, answer(clipping=clipping)
+        parts += [text(16, y + 5, f"clipping={clipping!r}"), bar(x(found["le_seen"]), x(found["re_seen"]), y, BLUE)]
+    parts.append(text(16, 272, "what becomes of its output [13, 27)", colour=GREEN, bold=True))
+    for i, stamping in enumerate(("unchanged", "clip", "align")):
+        y, found = 298 + 26 * i, answer(timestamping=stamping)
+        parts += [text(16, y + 5, f"timestamping={stamping!r}"), bar(x(found["le"]), x(found["re"]), y, GREEN)]
+    return picture(600, 380, "Clipping and timestamping", *parts)
+
+
 PICTURES: dict[str, Callable[[], str]] = {
     "way_of_an_event.svg": way_of_an_event,
     "retraction.svg": retraction,
     "correction.svg": correction,
+    "policies.svg": policies,
 }
 
 

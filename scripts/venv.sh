@@ -45,4 +45,6 @@ pip=(.venv/bin/python -m pip --disable-pip-version-check install --quiet --const
 # hatchling builds Headrace, setuptools builds PySpark, which comes as source.
 "${pip[@]}" hatchling editables setuptools wheel
 "${pip[@]}" --no-build-isolation --editable '.[test,dev]'
+# The sample package of modules, as a user would have it: its entry points are known to hr.modules().
+"${pip[@]}" --no-build-isolation --no-deps --editable packages/headrace-finance
 touch .venv/.ready

@@ -6,7 +6,8 @@
     cti     | 6  |    |        |        |
 
 `kind` may be left out (all inserts), so may `re_new`; an insert without `re` is a point. Times are ticks, datetimes,
-`inf` or `∞`. Payload types are inferred (LONG, DOUBLE, BOOLEAN, DATETIME, else STRING) unless a schema is given.
+`inf` or `∞`. Payload types are inferred (LONG, DOUBLE, BOOLEAN, DATETIME, else STRING) unless a schema is given. With
+a schema, a list is written as `[1, 2]`.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def _payload_column(values: Any, field: Field) -> Any:
     try:
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
             return pc.cast(values, field.type.arrow)
-        return pa.array(values, field.type.arrow, from_pandas=not field.type.is_floating)
+        return pa.array(values, field.type.arrow, from_pandas=not field.type.element.is_floating)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
         raise SchemaError(
             f"column {field.name!r} does not hold {field.type.value}: {error}", given=str(values)[:200]
@@ -177,6 +178,8 @@ def _guess(cells: Sequence[str | None]) -> Type:
 
 
 def _cell(text: str | None, field: Field, row: int) -> Any:
+    if text is not None and field.type.is_array:
+        return _list_cell(text, field, row)
     if text is None or field.type.is_text:
         return text[1:-1] if text and len(text) > 1 and text[0] == text[-1] == '"' else text
     kind = Type.LONG if field.type.is_integer else Type.DOUBLE if field.type.is_floating else field.type
@@ -185,3 +188,10 @@ def _cell(text: str | None, field: Field, row: int) -> Any:
         return read(text)
     except ValueError as error:
         raise EventError(f"row {row}: {field.name} is not {field.type.value}", given=text, allowed=allowed) from error
+
+
+def _list_cell(text: str, field: Field, row: int) -> list[Any]:
+    if not (text.startswith("[") and text.endswith("]")):
+        raise EventError(f"row {row}: {field.name} is not {field.type.value}", given=text, allowed="[1, 2]")
+    inside, element = text[1:-1].strip(), Field(field.name, field.type.element)
+    return [_cell(part.strip() or None, element, row) for part in inside.split(",")] if inside else []

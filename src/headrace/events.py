@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import Changes, up_to
-from headrace.columnar import canonical_floats, to_numpy
+from headrace.columnar import canonical_floats, sortable, to_numpy
 from headrace.drawn import read_drawn, read_records
 from headrace.errors import EventError
 from headrace.schema import RESERVED, Schema
@@ -141,7 +141,7 @@ def history(changes: Changes) -> pa.Table:
     table = pa.table({"le": left.le, "re": left.re})
     for name, column in zip(left.payload.column_names, left.payload.columns, strict=True):
         table = table.append_column(name, column)
-    return table.take(pc.sort_indices(table, [(name, "ascending") for name in table.column_names]))
+    return table.take(pc.sort_indices(sortable(table), [(name, "ascending") for name in table.column_names]))
 
 
 def _as_changes(table: pa.Table) -> Changes:
