@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -87,7 +88,7 @@ def local_batches(stream: hr.Stream) -> list[float]:
 
     run_local([Output(stream.node, "out")], clock=clock, finish=False)
     stamps.append(time.process_time())
-    return [after - before for before, after in zip(stamps, stamps[1:], strict=False)]
+    return [after - before for before, after in pairwise(stamps)]
 
 
 def alternate(rounds: int, **runs: Callable[[], list[float]]) -> dict[str, list[float]]:

@@ -107,6 +107,16 @@ def test_corrections_behind_a_cut_change_nothing():
     assert [e["kind"] for e in clipped.run().events().to_pylist() if e["kind"] != "cti"] == ["insert"]
 
 
+def test_an_event_ending_exactly_at_the_cti_may_still_be_extended():
+    stream = hr.events(
+        "kind | le | re | re_new | k \n insert | 0 | 6 | | a \n cti | 6 | | | \n retract | 0 | 6 | 9 | a",
+        batches=[1, 1, 1],
+    )
+    by = hr.events("kind | le | re | k \n cti | 6 | | \n insert | 6 | 7 | a \n insert | 8 | 9 | a", batches=[1, 1, 1])
+    assert given_by(stream.clip(by, "k")) == [(0, 6, "a")]
+    assert given_by(stream.clip(by.where(hr.lit(False)), "k")) == [(0, 9, "a")]
+
+
 def test_a_start_that_is_taken_back_gives_the_end_back():
     stream = hr.events("le | re | k \n 0 | 10 | a")
     by = hr.events(

@@ -145,6 +145,13 @@ def test_a_side_that_lags_holds_state_and_gives_it_up_when_it_catches_up():
     assert rows_held(ahead.anti_join(behind, "k"), "AntiJoin") == [50, 1]
 
 
+def test_what_can_match_nothing_is_not_remembered():
+    keyless = hr.events("le | re | k \n 1 | ∞ | \n 2 | ∞ | ", "k LONG")
+    for stream in (keyless.left_join(keyless, "k"), keyless.anti_join(keyless, "k"), keyless.join(keyless, "k")):
+        differential_reference(stream.node)
+        assert rows_held(stream, "")[-1] == 2, "by Admit, until they end"
+
+
 # --- drawn streams ---------------------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
+from headrace import col
 from headrace.testing.differential import differential_reference
 from headrace.testing.strategies import SCHEMA, batch_sizes, buckets, physical_streams, tables
 
@@ -39,11 +40,20 @@ AGGREGATES = {
 }  # fmt: skip
 
 
+COMPUTED = {
+    "i + 1": {"key1": col("i") + 1},
+    "k and i": {"key1": col("k"), "key2": col("k"), "key3": col("i") > 1},
+    "i": {"key1": col("i")},
+}
+
+
 def grouped(stream: hr.Stream, key: str | None) -> Any:
+    if key in COMPUTED:
+        return stream.group_by(**COMPUTED[key])
     return stream.group_by(key) if key else stream
 
 
-KEYS = st.sampled_from(["k", None, "x"])
+KEYS = st.sampled_from(["k", None, "x", "k", *COMPUTED])
 
 
 @given(streams(), windows(), KEYS, st.sets(st.sampled_from(sorted(AGGREGATES)), min_size=1), buckets())

@@ -72,6 +72,12 @@ def test_keys_of_other_names_and_names_that_are_taken():
     assert joined.cht()["id"].to_pylist() == ["at", "ch", "ch"]
 
 
+def test_a_table_inside_apply_meets_every_group():
+    joined = orders().group_by("code").apply(lambda group: group.join_table(COUNTRIES, "code", "left"))
+    differential_reference(joined.node, buckets=3)
+    assert given_by(joined) == given_by(orders().join_table(COUNTRIES, "code", "left"))
+
+
 @st.composite
 def streams(draw: st.DrawFn) -> hr.Stream:
     events = draw(physical_streams(max_events=10))

@@ -33,6 +33,7 @@ def command(
     ],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print the steps as JSON.")] = False,
+    liveliness: Annotated[bool, typer.Option(help="Say how far behind answers are final, with advice.")] = False,
 ) -> None:
     """Say what a query does: which operators run where, what they remember, and when their answers are final.
 
@@ -58,16 +59,18 @@ def command(
             Text(f"stage {stage.level}: {stage.rows}" if stage.level else f"intake: {stage.rows}", "bold")
         )
         for step in stage.steps:
-            branch.add(label(step))
+            branch.add(label(step, liveliness=liveliness))
     Console().print(tree)
 
 
-def label(step: Step) -> Text:
+def label(step: Step, *, liveliness: bool = False) -> Text:
     """An operator, and below it what is worth knowing about it."""
     reads = f" ← {', '.join(f'#{number}' for number in step.reads)}" if step.reads else ""
-    facts = f"\n   runs {step.runs} · state: {step.lively.state} · CTI: {step.lively.cti}"
+    facts = f"\n   runs {step.runs} · state: {step.state} · CTI: {step.cti}"
     corrects = ("", "") if step.insert_only else (" · corrects itself", "yellow")
-    return Text.assemble((f"#{step.number} ", "cyan"), step.operator, (reads, "cyan"), (facts, "dim"), corrects)
+    lively = f"\n   CTI delay: {step.delay}" + "".join(f"\n   advice: {advice}" for advice in step.advice)
+    more = (lively, "green") if liveliness else ("", "")
+    return Text.assemble((f"#{step.number} ", "cyan"), step.operator, (reads, "cyan"), (facts, "dim"), corrects, more)
 
 
 def find_stream(target: str) -> tuple[str, Stream]:

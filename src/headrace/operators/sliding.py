@@ -20,6 +20,7 @@ from headrace.columnar import concat, factorize, to_numpy
 from headrace.operators.accumulators import COUNT, PART, Layout
 from headrace.operators.combine import FIRST, LAST, compact
 from headrace.operators.merge import WINDOW, MergeKernel
+from headrace.operators.running import negative, present, running_sums
 from headrace.plan.nodes import Merge
 from headrace.plan.windows import ENDLESS, Grid
 from headrace.progress import Progress
@@ -54,11 +55,11 @@ class SlidingKernel(MergeKernel):
         return self._present(self._compact_state(table, [WINDOW]))
 
     def _present(self, table: pa.Table) -> pa.Table:
-        """Without rows that come to nothing."""
-        some = np.zeros(table.num_rows, bool)
-        for name in self._sums(table):
-            some |= to_numpy(pc.fill_null(table.column(name), 0)) != 0
-        return table if some.all() else table.filter(pa.array(some))
+        return present(table, self._not_sums)
+
+    @property
+    def _not_sums(self) -> tuple[str, ...]:
+        return (*self.layout.keys, WINDOW, PART, "__hash", "__time")
 
     def _delta(self, partial: pa.Table, now: Progress) -> pa.Table:
         """Partial results to add to windows that have been given, and whole ones of windows that are new."""
@@ -83,7 +84,8 @@ class SlidingKernel(MergeKernel):
         rows = partial.drop_columns([FIRST, LAST])
         self._add("totals", rows, np.full(len(first), ENDLESS, np.int64), (first <= before) & (last > before))
         due = []
-        for part, at, open_ in ((rows, first, first > before), (self._negative(rows), last + 1, last > before)):
+        leaving = negative(rows, self._not_sums)
+        for part, at, open_ in ((rows, first, first > before), (leaving, last + 1, last > before)):
             self._add("steps", part, at, open_ & (at > after))
             due.append(part.append_column(WINDOW, pa.array(at)).filter(pa.array(open_ & (at <= after))))
         return due
@@ -94,15 +96,6 @@ class SlidingKernel(MergeKernel):
             rows = self._present(compact(rows, self.layout, [WINDOW]))
             ends = self.window.end(to_numpy(rows.column(WINDOW)))
             self.traces[trace].append(rows, self._hashes(rows, [WINDOW]), ends)
-
-    def _negative(self, rows: pa.Table) -> pa.Table:
-        for name in self._sums(rows):
-            rows = rows.set_column(rows.schema.get_field_index(name), name, pc.negate(rows.column(name)))
-        return rows
-
-    def _sums(self, rows: pa.Table) -> list[str]:
-        others = (*self.layout.keys, WINDOW, PART, "__hash", "__time")
-        return [name for name in rows.column_names if name not in others]
 
     def _moved(self, new: list[pa.Table], before: int, after: int | None, high: int) -> pa.Table:
         """Whole partial results of the windows behind `before`, up to `after` or to the end of all steps."""
@@ -124,22 +117,11 @@ class SlidingKernel(MergeKernel):
         last_of_group = np.r_[codes[1:] != codes[:-1], True] if len(codes) else np.empty(0, bool)
         # At the end everything has left, so that the last step of a group leads to windows with nothing in them.
         until = np.where(last_of_group, at if after is None else after, np.r_[at[1:], 0] - 1)
-        table = self._running(table, codes)
+        table = running_sums(table, codes, self._not_sums)
         self._settle(concat(due) if due else None, limit)
         table = table.set_column(table.schema.get_field_index(WINDOW), FIRST, pa.array(at))
         table = table.append_column(LAST, pa.array(until)).filter(pc.greater(table.column(COUNT), 0))
         return self._spread(table, before + 1, ENDLESS if after is None else after)
-
-    def _running(self, table: pa.Table, codes: Int64s) -> pa.Table:
-        """Running sums within each group; whole numbers, so what overflows on the way comes back."""
-        starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]]) if len(codes) else np.empty(0, np.int64)
-        sizes = np.diff(np.r_[starts, len(codes)])
-        for name in self._sums(table):
-            values = to_numpy(pc.fill_null(table.column(name), 0))
-            sums = np.cumsum(values)
-            earlier = np.repeat(sums[starts] - values[starts], sizes)
-            table = table.set_column(table.schema.get_field_index(name), name, pa.array(sums - earlier))
-        return table
 
     def _settle(self, due: pa.Table | None, limit: int) -> None:
         """Steps that have been taken are in the totals from now on."""

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from headrace.optimizer.combine_before_shuffle import combine_before_shuffle
 from headrace.optimizer.combine_modules import combine_modules
+from headrace.optimizer.compute_keys import compute_keys
 from headrace.optimizer.filter_before_windows import filter_before_windows
 from headrace.optimizer.place_admission import place_admission
 from headrace.optimizer.prune_columns import prune_columns
@@ -35,6 +36,7 @@ RULES: tuple[Rule, ...] = (
     read_tables,
     filter_before_windows,
     push_filters,
+    compute_keys,
     prune_columns,
     place_admission,
     combine_modules,

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from headrace.errors import PlanError
-from headrace.expr import AggregateCall, Expr, split_aggregates
+from headrace.expr import AggregateCall, Expr, col, split_aggregates
 from headrace.modules import Module, ModuleCall
 from headrace.plan.base import OneInput, Properties, refuse_reserved, renamed
 from headrace.plan.windowed import PerWindow
@@ -103,11 +103,13 @@ class Merge(OneInput):
 
     @cached_property
     def properties(self) -> Properties:
-        return self.aggregate.properties
+        below = renamed(self.input.properties.keys, tuple((name, col(name)) for name in self.aggregate.key_names))
+        keys = self.aggregate.key_names if below is None else below
+        return Properties(insert_only=False, settled=self.aggregate.properties.settled, keys=keys)
 
     @property
     def needs(self) -> tuple[str, ...] | None:
-        return self.aggregate.needs
+        return self.aggregate.key_names
 
     def describe(self) -> str:
         return f"Merge for {self.aggregate.describe()}"

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from headrace.errors import PlanError
 from headrace.expr import Expr, col
+from headrace.expr.nodes import Column
 from headrace.modules.base import Module
 from headrace.plan.base import Node, OneInput, Properties, renamed
 from headrace.plan.source import DIVERTED
@@ -72,11 +73,19 @@ class PerWindow(OneInput):
     def properties(self) -> Properties:
         # Rows that are together already stay where they are, so they are together by what brought them there.
         below = renamed(self.input.properties.keys, self.keys)
-        return Properties(insert_only=False, settled=not self.prompt, keys=self.needs if below is None else below)
+        brought = self.key_names if self.needs or not self.keys else ()
+        return Properties(insert_only=False, settled=not self.prompt, keys=brought if below is None else below)
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """What the keys are called in the output."""
+        return tuple(name for name, _ in self.keys)
 
     @property
     def needs(self) -> tuple[str, ...] | None:
-        return tuple(name for name, _ in self.keys)
+        """The input's columns that are keys; all rows in one place if some key is not a column yet."""
+        columns = tuple(expr.name for _, expr in self.keys if isinstance(expr, Column))
+        return columns if len(columns) == len(self.keys) else ()
 
     @property
     def waits(self) -> bool:

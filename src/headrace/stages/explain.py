@@ -9,7 +9,7 @@ from headrace.operators.accumulators import Layout
 from headrace.optimizer import RULES, optimize
 from headrace.plan.nodes import Combine, Diverted, Failures, Merge, Node, Orphans, Output, PerWindow, Source
 from headrace.stages.cut import Line, cut
-from headrace.stages.liveliness import Liveliness, liveliness_of
+from headrace.stages.liveliness import liveliness_of
 
 __all__ = ["Stage", "Step", "explain", "stages", "steps"]
 
@@ -24,7 +24,10 @@ class Step:
     reads: tuple[int, ...]
     runs: str
     insert_only: bool
-    lively: Liveliness
+    state: str
+    cti: str
+    delay: str
+    advice: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ def steps(line: Line) -> list[Step]:
             reads=tuple(numbers[child.fingerprint] for child in node.inputs),
             runs=_runs(node),
             insert_only=node.properties.insert_only,
-            lively=liveliness_of(node),
+            **vars(liveliness_of(node)),
         )
         for node in line.nodes
     ]
@@ -118,11 +121,10 @@ def explain(outputs: Sequence[Output], *, liveliness: bool = False) -> str:
             reads = f" ← {', '.join(f'#{n}' for n in step.reads)}" if step.reads else ""
             corrects = "" if step.insert_only else "; corrects itself"
             lines.append(f"  #{step.number} {step.operator}{reads}")
-            lively = step.lively
-            lines.append(f"       runs: {step.runs}; state: {lively.state}; CTI: {lively.cti}{corrects}")
+            lines.append(f"       runs: {step.runs}; state: {step.state}; CTI: {step.cti}{corrects}")
             if liveliness:
-                lines.append(f"       CTI delay: {lively.delay}")
-                lines += [f"       advice: {advice}" for advice in lively.advice]
+                lines.append(f"       CTI delay: {step.delay}")
+                lines += [f"       advice: {advice}" for advice in step.advice]
     return "\n".join(lines)
 
 

@@ -155,3 +155,29 @@ def test_more_windows_than_can_be_counted_are_refused():
     rows = [{"le": 1, "re": 2**60 - 1, "v": n} for n in range(20)]
     with pytest.raises(EventError, match="windows"):
         hr.events(rows).window(hr.tumbling(1)).aggregate(n=hr.count(), v=hr.first("v")).cht()
+
+
+def test_an_event_that_ends_late_is_counted_by_its_end():
+    """It is not known while it has no end, and must not be taken for one that was forgotten."""
+
+    class Spans(hr.Aggregate):
+        """What it sees."""
+
+        time_sensitive = True
+        input = "x LONG"
+        output = "STRING"
+
+        def compute(self, events, window):
+            return f"{[tuple(event) for event in events]}"
+
+    stream = hr.events(
+        """
+        kind    | le | re | re_new | x
+        insert  | 0  | ∞  |        | 7
+        cti     | 1  |    |        |
+        retract | 0  | ∞  | 5      | 7
+        """,
+        batches=[1, 1, 1],
+    )
+    counted = stream.window(hr.count_by_end(1), clipping="right").aggregate(t=Spans().of("x"))
+    assert counted.cht().to_pylist() == [{"le": 5, "re": 6, "t": "[(0, 5, 7)]"}]

@@ -128,16 +128,17 @@ class AggregateContent(Content):
 
     def outputs(self, windows: Windows, members: Members, keys: pa.Table, shown: Bools, earlier: Earlier) -> Outputs:
         table = self._with_built_ins(pa.table({_WINDOW: np.arange(len(windows))}), members)
-        failures: list[tuple[int, str]] = []
+        failures: dict[int, str] = {}  # of each window, what went wrong first
         states = {}
         for name, call in self.modules.items():
             fields = [self._names[str(expr)] for expr in call.arguments]
             calls = Calls(self.callers[name], self.node, fields, windows, members, keys)
             values, wrong, states[name] = calls.run(shown, earlier.changed, earlier.states.get(name))
             table = table.append_column(name, pa.array(values, call.module.gives.arrow))
-            failures += wrong
+            who = f"{call.module}: " if len(self.modules) > 1 else ""
+            failures = {number: who + reason for number, reason in wrong} | failures
         of = np.asarray(table.column(_WINDOW))
-        good = shown & ~np.isin(of, [window for window, _ in failures])
+        good = shown & ~np.isin(of, list(failures))
         if not good.all():
             table, of = table.filter(pa.array(good)), of[good]
         columns = [evaluate(expr, table) for expr in self.outputs_over.values()]
@@ -145,7 +146,7 @@ class AggregateContent(Content):
         schema = pa.schema([self.node.schema.arrow.field(name) for name in names])
         aligned = self._aligned(windows, of, pa.Table.from_arrays(columns, schema=schema))
         kept = {name: pa.array(states[name], pa.binary()) for name in self.stateful}
-        return replace(aligned, failures=tuple(failures), states=pa.table(kept) if kept else None)
+        return replace(aligned, failures=tuple(failures.items()), states=pa.table(kept) if kept else None)
 
     def _with_built_ins(self, table: pa.Table, members: Members) -> pa.Table:
         if self.layout is None:

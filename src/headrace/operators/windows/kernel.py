@@ -109,8 +109,7 @@ class WindowKernel(Kernel):
         columns = [evaluate(expr, changes.payload) for _, expr in self.projection]
         payload = pa.Table.from_arrays(columns, schema=self.schema.arrow)
         le, re = changes.le, changes.re
-        by_start = isinstance(self.window, Session) or (isinstance(self.window, Count) and self.window.by == "start")
-        if by_start and not self.per_window.sensitive:
+        if self._by_start and not self.per_window.sensitive:
             re = le + 1
         delta = Changes(le, re, changes.weight, canonical_floats(payload))
         if isinstance(self.window, Count) and self.window.by == "end":
@@ -129,6 +128,11 @@ class WindowKernel(Kernel):
 
     def _hashes(self, table: pa.Table) -> NDArray[np.uint64]:
         return hash_rows(table.select(self.keys))
+
+    @property
+    def _by_start(self) -> bool:
+        """Whether an event belongs where it starts, and may be forgotten before it ends."""
+        return isinstance(self.window, Session) or (isinstance(self.window, Count) and self.window.by == "start")
 
     @property
     def _forgets_by_time(self) -> bool:
@@ -167,7 +171,7 @@ class WindowKernel(Kernel):
 
     def _living(self, delta: Changes, known: Changes) -> Changes:
         """Without changes to the ends of events that are forgotten: their windows are closed, and hide later ends."""
-        if self.per_window.holds_ends or isinstance(self.window, (Grid, Snapshot)) or not self.per_window.sensitive:
+        if self.per_window.holds_ends or not self._by_start or not self.per_window.sensitive:
             return delta
         starts = [x.payload.append_column("__start", pa.array(x.le)) for x in (known, delta)]
         codes, _ = factorize(pa.concat_tables(starts))

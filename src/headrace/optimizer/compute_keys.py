@@ -1,0 +1,40 @@
+"""Keys that are expressions are computed before the rows are brought together by them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.expr import Expr, col
+from headrace.expr.nodes import Column
+from headrace.optimizer.rewrite import rewrite
+from headrace.plan.nodes import Aggregate, Node, Output, PerWindow, Select, Top
+
+__all__ = ["compute_keys"]
+
+
+def compute_keys(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
+    """Windows by computed keys become windows by columns; aggregates that combine first compute them there."""
+    return rewrite(outputs, _computed)
+
+
+def _computed(node: Node) -> Node:
+    if not isinstance(node, PerWindow) or (isinstance(node, Aggregate) and node.splits):
+        return node
+    if all(isinstance(expr, Column) for _, expr in node.keys):
+        return node
+    below = node.input.schema.names
+    names = {name: _name(name, expr, node) for name, expr in node.keys}
+    # The keys come first, where the ranking of whole events has them, too.
+    columns = {names[name]: expr for name, expr in node.keys}
+    kept = {name: col(name) for name in below if name not in columns}
+    inner = Select(node.input, (*columns.items(), *kept.items()))
+    return replace(node, input=inner, keys=tuple((name, col(new)) for name, new in names.items()))
+
+
+def _name(name: str, expr: Expr, node: PerWindow) -> str:
+    """The column that a key is, or will be; it may not hide one that the operator reads."""
+    if isinstance(node, Top):  # which has its keys among its columns, in front
+        return name
+    if isinstance(expr, Column):
+        return expr.name
+    return f"{name} key" if name in node.input.schema else name
