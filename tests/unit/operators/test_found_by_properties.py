@@ -167,7 +167,7 @@ def test_an_event_that_ends_late_is_counted_by_its_end():
         input = "x LONG"
         output = "STRING"
 
-        def compute(self, events, window):
+        def compute(self, events: list, _: object) -> str:
             return f"{[tuple(event) for event in events]}"
 
     stream = hr.events(
