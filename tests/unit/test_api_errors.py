@@ -190,3 +190,18 @@ def test_the_demo_does_not_promise_to_kill_a_connect_server():
         CliRunner().invoke(app, ["demo", "--master", "sc://host"], catch_exceptions=False)
 
     assert refused(demo, errors.PlanError).instead == "headrace demo --no-crash --master sc://host"
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda s: s.where(hr.sum("v") > 1),
+        lambda s: s.select(x=hr.sum("v")),
+        lambda s: s.top(1, by=hr.max("v")),
+        lambda s: s.group_by(x=hr.count()),
+        lambda s: s.join(s, on="k", where=hr.sum("v") > 1),
+    ],
+)
+def test_an_aggregate_is_refused_where_one_event_is_looked_at(build: Callable[[hr.Stream], object]):
+    with pytest.raises(hr.HeadraceError, match="looks at one event at a time"):
+        build(hr.events("le | k | v \n 1 | a | 2"))

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from headrace.errors import ExpressionError, ModuleError, PlanError, nearest
-from headrace.expr import CaseBuilder, Expr, col
+from headrace.expr import CaseBuilder, Expr, col, has_aggregates
 from headrace.io.sinks import Sink
 from headrace.modules import Aggregate as ModuleAggregate
 from headrace.modules import Operator
@@ -19,7 +19,7 @@ from headrace.plan.windows import Window
 __all__ = [
     "HasNode", "checked_aggregate", "checked_expr", "checked_function", "checked_operator", "checked_options",
     "checked_pairs", "checked_streams", "checked_window", "column_or_expr", "join_keys", "named_exprs", "node_of",
-    "options_of",
+    "of_rows", "options_of",
 ]  # fmt: skip
 
 _POSITIVE = ("buckets", "batch_rows", "files_per_batch")
@@ -43,11 +43,23 @@ def _given(value: Any) -> Any:
 def checked_expr(value: Any, where: str, instead: str) -> Expr:
     """`value`, which must be an expression; `where` says what needs it."""
     if isinstance(value, Expr):
-        return value
+        return of_rows(value, where)
     if isinstance(value, CaseBuilder):
         instead = "case().when(...).otherwise(...), or .end()"
     allowed = "col(...) and what is made of it"
     raise ExpressionError(f"{where} needs an expression", given=_given(value), allowed=allowed, instead=instead)
+
+
+def of_rows(expr: Expr, where: str) -> Expr:
+    """`expr`, which must have a value in every row."""
+    if where != "aggregate" and has_aggregates(expr):
+        raise ExpressionError(
+            f"{where} looks at one event at a time, and this is about many",
+            given=expr,
+            allowed="expressions without aggregates",
+            instead=f"window(...).aggregate(a={expr}), then {where} over the column a",
+        )
+    return expr
 
 
 def column_or_expr(value: Any, where: str, instead: str) -> Expr:
@@ -55,7 +67,7 @@ def column_or_expr(value: Any, where: str, instead: str) -> Expr:
     if isinstance(value, str):
         return col(value)
     if isinstance(value, Expr):
-        return value
+        return of_rows(value, where)
     raise ExpressionError(
         f"{where} needs columns",
         given=_given(value),

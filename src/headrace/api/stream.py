@@ -19,6 +19,7 @@ from headrace.api.checks import (
     join_keys,
     named_exprs,
     node_of,
+    of_rows,
 )
 from headrace.api.running import Run, outputs_of, run, start
 from headrace.errors import PlanError
@@ -81,7 +82,10 @@ class Stream:
     def select(self, *columns: str | Expr, **named: Expr | str | float | bool | None) -> Stream:
         """Give other payloads: columns by name, expressions with an alias, or `name=expression`."""
         found = [column_or_expr(column, "select", f"select(name={column!r})") for column in columns]
-        outputs = [*((c.name, c) for c in found), *((name, as_expr(value)) for name, value in named.items())]
+        outputs = [
+            *((c.name, c) for c in found),
+            *((name, of_rows(as_expr(value), "select")) for name, value in named.items()),
+        ]
         return Stream(Select(self.node, tuple(outputs)))
 
     def shift(self, by: DurationLike) -> Stream:
@@ -274,7 +278,7 @@ class Grouped:
 
         `function` is called once, with a stream that stands for any one group, and gives a stream made from it by
         any operators: windows, joins of its parts, groups within the group. Other streams may be joined to it; they
-        meet every group. All groups run at once.
+        meet every group. A column of its result that is named as a key gives way to the key. All groups run at once.
         """
         example = "apply(lambda group: group.where(...))"
         group = GroupInput.of(self.stream.node)

@@ -138,11 +138,11 @@ class Join(Node):
             return Join(left, right, (*same, *self.on), self.where, self.kind, self.names, self.groups + len(keys))
         if not derived[0] and self.kind != "inner":
             raise PlanError(
-                f"a {self.kind}_join inside apply needs the group's stream on its left: an event from outside belongs "
+                f"{self.kind}_join inside apply needs the group's stream on its left: an event from outside belongs "
                 "to no group, so none could say where it has no match",
                 given=self.left.describe(),
                 allowed="a left side made from the stream that apply gives",
-                instead=f"group.{self.kind}_join(other, on='key'), or a {self.kind}_join behind apply(...)",
+                instead=f"group.{self.kind}_join(other, on='key'), or {self.kind}_join behind apply(...)",
             )
         names = self.names if derived[0] or self.names is None else (*same, *self.names)
         return keys_first(Join(left, right, self.on, self.where, self.kind, names, self.groups), keys)

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from headrace.changes import Changes
 from headrace.columnar import canonical_floats, factorize, hash_rows, to_numpy
 from headrace.errors import ModuleFailed
+from headrace.events import history
 from headrace.expr import evaluate, lit
 from headrace.operators.kernel import Data, Kernel
 from headrace.operators.windows.content import Earlier, Outputs, content_of
@@ -332,15 +333,17 @@ class WindowKernel(Kernel):
         """Under `time_bound` an output may change only at or after the instant of its cause."""
         if self.per_window.timestamping != "time_bound" or len(result) == 0:
             return
+        causes = delta.sync_times().tolist()
+        cause = min(causes, default=INFINITY)
         # A window that has begun since gives outputs too, all of them behind the time that had been seen.
-        cause = min([*delta.sync_times().tolist(), add_one(self.scalars["seen"], 1)])
+        seen = self.scalars["seen"]
         times = result.sync_times()
-        if len(times) and int(times.min()) < cause:
+        if len(times) and int(times.min()) < (cause if seen == NEG_INFINITY else min(cause, add_one(seen, 1))):
             modules = ", ".join(map(str, self.per_window.modules))
             raise ModuleFailed(
                 f"{modules} changed its output at {format_ticks(int(times.min()))}, before the input that caused it, "
                 f"at {format_ticks(cause)}",
-                given=result.filter(result.le <= int(times.min())).to_table().to_pylist()[:5],
+                given=history(result.filter(result.le <= int(times.min()))).to_pylist()[:5],
                 allowed="under timestamping='time_bound', outputs that depend on nothing later than their start",
                 instead="timestamping='unchanged', whose output CTI waits for open windows",
             )
