@@ -182,6 +182,9 @@ class Channel:
         self.report.high = max(self.report.high, self._high)
         if not isinstance(policy, Advance):  # for `advance` the CTI follows from what all channels saw
             self.report.cti = max(self.report.cti, int(after[-1]))
+            # The last finite promise says how far the stream reached, whether or not the end of time came with it.
+            finite = after[after != INFINITY][-1:]
+            self.report.high = max([self.report.high, *finite.tolist()])
 
     def _apply_policy(self, events: pa.Table, late: Flags, cti: Int64s, fine: Flags) -> tuple[pa.Table, Flags]:
         """`(events that go on, rows to divert)`."""
