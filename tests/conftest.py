@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "50"))
+EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "100"))
 
 # No deadline: the first example pays for imports, and machines differ. A failure prints the blob that repeats it.
 settings.register_profile(

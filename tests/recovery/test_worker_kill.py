@@ -31,7 +31,7 @@ def busy_workers(spent: dict[int, float]) -> list[psutil.Process]:
         try:
             if any("pyspark.daemon" in part for part in process.cmdline()) and not process.children():
                 used = sum(process.cpu_times()[:2])
-                if used - spent.get(process.pid, used) > 0.03:
+                if used - spent.get(process.pid, used) > 0.05:
                     found.append(process)
                 spent[process.pid] = used
         except psutil.NoSuchProcess:

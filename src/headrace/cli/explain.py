@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +14,8 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from headrace.errors import PlanError, SourceError, nearest
+from headrace.cli.loading import load_file
+from headrace.errors import PlanError, nearest
 
 if TYPE_CHECKING:
     from headrace.api.stream import Stream
@@ -78,7 +77,7 @@ def find_stream(target: str) -> tuple[str, Stream]:
     match = _TARGET.fullmatch(target)
     if match is None:
         raise PlanError("this names no Python file", given=target, allowed="FILE.py or FILE.py:NAME")
-    streams = _streams(_load(Path(match["file"])))
+    streams = _streams(load_file(Path(match["file"])))
     if match["name"] is not None:
         return match["name"], _named(match["name"], streams, match["file"])
     if not streams:
@@ -115,16 +114,3 @@ def _streams(module: ModuleType) -> dict[str, Stream]:
     from headrace.api.stream import Stream
 
     return {name: value for name, value in vars(module).items() if isinstance(value, Stream)}
-
-
-def _load(file: Path) -> ModuleType:
-    """Import a file as it would run from its own directory, but not as a program: `__name__` is not `__main__`."""
-    if not file.is_file():
-        raise SourceError(f"there is no file {str(file)!r}", given=str(file))
-    spec = importlib.util.spec_from_file_location(file.stem, file.absolute())
-    if spec is None or spec.loader is None:
-        raise SourceError(f"{str(file)!r} cannot be imported", given=str(file))
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(file.absolute().parent))
-    spec.loader.exec_module(module)
-    return module

@@ -7,7 +7,6 @@ import importlib
 import importlib.util
 import json
 import re
-import sys
 import tempfile
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +16,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from headrace.cli.loading import load_file
 from headrace.errors import ModuleError, SourceError, nearest
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def find_module(target: str, given: dict[str, Any]) -> Module:
     kind: type[Module] | Udf
     file, package = _FILE.fullmatch(target), _PACKAGE.fullmatch(target)
     if file is not None:
-        kind = _class_in(_loaded(Path(file["file"])), file["name"], target)
+        kind = _class_in(load_file(Path(file["file"])), file["name"], target)
     elif package is not None:
         kind = _class_in(_imported(package["package"]), package["name"], target)
     else:
@@ -161,20 +161,6 @@ def _imported(package: str) -> ModuleType:
             allowed="an installed package",
             instead=f"pip install {package}, or FILE.py:CLASS",
         ) from error
-
-
-def _loaded(file: Path) -> ModuleType:
-    """Import a file under its own name, so that another process can import it too."""
-    if not file.is_file():
-        raise SourceError(f"there is no file {str(file)!r}", given=str(file))
-    spec = importlib.util.spec_from_file_location(file.stem, file.absolute())
-    if spec is None or spec.loader is None:
-        raise SourceError(f"{str(file)!r} cannot be imported", given=str(file))
-    found = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(file.absolute().parent))
-    sys.modules[file.stem] = found
-    spec.loader.exec_module(found)
-    return found
 
 
 def parameters(given: list[str]) -> dict[str, Any]:

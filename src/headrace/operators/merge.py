@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from headrace.changes import Changes
 from headrace.columnar import concat, factorize, hash_rows, to_numpy
-from headrace.errors import EventError
 from headrace.expr import evaluate
 from headrace.operators.accumulators import COUNT, PART, Layout
 from headrace.operators.answers import answers
 from headrace.operators.combine import FIRST, LAST, compact
 from headrace.operators.kernel import Data, Kernel
+from headrace.operators.spread import spread
 from headrace.plan.nodes import Merge
 from headrace.plan.windows import ENDLESS, Grid
 from headrace.progress import Progress
@@ -38,7 +38,6 @@ __all__ = ["MergeKernel", "empty_partial"]
 
 WINDOW = "__window"
 Int64s = NDArray[np.int64]
-_MOST_WINDOWS = 50_000_000
 
 
 class MergeKernel(Kernel):
@@ -140,19 +139,10 @@ class MergeKernel(Kernel):
         """One row a window, for the windows of each run within `low..high`."""
         first = np.maximum(to_numpy(table.column(FIRST)), low)
         last = np.minimum(to_numpy(table.column(LAST)), high)
-        count = np.maximum(last - first + 1, 0)
-        total = int(count.sum())
-        if total > _MOST_WINDOWS or count.max(initial=0) > _MOST_WINDOWS:  # the sum may have overflowed
-            raise EventError(
-                f"one batch would give answers for {total:,} windows",
-                given=f"events that last through that many windows of {self.window}",
-                instead="a larger window, or shorter lifetimes: set_duration(...)",
-            )
-        rows = np.repeat(np.arange(len(first)), count)
-        offset = np.arange(total) - np.repeat(np.cumsum(count) - count, count)
-        spread = table.drop_columns([FIRST, LAST])
-        spread = spread if total == len(first) and (count == 1).all() else spread.take(pa.array(rows))
-        return spread.append_column(WINDOW, pa.array(first[rows] + offset))
+        rows, numbers = spread(first, last, self.window)
+        whole = table.drop_columns([FIRST, LAST])
+        alone = len(rows) == len(first) and bool((last == first).all())
+        return (whole if alone else whole.take(pa.array(rows))).append_column(WINDOW, pa.array(numbers))
 
     def _corrections(self, delta: pa.Table) -> Changes:
         """Old answers of the windows in `delta` taken back, new ones given."""

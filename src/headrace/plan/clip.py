@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 from headrace.errors import PlanError
 from headrace.plan.base import Node, Properties
-from headrace.plan.join import Keys, check_keys, keys_to_meet_by
-from headrace.progress import Progress
+from headrace.plan.join import Keys, Meeting, check_keys
 
 __all__ = ["Clip"]
 
 
 @dataclass(frozen=True, eq=False)
-class Clip(Node):
+class Clip(Meeting):
     """Ends a lifetime where the first event of `by` with equal keys (nulls equal nothing) starts strictly inside it."""
 
-    linear: ClassVar[bool] = False
     input: Node
     by: Node
     on: Keys = ()
@@ -36,16 +33,6 @@ class Clip(Node):
     def properties(self) -> Properties:
         return Properties(insert_only=False, settled=False, keys=self.need(0))
 
-    def need(self, position: int) -> tuple[str, ...] | None:
-        return tuple(pair[position] for pair in self._together)
-
-    @cached_property
-    def _together(self) -> Keys:
-        return keys_to_meet_by(self.inputs, self.on, self.groups)
-
-    def progress(self, inputs: list[Progress]) -> Progress:
-        return Progress.together(inputs)
-
     def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:
         if all(derived):
             same = tuple((name, name) for name in keys)
@@ -60,8 +47,7 @@ class Clip(Node):
         return Clip(inputs[0], inputs[1], self.on, self.groups)
 
     def describe(self) -> str:
-        keys = " and ".join(f"{a} = {b}" for a, b in self.on) or "everything"
-        return f"Clip on {keys}" + (f" (groups: {self.groups})" if self.groups else "")
+        return f"Clip on {self.met_by()}"
 
     def with_inputs(self, *inputs: Node) -> Node:
         return Clip(inputs[0], inputs[1], self.on, self.groups)

@@ -15,7 +15,7 @@ from headrace.plan.span import keys_first
 from headrace.progress import Progress
 from headrace.schema import Field, Schema, Type
 
-__all__ = ["Join", "JoinKind", "Keys", "check_keys", "keys_to_meet_by", "names_beside"]
+__all__ = ["Join", "JoinKind", "Keys", "Meeting", "check_keys", "keys_to_meet_by", "names_beside"]
 
 JoinKind = Literal["inner", "left", "anti"]
 #: Pairs of columns that must be equal, of the left side and of the right.
@@ -66,8 +66,31 @@ def keys_to_meet_by(inputs: tuple[Node, ...], on: Keys, groups: int) -> Keys:
     return on[:groups] or on
 
 
+class Meeting(Node):
+    """An operator whose two inputs meet by keys; the first `groups` of them tell groups apart, nulls included."""
+
+    linear: ClassVar[bool] = False
+    on: Keys
+    groups: int
+
+    @cached_property
+    def _together(self) -> Keys:
+        return keys_to_meet_by(self.inputs, self.on, self.groups)
+
+    def need(self, position: int) -> tuple[str, ...] | None:
+        return tuple(pair[position] for pair in self._together)
+
+    def progress(self, inputs: list[Progress]) -> Progress:
+        return Progress.together(inputs)
+
+    def met_by(self) -> str:
+        """The keys, for `describe`."""
+        keys = " and ".join(f"{a} = {b}" for a, b in self.on) or "everything"
+        return keys + (f" (groups: {self.groups})" if self.groups else "")
+
+
 @dataclass(frozen=True, eq=False)
-class Join(Node):
+class Join(Meeting):
     """Pairs of a left and a right event with equal keys (nulls equal nothing) whose lifetimes overlap.
 
     The payload is the left one's, then the right one's without keys of the same name; a name that is taken gets
@@ -76,7 +99,6 @@ class Join(Node):
     payload.
     """
 
-    linear: ClassVar[bool] = False
     left: Node
     right: Node
     on: Keys = ()
@@ -122,16 +144,6 @@ class Join(Node):
             return Properties(insert_only=False, settled=False, keys=keys)
         return Properties(left.insert_only and right.insert_only, left.settled and right.settled, keys)
 
-    def need(self, position: int) -> tuple[str, ...] | None:
-        return tuple(pair[position] for pair in self._together)
-
-    @cached_property
-    def _together(self) -> Keys:
-        return keys_to_meet_by(self.inputs, self.on, self.groups)
-
-    def progress(self, inputs: list[Progress]) -> Progress:
-        return Progress.together(inputs)
-
     def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:
         (left, right), same = inputs, tuple((name, name) for name in keys)
         if all(derived):
@@ -148,12 +160,10 @@ class Join(Node):
         return keys_first(Join(left, right, self.on, self.where, self.kind, names, self.groups), keys)
 
     def describe(self) -> str:
-        keys = " and ".join(f"{a} = {b}" for a, b in self.on) or "everything"
-        keys += f" (groups: {self.groups})" if self.groups else ""
         plain = names_beside(self.left.schema, self.right.schema, self.on)
         kept = [f"{name} as {new}" for name, new in self.right_columns.items() if plain[name] != new]
         where = f" where {self.where}" if self.where is not None else ""
-        return f"{_TITLES[self.kind]} on {keys}{where}" + (f", with {', '.join(kept)}" if kept else "")
+        return f"{_TITLES[self.kind]} on {self.met_by()}{where}" + (f", with {', '.join(kept)}" if kept else "")
 
     def with_inputs(self, *inputs: Node) -> Node:
         names = tuple(self.right_columns.items())

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.operators.accumulators import Layout
+from headrace.operators.snapshots import adds_up
 from headrace.optimizer import RULES, optimize
-from headrace.plan.nodes import Combine, Diverted, Failures, Merge, Node, Orphans, Output, PerWindow, Source
+from headrace.plan.nodes import Aggregate, Combine, Diverted, Failures, Merge, Node, Orphans, Output, PerWindow, Source
 from headrace.stages.cut import Line, cut
 from headrace.stages.liveliness import liveliness_of
 
@@ -81,6 +82,8 @@ def _runs(node: Node) -> str:
 
 def _runs_windows(node: PerWindow) -> str:
     """Windows are looked at again when something in them changes; only users' modules run in Python."""
+    if isinstance(node, Aggregate) and adds_up(node):
+        return "columnar, incremental"
     if not node.modules:
         return "columnar, changed windows anew"
     kinds = []

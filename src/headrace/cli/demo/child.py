@@ -62,6 +62,16 @@ class Child:
             self._process.wait(_PATIENCE)
         self.kill()
 
+    def pause(self) -> None:
+        """Stop the whole group where it is."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let the group go on."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGCONT)
+
     def kill(self) -> None:
         """Kill -9 the whole group: Python, the JVM, and with the JVM its workers."""
         with suppress(ProcessLookupError):

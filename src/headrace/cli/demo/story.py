@@ -108,14 +108,26 @@ class Story:
 
     def _crash(self) -> None:
         """Kill Spark while it is at a batch."""
-        while self.place.running_batch is None and self.facts.answered < len(self._files):
-            self._heard(self._child_says())
-        time.sleep(_LOOK)
         assert self._child is not None
+        batch = None
+        while batch is None and self.facts.answered < len(self._files):
+            self._heard(self._child_says())
+            batch = self._stopped_at(self._child)
         self._child.kill()
-        batch = self.place.running_batch
         when = "between two batches" if batch is None else f"in the middle of batch {batch}"
         self.view.say(f"kill -9 of process group {self._child.pid}, {when}", "bold red")
+
+    def _stopped_at(self, child: Child) -> int | None:
+        """The batch that Spark is at, standing still so that it cannot finish it; None, and it goes on, if at none."""
+        begun = self.place.running_batch
+        if begun is None:
+            return None
+        time.sleep(_LOOK)
+        child.pause()
+        batch = self.place.running_batch
+        if batch is None:
+            child.resume()
+        return batch
 
     def _finish(self) -> Verdict:
         assert self._child is not None

@@ -8,20 +8,17 @@ query's choice; the failure says what went wrong and shows the smallest input th
 from __future__ import annotations
 
 import copy
-import ctypes
 import math
 import pickle
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.errors import ModuleFailed
+from headrace.expr.python.limit import OutOfTime, Watch, watched
 from headrace.modules.base import Module, Window
 from headrace.plan.windows import WindowPolicy
 from headrace.schema import Schema, Type
@@ -34,10 +31,6 @@ _MOST_STATE_BYTES = 64 * 2**20
 _MOST_TRIES = 200
 _PATIENCE = 5.0  # seconds to look for a smaller input that fails
 _PLAIN = {Type.DOUBLE: float, Type.STRING: str, Type.BOOLEAN: bool}
-
-
-class _OutOfTime(BaseException):  # not an Exception, so that a module that catches everything does not catch it
-    """Raised inside a module that takes too long."""
 
 
 @dataclass(frozen=True)
@@ -182,14 +175,18 @@ class Caller:
 
     def _tried(self, call: Callable[[list[Any]], Any], items: list[Any]) -> Any:
         kept = tuple(items)
+        limit = self.policy.time_limit
+
+        def work() -> Any:
+            found = call(list(items))
+            if self.policy.verify:
+                self._verify(call, kept, found)
+            return found
+
         try:
-            with _limited(self.policy.time_limit):
-                found = call(list(items))
-                if self.policy.verify:
-                    self._verify(call, kept, found)
-                return found
-        except _OutOfTime:
-            return Failure(f"it did not return within {self.policy.time_limit} s", kept)
+            return work() if limit is None else watched(work, Watch(), limit)
+        except OutOfTime:
+            return Failure(f"it did not return within {limit} s", kept)
         except ModuleFailed as error:
             return Failure(error.message, kept)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's code may raise
@@ -255,38 +252,6 @@ def _equal(a: Any, b: Any) -> bool:
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return len(a) == len(b) and all(map(_equal, a, b))
     return bool(a == b)
-
-
-@contextmanager
-def _limited(seconds: float | None) -> Iterator[None]:
-    """Stops what takes longer, by a signal where there can be one, otherwise at the next line of Python."""
-    if seconds is None:
-        yield
-    elif threading.current_thread() is threading.main_thread():
-        before, started = signal.signal(signal.SIGALRM, _ring), time.monotonic()
-        left, every = signal.setitimer(signal.ITIMER_REAL, seconds)
-        try:
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
-            if left:  # an alarm that somebody else has set still rings
-                signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - started), 0.001), every)
-    else:
-        thread = ctypes.c_ulong(threading.get_ident())
-        stop = ctypes.pythonapi.PyThreadState_SetAsyncExc
-        timer = threading.Timer(seconds, lambda: stop(thread, ctypes.py_object(_OutOfTime)))
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            timer.join()
-            stop(thread, None)  # if it rang in this very moment, it must not ring elsewhere
-
-
-def _ring(*_: Any) -> None:
-    raise _OutOfTime
 
 
 def failed(module: Module, group: dict[str, Any], window: Window, failure: Failure) -> ModuleFailed:

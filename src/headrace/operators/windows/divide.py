@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from headrace.changes import Changes
 from headrace.columnar import factorize
-from headrace.errors import EventError
 from headrace.operators.overlap import overlapping
+from headrace.operators.spread import spread
 from headrace.plan.windows import ENDLESS, Count, Grid, Session, Snapshot, Window
 from headrace.time import INFINITY
 
@@ -23,7 +23,6 @@ __all__ = ["Events", "Windows", "among", "divide", "grid_windows", "pairs", "pla
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-_MOST_WINDOWS = 50_000_000
 
 
 @dataclass(frozen=True)
@@ -138,17 +137,8 @@ def grid_windows(grid: Grid, events: Events, groups: int, low: int, high: int, *
         last = np.where(endless, limit[events.group], last)
         high = ENDLESS
     first, last = np.maximum(first, low), np.minimum(last, high)
-    count = np.maximum(last - first + 1, 0)
-    total = int(count.sum())
-    if total > _MOST_WINDOWS or count.max(initial=0) > _MOST_WINDOWS:  # the sum may have overflowed
-        raise EventError(
-            f"one batch would look at {total:,} windows",
-            given=f"events that last through that many windows of {grid}",
-            instead="a larger window, or shorter lifetimes: set_duration(...)",
-        )
-    rows = np.repeat(np.arange(len(first)), count)
-    offset = np.arange(total) - np.repeat(np.cumsum(count) - count, count)
-    group, number = _distinct(events.group[rows], first[rows] + offset)
+    rows, numbers = spread(first, last, grid)
+    group, number = _distinct(events.group[rows], numbers)
     return Windows(group, grid.start(number), grid.end(number), np.full(groups, INFINITY, np.int64))
 
 
