@@ -16,6 +16,7 @@ import headrace as hr
 from headrace.host.local.run import _batches, _Runner
 from headrace.operators.combine import LAST
 from headrace.operators.merge import WINDOW, MergeKernel
+from headrace.operators.sliding import SlidingKernel
 from headrace.optimizer import optimize
 from headrace.plan.nodes import Output
 from headrace.stages.cut import cut
@@ -34,12 +35,18 @@ def column(table: pa.Table | None, name: str) -> list[int]:
 
 
 def check_kernel(kernel: MergeKernel) -> None:
-    """Answers are kept for open windows only, and runs only if they reach past what has been seen."""
+    """Answers are kept for open windows only, runs and steps only past what has been seen, a total once a group."""
     cti, seen, grid = kernel.scalars["cti"], kernel.scalars["seen"], kernel.window
     for number in column(kernel.traces["windows"].scan(), WINDOW):
         assert grid.origin + number * grid.hop + grid.size > cti
-    for number in column(kernel.traces["runs"].scan(), LAST):
-        assert grid.origin + number * grid.hop + grid.size > seen
+    if isinstance(kernel, SlidingKernel):
+        for number in column(kernel.traces["steps"].scan(), WINDOW):
+            assert grid.origin + number * grid.hop + grid.size > seen
+        groups = kernel.traces["totals"].scan()
+        assert groups is None or groups.group_by(kernel.layout.keys).aggregate([]).num_rows == groups.num_rows
+    else:
+        for number in column(kernel.traces["runs"].scan(), LAST):
+            assert grid.origin + number * grid.hop + grid.size > seen
 
 
 @settings(max_examples=max(5, settings().max_examples // 3))
@@ -54,7 +61,7 @@ def test_closed_windows_are_forgotten(data: st.DataObject):
         for kernel in merges(runner):
             check_kernel(kernel)
     runner.end()
-    assert not any(k.traces[name].rows for k in merges(runner) for name in ("windows", "runs"))
+    assert not any(trace.rows for k in merges(runner) for trace in k.traces.values())
 
 
 ROUNDS, EACH = 200, 6
