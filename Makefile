@@ -10,7 +10,7 @@ WITH_JAVA := JAVA_HOME=$$(scripts/java.sh) && export JAVA_HOME &&
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test unit bench lint types format docs doctor clean
+.PHONY: help setup demo test unit verify bench lint types format docs doctor clean
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -29,6 +29,10 @@ test: $(READY) ## lint, types and all tests: what CI runs
 
 unit: $(READY) ## the unit tests alone: no Spark, seconds
 	@$(BIN)/pytest -q -n 2 -m "not spark" tests/unit $(ARGS)
+
+verify: $(READY) ## the long run: 20 000 generated queries and streams, 300 on Spark, and the planted faults
+	@$(WITH_JAVA) $(BIN)/headrace verify --seeds 20000 --spark 300 --failures 10 $(ARGS)
+	@$(BIN)/python -m tests.verification.catch
 
 bench: $(READY) ## measure throughput and latency
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks $(ARGS)

@@ -1,5 +1,8 @@
 """Headrace: a temporal stream system for PySpark. Answers come early and are corrected."""
 
+from importlib import import_module
+from types import ModuleType
+
 from headrace.api.inputs import (
     advance,
     edge,
@@ -52,6 +55,13 @@ from headrace.schema import Schema, Type
 from headrace.time import INFINITY, NEG_INFINITY
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name == "testing":  # loaded when it is asked for: most programs never do
+        return import_module("headrace.testing")
+    raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+
 
 __all__ = [
     "INFINITY",

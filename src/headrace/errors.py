@@ -15,6 +15,8 @@ Each class is also a fitting builtin, so `except ValueError` works as a reader e
     ├── EventError         a physical stream that makes no sense             (ValueError)
     │   ├── LateEvent      an event breaks a promise, under late="raise"
     │   └── BadRow         a row cannot be read, under bad_rows="raise"
+    ├── IntentError        an intent that says nothing, or too much          (ValueError)
+    ├── HistoryError       a query that cannot run as batch SQL              (ValueError)
     ├── SourceError        an input that cannot be opened                    (OSError)
     ├── SinkError          an output that cannot be written                  (OSError)
     ├── CheckpointError    a checkpoint of another query or version          (RuntimeError)
@@ -32,7 +34,9 @@ __all__ = [
     "EventError",
     "ExpressionError",
     "HeadraceError",
+    "HistoryError",
     "HostError",
+    "IntentError",
     "LateEvent",
     "ModuleError",
     "ModuleFailed",
@@ -172,6 +176,18 @@ class BadRow(EventError):
     """A row that cannot be read, and the input's policy is `raise`."""
 
     code = "BAD_ROW"
+
+
+class IntentError(HeadraceError, ValueError):
+    """An intent that says nothing, or more than can be."""
+
+    code = "INTENT"
+
+
+class HistoryError(HeadraceError, ValueError):
+    """A query, or the stored data of one, that cannot run as batch SQL over history."""
+
+    code = "HISTORY"
 
 
 class SourceError(HeadraceError, OSError):

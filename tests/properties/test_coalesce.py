@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import col
-from headrace.host.local.run import _batches, _Runner
+from headrace.host.local.run import Runner, batches_of
 from headrace.operators.coalesce import CoalesceKernel
 from headrace.optimizer import optimize
 from headrace.plan.nodes import Output
@@ -132,7 +132,7 @@ def test_a_deleted_bridge_splits_and_a_duplicate_does_not():
 # --- what is remembered ---------------------------------------------------------------------------------------------
 
 
-def kernels(runner: _Runner) -> list[CoalesceKernel]:
+def kernels(runner: Runner) -> list[CoalesceKernel]:
     found = [k for stage in runner.stages for run in stage for k in run.kernels.values()]
     return [k for k in found if isinstance(k, CoalesceKernel)]
 
@@ -146,8 +146,8 @@ def remembered(kernel: CoalesceKernel, trace: str) -> list[dict[str, Any]]:
 @given(streams())
 def test_only_what_can_still_change_is_remembered(stream: hr.Stream):
     line = cut(optimize([Output(stream.coalesce().node, "out")]))
-    runner = _Runner(line, 2, None)
-    for blocks in _batches(line.sources[0], None):
+    runner = Runner(line, 2, None)
+    for blocks in batches_of(line.sources[0]):
         runner.round({line.sources[0].fingerprint: blocks})
         for kernel in kernels(runner):
             cti = kernel.scalars["cti"]
@@ -183,8 +183,8 @@ def test_an_endless_chain_of_meeting_events_is_one_span_and_takes_no_room(lasts:
 
 
 def run_with_restarts(line: Line, n: int, restarts: set[int]) -> list[Any]:
-    runner = _Runner(line, n, None)
-    for number, blocks in enumerate(_batches(line.sources[0], None)):
+    runner = Runner(line, n, None)
+    for number, blocks in enumerate(batches_of(line.sources[0])):
         if number in restarts:
             runner = restored(runner)
         runner.round({line.sources[0].fingerprint: blocks})
@@ -192,9 +192,9 @@ def run_with_restarts(line: Line, n: int, restarts: set[int]) -> list[Any]:
     return [(sorted(map(repr, c.to_table().to_pylist())), p) for c, p in runner.done.results["out"].batches]
 
 
-def restored(runner: _Runner) -> _Runner:
+def restored(runner: Runner) -> Runner:
     """A fresh runner that knows nothing but what the old one wrote down."""
-    fresh = _Runner(runner.line, runner.buckets, None)
+    fresh = Runner(runner.line, runner.buckets, None)
     fresh.progress, fresh.done = dict(runner.progress), runner.done
     pairs = zip(runner.stages, fresh.stages, strict=True)
     for old, new in ((a, b) for old_stage, new_stage in pairs for a, b in zip(old_stage, new_stage, strict=True)):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headrace.api.stream import Stream
 from headrace.expr import col
-from headrace.host.local.run import _batches, _Runner
+from headrace.host.local.run import Runner, batches_of
 from headrace.optimizer import optimize
 from headrace.plan.nodes import Output
 from headrace.stages.cut import Line, cut
@@ -18,9 +18,9 @@ from headrace.testing.strategies import buckets
 from headrace.trace import Segment
 
 
-def restored(runner: _Runner) -> _Runner:
+def restored(runner: Runner) -> Runner:
     """A fresh runner that knows nothing but what the old one wrote down."""
-    fresh = _Runner(runner.line, runner.buckets, None)
+    fresh = Runner(runner.line, runner.buckets, None)
     fresh.progress = dict(runner.progress)
     fresh.done = runner.done
     for old_stage, new_stage in zip(runner.stages, fresh.stages, strict=True):
@@ -33,8 +33,8 @@ def restored(runner: _Runner) -> _Runner:
 
 
 def run(line: Line, n: int, cuts: set[int]) -> list:
-    runner = _Runner(line, n, None)
-    feeds = {source.fingerprint: list(_batches(source, None)) for source in line.sources}
+    runner = Runner(line, n, None)
+    feeds = {source.fingerprint: list(batches_of(source)) for source in line.sources}
     for number in range(max(map(len, feeds.values()))):
         if number in cuts:
             runner = restored(runner)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.host.local.run import _batches, _Runner
+from headrace.host.local.run import Runner, batches_of
 from headrace.operators.combine import LAST
 from headrace.operators.merge import WINDOW, MergeKernel
 from headrace.operators.sliding import SlidingKernel
@@ -25,7 +25,7 @@ from headrace.testing.strategies import SCHEMA, batch_sizes, physical_streams
 from headrace.time import INFINITY, NEG_INFINITY
 
 
-def merges(runner: _Runner) -> list[MergeKernel]:
+def merges(runner: Runner) -> list[MergeKernel]:
     kernels = [k for stage in runner.stages for run in stage for k in run.kernels.values()]
     return [k for k in kernels if isinstance(k, MergeKernel)]
 
@@ -55,8 +55,8 @@ def test_closed_windows_are_forgotten(data: st.DataObject):
     events = data.draw(physical_streams())
     stream = data.draw(aggregates(sources(events, data.draw(batch_sizes(len(events))))))
     line = cut(optimize([Output(stream.node, "out")]))
-    runner = _Runner(line, 2, None)
-    for blocks in _batches(line.sources[0], None):
+    runner = Runner(line, 2, None)
+    for blocks in batches_of(line.sources[0]):
         runner.round({line.sources[0].fingerprint: blocks})
         for kernel in merges(runner):
             check_kernel(kernel)

@@ -21,9 +21,11 @@ from headrace.api.checks import (
     node_of,
     of_rows,
 )
+from headrace.api.history import Engine, History
 from headrace.api.running import Run, outputs_of, run, start
 from headrace.errors import PlanError
 from headrace.expr import AggregateCall, Expr, as_expr
+from headrace.history.inputs import Late
 from headrace.io.tables import table_of
 from headrace.modules import Module, Operator
 from headrace.plan.group_apply import apply_to_groups
@@ -227,9 +229,39 @@ class Stream:
         """Run bounded inputs to their end and give the history: `le`, `re` and the payload."""
         return self.run(**options).cht()
 
+    def history(self, engine: Engine = "spark", *, late: Late = "decide", master: str | None = None) -> History:
+        """The same query as batch SQL over everything its inputs have stored: `.cht()`, `.dataframe()`, `.sql()`.
+
+        The answer is the one that the live query comes to. `engine` is `spark`, on `master` as in `run`, or `duckdb`,
+        in process. Rows that the live query would have met too late are treated by the policy of their input, as far
+        as that follows from what is stored; with `late="include"` they count as if they had come in time.
+        """
+        return History(self.node, engine, late, master)
+
     def start(self, *sinks: Any, **options: Any) -> Any:
         """Run on Spark until stopped; see `headrace.start`."""
         return start([(self.node, sink) for sink in sinks], **options)
+
+    def verify(
+        self,
+        *,
+        seeds: int = 100,
+        over: Any = "anything",
+        seed: int = 0,
+        own_data: bool = True,
+        shape: Literal["point", "interval", "edge"] = "interval",
+        order: Literal["full", "corrections"] = "corrections",
+    ) -> Any:
+        """Raise if the answer is not that of batch SQL over the history, on its own data or on so many made-up streams.
+
+        `over` says what the streams are like: `"highly_out_of_order & revised"`. The error has the smallest stream that
+        shows the mistake; the report that is returned says what was tried. `shape` and `order` are what the answers are
+        declared to be: points say, or in the full order of their times.
+        """
+        # What tests streams makes streams: it can only be loaded when they exist, and most queries never need it.
+        from headrace.api.verification import verify
+
+        return verify(self.node, seeds=seeds, over=over, seed=seed, own_data=own_data, shape=shape, order=order)
 
     def explain(self, *, liveliness: bool = False) -> str:
         """What runs, where, and what it remembers; with `liveliness`, how soon answers are final, and advice."""

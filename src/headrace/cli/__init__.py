@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import typer
 from rich.console import Console
 
-from headrace.cli import demo, doctor, explain, module, version
+from headrace.cli import demo, doctor, explain, module, run, verify, version
 from headrace.errors import HeadraceError
 
 __all__ = ["app", "main"]
@@ -30,6 +30,8 @@ app.command("demo")(demo.command)
 app.command("doctor")(doctor.command)
 app.command("explain")(explain.command)
 app.add_typer(module.app, name="module")
+app.command("run")(run.command)
+app.command("verify")(verify.command)
 app.command("version")(version.command)
 
 

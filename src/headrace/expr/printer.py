@@ -186,13 +186,19 @@ class Printer:
         if isinstance(node, Cast):
             return self.cast(args[0], bound.args[0].type, bound.type)
         if isinstance(node, UdfCall):
-            raise ExpressionError(
-                f"{node.name} cannot be printed as SQL: {node.udf.name} is a Python function, which no SQL engine has",
-                given=str(node),
-                allowed="the functions of the expression language",
-                instead="the query itself: it runs such functions on every host",
-            )
+            return self.udf(bound, args)
         raise ExpressionError(f"{node} cannot be printed as SQL", given=type(node).__name__)
+
+    def udf(self, bound: Bound, args: list[Node]) -> Node:  # noqa: ARG002 - for engines that have been told of it
+        """A user's function of arguments."""
+        node = bound.node
+        assert isinstance(node, UdfCall)
+        raise ExpressionError(
+            f"{node.name} cannot be printed as SQL: {node.udf.name} is a Python function, which no SQL engine has",
+            given=str(node),
+            allowed="the functions of the expression language",
+            instead="the query itself: it runs such functions on every host",
+        )
 
     def literal(self, value: object, type: Type) -> Node:
         """A literal of exactly that type."""

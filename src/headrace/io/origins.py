@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.errors import SourceError
+from headrace.expr import predicate_mask
 from headrace.expr.pushdown import to_arrow_filter
 from headrace.io.decoded import Decoded, refused_table
 from headrace.io.files import local_path
@@ -144,4 +145,6 @@ def whole_rows(source: Source, path: str, block: Decoded) -> Callable[[NDArray[n
 
 def in_memory(table: pa.Table, source: Source) -> Decoded:
     """A block of a source that is held in memory."""
+    if source.pushed is not None:
+        table = table.filter(predicate_mask(source.pushed, table))
     return Decoded(table.select(read_columns(source)), refused_table(), np.arange(table.num_rows))

@@ -1,30 +1,73 @@
 """Random streams for property tests, drawn by hypothesis: physical streams that keep their promises, and deliveries.
 
 A stream is decoded from a list of small numbers, so that a failing one shrinks to few events with small times.
+
+`streams` is for a test of one's own query, whatever its columns:
+
+    from hypothesis import given
+    from headrace.testing.strategies import streams
+
+    @given(streams("symbol STRING, price DOUBLE", unit="1 s"))
+    def test_dear_trades_are_trades(trades):
+        dear = trades.where(col("price") > 100)
+        assert dear.cht().num_rows <= trades.cht().num_rows
+
+The rest draws streams of `SCHEMA` as plain events, for tests that deliver them in several ways.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+from hypothesis import note
 from hypothesis import strategies as st
 
+from headrace.api.inputs import events as stream_of
+from headrace.api.stream import Stream
+from headrace.errors import SchemaError
 from headrace.events import physical_schema
-from headrace.schema import Schema
-from headrace.time import INFINITY
+from headrace.schema import Schema, Type
+from headrace.testing.generators.values import SCHEMA
+from headrace.testing.same import aligned, cell
+from headrace.time import INFINITY, DurationLike, duration, format_ticks
 
-__all__ = ["SCHEMA", "batch_sizes", "buckets", "payloads", "physical_streams", "shuffled", "tables", "without_ids"]
+__all__ = [
+    "SCHEMA", "batch_sizes", "buckets", "payloads", "physical_streams", "shuffled", "streams", "tables", "values",
+    "without_ids",
+]  # fmt: skip
 
-#: The payload of every drawn stream: few keys, whole numbers, floats.
-SCHEMA = Schema.of("k STRING, i LONG, x DOUBLE")
 Event = dict[str, Any]
 
 _KEYS = ("a", "b", "c", None)
 _WHOLE = (0, 1, 2, -1, 7, None, 2**63 - 1, -(2**63), 2**53 + 1)
 _FLOATS = (0.0, 1.0, -2.5, 0.1, 3.0, None, math.nan, math.inf, -math.inf, -0.0, 1e300, 5e-324, 1e16)
+_SINGLE = (*_FLOATS[:3], 0.5, 3.0, None, math.nan, math.inf, -math.inf, -0.0, 2.0**127, 2.0**-149, 2.0**24)
+_ODD_TEXT = ("", "é", "e\u0301", "🌊", "א", 'say "a"', "a'b", "a|b", "A")
+_TIMES = (
+    datetime(1970, 1, 1, tzinfo=UTC),
+    datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
+    datetime(2024, 2, 29, 12, tzinfo=UTC),
+    None,
+    datetime(1900, 1, 1, tzinfo=UTC),
+    datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+)
+#: By type: the plain values, and what is odd but legal.
+_VALUES: dict[Type, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
+    Type.BYTE: (_WHOLE[:6], (2**7 - 1, -(2**7))),
+    Type.SHORT: (_WHOLE[:6], (2**15 - 1, -(2**15))),
+    Type.INT: (_WHOLE[:6], (2**31 - 1, -(2**31))),
+    Type.LONG: (_WHOLE[:6], _WHOLE[6:]),
+    Type.FLOAT: (_SINGLE[:6], _SINGLE[6:]),
+    Type.DOUBLE: (_FLOATS[:6], _FLOATS[6:]),
+    Type.BOOLEAN: ((False, True, None), ()),
+    Type.CHAR: (_KEYS, ("é", "🌊", "A")),
+    Type.STRING: (_KEYS, _ODD_TEXT),
+    Type.DATETIME: (_TIMES[:4], _TIMES[4:]),
+}
 _DURATIONS = (1, 1, 2, 3, 5, 8, 13, 40, None)  # points, short, long, endless
 _KINDS = 12
 
@@ -40,17 +83,80 @@ def payloads(*, odd: bool = True) -> st.SearchStrategy[Event]:
     )
 
 
+def values(type: Type, *, odd: bool = True) -> st.SearchStrategy[Any]:
+    """Values of a column: few distinct ones, null among them; `odd` adds extremes, NaN and text beyond ASCII."""
+    plain, strange = _VALUES[type.element]
+    one = st.sampled_from((*plain, *strange) if odd else plain)
+    return st.none() | st.lists(one, max_size=3) if type.is_array else one
+
+
 @st.composite
+def streams(
+    draw: st.DrawFn,
+    schema: Schema | str | pa.Schema,
+    *,
+    max_events: int = 12,
+    retractions: bool = True,
+    ctis: bool = True,
+    odd: bool = True,
+    unit: DurationLike = 1,
+) -> Stream:
+    """A stream of any columns, in batches of any size, that keeps its promises; see `physical_streams` and `values`.
+
+    Times are small multiples of `unit`, which is best about as long as the query's shortest window. An example that
+    fails is printed as a drawn table, with a bar after every batch.
+    """
+    columns = Schema.of(schema).payload
+    if not len(columns):
+        raise SchemaError("a stream needs a payload", given=str(schema), allowed="'name TYPE, name TYPE'")
+    of_columns = st.fixed_dictionaries({field.name: values(field.type, odd=odd) for field in columns})
+    drawn = draw(_events(of_columns, columns, max_events=max_events, retractions=retractions, ctis=ctis))
+    step = duration(unit)
+    for event in drawn:
+        for name in ("le", "re", "re_new"):
+            event[name] = event[name] if event[name] in (None, INFINITY) else event[name] * step
+    sizes = draw(batch_sizes(len(drawn)))
+    note(_printed(without_ids(drawn), columns, sizes))
+    return stream_of(tables(drawn, columns), columns, batches=sizes)
+
+
+def _printed(drawn: Sequence[Event], columns: Schema, sizes: Sequence[int]) -> str:
+    names = physical_schema(columns).names
+    rows = [[_time(event[name]) if name in ("le", "re", "re_new") else cell(event[name]) for name in names]
+            for event in drawn]  # fmt: skip
+    lines = aligned([names, *rows])
+    for end in reversed([sum(sizes[: i + 1]) for i in range(len(sizes))]):
+        lines.insert(end + 1, "-" * len(lines[0]))
+    return "\n".join([f"a stream of {columns}:", *lines])
+
+
+def _time(value: int | None) -> str:
+    return "" if value is None else format_ticks(value)
+
+
 def physical_streams(
-    draw: st.DrawFn, *, max_events: int = 12, odd: bool = True, retractions: bool = True, ctis: bool = True
-) -> list[Event]:
+    *, max_events: int = 12, odd: bool = True, retractions: bool = True, ctis: bool = True
+) -> st.SearchStrategy[list[Event]]:
     """A physical stream that keeps its promises: inserts of all durations, chains of corrections, CTIs.
 
     Every event has an `id`, shared by an insert and its corrections, for `shuffled`; `tables` drops it.
     """
+    return _events(payloads(odd=odd), SCHEMA, max_events=max_events, retractions=retractions, ctis=ctis)
+
+
+@st.composite
+def _events(
+    draw: st.DrawFn,
+    of_columns: st.SearchStrategy[Event],
+    schema: Schema,
+    *,
+    max_events: int,
+    retractions: bool,
+    ctis: bool,
+) -> list[Event]:
     kinds = _KINDS if ctis else _KINDS - 2
-    steps = st.tuples(st.integers(0, kinds - 1), st.integers(0, 24), st.integers(0, len(_DURATIONS)), payloads(odd=odd))
-    stream = _Stream(retractions=retractions)
+    steps = st.tuples(st.integers(0, kinds - 1), st.integers(0, 24), st.integers(0, len(_DURATIONS)), of_columns)
+    stream = _Stream(schema, retractions=retractions)
     for kind, number, choice, payload in draw(st.lists(steps, max_size=max_events)):
         stream.step(kind, number, choice, payload)
     return stream.events
@@ -59,7 +165,8 @@ def physical_streams(
 class _Stream:
     """Turns numbers into legal events."""
 
-    def __init__(self, *, retractions: bool) -> None:
+    def __init__(self, schema: Schema, *, retractions: bool) -> None:
+        self.schema = schema
         self.events: list[Event] = []
         self.cti: int | None = None
         self._retractions = retractions
@@ -101,7 +208,7 @@ class _Stream:
     def _promise(self, number: int) -> None:
         cti = number if self.cti is None else self.cti + 1 + number // 3
         self.cti = cti
-        nothing = dict.fromkeys(SCHEMA.names)
+        nothing = dict.fromkeys(self.schema.names)
         self.events.append({"kind": "cti", "le": cti, "re": None, "re_new": None, **nothing, "id": None})
 
 
@@ -110,9 +217,9 @@ def without_ids(events: Sequence[Event]) -> list[Event]:
     return [{name: value for name, value in event.items() if name != "id"} for event in events]
 
 
-def tables(events: Sequence[Event]) -> pa.Table:
+def tables(events: Sequence[Event], schema: Schema = SCHEMA) -> pa.Table:
     """The physical table of drawn events."""
-    return pa.Table.from_pylist(without_ids(events), schema=physical_schema(SCHEMA))
+    return pa.Table.from_pylist(without_ids(events), schema=physical_schema(schema))
 
 
 @st.composite

@@ -3,11 +3,15 @@
 Each round takes one batch of every source, runs the intake, then every stage in every bucket, and hands messages over
 as they are. When all sources are exhausted one more round tells everyone that nothing will come: the CTI becomes
 infinite.
+
+Tests drive a `Runner` themselves, batch by batch: they may end one source before the others, and `save` and `restored`
+let a run go on in what might be another process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -26,8 +30,9 @@ from headrace.stages.intake import Intake
 from headrace.stages.message import REPORTS, RESULT, STATISTICS, Message
 from headrace.stages.stage import StageRun, count_failed
 from headrace.time import INFINITY
+from headrace.trace import Segment
 
-__all__ = ["run_local"]
+__all__ = ["Runner", "Saved", "batches_of", "run_local"]
 
 Clock = Callable[[], int]
 Block = tuple[Decoded, str | None]  # with the file it comes from
@@ -43,8 +48,8 @@ def run_local(
     finish: bool = True,
 ) -> Finished:
     """Run to the end of all sources. `batch_rows` cuts batches smaller; `finish=False` leaves the streams open."""
-    runner = _Runner(cut(optimize(outputs, rules)), buckets, clock)
-    feeds = {source.fingerprint: _batches(source, batch_rows) for source in runner.line.sources}
+    runner = Runner(cut(optimize(outputs, rules)), buckets, clock)
+    feeds = {source.fingerprint: batches_of(source, batch_rows) for source in runner.line.sources}
     while feeds:
         round_ = {f: next(feed, None) for f, feed in feeds.items()}
         feeds = {f: feed for f, feed in feeds.items() if round_[f] is not None}
@@ -55,7 +60,19 @@ def run_local(
     return runner.done
 
 
-class _Runner:
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """What outlives a process after a batch: promises, state in bytes as a checkpoint has it, and what has left."""
+
+    progress: Mapping[str, Progress]
+    #: Manifest and segments of every bucket of every stage.
+    stages: Sequence[Sequence[tuple[bytes, Mapping[str, bytes]]]]
+    done: Finished
+
+
+class Runner:
+    """A line of stages and what has come of it so far; the caller brings the batches."""
+
     def __init__(self, line: Line, buckets: int, clock: Clock | None) -> None:
         self.line, self.buckets, self.clock = line, buckets, clock
         self.stages = [
@@ -69,8 +86,8 @@ class _Runner:
     def ticking(self) -> bool:
         return self.clock is not None and any(isinstance(s.policy, Heartbeat) for s in self.line.sources)
 
-    def round(self, blocks: dict[str, Sequence[Block]]) -> None:
-        """One batch."""
+    def round(self, blocks: Mapping[str, Sequence[Block]], ended: Collection[str] = ()) -> None:
+        """One batch of every source, by fingerprint; the sources in `ended` bring nothing after it."""
         messages: list[Message] = []
         for sender, source in enumerate(self.line.sources):
             if source.fingerprint in blocks:
@@ -78,12 +95,33 @@ class _Runner:
             if self.clock is not None and isinstance(source.policy, Heartbeat):
                 every = source.policy.every
                 messages += self._report(source, Report(cti=(self.clock() - source.policy.delay) // every * every))
+            if source.fingerprint in ended:
+                messages += self._report(source, Report(cti=INFINITY))
         self._run_stages(messages)
 
     def end(self) -> None:
         """Tell everyone that nothing more will come."""
         reports = [m for source in self.line.sources for m in self._report(source, Report(cti=INFINITY))]
         self._run_stages(reports)
+
+    def save(self) -> Saved:
+        """What a fresh runner needs to go on after the last batch; later batches do not change it."""
+        stages = [
+            [(run.manifest(), {name: s.save() for name, s in run.segments().items()}) for run in stage]
+            for stage in self.stages
+        ]
+        return Saved(dict(self.progress), stages, _copied(self.done))
+
+    @classmethod
+    def restored(cls, line: Line, buckets: int, clock: Clock | None, saved: Saved) -> Runner:
+        """A runner that knows nothing but what was saved."""
+        runner = cls(line, buckets, clock)
+        runner.progress = dict(saved.progress)
+        runner.done = _copied(saved.done)
+        for stage, stored in zip(runner.stages, saved.stages, strict=True):
+            for run, (manifest, segments) in zip(stage, stored, strict=True):
+                run.restore(manifest, {name: Segment.load(name, data) for name, data in segments.items()})
+        return runner
 
     def _intake(self, source: Source, blocks: Sequence[Block], sender: int) -> list[Message]:
         now = self.clock() if self.clock is not None else None
@@ -128,7 +166,13 @@ class _Runner:
             )
 
 
-def _batches(source: Source, batch_rows: int | None) -> Iterator[Sequence[Block]]:
+def _copied(done: Finished) -> Finished:
+    results = {name: Result(result.schema, list(result.batches)) for name, result in done.results.items()}
+    return Finished(results, {who: dict(counts) for who, counts in done.counts.items()}, list(done.statistics))
+
+
+def batches_of(source: Source, batch_rows: int | None = None) -> Iterator[Sequence[Block]]:
+    """The batches of a source, one after the other."""
     if isinstance(source.origin, Events):
         for table in source.origin.batches():
             yield from ([(in_memory(part, source), None)] for part in _pieces(table, batch_rows))

@@ -1,0 +1,136 @@
+"""A query over history: the same plan as batch SQL, on Spark or in process (rule 10.1).
+
+    backfill = vwap.history(engine="spark")
+    backfill.dataframe().write.parquet("vwap")
+
+A stream that is read from files gives the history that the live query would have given had it met the files in order,
+with everything in: the rows it would have set aside as late are set aside here too, unless `late="include"`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.errors import HistoryError, SinkError, nearest
+from headrace.history.dialect import dialect_of
+from headrace.history.duckdb import DuckDBHistory
+from headrace.history.inputs import LATE, Late
+from headrace.history.script import Script, Statement
+from headrace.history.translate import translate
+from headrace.plan.nodes import Node
+
+if TYPE_CHECKING:
+    from headrace.host.spark.history import SparkHistory
+
+__all__ = ["ENGINES", "Engine", "History"]
+
+Engine = Literal["spark", "duckdb"]
+ENGINES: tuple[str, ...] = get_args(Engine)
+
+
+@dataclass(frozen=True)
+class History:
+    """A query as batch SQL; nothing runs until `cht`, `dataframe` or `write`."""
+
+    node: Node
+    engine: Engine = "spark"
+    late: Late = "decide"
+    master: str | None = None
+
+    def __post_init__(self) -> None:
+        _check("engine", self.engine, ENGINES)
+        _check("late", self.late, LATE)
+        if self.master is not None and self.engine != "spark":
+            raise HistoryError(
+                "only Spark has a master", given=f"master={self.master!r}, engine={self.engine!r}",
+                allowed="master with engine='spark'", instead=f"history(engine='spark', master={self.master!r})",
+            )  # fmt: skip
+        _ = self._script  # what cannot be translated is told here, and not after Spark has started
+
+    @cached_property
+    def _script(self) -> Script:
+        return translate(self.node, dialect_of(self.engine), late=self.late)
+
+    @property
+    def statements(self) -> list[Statement]:
+        """The steps: each a relation, the query that gives its rows, and the operator it stands for."""
+        return list(self._script)
+
+    def sql(self, dialect: Engine | None = None) -> str:
+        """The statements as a script to read, for this engine or another."""
+        if dialect is None or dialect == self.engine:
+            return self._script.text()
+        _check("dialect", dialect, ENGINES)
+        return translate(self.node, dialect_of(dialect), late=self.late).text()
+
+    def cht(self) -> pa.Table:
+        """Run it and give the history: `le`, `re` and the payload."""
+        if self.engine == "spark":
+            return self._spark().cht(self.node, late=self.late)
+        duckdb = DuckDBHistory()
+        try:
+            return duckdb.cht(self.node, late=self.late)
+        finally:
+            duckdb.close()
+
+    def dataframe(self) -> Any:
+        """The history as a Spark data frame, computed when it is asked for.
+
+        Columns whose names SQL cannot tell apart (`A` and `a`) have an underscore behind the second.
+        """
+        if self.engine != "spark":
+            raise HistoryError(
+                "only Spark gives a data frame", given=f"engine={self.engine!r}", allowed="engine='spark'",
+                instead="cht(), which gives an Arrow table",
+            )  # fmt: skip
+        return self._spark().dataframe(self.node, late=self.late)
+
+    def write(self, directory: str | Path) -> None:
+        """Write the history as Parquet files into a new directory; on Spark the workers write."""
+        place = str(directory)
+        if self.engine == "spark" and "://" in place:
+            self.dataframe().write.parquet(place)
+            return
+        check_new(Path(place))
+        if self.engine == "spark":
+            self.dataframe().write.mode("append").parquet(Path(place).absolute().as_uri())
+        else:
+            write_parquet(self.cht(), Path(place))
+
+    def _spark(self) -> SparkHistory:
+        # Spark is loaded only when it is asked for.
+        from headrace.host.spark.history import SparkHistory
+        from headrace.host.spark.session import get_session  # for the same reason
+
+        return SparkHistory(get_session(self.master))
+
+
+def check_new(directory: Path) -> None:
+    """Raise unless this directory is new or empty: a history is written whole, never into another."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise SinkError("a history is written into a new or empty directory", given=str(directory))
+
+
+def write_parquet(history: pa.Table, directory: Path) -> None:
+    """Write a history as one file into a new directory."""
+    check_new(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    pq.write_table(history, directory / "part-00000.parquet")
+
+
+def _check(option: str, given: object, allowed: tuple[str, ...]) -> None:
+    if given in allowed:
+        return
+    close = nearest(str(given), allowed)
+    raise HistoryError(
+        f"unknown {option} for a history",
+        given=given,
+        allowed=", ".join(allowed),
+        instead=f"{option}={close!r}" if close else "",
+    )

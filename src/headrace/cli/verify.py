@@ -1,0 +1,195 @@
+"""`headrace verify`: is a query right under disorder? And the engine?"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from headrace.cli.explain import find_stream
+from headrace.errors import IntentError
+
+if TYPE_CHECKING:
+    from headrace.api.stream import Stream
+    from headrace.testing.verify import Report
+
+__all__ = ["command", "load_stream"]
+
+_TENTHS = 10
+
+
+def command(
+    target: Annotated[
+        str, typer.Argument(metavar="[FILE.py[:NAME]]", help="A query; without one the engine itself is tried.")
+    ] = "",
+    *,
+    intent: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--intent",
+            metavar="TEXT",
+            help="What to try: 'equi_join over highly_out_of_order & speculative'. For a query, what its streams are "
+            "like: 'eager_ctis & (long | infinite)'. May be repeated.",
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option("--seeds", metavar="N", min=0, help="How many streams are made up.")] = 200,
+    seed: Annotated[int, typer.Option(help="Where chance begins: the same seed gives the same run.")] = 0,
+    case: Annotated[str, typer.Option(metavar="SEED:NUMBER", help="Repeat one case that a run has told of.")] = "",
+    jobs: Annotated[int, typer.Option(min=1, help="How many processes share the work.")] = os.cpu_count() or 1,
+    failures: Annotated[int, typer.Option(min=1, help="Stop after so many failures.")] = 1,
+    spark: Annotated[int, typer.Option(min=0, help="So many more cases are run on Spark.")] = 0,
+    own: Annotated[bool, typer.Option(help="Whether the query is also checked on its own data.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Ask whether a query is right, whatever the order in which its events come and however they are revised.
+
+    Its answers are compared with batch SQL over the history, its output must keep its promises, and what should make no
+    difference (batches, partitions, order, restarts, the optimizer) must make none. If something is wrong, the
+    smallest stream that shows it is printed as a drawn table, with the seed that makes it again; the exit status is 1.
+    """
+    # Here, and not above: `headrace --help` needs none of it.
+    from headrace.testing.intents import KINDS
+    from headrace.testing.verify.pool import run_shares, shares_of_intents, shares_of_query
+
+    console = Console(highlight=False, soft_wrap=True, stderr=as_json, width=None if sys.stdout.isatty() else 160)
+    if target and own and not case:
+        _own_data(find_stream(target)[1], console)
+    if case:
+        _finish(_repeat(target, intent or [], case), console, as_json=as_json)
+        return
+    if target:
+        if len(intent or ()) > 1:
+            raise IntentError("a query's streams are described once", given=intent, instead="--intent 'nulls & lulls'")
+        shares = shares_of_query(target, (intent or [""])[0], seed, seeds, jobs, failures)
+    else:
+        shares = shares_of_intents(intent or list(KINDS), seed, seeds, jobs, failures)
+    with _Bar(console, seeds) as bar:
+        report = run_shares(shares, jobs, bar.tell, load_stream)
+    if spark:
+        report.add(_on_spark(target, intent or list(KINDS), seed, spark, console))
+    _finish(report, console, as_json=as_json)
+
+
+def load_stream(target: str) -> Stream:
+    """The stream that a target names; other processes find it by this function."""
+    return find_stream(target)[1]
+
+
+def _own_data(stream: Stream, console: Console) -> None:
+    """The query over its own inputs, live and as history."""
+    from headrace.api.verification import verify_own_data
+
+    with console.status("its own data, live and as history"):
+        rows = verify_own_data(stream.node)
+    console.print(
+        Text("its own data: not checked, its inputs do not end here", style="dim")
+        if rows is None
+        else Text(f"its own data: the live answer is that of the history, {rows} rows", style="green")
+    )
+
+
+def _repeat(target: str, intents: list[str], case: str) -> Report:
+    from itertools import islice
+
+    from headrace.testing.verify import verify_cases
+    from headrace.testing.verify.pool import Share
+
+    seed, _, number = case.partition(":")
+    if not (seed.isdigit() and number.isdigit()) or (not target and len(intents) != 1):
+        raise IntentError(
+            "a case is repeated by its name and its one intent", given=case, instead="--intent equi_join --case 0:17"
+        )
+    share = Share(int(seed), int(number) + 1, int(number), 1, (intents or [""])[0], target)
+    return verify_cases(islice(share.make(load_stream), 1))
+
+
+def _on_spark(target: str, intents: list[str], seed: int, cases: int, console: Console) -> Report:
+    from headrace.testing.verify.on_spark import verify_on_spark
+    from headrace.testing.verify.pool import shares_of_intents, shares_of_query
+
+    shares = (
+        shares_of_query(target, (intents or [""])[0] if target else "", seed, cases, 1, 1)
+        if target
+        else shares_of_intents(intents, seed, cases, 1, 1)
+    )
+    with _Bar(console, cases, "on Spark") as bar:
+        made = (case for share in shares for case in share.make(load_stream))
+        return verify_on_spark(made, tell=bar.tell)
+
+
+class _Bar:
+    """How far a run is: a bar on a terminal, a line for every tenth elsewhere."""
+
+    def __init__(self, console: Console, cases: int, what: str = "cases") -> None:
+        self.console, self.cases, self.what, self.told = console, cases, what, 0
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        self.progress = Progress(*columns, console=console, disable=not console.is_terminal)
+        self.task = self.progress.add_task(what, total=cases)
+
+    def __enter__(self) -> Self:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+    def tell(self, report: Report) -> None:
+        self.progress.update(self.task, completed=report.cases)
+        tenth = report.cases * _TENTHS // max(self.cases, 1)
+        if not self.console.is_terminal and tenth > self.told:
+            self.told = tenth
+            self.console.print(f"{report.cases} of {self.cases} {self.what}, {len(report.failures)} failed")
+
+
+def _finish(report: Report, console: Console, *, as_json: bool) -> None:
+    from headrace.testing.verify.tables import coverage, operators, policies
+
+    if as_json:
+        typer.echo(json.dumps(_data(report), indent=2, ensure_ascii=False))
+    else:
+        for rows in (operators(report), policies(report), coverage(report)):
+            if len(rows) > 1:
+                console.print(_table(rows))
+        for failure in report.failures:
+            console.print(Text(str(failure), style="red"))
+        checks = sum(report.checks.values())
+        verdict = "all of them held" if report.ok else f"{len(report.failures)} failed"
+        console.print(
+            Text(
+                f"{report.cases} cases, {report.rows} rows, {checks} checks: {verdict}", "green" if report.ok else "red"
+            )
+        )
+    if not report.ok:
+        sys.exit(1)
+
+
+def _table(rows: list[list[str]]) -> Table:
+    table = Table(*rows[0], box=None, pad_edge=False)
+    for row in rows[1:]:
+        table.add_row(*row)
+    return table
+
+
+def _data(report: Report) -> dict[str, Any]:
+    return {
+        "cases": report.cases,
+        "rows": report.rows,
+        "checks": dict(report.checks),
+        "policies": {name: dict(counts) for name, counts in report.policies.items()},
+        "operators": {name: dict(counts) for name, counts in report.operators.items()},
+        "covered": {name: dict(counts) for name, counts in report.covered.items()},
+        "failures": [vars(failure) for failure in report.failures],
+    }

@@ -1,0 +1,101 @@
+"""Histories in DuckDB: in process, for tests and for data that fits in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from inspect import Parameter, Signature
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import HistoryError
+from headrace.history.dialect import DuckDBDialect
+from headrace.history.inputs import Late
+from headrace.history.script import Function, Relation, Script
+from headrace.history.stored import stored_rows
+from headrace.history.translate import translate
+from headrace.plan.nodes import Node
+
+__all__ = ["DuckDBHistory"]
+
+
+class DuckDBHistory:
+    """A connection that runs translated plans; one is enough for many."""
+
+    def __init__(self) -> None:
+        try:
+            import duckdb  # only who asks for it needs it
+        except ModuleNotFoundError:
+            raise HistoryError(
+                "history in process needs DuckDB", given="no module duckdb", instead="pip install 'headrace[test]'"
+            ) from None
+        self._types = duckdb
+        self._connection: Any = duckdb.connect(config={"threads": 1})
+        self._connection.execute("SET TimeZone = 'UTC'")
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._connection.close()
+
+    def cht(self, node: Node, *, late: Late = "decide") -> pa.Table:
+        """The history of a plan's output: `le`, `re` and the payload."""
+        dialect = DuckDBDialect()
+        script = translate(node, dialect, late=late)
+        cursor = self._connection.cursor()  # temporary tables end with it
+        told: list[str] = []
+        failures: list[Exception] = []
+        try:
+            for function in script.functions:
+                self._tell(cursor, function, dialect, failures)
+                told.append(function.name)
+            _load(cursor, script)
+            for check in script.checks:
+                for row in _records(cursor, f"{check.query} LIMIT 1"):
+                    raise check.error(row)
+            for statement in script:
+                cursor.execute(f"CREATE TEMPORARY TABLE {statement.relation.name} AS {statement.query}")
+            assert script.result is not None
+            return _table(cursor, script.result)
+        except self._types.Error as error:
+            raise next(iter(failures), error) from error
+        finally:
+            for name in told:
+                cursor.remove_function(name)
+            cursor.close()
+
+    def _tell(self, cursor: Any, function: Function, dialect: DuckDBDialect, failures: list[Exception]) -> None:
+        kinds = [self._types.type(dialect.type(kind)) for kind in function.takes]
+        gives = self._types.type(dialect.type(function.gives))
+
+        def call(*columns: Any) -> pa.Array:
+            try:
+                return function.call(*columns)
+            except Exception as error:
+                failures.append(error)  # DuckDB would make a text of it
+                raise
+
+        # DuckDB asks the function how many arguments it has.
+        places = [Parameter(f"a{i}", Parameter.POSITIONAL_ONLY) for i in range(len(function.takes))]
+        call.__signature__ = Signature(places)  # type: ignore[attr-defined]
+        cursor.create_function(function.name, call, kinds, gives, type="arrow", null_handling="special")
+
+
+def _load(cursor: Any, script: Script) -> None:
+    for name, source in script.sources.items():
+        columns = Relation(name, source.columns.payload).columns
+        rows = stored_rows(source)
+        cursor.register(name, rows.rename_columns([columns.get(column, column) for column in rows.column_names]))
+    for name, table in script.tables.items():
+        cursor.register(name, table)
+
+
+def _records(cursor: Any, query: str) -> Iterator[dict[str, Any]]:
+    result = cursor.execute(query)
+    names = [column[0] for column in result.description]
+    yield from (dict(zip(names, row, strict=True)) for row in result.fetchall())
+
+
+def _table(cursor: Any, relation: Relation) -> pa.Table:
+    found = cursor.table(relation.name).to_arrow_table()
+    schema = pa.schema([("le", pa.int64()), ("re", pa.int64()), *relation.schema.arrow])
+    return found.rename_columns(schema.names).cast(schema)

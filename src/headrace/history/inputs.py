@@ -1,0 +1,229 @@
+"""Sources as SQL: from rows as they are stored to the history that the query's operators see (rules 1.2 and 3).
+
+A stored row knows its file and its place in it (`__file`, `__row`): the order in which a live query meets it, when it
+takes one file a batch. So even lateness is a function of what is stored: a row is late if its sync time is before the
+CTI that the rows before it make. Running maxima say so, first of files and then within each, so that no engine needs
+all rows in one place.
+"""
+
+# ruff: noqa: S608 - SQL is what is made here, and every name in it is the plan's own, quoted
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+from headrace.errors import BadRow, HistoryError, LateEvent
+from headrace.events import FARTHEST
+from headrace.expr.nodes import Column
+from headrace.history.dialect import Dialect
+from headrace.history.script import Check, Relation
+from headrace.io.origins import Events
+from headrace.plan.nodes import Source
+from headrace.plan.policies import Advance, Edge, Explicit, Heartbeat, Interval, Physical, Point
+from headrace.schema import Field, Schema, Type
+from headrace.time import CHRONON, INFINITY
+
+__all__ = ["FILE", "LATE", "ROW", "Late", "SourceQuery"]
+
+FILE, ROW = "__file", "__row"
+_KEPT = "__fine AND (__cti IS NULL OR __sync >= __cti)"
+#: What becomes of rows that a live query would meet too late.
+Late = Literal["decide", "include"]
+LATE: tuple[str, ...] = get_args(Late)
+
+
+class SourceQuery:
+    """The queries of one source over its stored rows, the relation `rows`."""
+
+    def __init__(self, source: Source, rows: str, dialect: Dialect, late: Late) -> None:
+        self.source, self.rows, self.dialect, self.late = source, rows, dialect, late
+        self.physical = isinstance(source.lifetime, Physical)
+        policy = source.policy
+        self.decides = late == "decide" and not self._promises_nothing()
+        by_chance = isinstance(policy, Heartbeat) or (isinstance(policy, Advance) and policy.max_skew is not None)
+        if self.decides and by_chance:
+            raise HistoryError(
+                "which rows came late is not stored: it depended on a clock, or on how the rows were cut into batches",
+                given=f"{source.origin}, progress {policy}",
+                allowed="progress that follows from the rows: explicit, ordered, advance without max_skew",
+                instead="history(late='include'), which takes every row as if it had come in time",
+            )
+
+    def _promises_nothing(self) -> bool:
+        """Whether no row can be late: CTIs must come with the data, and only physical events bring them."""
+        return not self.physical and not isinstance(self.source.policy, (Advance, Heartbeat))
+
+    # --- rows to events ---------------------------------------------------------------------------------------------
+
+    def _events(self) -> str:
+        """Every row with its lifetime, and whether it makes sense."""
+        if self.physical:
+            event = "kind IN ('insert', 'retract')"
+            sound = (
+                f"(kind = 'cti' AND le IS NOT NULL) OR ({event} AND abs(le) < {FARTHEST} AND re > le "
+                f"AND (re = {INFINITY} OR re < {FARTHEST}) AND (kind = 'insert' OR (re_new >= le "
+                f"AND (re_new = {INFINITY} OR re_new < {FARTHEST}))))"
+            )
+            sync = f"CASE kind WHEN 'insert' THEN le WHEN 'retract' THEN least(re, re_new) ELSE {INFINITY} END"
+            # abs of the smallest number overflows; it is no time that an event may have.
+            return (
+                f"SELECT *, coalesce({sound}, FALSE) AS __fine, {sync} AS __sync "
+                f"FROM (SELECT * FROM {self.rows} WHERE le IS NULL OR le > -{INFINITY}) known"
+            )
+        le, re = self._lifetime()
+        sound = f"le > -{FARTHEST} AND le < {FARTHEST} AND re > le AND (re = {INFINITY} OR re < {FARTHEST})"
+        return (
+            f"SELECT *, coalesce({sound}, FALSE) AS __fine, le AS __sync "
+            f"FROM (SELECT {self._payload()}{FILE}, {ROW}, {le} AS le, {re} AS re FROM {self.rows}) timed"
+        )
+
+    def _payload(self) -> str:
+        return "".join(f"{self.dialect.quote(name)}, " for name in self.columns.values())
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The payload's columns, and their names in SQL."""
+        return Relation(self.rows, self.source.schema).columns
+
+    def _lifetime(self) -> tuple[str, str]:
+        lifetime = self.source.lifetime
+        if isinstance(lifetime, Interval):
+            return self._ticks(lifetime.start), self._ticks(lifetime.end)
+        assert isinstance(lifetime, (Point, Edge))
+        at = self._ticks(lifetime.at)
+        return at, f"CASE WHEN {at} < {INFINITY} THEN {at} + {CHRONON} END"
+
+    def _ticks(self, expr: Any) -> str:
+        names = {name: name for name in self.source.columns.names} | self.columns
+        renamed = expr.transform(lambda e: Column(names[e.column]) if isinstance(e, Column) else e)
+        bound = renamed.bind(Schema(tuple(Field(names[field.name], field.type) for field in self.source.columns)))
+        tree = self.dialect.printer.tree(bound)
+        if bound.type is Type.DATETIME:
+            tree = self.dialect.printer.to_ticks(tree)
+        return f"CAST({tree.sql(dialect=self.dialect.name)} AS BIGINT)"
+
+    # --- lateness ---------------------------------------------------------------------------------------------------
+
+    def _promise(self) -> str:
+        """What a row contributes to the CTI of the rows behind it, before `advance` moves it back."""
+        policy = self.source.policy
+        if isinstance(policy, Advance):
+            return "CASE WHEN __fine" + (" AND kind <> 'cti'" if self.physical else "") + " THEN le END"
+        return "CASE WHEN __fine AND kind = 'cti' THEN le END"
+
+    def _cti(self, reached: str) -> str:
+        policy = self.source.policy
+        if not isinstance(policy, Advance):
+            return reached
+        behind = f"{reached} - {policy.delay}"
+        return f"({self.dialect.floor(behind, policy.every)}) * {policy.every}" if policy.every > 1 else behind
+
+    def _judged(self) -> str:
+        """Common table expressions; the last is `judged`: every event and the CTI it met, null if none."""
+        events = f"events AS (\n  {self._events()}\n)"
+        if not self.decides:
+            return f"{events}, judged AS (SELECT *, CAST(NULL AS BIGINT) AS __cti FROM events)"
+        return f"""{events}, moves AS (
+  SELECT *, {self._promise()} AS __move FROM events
+), files AS (
+  SELECT {FILE} AS __of, max(__move) AS __highest FROM moves GROUP BY {FILE}
+), earlier AS (
+  SELECT __of, max(__highest) OVER (ORDER BY __of ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS __before
+  FROM files
+), met AS (
+  SELECT m.*, greatest(e.__before, max(__move) OVER (
+    PARTITION BY {FILE} ORDER BY {ROW} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS __reached
+  FROM moves m JOIN earlier e ON m.{FILE} = e.__of
+), judged AS (
+  SELECT *, {self._cti("__reached")} AS __cti FROM met
+)"""
+
+    # --- the history ------------------------------------------------------------------------------------------------
+
+    @property
+    def _columns(self) -> str:
+        return "".join(f", {self.dialect.quote(name)}" for name in self.columns.values())
+
+    def query(self, admit: str = "") -> str:
+        """The history of the source: `le`, `re` and the payload; `admit` names the function for physical events."""
+        if self.physical:
+            return self._physical(admit)
+        le, kept = "le", _KEPT
+        if self.decides and self.source.policy.late == "adjust":
+            le, kept = "greatest(le, __cti)", "__fine AND (__cti IS NULL OR re > __cti)"
+        return f"WITH {self._judged()}\nSELECT {le} AS le, re{self._columns}\nFROM judged WHERE {kept}"
+
+    def _physical(self, admit: str) -> str:
+        """Sums of what events add and take away (rule 2.1); where they do not work out, by the events themselves."""
+        explode, series = self.dialect.explode, self.dialect.series
+        payload = self._columns.removeprefix(", ")
+        event = self.dialect.struct({"batch": FILE, "row": ROW, "le": "le", "re": "re", "re_new": "re_new"})
+        return f"""WITH {self._judged()}, arrived AS (
+  {self._arrived()}
+), parts AS (
+  -- A retraction takes one lifetime away, and unless it deletes adds another.
+  SELECT *, {explode}({series}(0, CASE WHEN re_new > le THEN 1 ELSE 0 END)) AS __part FROM arrived
+), changes AS (
+  SELECT *, CASE __part WHEN 0 THEN re ELSE re_new END AS __end,
+    CASE WHEN re_new IS NULL OR __part = 1 THEN 1 ELSE -1 END AS __weight FROM parts
+), sums AS (
+  SELECT *, sum(__weight) OVER (PARTITION BY le, __end, {payload} ORDER BY {FILE}) AS __so_far FROM changes
+), judged_sums AS (
+  SELECT *, min(__so_far) OVER (PARTITION BY {payload}) AS __least FROM sums
+), counted AS (
+  SELECT le, __end, {payload}, sum(__weight) AS __times FROM judged_sums WHERE __least >= 0
+  GROUP BY le, __end, {payload} HAVING sum(__weight) > 0
+), repeated AS (
+  SELECT *, {explode}({series}(1, CAST(__times AS BIGINT))) AS __time FROM counted
+), gathered AS (
+  SELECT {payload}, {self.dialect.gather}({event}) AS __events FROM judged_sums WHERE __least < 0 AND __part = 0
+  GROUP BY {payload}
+), admitted AS (
+  SELECT {payload}, {admit}(__events) AS __lives FROM gathered
+), lives AS (
+  SELECT {payload}, {explode}(__lives) AS __life FROM admitted
+)
+SELECT le, __end AS re, {payload} FROM repeated
+UNION ALL
+SELECT __life.le AS le, __life.re AS re, {payload} FROM lives"""
+
+    def _arrived(self) -> str:
+        """The physical events that are let in, as their policy changes them; only retractions have a new end."""
+        le, re_new, kept = "le", "re_new", _KEPT
+        if self.decides and self.source.policy.late == "adjust":
+            late, moved = "__sync < __cti", "greatest(re_new, __cti)"
+            le = f"CASE WHEN kind = 'insert' AND {late} THEN __cti ELSE le END"
+            re_new = f"CASE WHEN {late} THEN {moved} ELSE re_new END"
+            alive = f"CASE kind WHEN 'insert' THEN re > __cti ELSE re >= __cti AND {moved} <> re END"
+            kept = f"__fine AND (__cti IS NULL OR __sync >= __cti OR ({alive}))"
+        end = f"CASE kind WHEN 'retract' THEN {re_new} END"
+        return f"""SELECT {FILE}, {ROW}, {le} AS le, re, {end} AS re_new{self._columns}
+  FROM judged WHERE kind <> 'cti' AND {kept}"""
+
+    def high(self) -> str:
+        """A query for the highest time the source has reached."""
+        counts = f"__fine AND le < {INFINITY}"
+        if self.physical and not isinstance(self.source.policy, Explicit):
+            counts += " AND kind <> 'cti'"  # such a row is no promise here
+        return f"WITH events AS (\n  {self._events()}\n)\nSELECT max(le) AS high FROM events WHERE {counts}"
+
+    # --- what must not be in the rows -------------------------------------------------------------------------------
+
+    def checks(self) -> list[Check]:
+        """What must not be in the rows: only what a policy of the source makes an error."""
+        origin, late = self.source.origin, self.source.policy.late
+        found = []
+        # Events in memory were looked at when the stream was made.
+        if self.source.bad_rows == "raise" and not isinstance(origin, Events):
+            bad = f"WITH events AS (\n  {self._events()}\n)\nSELECT * FROM events WHERE NOT __fine"
+            found.append(Check(bad, lambda row: BadRow(f"{origin}: a row that is no event", given=_plain(row))))
+        breaks = f"WITH {self._judged()}\nSELECT * FROM judged WHERE __fine AND __sync < __cti"
+        if self.decides and late == "raise":
+            found.append(
+                Check(breaks, lambda row: LateEvent(f"{origin}: an event breaks a promise", given=_plain(row)))
+            )
+        return found
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if not name.startswith("__")}

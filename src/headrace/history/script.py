@@ -1,0 +1,101 @@
+"""What a plan becomes: a sequence of SQL statements, the Python functions they call, and the tables they begin with."""
+
+# ruff: noqa: S608 - SQL is what is made here, and every name in it is the plan's own, quoted
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.plan.nodes import Source
+from headrace.schema import RESERVED, Schema
+
+__all__ = ["Check", "Function", "Relation", "Script", "Statement"]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A named result: the columns `le`, `re`, and those of a payload under names that SQL can tell apart."""
+
+    name: str
+    schema: Schema
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """What the payload's columns are called in SQL, where `A` and `a` are the same name.
+
+        No column of a payload begins with `__`, so the translation's own names may.
+        """
+        taken = {name.lower() for name in RESERVED}
+        found = {}
+        for name in self.schema.names:
+            new = name
+            while new.lower() in taken:
+                new += "_"
+            taken.add(new.lower())
+            found[name] = new
+        return found
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One step: a relation and the query that gives its rows."""
+
+    relation: Relation
+    query: str
+    #: The operator it stands for, in words.
+    says: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """A query that must give no rows: what it finds breaks the stated policy of a source."""
+
+    query: str
+    error: Callable[[dict[str, Any]], Exception]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A Python function that SQL calls: Arrow columns to an Arrow column of as many values."""
+
+    name: str
+    takes: tuple[pa.DataType, ...]
+    gives: pa.DataType
+    call: Callable[..., pa.Array]
+
+
+@dataclass
+class Script:
+    """A whole translation; `result` is what the plan gives."""
+
+    statements: list[Statement] = field(default_factory=list)
+    functions: list[Function] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    #: The relations that must be there at the start: rows of sources as they are stored, and tables.
+    sources: dict[str, Source] = field(default_factory=dict)
+    tables: dict[str, pa.Table] = field(default_factory=dict)
+    result: Relation | None = None
+
+    def __iter__(self) -> Iterator[Statement]:
+        return iter(self.statements)
+
+    def failing(self) -> str | None:
+        """One query for all checks, which gives the numbers of those that find something; none if there are none."""
+        each = [
+            f"SELECT {number} AS number FROM (\n{check.query}\nLIMIT 1\n) check_{number}"
+            for number, check in enumerate(self.checks)
+        ]
+        return "\nUNION ALL\n".join(each) or None
+
+    def text(self) -> str:
+        """The statements as a script that people can read."""
+        begins = [f"-- {name}: the rows of {source.origin}" for name, source in self.sources.items()]
+        begins += [f"-- {name}: a table of {table.num_rows} rows" for name, table in self.tables.items()]
+        begins += [f"-- {function.name}(...): a Python function" for function in self.functions]
+        steps = [f"-- {s.says}\nCREATE TEMPORARY VIEW {s.relation.name} AS\n{s.query};" for s in self.statements]
+        last = f"SELECT * FROM {self.result.name};" if self.result is not None else ""
+        return "\n".join(begins) + "\n\n" + "\n\n".join([*steps, last]) + "\n"

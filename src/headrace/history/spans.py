@@ -1,0 +1,156 @@
+"""Sources as SQL, operators on each event alone, and those that bring the events of one stream together."""
+
+# ruff: noqa: S608 - SQL is what is made here, and every name in it is the plan's own, quoted
+
+from __future__ import annotations
+
+from headrace.errors import HistoryError
+from headrace.history.admitted import admit_function
+from headrace.history.inputs import SourceQuery
+from headrace.history.script import Relation, Statement
+from headrace.history.translation import Translation
+from headrace.io.tables import TableFiles, TableRows
+from headrace.plan.nodes import (
+    CapDuration,
+    Coalesce,
+    EdgeLifetimes,
+    Extend,
+    Node,
+    PointAtEnd,
+    PointAtStart,
+    Select,
+    SetDuration,
+    Shift,
+    Source,
+    TableJoin,
+    Union,
+    Where,
+)
+from headrace.schema import Schema
+from headrace.time import CHRONON, INFINITY
+
+__all__ = [
+    "cap_duration", "coalesce", "edge", "extend", "point_at_end", "point_at_start", "same", "select", "set_duration",
+    "shift", "source", "table_join", "union", "where",
+]  # fmt: skip
+
+
+def source(t: Translation, node: Source) -> None:
+    """The history of a source, how far it came, and what must not be in it."""
+    rows = f"{t.prefix}s{len(t.script.sources)}"
+    t.script.sources[rows] = node
+    query = SourceQuery(node, rows, t.dialect, t.late)
+    t.script.checks += query.checks()
+    high = Relation(f"{rows}_high", Schema.of("high LONG"))
+    t.script.statements.append(Statement(high, query.high(), f"how far {node.origin} has come"))
+    t.highs[node.fingerprint] = f"(SELECT high FROM {high.name})"
+    t.give(node, query.query(t.function(lambda name: admit_function(name, node)) if query.physical else ""))
+
+
+def same(t: Translation, node: Node) -> None:
+    """An operator that changes nothing about a whole history."""
+    t.same(node)
+
+
+# --- each event alone -----------------------------------------------------------------------------------------------
+
+
+def where(t: Translation, node: Where) -> None:
+    """Rows for which the predicate is true."""
+    below = t.of(node)
+    t.give(node, f"SELECT {t.all(below)} FROM {below.name} WHERE {t.over(node.predicate, below)}")
+
+
+def select(t: Translation, node: Select) -> None:
+    """Other payloads."""
+    below = t.of(node)
+    values = {name: t.over(expr, below) for name, expr in node.outputs}
+    t.give(node, f"SELECT le, re, {t.named(values, node.schema)} FROM {below.name}")
+
+
+def _lifetimes(t: Translation, node: Node, le: str, re: str, where: str = "") -> None:
+    below = t.of(node)
+    payload = "".join(f", {name}" for name in t.columns(below))
+    moved = f"SELECT {le} AS le, {re} AS re{payload} FROM {below.name}" + (f" WHERE {where}" if where else "")
+    t.give(node, f"SELECT * FROM ({moved}) moved WHERE le < re")
+
+
+def shift(t: Translation, node: Shift) -> None:
+    """Lifetimes moved."""
+    _lifetimes(t, node, f"le + ({node.by})", t.dialect.moved("re", node.by))
+
+
+def set_duration(t: Translation, node: SetDuration) -> None:
+    """Lifetimes of one length."""
+    _lifetimes(t, node, "le", f"le + {node.duration}")
+
+
+def extend(t: Translation, node: Extend) -> None:
+    """Ends moved."""
+    _lifetimes(t, node, "le", t.dialect.moved("re", node.by))
+
+
+def point_at_start(t: Translation, node: PointAtStart) -> None:
+    """First instants."""
+    _lifetimes(t, node, "le", f"le + {CHRONON}")
+
+
+def point_at_end(t: Translation, node: PointAtEnd) -> None:
+    """The instants of the ends."""
+    _lifetimes(t, node, "re", t.dialect.moved("re", CHRONON), f"re < {INFINITY}")
+
+
+def cap_duration(t: Translation, node: CapDuration) -> None:
+    """Ends that come no later than this after the start."""
+    _lifetimes(t, node, "le", f"least(re, le + {node.duration})")
+
+
+def table_join(t: Translation, node: TableJoin) -> None:
+    """Every row with those of a table that have equal keys."""
+    table = node.table.read() if isinstance(node.table, TableFiles) else node.table
+    assert isinstance(table, TableRows)
+    mine, theirs = t.of(node), Relation("", node.columns)
+    rows = t.table(table.table.rename_columns(list(theirs.columns.values())))
+    keys = " AND ".join(f"l.{t.quote(mine.columns[a])} = r.{t.quote(theirs.columns[b])}" for a, b in node.on)
+    values = {name: f"l.{t.quote(column)}" for name, column in mine.columns.items()}
+    values |= {new: f"r.{t.quote(theirs.columns[name])}" for name, new in node.table_columns.items()}
+    how = "LEFT JOIN" if node.how == "left" else "JOIN"
+    payload = t.named(values, node.schema)
+    t.give(node, f"SELECT l.le AS le, l.re AS re, {payload} FROM {mine.name} l {how} {rows} r ON {keys}")
+
+
+def union(t: Translation, node: Union) -> None:
+    """All rows."""
+    parts = [t.relations[part.fingerprint] for part in node.parts]
+    t.give(node, "\nUNION ALL\n".join(f"SELECT {t.all(part)} FROM {part.name}" for part in parts))
+
+
+def coalesce(t: Translation, node: Coalesce) -> None:
+    """Runs of rows with equal payload that meet or overlap."""
+    below = t.of(node)
+    payload = ", ".join(t.columns(below))
+    order = f"PARTITION BY {payload} ORDER BY le, re"
+    begins = "CASE WHEN le <= __reached THEN 0 ELSE 1 END"
+    t.give(
+        node,
+        f"""WITH reached AS (
+  SELECT *, max(re) OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS __reached FROM {below.name}
+), runs AS (
+  SELECT *, sum({begins}) OVER ({order} ROWS UNBOUNDED PRECEDING) AS __run FROM reached
+)
+SELECT min(le) AS le, max(re) AS re, {payload} FROM runs GROUP BY {payload}, __run""",
+    )
+
+
+def edge(t: Translation, node: EdgeLifetimes) -> None:
+    """Samples, each up to the next of its key."""
+    below = t.of(node)
+    if node.latest:
+        raise HistoryError("the latest value of each key is a view of a stream, not its history", given=node.describe())
+    keys = [t.quote(below.columns[name]) for name in node.key]
+    partition = f"PARTITION BY {', '.join(keys)} " if keys else ""
+    payload = "".join(f", {name}" for name in t.columns(below))
+    later = f"min(le) OVER ({partition}ORDER BY le RANGE BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING)"
+    open_ = f" WHERE NOT coalesce({t.over(node.closes, below)}, FALSE)" if node.closes is not None else ""
+    signal = f"SELECT le, coalesce({later}, {INFINITY}) AS re{payload} FROM {below.name}"
+    t.give(node, f"SELECT * FROM ({signal}) signal{open_}")

@@ -1,0 +1,46 @@
+"""The rows of a source as they are stored, with their place: which file (or batch in memory), and where in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.errors import BadRow, HistoryError
+from headrace.history.inputs import FILE, ROW
+from headrace.io.origins import Events, Files, read_columns, read_path
+from headrace.plan.nodes import Source
+
+__all__ = ["file_rows", "stored_rows"]
+
+
+def stored_rows(source: Source) -> pa.Table:
+    """All rows of a source that is held in memory or in files, in the order a live query meets them."""
+    origin = source.origin
+    if isinstance(origin, Events):
+        batches = [table.select(list(source.columns.names)) for table in origin.batches()]
+        return pa.concat_tables([_placed(table, i, np.arange(table.num_rows)) for i, table in enumerate(batches)])
+    if isinstance(origin, Files):
+        empty = source.columns.arrow.empty_table().select(read_columns(source))
+        blocks = [rows for number, path in enumerate(origin.files()) for rows in file_rows(source, number, path)]
+        return pa.concat_tables([_placed(empty, 0, np.arange(0)), *blocks])
+    raise HistoryError(
+        "only Spark can read this", given=str(origin), allowed="events in memory, and files", instead="engine='spark'"
+    )
+
+
+def file_rows(source: Source, number: int, path: str) -> Iterator[pa.Table]:
+    """The rows of one file; those that cannot be read are left out, or raised if the source says so."""
+    start = 0
+    for block in read_path(source, path):
+        if block.refused.num_rows and source.bad_rows == "raise":
+            row = block.refused.slice(0, 1).to_pylist()[0]
+            raise BadRow(f"{source.origin}: {row['reason']}", given=row["raw"], instead="bad_rows='divert'")
+        yield _placed(block.table, number, np.arange(start, start + block.table.num_rows))
+        start += block.table.num_rows
+
+
+def _placed(table: pa.Table, number: int, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Table:
+    files = pa.array(np.full(table.num_rows, number, np.int64))
+    return table.append_column(FILE, files).append_column(ROW, pa.array(rows, pa.int64()))

@@ -1,0 +1,120 @@
+"""A plan as a sequence of batch SQL statements over the histories of its inputs (rule 10.1).
+
+Every operator has one translation, found by the class of its node; it reads the relations of its inputs and says what
+its own history is, in SQL that DuckDB and Spark both understand (`dialect.py` has what they write differently). An
+event is a row: a bag of equal events is so many equal rows. What is computed is the history when everything has come,
+so there is nothing of batches, CTIs, corrections or state here, and nothing of the engine's kernels: that is what makes
+the answer worth comparing with.
+
+- Stateless operators are a SELECT. Joins pair rows whose lifetimes overlap; what a left or anti join adds is found by
+  laying the matched parts of a lifetime in order and taking the gaps.
+- Windows are made as data (`windows.py`): a generated grid, neighbouring endpoints, runs of starts. Then they are a
+  GROUP BY, a ranking, or a call of a module with the list of a window's events (`functions.py`).
+- `group_by(...).apply(f)` is translated as it is lifted: the keys are columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headrace.errors import HistoryError
+from headrace.history import joins, spans, windowed
+from headrace.history.dialect import Dialect
+from headrace.history.functions import udf_function
+from headrace.history.inputs import LATE, Late
+from headrace.history.script import Script
+from headrace.history.translation import Translation
+from headrace.plan.nodes import (
+    Admit,
+    Aggregate,
+    CapDuration,
+    Clip,
+    Coalesce,
+    Combine,
+    Diverted,
+    EdgeLifetimes,
+    Extend,
+    Failures,
+    Final,
+    GroupApply,
+    GroupInput,
+    Join,
+    Merge,
+    Node,
+    Operate,
+    Orphans,
+    Output,
+    Panes,
+    PointAtEnd,
+    PointAtStart,
+    Select,
+    SetDuration,
+    Shift,
+    Source,
+    TableJoin,
+    Top,
+    Union,
+    Where,
+    walk,
+)
+
+__all__ = ["TRANSLATIONS", "UNTRANSLATED", "translate"]
+
+#: The translation of every node that a query can be made of.
+TRANSLATIONS: Mapping[type[Node], Callable[[Translation, Any], None]] = {
+    Admit: spans.same,
+    Aggregate: windowed.aggregate,
+    CapDuration: spans.cap_duration,
+    Clip: joins.clip,
+    Coalesce: spans.coalesce,
+    EdgeLifetimes: spans.edge,
+    Extend: spans.extend,
+    Final: spans.same,
+    GroupApply: spans.same,
+    Join: joins.join,
+    Operate: windowed.operate,
+    Output: spans.same,
+    PointAtEnd: spans.point_at_end,
+    PointAtStart: spans.point_at_start,
+    Select: spans.select,
+    SetDuration: spans.set_duration,
+    Shift: spans.shift,
+    Source: spans.source,
+    TableJoin: spans.table_join,
+    Top: windowed.top,
+    Union: spans.union,
+    Where: spans.where,
+}
+
+#: Nodes that have no history of their own to translate, and why.
+UNTRANSLATED: Mapping[type[Node], str] = {
+    Combine: "half of an aggregate, made by the optimizer; a plan is translated as it was written",
+    Merge: "half of an aggregate, made by the optimizer; a plan is translated as it was written",
+    Panes: "states of modules, made by the optimizer; a plan is translated as it was written",
+    Diverted: "what was set aside depends on how rows arrived, which a history does not tell",
+    Orphans: "what was set aside depends on how rows arrived, which a history does not tell",
+    Failures: "why a window was left out is told by the run that left it out",
+    GroupInput: "one group of many; apply is translated for all groups at once",
+}
+
+
+def translate(node: Node, dialect: Dialect, *, late: Late = "decide", prefix: str = "") -> Script:
+    """The statements that give the history of a plan's output; all names in them begin with the prefix."""
+    if late not in LATE:
+        raise HistoryError("unknown policy for rows that came late", given=late, allowed=", ".join(LATE))
+    translation = Translation(dialect, late, prefix)
+    for part in walk(node):
+        kind = type(part)
+        if kind not in TRANSLATIONS:
+            raise HistoryError(
+                f"{kind.__name__} has no translation to batch SQL: {UNTRANSLATED.get(kind, 'nobody wrote one')}",
+                given=part.describe(),
+                allowed=", ".join(sorted(known.__name__ for known in TRANSLATIONS)),
+                instead="the live query: run()",
+            )
+        TRANSLATIONS[kind](translation, part)
+    script = translation.script
+    script.result = translation.relations[node.fingerprint]
+    script.functions += [udf_function(name, *udf) for name, udf in dialect.udfs.items()]
+    return script

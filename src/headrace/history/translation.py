@@ -1,0 +1,98 @@
+"""One plan on its way to SQL: the relations so far, the names that SQL knows them by, and expressions over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+
+from headrace.expr import Expr
+from headrace.expr.nodes import Column
+from headrace.history.dialect import Dialect
+from headrace.history.inputs import Late
+from headrace.history.script import Function, Relation, Script, Statement
+from headrace.plan.nodes import Node, PerWindow, Shift
+from headrace.plan.windows import Grid
+from headrace.schema import Field, Schema
+
+__all__ = ["Translation"]
+
+
+class Translation:
+    """One plan on its way to SQL."""
+
+    def __init__(self, dialect: Dialect, late: Late, prefix: str) -> None:
+        self.dialect, self.late, self.prefix = dialect, late, prefix
+        self.script = Script()
+        self.relations: dict[str, Relation] = {}
+        self.highs: dict[str, str] = {}
+
+    # --- relations ---------------------------------------------------------------------------------------------------
+
+    def of(self, node: Node, position: int = 0) -> Relation:
+        """The relation of an input."""
+        return self.relations[node.inputs[position].fingerprint]
+
+    def give(self, node: Node, query: str) -> None:
+        """A statement for a node; what is known of time is passed on."""
+        relation = Relation(f"{self.prefix}n{len(self.script.statements)}", node.schema)
+        self.script.statements.append(Statement(relation, query, " ".join(node.describe().split())))
+        self.relations[node.fingerprint] = relation
+        if node.inputs:
+            self.highs[node.fingerprint] = self._high(node)
+
+    def same(self, node: Node) -> None:
+        """An operator that changes nothing about a whole history."""
+        self.relations[node.fingerprint] = self.of(node)
+        self.highs[node.fingerprint] = self.highs[node.inputs[0].fingerprint]
+
+    def _high(self, node: Node) -> str:
+        """The highest time that a node's output has reached when all has come, as SQL; null where there is none."""
+        below = [self.highs[child.fingerprint] for child in node.inputs]
+        if isinstance(node, PerWindow) and isinstance(node.window, Grid):
+            grid = node.window
+            closed = self.dialect.floor(f"{below[0]} - ({grid.origin + grid.size})", grid.hop)
+            return f"({grid.origin} + ({closed}) * {grid.hop})"
+        if isinstance(node, Shift):
+            return f"({below[0]} + ({node.by}))"
+        return f"greatest({', '.join(dict.fromkeys(below))})" if len(set(below)) > 1 else below[0]
+
+    def table(self, table: pa.Table) -> str:
+        """A table that the statements begin with, by name."""
+        name = f"{self.prefix}t{len(self.script.tables)}"
+        self.script.tables[name] = table
+        return name
+
+    def function(self, made: Callable[[str], Function]) -> str:
+        """A function that statements may call, by name."""
+        function = made(f"{self.prefix}f{len(self.script.functions)}")
+        self.script.functions.append(function)
+        return function.name
+
+    # --- names and expressions ---------------------------------------------------------------------------------------
+
+    def quote(self, name: str) -> str:
+        return self.dialect.quote(name)
+
+    def columns(self, relation: Relation, prefix: str = "") -> list[str]:
+        """The payload's columns."""
+        return [prefix + self.quote(name) for name in relation.columns.values()]
+
+    def all(self, relation: Relation) -> str:
+        """The columns of an event."""
+        return ", ".join(["le", "re", *self.columns(relation)])
+
+    def expr(self, expr: Expr, schema: Schema, names: Mapping[str, str]) -> str:
+        """An expression over columns that go by these names."""
+        renamed = expr.transform(lambda e: Column(names[e.column]) if isinstance(e, Column) else e)
+        fields = Schema(tuple(Field(names[field.name], field.type) for field in schema if field.name in names))
+        return self.dialect.printer.sql(renamed.bind(fields))
+
+    def over(self, expr: Expr, relation: Relation) -> str:
+        """An expression over a relation's payload."""
+        return self.expr(expr, relation.schema, relation.columns)
+
+    def named(self, values: Mapping[str, str], schema: Schema) -> str:
+        """`value AS column` for the payload of a schema."""
+        columns = Relation("", schema).columns
+        return ", ".join(f"{values[name]} AS {self.quote(columns[name])}" for name in schema.names)

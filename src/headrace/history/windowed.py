@@ -1,0 +1,139 @@
+"""What is computed for each window, as SQL over its content: a GROUP BY, a ranking, or a call of a user's module."""
+
+# ruff: noqa: S608 - SQL is what is made here, and every name in it is the plan's own, quoted
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.expr import AggregateCall, Expr
+from headrace.history.functions import list_function, module_function, operator_function
+from headrace.history.translation import Translation
+from headrace.history.windows import content
+from headrace.modules import Module, ModuleCall
+from headrace.plan.nodes import Aggregate, Operate, PerWindow, Top
+from headrace.schema import Field, Schema, Type
+
+__all__ = ["aggregate", "operate", "top"]
+
+
+def _keyed(t: Translation, node: PerWindow) -> tuple[list[str], str]:
+    """The names of the keys, and the common table expressions up to `content`."""
+    below = t.of(node)
+    keys = [f"__k{i}" for i in range(len(node.keys))]
+    exprs = "".join(f", {t.over(expr, below)} AS {key}" for key, (_, expr) in zip(keys, node.keys, strict=True))
+    high = t.highs[node.input.fingerprint]
+    keyed = f"keyed AS (\n  SELECT {t.all(below)}{exprs} FROM {below.name}\n)"
+    return keys, f"{keyed}, {content(node, keys, high, t.dialect)}"
+
+
+def aggregate(t: Translation, node: Aggregate) -> None:
+    """One row for each window, of the engine's own aggregates and of functions that are called back."""
+    keys, windows = _keyed(t, node)
+    by = ", ".join([*keys, "__wle", "__wre"])
+    calls, outputs = node.split
+    folded, read, conditions = [], [], []
+    for name, call in calls.items():
+        if isinstance(call, ModuleCall):
+            mapping = [call.mapping[field] for field in call.module.fields.names]
+            function = t.function(lambda f, call=call: module_function(f, call.module, node))  # type: ignore[misc]
+            folded.append(f"{_gathered(t, node, call.module, mapping)} AS {t.quote(name)}")
+            read.append(f"{function}({t.quote(name)}, __wle, __wre) AS {t.quote(name)}")
+            conditions.append(f"{t.quote(name)}.given")
+        else:
+            folded.append(f"{_call(t, node, call)} AS {t.quote(name)}")
+            read.append(t.quote(name))
+    below = node.input.schema
+    schema = Schema(tuple(Field(name, call.type(below)) for name, call in calls.items()))
+    plain = {name: name for name in calls}
+    quoted = {name: t.quote(name) for name in calls}
+    given = [f"{quoted[n]}.value AS {quoted[n]}" if isinstance(c, ModuleCall) else quoted[n] for n, c in calls.items()]
+    values = {name: t.expr(expr, schema, plain) for name, expr in outputs.items()}
+    values |= {name: key for key, (name, _) in zip(keys, node.keys, strict=True)}
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    t.give(
+        node,
+        f"""WITH {windows}, folded AS (
+  SELECT {by}, {", ".join(folded)} FROM content GROUP BY {by}
+), answered AS (
+  SELECT {by}, {", ".join(read)} FROM folded
+), answers AS (
+  SELECT {by}, {", ".join(given)} FROM answered{where}
+)
+SELECT __wle AS le, __wre AS re, {t.named(values, node.schema)} FROM answers""",
+    )
+
+
+def _gathered(t: Translation, node: PerWindow, module: Module, mapping: Sequence[Expr]) -> str:
+    """The events of a window as a list of what a module takes."""
+    below = t.of(node)
+    fields = {"le": "le", "re": "re"}
+    for number, (expr, field) in enumerate(zip(mapping, module.fields, strict=True)):
+        fields[f"f{number}"] = f"CAST({t.over(expr, below)} AS {t.dialect.type(field.type.arrow)})"
+    return f"{t.dialect.gather}({t.dialect.struct(fields)})"
+
+
+def _call(t: Translation, node: Aggregate, call: AggregateCall) -> str:
+    """A built-in aggregate: the engine's own where it is exact, else of the list of values."""
+    below = t.of(node)
+    if call.argument is None:
+        return "count(*)"
+    value, kind = t.over(call.argument, below), call.argument.type(below.schema)
+    plain = {
+        "count": f"count({value})",
+        "min": f"min({value})",
+        "max": f"max({value})",
+        "distinct_count": f"count(DISTINCT {value})",
+        "approx_distinct": f"count(DISTINCT {value})",
+    }
+    if call.function in plain:
+        return plain[call.function]
+    total = f"sum(CAST({value} AS {t.dialect.wide}))"
+    if call.function == "sum" and kind.is_integer:
+        return f"TRY_CAST({total} AS BIGINT)"
+    if call.function == "avg" and kind.is_integer:  # by way of text, which both engines read to the last bit
+        return f"CAST(CAST({total} AS STRING) AS DOUBLE) / count({value})"
+    takes = Type.DOUBLE if kind is Type.FLOAT and call.function in ("sum", "avg") else kind
+    gives = call.type(below.schema)
+    function = t.function(lambda f: list_function(f, call.function, call.parameters, takes, gives))
+    item = t.dialect.struct({"le": "le", "value": f"CAST({value} AS {t.dialect.type(takes.arrow)})"})
+    return f"{function}({t.dialect.gather}({item}))"
+
+
+def top(t: Translation, node: Top) -> None:
+    """The first few rows of each window."""
+    keys, windows = _keyed(t, node)
+    below = t.of(node)
+    by = ", ".join([*keys, "__wle", "__wre"])
+    ranks = [f"{t.over(expr, below)} {'DESC' if node.descending else 'ASC'} NULLS LAST" for expr in node.by]
+    ranks += [f"{column} ASC NULLS LAST" for column in t.columns(below)]
+    values = {name: t.quote(column) for name, column in below.columns.items()}
+    values |= {name: key for key, (name, _) in zip(keys, node.keys, strict=True) if name not in below.schema}
+    t.give(
+        node,
+        f"""WITH {windows}, ranked AS (
+  SELECT *, row_number() OVER (PARTITION BY {by} ORDER BY {", ".join(ranks)}) AS __rank FROM content
+)
+SELECT __wle AS le, __wre AS re, {t.named(values, node.schema)} FROM ranked WHERE __rank <= {node.k}""",
+    )
+
+
+def operate(t: Translation, node: Operate) -> None:
+    """What a user's operator makes of the list of each window's events."""
+    keys, windows = _keyed(t, node)
+    by = ", ".join([*keys, "__wle", "__wre"])
+    function = t.function(lambda f: operator_function(f, node))
+    values = {field.name: f"__output.f{i}" for i, field in enumerate(node.module.gives)}
+    values |= {name: key for key, (name, _) in zip(keys, node.keys, strict=True)}
+    mapping = [dict(node.mapping)[field] for field in node.module.fields.names]
+    t.give(
+        node,
+        f"""WITH {windows}, gathered AS (
+  SELECT {by}, {_gathered(t, node, node.module, mapping)} AS __events FROM content GROUP BY {by}
+), computed AS (
+  SELECT *, {function}(__events, __wle, __wre) AS __outputs FROM gathered
+), outputs AS (
+  SELECT {by}, {t.dialect.explode}(__outputs) AS __output FROM computed
+)
+SELECT __output.le AS le, __output.re AS re, {t.named(values, node.schema)} FROM outputs""",
+    )

@@ -1,0 +1,165 @@
+"""Histories in Spark SQL: backfill over stored data, as large as the cluster takes (rule 10.1).
+
+Files are decoded in the workers, by the same readers that the live query uses, and every statement is a temporary view:
+Spark plans the whole as one query. Nothing is collected by the driver but what is asked for.
+
+All of it happens in a session of its own beside the given one: views, functions and options of the given session stay
+as they are, and options that its user has set hold here too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import lit
+from pyspark.sql.pandas.functions import arrow_udf
+
+from headrace import errors
+from headrace.errors import HeadraceError, HostError
+from headrace.history.dialect import Dialect, SparkDialect
+from headrace.history.inputs import FILE, ROW, Late
+from headrace.history.script import Function, Relation, Script
+from headrace.history.stored import file_rows, stored_rows
+from headrace.history.translate import translate
+from headrace.io.origins import Events, Files, SparkRead, read_columns
+from headrace.plan.nodes import Node, Source
+
+__all__ = ["SparkHistory"]
+
+# option, value, reason
+_OPTIONS: tuple[tuple[str, str, str], ...] = (
+    ("spark.sql.session.timeZone", "UTC", "the translation speaks of UTC"),
+    ("spark.sql.ansi.enabled", "true", "arithmetic that overflows must fail, not wrap"),
+    ("spark.sql.adaptive.enabled", "true", "a batch query may choose its joins and partitions as it goes"),
+    ("spark.sql.execution.arrow.useLargeVarTypes", "false", "as the readers give them"),
+)
+_ERROR = re.compile(r"headrace\.errors\.(\w+): \[\w+\] (.*?)(?=\s*SQLSTATE|\n\s*\n|\Z)", re.DOTALL)
+_LOCAL = re.compile(r"local(?:\[(\d+|\*).*)?")
+_SHUFFLE = "spark.sql.shuffle.partitions"
+#: Partitions of a shuffle for each core of one machine: few, since each costs milliseconds however little is in it.
+_PER_CORE = 2
+
+
+class SparkHistory:
+    """Runs translated plans in a session of its own beside a given one; `options` are of Spark SQL, and win."""
+
+    def __init__(self, session: SparkSession, options: Mapping[str, str] | None = None) -> None:
+        self.session = _beside(session, options or {})
+
+    def cht(self, node: Node, *, late: Late = "decide") -> pa.Table:
+        """The history of a plan's output: `le`, `re` and the payload."""
+        schema = pa.schema([("le", pa.int64()), ("re", pa.int64()), *node.schema.arrow])
+        try:
+            found = self.dataframe(node, late=late).toArrow()
+        except PySparkException as error:
+            raise _typed(error) from error
+        return found.rename_columns(schema.names).cast(schema)
+
+    def dataframe(self, node: Node, *, late: Late = "decide") -> DataFrame:
+        """The same as a data frame, which Spark computes when it is asked for; only the checks are run at once."""
+        dialect = SparkDialect()
+        script = translate(node, dialect, late=late, prefix=f"headrace_{secrets.token_hex(4)}_")
+        for function in script.functions:
+            self._tell(function, dialect)
+        for name, source in script.sources.items():
+            self._rows(source, dialect).createOrReplaceTempView(name)
+        for name, table in script.tables.items():
+            self.session.createDataFrame(table).createOrReplaceTempView(name)
+        self._check(script)
+        for statement in script:
+            self.session.sql(statement.query).createOrReplaceTempView(statement.relation.name)
+        assert script.result is not None
+        return self.session.table(script.result.name)
+
+    def _tell(self, function: Function, dialect: Dialect) -> None:
+        made: Any = arrow_udf(_bare(function.call), dialect.type(function.gives))  # type: ignore[call-overload]
+        self.session.udf.register(function.name, made)
+
+    def _check(self, script: Script) -> None:
+        """All checks are one query; only one that finds something is run again, for what it found."""
+        query = script.failing()
+        if query is None:
+            return
+        for number in sorted(self.session.sql(query).toArrow().column(0).to_pylist()):
+            check = script.checks[number]
+            row = self.session.sql(f"{check.query} LIMIT 1").toArrow().to_pylist()[0]
+            raise check.error(row)
+
+    # --- stored rows -------------------------------------------------------------------------------------------------
+
+    def _rows(self, source: Source, dialect: Dialect) -> DataFrame:
+        """The rows of a source as they are stored, with their place."""
+        origin = source.origin
+        if isinstance(origin, Events):
+            rows = self.session.createDataFrame(stored_rows(source))
+        elif isinstance(origin, Files):
+            paths = list(enumerate(origin.files()))
+            files = self.session.createDataFrame(paths, "number BIGINT, path STRING").repartition(len(paths))
+            columns = [f"{dialect.quote(name)} {source.columns[name].type.spark}" for name in read_columns(source)]
+            rows = files.mapInArrow(_reader(source), ", ".join([*columns, f"{FILE} BIGINT", f"{ROW} BIGINT"]))
+        else:
+            assert isinstance(origin, SparkRead)
+            rows = self._read(origin, source)
+        names = Relation("", source.columns.payload).columns
+        return rows.toDF(*(names.get(name, name) for name in rows.columns))
+
+    def _read(self, origin: SparkRead, source: Source) -> DataFrame:
+        reader = self.session.read.format(origin.format).options(**dict(origin.options))
+        rows = reader.load(origin.path) if origin.path else reader.load()
+        # What order the rows came in is not known, so nothing can be said to have been late.
+        return rows.select(*source.columns.names).withColumn(FILE, lit(0)).withColumn(ROW, lit(0))
+
+
+def _beside(session: SparkSession, options: Mapping[str, str]) -> SparkSession:
+    """A session with the options of a given one, ours, and some more."""
+    made = session.newSession()
+    theirs, known = session.conf.getAll, made.conf.getAll
+    for name, value in theirs.items():
+        if known.get(name) != value:
+            with suppress(Exception):  # some are for the whole of Spark, and hold for every session as they are
+                made.conf.set(name, value)
+    ours = {name: value for name, value, _ in _OPTIONS}
+    machine = _LOCAL.fullmatch(theirs.get("spark.master", ""))
+    if machine is not None:
+        cores = machine[1] or "1"
+        ours[_SHUFFLE] = str(_PER_CORE * (os.cpu_count() or 1 if cores == "*" else int(cores)))
+    for name, value in (ours | dict(options)).items():
+        made.conf.set(name, value)
+    return made
+
+
+def _typed(error: PySparkException) -> HeadraceError:
+    """The error of ours that a worker raised, found again in Spark's text."""
+    match = _ERROR.search(str(error))
+    if match is None:
+        return HostError(f"the history failed: {str(error).strip()[:2000]}")
+    kind: type[HeadraceError] = getattr(errors, match[1], HeadraceError)
+    return kind(match[2].strip())
+
+
+def _bare(call: Callable[..., pa.Array]) -> Callable[..., pa.Array]:
+    """Without annotations, in which Spark would look for the kind of function it is."""
+
+    def function(*columns: pa.Array) -> pa.Array:
+        return call(*columns)
+
+    function.__annotations__ = {}
+    return function
+
+
+def _reader(source: Source) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number, path in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+                for rows in file_rows(source, number, path):
+                    yield from rows.to_batches()
+
+    return read

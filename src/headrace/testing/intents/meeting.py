@@ -1,0 +1,132 @@
+"""Kinds of queries in which events of two streams meet, or of a stream and a table (rule 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from headrace.testing.intents.kind import PLAIN, Kind, Options, written
+
+__all__ = ["MEETINGS"]
+
+_ON = {"text": "'k'", "number": "'i'", "float": "'x'", "two": "('k', 'i')", "renamed": "{'i': 'n'}"}
+#: By the columns that are joined on: the columns that the other stream has beside them, by the name they then have.
+_BESIDE = {
+    "text": {"i": "i_right", "x": "x_right"},
+    "number": {"k": "k_right", "x": "x_right"},
+    "float": {"k": "k_right", "i": "i_right"},
+    "two": {"x": "x_right"},
+    "renamed": {"k": "k_right", "x": "x_right"},
+    "nothing": {"k": "k_right", "i": "i_right", "x": "x_right"},
+}
+_CONDITIONS = ("none", "less", "unequal", "null")
+_TAKEN = ("left", "right", "mixed")
+
+
+def _condition(condition: str, beside: Mapping[str, str]) -> str:
+    mine, theirs = list(beside.items())[-1]
+    mine, theirs = f"hr.col({mine!r})", f"hr.col({theirs!r})"
+    return {
+        "none": "",
+        "less": f", where={mine} < {theirs}",
+        "unequal": f", where={mine} != {theirs}",
+        "null": f", where={theirs}.is_null() | ({mine} == {theirs})",
+    }[condition]
+
+
+def _taken(taken: str, beside: Mapping[str, str]) -> str:
+    """The columns of a join that its output takes."""
+    if taken == "left":
+        return PLAIN
+    if taken == "right":
+        columns = ", ".join(f"{name}=hr.col({beside.get(name, name)!r})" for name in "kix")
+    else:
+        columns = ", ".join(
+            f"{name}=hr.col({beside[name]!r}).coalesce(hr.col({name!r}))"
+            if name in beside
+            else f"{name}=hr.col({name!r})"
+            for name in "kix"
+        )
+    return f".select({columns})"
+
+
+def _joined(method: str) -> Callable[[tuple[str, ...], Options], str]:
+    def python(names: tuple[str, ...], options: Options) -> str:
+        left, right = names
+        on = options["on"]
+        if on == "renamed":
+            right = f"{right}.select('k', 'x', n=hr.col('i'))"
+        keys = f", on={_ON[on]}" if on in _ON else ""
+        taken = _taken(options["columns"], _BESIDE[on]) if "columns" in options else ""
+        return f"{left}.{method}({right}{keys}{_condition(options['where'], _BESIDE[on])}){taken}"
+
+    return python
+
+
+_THETAS = {
+    "less": "hr.col('i') < hr.col('i_right')",
+    "text": "(hr.col('k') == hr.col('k_right')) | hr.col('k').is_null()",
+    "near": "hr.col('x').between(hr.col('x_right') - 1.0, hr.col('x_right') + 1.0)",
+    "equal": "hr.col('i') == hr.col('i_right')",
+    "always": "hr.lit(True)",
+}
+
+
+def _theta(names: tuple[str, ...], options: Options) -> str:
+    left, right = names
+    taken = _taken(options["columns"], _BESIDE["nothing"])
+    return f"{left}.join({right}, where={_THETAS[options['predicate']]}){taken}"
+
+
+_OF_RIGHT = "k=hr.col('k'), i=hr.col('i'), x=hr.col('x_right')"
+_COUNTED = "{a}.group_by('k').window(hr.tumbling(4)).aggregate(i=hr.count(), x=hr.max('x'))"
+_TABLES = {
+    "text": "TEXTS, on='k', how={how}).select('k', i=hr.col('number'), x=hr.col('x'))",
+    "number": "NUMBERS, on='i', how={how}).select('k', 'i', x=hr.col('factor'))",
+    "renamed": "TEXTS, on={{'i': 'number'}}, how={how}).select(k=hr.col('name'), i=hr.col('i'), x=hr.col('x'))",
+}
+
+
+def _table_join(names: tuple[str, ...], options: Options) -> str:
+    return f"{names[0]}.join_table({_TABLES[options['table']].format(how=repr(options['how']))}"
+
+
+MEETINGS = (
+    Kind(
+        "equi_join",
+        2,
+        {"on": tuple(_ON), "where": _CONDITIONS, "columns": _TAKEN},
+        _joined("join"),
+        small={"on": ("number", "two", "renamed")},
+    ),
+    Kind("theta_join", 2, {"predicate": tuple(_THETAS), "columns": _TAKEN}, _theta, small={"predicate": ("equal",)}),
+    Kind(
+        "left_join",
+        2,
+        {"on": (*_ON, "nothing"), "where": _CONDITIONS, "columns": _TAKEN},
+        _joined("left_join"),
+        small={"on": ("number", "two", "renamed")},
+    ),
+    Kind("anti_join", 2, {"on": (*_ON, "nothing"), "where": _CONDITIONS}, _joined("anti_join")),
+    written(
+        "self_join",
+        1,
+        "{a}.join({other}, on={on}).select(" + _OF_RIGHT + ")",
+        {"on": ("number", "two")},
+        other={
+            "itself": "{a}",
+            "shifted": "{a}.shift(2)",
+            "filtered": "{a}.where(hr.col('i') > 0)",
+            "counted": _COUNTED,
+            "ends": "{a}.point_at_end()",
+        },
+        on={"text": "'k'", "number": "'i'", "two": "('k', 'i')"},
+    ),
+    written(
+        "clip",
+        2,
+        "{a}.clip({by}{on})",
+        by={"starts": "{b}", "ends": "{b}.point_at_end()"},
+        on={"nothing": "", "text": ", on='k'", "number": ", on='i'", "two": ", on=('k', 'i')"},
+    ),
+    Kind("table_join", 1, {"table": tuple(_TABLES), "how": ("inner", "left")}, _table_join),
+)

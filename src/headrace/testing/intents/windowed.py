@@ -1,0 +1,226 @@
+"""Kinds of queries per window and group: aggregates, rankings, a user's modules and functions (rules 5 and 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headrace.testing.intents.kind import PLAIN, Kind, Options
+
+__all__ = ["PER_WINDOW"]
+
+_SIZES = ("1", "small", "large")
+_WINDOWS: Mapping[str, tuple[str, str, str]] = {
+    "tumbling": ("hr.tumbling(1)", "hr.tumbling(4)", "hr.tumbling(12)"),
+    "hopping": ("hr.hopping(2, every=1)", "hr.hopping(5, every=2)", "hr.hopping(12, every=5)"),
+    "jumping": ("hr.hopping(1, every=3)", "hr.hopping(3, every=5)", "hr.hopping(7, every=12)"),
+    "hopping_with_origin": (
+        "hr.hopping(1, every=2, origin=1)",
+        "hr.hopping(4, every=3, origin=-2)",
+        "hr.hopping(10, every=4, origin=7)",
+    ),
+    "snapshot": ("hr.snapshot()", "hr.snapshot()", "hr.snapshot()"),
+    "count_by_start": ("hr.count_by_start(1)", "hr.count_by_start(2)", "hr.count_by_start(4)"),
+    "count_by_end": ("hr.count_by_end(1)", "hr.count_by_end(2)", "hr.count_by_end(4)"),
+    "session": ("hr.session(1)", "hr.session(4)", "hr.session(9)"),
+}
+_GROUPS = {
+    "none": "",
+    "one": ".group_by('k')",
+    "two": ".group_by('k', 'i')",
+    "float": ".group_by('x')",
+    "computed": ".group_by(k=hr.case().when(hr.col('i') > 0, 'a').otherwise(hr.col('k')))",
+}
+_WINDOWED = {"window": tuple(_WINDOWS), "size": _SIZES, "keys": tuple(_GROUPS)}
+#: Modules give the column of floats, so that it cannot be their key.
+_FOR_MODULES = _WINDOWED | {"keys": tuple(name for name in _GROUPS if name != "float")}
+
+
+def _window(options: Options) -> str:
+    return _WINDOWS[options["window"]][_SIZES.index(options["size"])]
+
+
+def _policy(options: Options) -> str:
+    """The policies of a window clause, as its further arguments."""
+    parts = [f", clipping={options['clipping']!r}"] if options["clipping"] != "none" else []
+    parts += [f", timestamping={options['timestamping']!r}"] if options["timestamping"] != "default" else []
+    return "".join([*parts, ", verify=True" if options["verify"] == "yes" else ""])
+
+
+def _grouped_by(keys: str) -> str:
+    """The columns that a group's keys give."""
+    return {"none": "", "one": "k", "two": "ki", "float": "x", "computed": "k"}[keys]
+
+
+#: What an aggregate gives as k, i and x, as far as these are not keys already.
+_FUNCTIONS: Mapping[str, tuple[str, str, str]] = {
+    "count": ("hr.max('k')", "hr.count()", "hr.count('x').cast('DOUBLE')"),
+    "sum": ("hr.max('k')", "hr.sum('i')", "hr.sum('x')"),
+    "avg": ("hr.max('k')", "hr.count('i')", "hr.avg('x')"),
+    "min": ("hr.min('k')", "hr.min('i')", "hr.min('x')"),
+    "max": ("hr.max('k')", "hr.max('i')", "hr.max('x')"),
+    "var": ("hr.min('k')", "hr.count()", "hr.var('x')"),
+    "stddev": ("hr.min('k')", "hr.count()", "hr.stddev('i')"),
+    "first": ("hr.first('k')", "hr.first('i')", "hr.first('x')"),
+    "last": ("hr.last('k')", "hr.last('i')", "hr.last('x')"),
+    "median": ("hr.max('k')", "hr.count()", "hr.median('x')"),
+    "quantile": ("hr.max('k')", "hr.count()", "hr.quantile('x', 0.3)"),
+    "collect": (
+        "foremost(hr.collect('k'), hr.max('k'))",
+        "size(hr.collect('x'))",
+        "size(hr.collect('x')).cast('DOUBLE')",
+    ),
+    "distinct_count": ("hr.max('k')", "hr.distinct_count('x')", "hr.distinct_count('k').cast('DOUBLE')"),
+    "approx_distinct": ("hr.max('k')", "hr.approx_distinct('i')", "hr.approx_distinct('x').cast('DOUBLE')"),
+    "top_frequent": (
+        "foremost(hr.top_frequent('k', 2), hr.max('k'))",
+        "size(hr.top_frequent('x', 3))",
+        "size(hr.top_frequent('x', 2)).cast('DOUBLE')",
+    ),
+    "geometric_mean": ("hr.max('k')", "hr.count()", "hr.geometric_mean('x')"),
+    "concat": ("hr.concat('k', '-')", "hr.count('k')", "hr.concat('k', '-').length().cast('DOUBLE')"),
+    "several": (
+        "hr.concat('k', '')",
+        "hr.max('i') - hr.min('i')",
+        "hr.sum(hr.col('x') + hr.col('i')) / hr.count('x') + hr.median('i')",
+    ),
+}
+
+
+def _given(outputs: tuple[str, ...], keys: str) -> str:
+    """The outputs that are not keys, as arguments."""
+    return ", ".join(
+        f"{name}={text}" for name, text in zip("kix", outputs, strict=True) if name not in _grouped_by(keys)
+    )
+
+
+def _aggregate(names: tuple[str, ...], options: Options) -> str:
+    outputs = _given(_FUNCTIONS[options["function"]], options["keys"])
+    plain = PLAIN if options["keys"] == "float" else ""
+    return f"{names[0]}{_GROUPS[options['keys']]}.window({_window(options)}).aggregate({outputs}){plain}"
+
+
+_ORDERS = {
+    "number": "'i'",
+    "float": "'x'",
+    "text": "'k'",
+    "several": "['i', 'x']",
+    "computed": "hr.col('x') * -1.0",
+}
+#: Of a ranking, the key must have a name of its own where it is computed.
+_TOP_GROUPS = _GROUPS | {"computed": ".group_by(up=hr.col('i') > 0)"}
+
+
+def _top(names: tuple[str, ...], options: Options) -> str:
+    # At every instant is the same as for each snapshot, and is how people write it.
+    window = "" if options["window"] == "snapshot" else f".window({_window(options)})"
+    descending = "" if options["order"] == "descending" else ", descending=False"
+    plain = PLAIN if options["keys"] == "computed" else ""
+    top = f".top({options['k']}, by={_ORDERS[options['by']]}{descending})"
+    return f"{names[0]}{_TOP_GROUPS[options['keys']]}{window}{top}{plain}"
+
+
+# --- a user's modules -------------------------------------------------------------------------------------------------
+
+_CLIPPINGS = ("none", "left", "right", "full")
+_MODULE_AGGREGATES = {
+    "plain": "Seen().of('i', 'x')",
+    "timed": "SeenInTime().of('i', 'x')",
+    "time_weighted": "hr.time_weighted_avg('x')",
+    "incremental": "Tally().of('i', 'x')",
+    "growing": "Grown().of('i', 'x')",
+    "merging": "Merged().of('i', 'x')",
+    "in_order": "InOrder().of('i', 'x')",
+}
+_OPERATORS = {
+    "plain": "Each()",
+    "choosy": "Largest()",
+    "incremental": "TallyEach()",
+    "timed": "Later()",
+    "onwards": "Onwards()",
+}
+_SEES_TIMES = {"timed", "time_weighted", "in_order", "onwards"}
+
+
+def _clips(options: Options) -> bool:
+    """Only a module that sees lifetimes can be shown parts of them."""
+    return options.get("clipping", "none") == "none" or options.get("module", "timed") in _SEES_TIMES
+
+
+def _operates(options: Options) -> bool:
+    """Only a module that sees lifetimes gives any; only one that looks at nothing later can be bound in time."""
+    module, timestamping = options.get("module", "onwards"), options.get("timestamping", "default")
+    if module not in _SEES_TIMES and timestamping not in ("default", "align"):
+        return False
+    if timestamping == "time_bound":
+        # A window that counts is complete only with its last time: too late for its first events.
+        counts = options.get("window", "snapshot").startswith("count")
+        return module == "onwards" and not counts and _clips(options)
+    return _clips(options)
+
+
+def _module_aggregate(names: tuple[str, ...], options: Options) -> str:
+    outputs = _given(("hr.max('k')", "hr.count()", _MODULE_AGGREGATES[options["module"]]), options["keys"])
+    window = f".window({_window(options)}{_policy(options)})"
+    return f"{names[0]}{_GROUPS[options['keys']]}{window}.aggregate({outputs})"
+
+
+def _operate(names: tuple[str, ...], options: Options) -> str:
+    given = {"k": "hr.col('label')", "i": "hr.col('n')", "x": "hr.col('value')"}
+    kept = _grouped_by(options["keys"])
+    columns = ", ".join(f"{name}=hr.col({name!r})" if name in kept else f"{name}={given[name]}" for name in "kix")
+    window = f".window({_window(options)}{_policy(options)})"
+    operate = f".operate({_OPERATORS[options['module']]}, 'i', 'x')"
+    return f"{names[0]}{_GROUPS[options['keys']]}{window}{operate}.select({columns})"
+
+
+_UDFS = {"plain": "halved", "sees_nulls": "known", "vectorised": "capped", "errors_are_null": "reciprocal"}
+_PLACES = {
+    "where": "{a}.where({function}('x') > 0.3)",
+    "select": "{a}.select('k', 'i', x={function}('x'))",
+    "key": "{a}.group_by(x={function}('x')).window(hr.tumbling(4)).aggregate(k=hr.max('k'), i=hr.count())" + PLAIN,
+    "inside_aggregate": "{a}.group_by('k').window(hr.snapshot()).aggregate(i=hr.count(), x=hr.sum({function}('x')))",
+    "over_aggregate": "{a}.group_by('k').window(hr.tumbling(5)).aggregate(i=hr.count(), x={function}(hr.avg('x')))",
+    "join": "{a}.join({a}, on=('k', 'i'), where={function}('x') < {function}('x_right')).select('k', 'i', 'x')",
+}
+
+
+def _udf(names: tuple[str, ...], options: Options) -> str:
+    return _PLACES[options["place"]].format(a=names[0], function=_UDFS[options["function"]])
+
+
+PER_WINDOW = (
+    Kind("aggregate", 1, _WINDOWED | {"function": tuple(_FUNCTIONS)}, _aggregate),
+    Kind(
+        "top",
+        1,
+        _WINDOWED | {"k": ("1", "2", "5"), "by": tuple(_ORDERS), "order": ("descending", "ascending")},
+        _top,
+    ),
+    Kind(
+        "operate",
+        1,
+        _FOR_MODULES
+        | {
+            "module": tuple(_OPERATORS),
+            "clipping": _CLIPPINGS,
+            "timestamping": ("default", "align", "unchanged", "clip", "time_bound"),
+            "verify": ("no", "yes"),
+        },
+        _operate,
+        _operates,
+    ),
+    Kind(
+        "module_aggregate",
+        1,
+        _FOR_MODULES
+        | {
+            "module": tuple(_MODULE_AGGREGATES),
+            "clipping": _CLIPPINGS,
+            "timestamping": ("default", "align"),
+            "verify": ("no", "yes"),
+        },
+        _module_aggregate,
+        _clips,
+    ),
+    Kind("udf", 1, {"place": tuple(_PLACES), "function": tuple(_UDFS)}, _udf, small={"place": tuple(_PLACES)[:-1]}),
+)

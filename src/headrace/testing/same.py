@@ -1,0 +1,292 @@
+"""Whether two streams have the same history (rule 1.4), and if not, a table of the differences that can be read.
+
+    assert_same_history(
+        trades.group_by("symbol").window(hr.tumbling(10)).aggregate(n=hr.count()),
+        '''
+        le | re | symbol | n
+        0  | 10 | A      | 2
+        10 | 20 | A      | 1
+        ''',
+    )
+
+A row that has only another lifetime than expected is shown as one difference, not as a row too many and one missing:
+that is how most mistakes in temporal queries look.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.api.running import Run
+from headrace.api.stream import Stream
+from headrace.changes import Changes, up_to
+from headrace.columnar import canonical_floats, factorize
+from headrace.errors import EventError, SchemaError
+from headrace.events import check_events, events_table, to_changes
+from headrace.events import history as history_of
+from headrace.schema import RESERVED, Schema
+from headrace.testing.checks import Violation
+from headrace.time import INFINITY, TimeLike, format_ticks, ticks
+
+__all__ = ["DifferentHistory", "aligned", "assert_same_history", "history_differences", "read_history"]
+
+#: A stream to run, a run that is over, or events: a drawn table, a list of dicts, an Arrow table, a pandas frame.
+HistoryLike: TypeAlias = "Stream | Run | pa.Table | str | Sequence[Mapping[str, Any]] | Any"
+_MOST_ROWS = 30
+_LIFETIME = ["le", "re"]
+
+
+class DifferentHistory(Violation):
+    """Two streams that should have the same history have not."""
+
+    code = "DIFFERENT_HISTORY"
+
+
+def assert_same_history(
+    given: HistoryLike, expected: HistoryLike, *, until: TimeLike | None = None, digits: int | None = None
+) -> None:
+    """Raise, with a table of the differences, unless both have the same history.
+
+    Either side is a stream, which is run on the local host to the end of its inputs, a run that is over, or events: a
+    drawn table, a list of dicts, an Arrow table or a pandas frame, physical (with `kind`) or a history (`le`, `re` and
+    the payload). Columns are told by name, and events written by hand take the types of the other side. `until`
+    compares what both say of the time before it (rule 5.3); `digits` compares floats to so many digits.
+    """
+    differences = history_differences(given, expected, until=until, digits=digits)
+    if differences:
+        raise DifferentHistory("\n".join(differences))
+
+
+def history_differences(
+    given: HistoryLike,
+    expected: HistoryLike,
+    *,
+    until: TimeLike | None = None,
+    digits: int | None = None,
+    names: tuple[str, str] = ("given", "expected"),
+) -> list[str]:
+    """The lines that say how two histories differ; none when they are the same."""
+    left, right = _both(given, expected)
+    if set(left.column_names) != set(right.column_names):
+        return _different_columns(left, right, names)
+    try:
+        right = right.select(left.column_names).cast(left.schema)
+    except pa.ArrowInvalid:
+        return _different_types(left, right, names)
+    limit = INFINITY if until is None else ticks(until)
+    a, b = (_comparable(table, limit, digits) for table in (left, right))
+    rest = Changes.concat([a, Changes(b.le, b.re, -b.weight, b.payload)]).consolidate()
+    if not len(rest):
+        return []
+    found = sorted(_paired(rest), key=lambda difference: (difference.at, difference.order))
+    return [_summary(found, (len(a), len(b)), names), *_shown(found, rest, names)]
+
+
+def read_history(data: HistoryLike, schema: Schema | None = None) -> pa.Table:
+    """The history of a stream, a run, or physical events or a history in any form; `le`, `re` and the payload."""
+    if isinstance(data, Stream | Run):
+        return data.cht()
+    table = events_table(data, schema)
+    check_events(table)
+    return history_of(to_changes(table, Schema.of(table.schema).payload))
+
+
+# --- both sides ------------------------------------------------------------------------------------------------------
+
+
+def _both(given: HistoryLike, expected: HistoryLike) -> tuple[pa.Table, pa.Table]:
+    """Both histories; one written by hand is read with the types of the other."""
+    if _by_hand(given) and not _by_hand(expected):
+        right = read_history(expected)
+        return _like(given, right), right
+    left = read_history(given)
+    return left, _like(expected, left) if _by_hand(expected) else read_history(expected)
+
+
+def _by_hand(data: HistoryLike) -> bool:
+    """Whether types have to be guessed."""
+    return isinstance(data, str | Sequence)
+
+
+def _like(data: HistoryLike, other: pa.Table) -> pa.Table:
+    schema = Schema.of(other.schema).payload
+    names = _payload_names(data)
+    if names is not None and names != set(schema.names):
+        return read_history(data)
+    try:
+        return read_history(data, schema)
+    except (EventError, SchemaError):  # the values are of other types; the comparison says so, or the reader again
+        return read_history(data)
+
+
+def _payload_names(data: Any) -> set[str] | None:
+    """The columns that are written there; None when nothing is, which goes with any columns."""
+    if isinstance(data, str):
+        return set(events_table(data).column_names) - set(RESERVED)
+    return {name for row in data for name in row} - set(RESERVED) if data else None
+
+
+def _different_columns(left: pa.Table, right: pa.Table, names: tuple[str, str]) -> list[str]:
+    lines = ["the histories have different columns:"]
+    for who, mine, other in ((names[0], left, right), (names[1], right, left)):
+        only = [str(field) for field in Schema.of(mine.schema).payload if field.name not in other.column_names]
+        lines += [f"  only {who}: {', '.join(only)}"] if only else []
+    return lines
+
+
+def _different_types(left: pa.Table, right: pa.Table, names: tuple[str, str]) -> list[str]:
+    a, b = Schema.of(left.schema), Schema.of(right.schema)
+    pairs = [(field, b[field.name]) for field in a if field.type is not b[field.name].type]
+    lines = [f"  {x.name} is {x.type.value} in {names[0]}, {y.type.value} in {names[1]}" for x, y in pairs]
+    return ["the histories have columns of different types:", *lines]
+
+
+def _comparable(table: pa.Table, until: int, digits: int | None) -> Changes:
+    payload = canonical_floats(table.drop_columns(_LIFETIME))
+    for i, field in enumerate(payload.schema if digits is not None else ()):
+        if pa.types.is_floating(field.type):
+            rounded = [None if v is None else float(f"{v:.{digits}g}") for v in payload.column(i).to_pylist()]
+            payload = payload.set_column(i, field, pa.array(rounded, field.type))
+    le, re = (np.asarray(table.column(name), np.int64) for name in _LIFETIME)
+    return up_to(Changes.inserts(le, re, payload), until)
+
+
+# --- differences -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Difference:
+    """A payload and the lifetimes it has on either side; None where it is missing."""
+
+    row: int
+    given: tuple[int, int] | None
+    expected: tuple[int, int] | None
+
+    @property
+    def at(self) -> int:
+        """The first instant it is about."""
+        return min(life[0] for life in (self.given, self.expected) if life is not None)
+
+    @property
+    def order(self) -> int:
+        return 0 if self.given and self.expected else 1 if self.expected else 2
+
+    @property
+    def lifetime(self) -> str:
+        if self.given and self.expected:
+            return f"{_life(self.expected)} became {_life(self.given)}"
+        return _life(self.given or self.expected or (0, 0))
+
+
+def _paired(rest: Changes) -> list[_Difference]:
+    """What is left of one side minus the other, rows of equal payload put together in pairs.
+
+    First those that start together, then those that end together, then those that overlap: the likeliest story first.
+    """
+    codes, _ = factorize(rest.payload)
+    lives = list(zip(rest.le.tolist(), rest.re.tolist(), strict=True))
+    sides: dict[int, tuple[list[int], list[int]]] = {}
+    for row in np.repeat(np.arange(len(rest)), np.abs(rest.weight)).tolist():
+        sides.setdefault(int(codes[row]), ([], []))[int(rest.weight[row] < 0)].append(row)
+    found: list[_Difference] = []
+    for many, missing in sides.values():
+        pairs = [*_meeting(many, missing, lives, 0), *_meeting(many, missing, lives, 1)]
+        pairs += _overlapping(many, missing, lives)
+        found += [_Difference(row, lives[row], lives[twin]) for row, twin in pairs]
+        found += [_Difference(row, lives[row], None) for row in many]
+        found += [_Difference(row, None, lives[row]) for row in missing]
+    return found
+
+
+def _meeting(many: list[int], missing: list[int], lives: list[tuple[int, int]], end: int) -> list[tuple[int, int]]:
+    """Pairs that share their start (end 0) or their end (end 1); they are taken out of the two lists."""
+    waiting: dict[int, list[int]] = {}
+    for row in sorted(missing, key=lambda row: lives[row], reverse=True):
+        waiting.setdefault(lives[row][end], []).append(row)
+    pairs = [
+        (row, waiting[lives[row][end]].pop())
+        for row in sorted(many, key=lambda row: lives[row])
+        if waiting.get(lives[row][end])
+    ]
+    _take_out(pairs, many, missing)
+    return pairs
+
+
+def _overlapping(many: list[int], missing: list[int], lives: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Pairs that share an instant; they are taken out of the two lists."""
+    pairs: list[tuple[int, int]] = []
+    left, right = (sorted(rows, key=lambda row: lives[row], reverse=True) for rows in (many, missing))
+    while left and right:
+        (le, re), (other_le, other_re) = lives[left[-1]], lives[right[-1]]
+        if max(le, other_le) < min(re, other_re):
+            pairs.append((left.pop(), right.pop()))
+        else:
+            (left if re <= other_re else right).pop()
+    _take_out(pairs, many, missing)
+    return pairs
+
+
+def _take_out(pairs: Sequence[tuple[int, int]], many: list[int], missing: list[int]) -> None:
+    # A row of weight 2 stands twice in its list, so numbers are counted.
+    for rows, taken in ((many, Counter(row for row, _ in pairs)), (missing, Counter(twin for _, twin in pairs))):
+        rows[:] = (Counter(rows) - taken).elements()
+
+
+def _summary(found: Sequence[_Difference], sizes: tuple[int, int], names: tuple[str, str]) -> str:
+    changed, missing, more = (sum(difference.order == order for difference in found) for order in (0, 1, 2))
+    parts = [
+        f"{_counted(changed, 'lifetime')} changed" if changed else "",
+        f"{_counted(missing, 'row')} missing" if missing else "",
+        f"{_counted(more, 'row')} only {names[0]}" if more else "",
+    ]
+    told = ", ".join(part for part in parts if part)
+    return f"the histories differ: {told} ({_counted(sizes[0], 'row')} {names[0]}, {sizes[1]} {names[1]})"
+
+
+def _shown(found: Sequence[_Difference], rest: Changes, names: tuple[str, str]) -> list[str]:
+    labels = ("changed", "missing", f"only {names[0]}")
+    columns = rest.payload.column_names
+    some = found[:_MOST_ROWS]
+    payloads = rest.payload.take(pa.array([difference.row for difference in some])).to_pylist()
+    rows = [
+        [labels[difference.order], difference.lifetime, *(cell(payload[name]) for name in columns)]
+        for difference, payload in zip(some, payloads, strict=True)
+    ]
+    more = [f"  … and {len(found) - len(some)} more"] if len(found) > len(some) else []
+    return [*(f"  {line}" for line in aligned([["", "lifetime", *columns], *rows])), *more]
+
+
+def _life(life: tuple[int, int]) -> str:
+    return f"[{format_ticks(life[0])}, {format_ticks(life[1])})"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+# --- tables of text --------------------------------------------------------------------------------------------------
+
+
+def cell(value: Any) -> str:
+    """A value as a drawn table has it: nothing for null, text in quotes where it could be taken for something else."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        plain = value and value == value.strip() and value.isprintable() and not set('"|[],') & set(value)
+        return value if plain else f'"{value}"'
+    if isinstance(value, list):
+        return f"[{', '.join(map(cell, value))}]"
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a drawn table, columns under each other."""
+    table = [list(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [" | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in table]

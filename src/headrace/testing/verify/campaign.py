@@ -1,0 +1,259 @@
+"""Many cases: made, tried, and the ones that fail made small.
+
+`verify_intent` tries the engine on queries that an intent leaves open, `verify_node` a user's own query on streams
+that are made up for it (`own.py`). Cases are numbered; the seed and the number of one make it again, on any machine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from random import Random
+
+from headrace.errors import HeadraceError, IntentError
+from headrace.history.duckdb import DuckDBHistory
+from headrace.plan.nodes import Node
+from headrace.testing.checks import Shape
+from headrace.testing.generators.shrink import shrink
+from headrace.testing.generators.stories import Told
+from headrace.testing.generators.traits import Traits, anything
+from headrace.testing.intents.catalogue import KINDS
+from headrace.testing.intents.transform import concrete
+from headrace.testing.intents.tree import Intent
+from headrace.testing.order import Order
+from headrace.testing.verify.case import Case, case_of
+from headrace.testing.verify.checks import ALWAYS, CHECKS, VARIANTS, Trial
+from headrace.testing.verify.own import own_cases
+
+__all__ = [
+    "Failure",
+    "Report",
+    "cases_of_intent",
+    "default_cases",
+    "try_case",
+    "verify_cases",
+    "verify_intent",
+    "verify_node",
+]
+
+#: Metamorphic checks that each case gets, beside those that every case gets.
+_VARIANTS_EACH = 1
+#: Those that are about histories alone: where rows may be late, order and batches of files do show.
+_HISTORY_ONLY = ("batches", "arrival", "corrections", "times", "twins")
+Tell = Callable[["Report"], None]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A case that failed a check, and the smallest streams that still do."""
+
+    case: str
+    check: str
+    why: str
+    query: str
+    python: str
+    #: How the streams reach the query, and the streams as drawn tables.
+    feeds: tuple[str, ...]
+    drawn: tuple[str, ...]
+    schemas: tuple[str, ...]
+    buckets: int
+    rows: int
+
+    def __str__(self) -> str:
+        streams = [
+            f's{i} = hr.events("""\n{_indented(text)}\n""", "{schema}")'
+            + (f"  # came as {feed}" if feed != "events" else "")
+            for i, (text, schema, feed) in enumerate(zip(self.drawn, self.schemas, self.feeds, strict=True))
+        ]
+        program = "\n".join([*streams, self.python.strip()])
+        return (
+            f"case {self.case} failed the check {self.check!r}, in {self.buckets} buckets\n"
+            f"query: {self.query}\n{self.why}\n\nthe smallest streams that show it ({self.rows} rows):\n{program}\n"
+        )
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+@dataclass
+class Report:
+    """What a run has tried and found so far."""
+
+    cases: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+    failures: list[Failure] = field(default_factory=list)
+    checks: Counter[str] = field(default_factory=Counter)
+    #: How often each value of each dimension was tried; and each operator and policy under each disorder.
+    covered: dict[str, Counter[str]] = field(default_factory=dict)
+    operators: dict[str, Counter[str]] = field(default_factory=dict)
+    policies: dict[str, Counter[str]] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        return not self.failures
+
+    def add(self, other: Report) -> None:
+        """What another part of the same run has found."""
+        self.cases += other.cases
+        self.rows += other.rows
+        self.seconds = max(self.seconds, other.seconds)
+        self.failures += other.failures
+        self.checks.update(other.checks)
+        tables = ("covered", "operators", "policies")
+        for mine, theirs in ((getattr(self, table), getattr(other, table)) for table in tables):
+            for name, counts in theirs.items():
+                mine.setdefault(name, Counter()).update(counts)
+
+    def note(self, case: Case) -> None:
+        """A case that was tried."""
+        self.cases += 1
+        self.rows += case.rows
+        for name, values in case.covers.items():
+            for value in values.split(" + "):
+                self.covered.setdefault(name, Counter())[value] += 1
+        for disorder in case.covers.get("disorder", "").split(" + "):
+            for counts, what in ((self.operators, "operator"), (self.policies, "policy")):
+                for value in filter(None, case.covers.get(what, "").split(" + ")):
+                    counts.setdefault(value, Counter())[disorder] += 1
+
+
+def cases_of_intent(intent: Intent, seed: int) -> Iterator[Case]:
+    """The cases of an intent, for ever."""
+    return (case_of(query, seed, number) for number, query in enumerate(concrete(intent, seed)))
+
+
+def default_cases(seed: int) -> Iterator[tuple[str, Case]]:
+    """The cases that are tried when nothing is asked for: every kind of query in turn, with the intent of each."""
+    kinds = {kind: cases_of_intent(Intent.of(kind), seed) for kind in KINDS}
+    while True:
+        for kind, cases in kinds.items():
+            yield kind, next(cases)
+
+
+def verify_intent(
+    intent: Intent,
+    *,
+    seed: int = 0,
+    cases: int = 100,
+    share: tuple[int, int] = (0, 1),
+    tell: Tell | None = None,
+    stop_after: int = 1,
+    shrinking: float = 20.0,
+) -> Report:
+    """Try the engine on queries and streams that are as an intent says.
+
+    `share=(1, 4)` tries the second of every four cases, so that four processes share a run. `tell` hears how far it
+    is; after `stop_after` failures it stops. `shrinking` is how many seconds a failure may be made smaller.
+    """
+    numbered = islice(cases_of_intent(intent, seed), share[0], cases, share[1])
+    return verify_cases(numbered, tell=tell, stop_after=stop_after, shrinking=shrinking)
+
+
+def verify_node(
+    node: Node,
+    *,
+    over: Traits = anything,
+    seed: int = 0,
+    cases: int = 100,
+    shape: Shape = "interval",
+    order: Order = "corrections",
+    tell: Tell | None = None,
+    stop_after: int = 1,
+    shrinking: float = 20.0,
+) -> Report:
+    """Try a user's query on streams that are made up for its sources; shape and order are what its author declares."""
+    made = (replace(case, shape=shape, order=order) for case in islice(own_cases(node, over, seed), cases))
+    return verify_cases(made, tell=tell, stop_after=stop_after, shrinking=shrinking)
+
+
+def verify_cases(
+    cases: Iterator[Case], *, tell: Tell | None = None, stop_after: int = 1, shrinking: float = 20.0
+) -> Report:
+    """Try these cases, one after the other."""
+    report, begun = Report(), time.monotonic()
+    oracle = DuckDBHistory()
+    try:
+        for case in cases:
+            failure = try_case(case, oracle, report=report, shrinking=shrinking)
+            report.note(case)
+            if failure is not None:
+                report.failures.append(failure)
+            report.seconds = time.monotonic() - begun
+            if tell is not None:
+                tell(report)
+            if len(report.failures) >= stop_after:
+                break
+    finally:
+        oracle.close()
+    return report
+
+
+def try_case(
+    case: Case,
+    oracle: DuckDBHistory,
+    *,
+    report: Report | None = None,
+    only: Sequence[str] = (),
+    shrinking: float = 20.0,
+) -> Failure | None:
+    """The first check that a case fails, on the smallest streams that fail it."""
+    for name in only:
+        if name not in CHECKS:
+            raise IntentError(f"there is no check {name!r}", given=name, allowed=", ".join(CHECKS))
+    failed = None
+    with Trial(case, oracle) as trial:
+        for name in only or _checks_of(case):
+            if report is not None:
+                report.checks[name] += 1
+            if _why_not(trial, name) is not None:
+                failed = name
+                break
+    return None if failed is None else _smallest(case, failed, oracle, shrinking)
+
+
+def _checks_of(case: Case) -> list[str]:
+    possible = [n for n in VARIANTS if n not in case.skips and (case.physical or n not in _HISTORY_ONLY)]
+    random: Random = case.random
+    return [*ALWAYS, *random.sample(possible, _VARIANTS_EACH)]
+
+
+def _why_not(trial: Trial, check: str) -> str | None:
+    """Why a case does not pass a check; None if it does."""
+    try:
+        CHECKS[check](trial)
+    except AssertionError as error:
+        return str(error) or "an assertion in the engine does not hold"
+    except HeadraceError as error:
+        return f"{type(error).__name__}: {error}"
+    except Exception as error:  # noqa: BLE001 - whatever a mistake in the engine may raise
+        return f"it raised {type(error).__name__}: {error}"
+    return None
+
+
+def _smallest(case: Case, check: str, oracle: DuckDBHistory, seconds: float) -> Failure:
+    def why(streams: tuple[Told, ...]) -> str | None:
+        with Trial(case.over(streams), oracle) as trial:
+            return _why_not(trial, check)
+
+    def fails(streams: tuple[Told, ...]) -> bool:
+        return why(streams) is not None
+
+    streams = shrink(case.streams, fails, seconds=seconds) if seconds > 0 else case.streams
+    small = case.over(streams)
+    return Failure(
+        case.name,
+        check,
+        why(streams) or "it does not fail every time",
+        case.says,
+        case.python,
+        tuple(map(str, case.feeds)),
+        tuple(told.drawn() for told in streams),
+        tuple(str(told.schema) for told in streams),
+        case.buckets,
+        small.rows,
+    )

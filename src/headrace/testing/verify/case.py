@@ -1,0 +1,173 @@
+"""One try: a query, the streams it is asked of, and how they reach it.
+
+A stream reaches a query as physical events held in memory, or, where nothing of it is ever corrected, as rows of files
+with a lifetime and a promise of their own: then ingress is tried as well, and rows may come too late. Everything about
+a case follows from its seed and its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Literal, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.api.inputs import advance, edge, interval, point, read_parquet
+from headrace.api.stream import Stream
+from headrace.plan.policies import Advance, Lifetime
+from headrace.schema import Field, Schema, Type
+from headrace.testing.checks import Shape
+from headrace.testing.generators.generate import generate, speculated
+from headrace.testing.generators.stories import Told
+from headrace.testing.generators.traits import Setting
+from headrace.testing.generators.values import SCHEMA
+from headrace.testing.intents.transform import Concrete
+from headrace.testing.order import Order
+
+__all__ = ["Case", "Feed", "PlainFeed", "case_of", "cut_randomly"]
+
+_START, _END = "starts", "ends"
+#: Of signals: the first column of generated streams.
+_KEY = SCHEMA.names[0]
+
+
+class Feed(Protocol):
+    """How a stream reaches a query."""
+
+    @property
+    def physical(self) -> bool:
+        """Whether it comes as events, of which only the history counts."""
+
+    def stream(self, told: Told, folder: Path) -> Stream:
+        """The stream, in files below the folder if it comes in files."""
+
+
+@dataclass(frozen=True)
+class PlainFeed:
+    """As events in memory, or as rows in files that make promises of this kind and have such lifetimes."""
+
+    setting: Setting
+    promise: Advance | None = None
+    lifetime: Literal["interval", "point", "edge"] = "interval"
+
+    @property
+    def physical(self) -> bool:
+        return self.promise is None
+
+    def stream(self, told: Told, folder: Path) -> Stream:
+        """The stream, in files below the folder if it is fed as rows."""
+        if self.promise is None:
+            return speculated(told.stream(), self.setting, told.schema.names[0])
+        folder.mkdir(parents=True, exist_ok=True)
+        columns = Schema((*told.schema, Field(_START, Type.LONG), Field(_END, Type.LONG)))
+        rows = told.table()
+        table = pa.table([*(rows[name] for name in told.schema.names), rows["le"], rows["re"]], schema=columns.arrow)
+        start = 0
+        for number, size in enumerate(told.cuts or (table.num_rows,)):
+            pq.write_table(table.slice(start, size), folder / f"{number:04}.parquet")
+            start += size
+        lifetimes: dict[str, Lifetime] = {
+            "interval": interval(_START, _END),
+            "point": point(_START),
+            "edge": edge(_START, _KEY),
+        }
+        read = read_parquet(str(folder), columns, lifetime=lifetimes[self.lifetime], progress=self.promise)
+        return read.select(*told.schema.names)
+
+    def __str__(self) -> str:
+        return "events" if self.promise is None else f"rows of files, {self.lifetime}, {self.promise}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query over streams that were made up for it."""
+
+    query: Callable[[Sequence[Stream]], Stream]
+    streams: tuple[Told, ...]
+    feeds: tuple[Feed, ...]
+    buckets: int
+    #: `seed:number`, which is all that it takes to make it again.
+    name: str
+    #: The query in words, and as a program over `s0`, `s1`, ….
+    says: str
+    python: str = ""
+    covers: dict[str, str] = field(default_factory=dict)
+    #: What the query's author says its answers are like (rule 10.2).
+    shape: Shape = "interval"
+    order: Order = "corrections"
+    #: Checks that say nothing here.
+    skips: frozenset[str] = frozenset()
+
+    @property
+    def random(self) -> Random:
+        """Where everything that is left to chance comes from, the same each time it is asked."""
+        return Random(f"{self.name} {self.says}")  # noqa: S311 - nothing secret
+
+    def plan(self, folder: Path) -> Stream:
+        """The query over its streams."""
+        pairs = zip(self.feeds, self.streams, strict=True)
+        return self.query([feed.stream(told, folder / f"s{number}") for number, (feed, told) in enumerate(pairs)])
+
+    def over(self, streams: tuple[Told, ...]) -> Case:
+        """The same query over other streams."""
+        return replace(self, streams=streams)
+
+    @property
+    def rows(self) -> int:
+        """How many rows its streams have."""
+        return sum(map(len, self.streams))
+
+    @property
+    def physical(self) -> bool:
+        """Whether all streams come as events, so that only their histories count."""
+        return all(feed.physical for feed in self.feeds)
+
+
+def case_of(query: Concrete, seed: int, number: int) -> Case:
+    """A case for a query of the catalogue."""
+    name = f"{seed}:{number}"
+    random = Random(name)  # noqa: S311 - nothing secret
+    size = random.choice((0, 3, 6, 9, 12, 16, 24))
+    told, feeds = [], []
+    for setting in query.settings:
+        stream = generate(SCHEMA, setting, random.randrange(2**32), size=size)
+        feed = PlainFeed(setting)
+        if setting["speculation"] == "certain" and random.random() < 0.3:
+            feed = PlainFeed(setting, _promise(random), random.choice(("interval", "interval", "point", "edge")))
+            stream = replace(stream, steps=tuple(step for step in stream.steps if isinstance(step, int)), cuts=())
+        told.append(stream.in_batches(cut_randomly(len(stream), random)))
+        feeds.append(feed)
+    covers = (
+        query.covers()
+        | {"operator": _operators(query)}
+        | {"fed as": " + ".join(dict.fromkeys("rows" if f.promise else "events" for f in feeds))}
+    )
+    return Case(
+        query.build, tuple(told), tuple(feeds), random.choice((1, 1, 2, 3)), name, str(query), query.python(), covers
+    )
+
+
+def _operators(query: Concrete) -> str:
+    """The kinds of queries in it, those per window with the kind of window."""
+    kinds = [
+        f"{one.kind} over {one.options['window']}" if "window" in one.options else one.kind for one in query.walk()
+    ]
+    return " + ".join(dict.fromkeys(kinds))
+
+
+def _promise(random: Random) -> Advance:
+    late = random.choice(("drop", "divert", "adjust"))
+    return advance(random.choice((0, 2, 10, 60)), random.choice((1, 5)), late)  # type: ignore[arg-type]
+
+
+def cut_randomly(rows: int, random: Random) -> tuple[int, ...]:
+    """Sizes of batches that sum to so many rows: one batch, several, or one for every few rows."""
+    if rows < 2:
+        return ()
+    batches = min(rows, random.choice((1, 2, 3, 5, 8)))
+    places = sorted(random.sample(range(1, rows), batches - 1))
+    return tuple(b - a for a, b in zip([0, *places], [*places, rows], strict=True))

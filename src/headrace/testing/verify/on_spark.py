@@ -1,0 +1,62 @@
+"""Cases on Spark: many in one query, because a run costs seconds whatever it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from headrace.api.running import run
+from headrace.errors import HeadraceError
+from headrace.events import history_diff
+from headrace.history.duckdb import DuckDBHistory
+from headrace.testing.checks import Violation, check_output
+from headrace.testing.verify.campaign import Failure, Report
+from headrace.testing.verify.case import Case
+
+__all__ = ["verify_on_spark"]
+
+_TOGETHER = 20
+
+
+def verify_on_spark(
+    cases: Iterator[Case], *, master: str | None = None, tell: Callable[[Report], None] | None = None
+) -> Report:
+    """Run cases on Spark and compare each with batch SQL over its history; nothing is made smaller here."""
+    report = Report()
+    oracle = DuckDBHistory()
+    try:
+        while some := list(islice(cases, _TOGETHER)):
+            with TemporaryDirectory(prefix="headrace-verify-") as folder:
+                _together(some, Path(folder), oracle, report, master)
+            if tell is not None:
+                tell(report)
+    finally:
+        oracle.close()
+    return report
+
+
+def _together(cases: list[Case], folder: Path, oracle: DuckDBHistory, report: Report, master: str | None) -> None:
+    plans = {case.name: case.plan(folder / case.name.replace(":", "_")) for case in cases}
+    options: dict[str, Any] = {"master": master} if master else {}
+    done = run(plans, host="spark", buckets=2, **options)
+    for case in cases:
+        report.note(case)
+        report.checks["on Spark"] += 1
+        try:
+            check_output(done.events(case.name))
+            difference = history_diff(
+                done.cht(case.name), oracle.cht(plans[case.name].node), names=("Spark", "history")
+            )
+            if difference:
+                raise Violation(difference)
+        except (AssertionError, HeadraceError) as error:
+            drawn = tuple(told.drawn() for told in case.streams)
+            schemas = tuple(str(told.schema) for told in case.streams)
+            feeds = tuple(map(str, case.feeds))
+            failure = Failure(
+                case.name, "on Spark", str(error), case.says, case.python, feeds, drawn, schemas, 2, case.rows
+            )
+            report.failures.append(failure)

@@ -1,0 +1,243 @@
+"""A user's own query, asked of streams that are made up for its sources.
+
+The streams have the columns, the types and the lifetimes of the sources. Times are as long as the durations that the
+query itself speaks of, and values come from the constants it compares with, so that its conditions are sometimes true.
+A source of rows with a lifetime of their own gets rows in files, with its own promises, unless corrections are wanted:
+then, and where its times are not plain columns, it is replaced by physical events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.api.stream import Stream
+from headrace.errors import IntentError
+from headrace.expr import Expr
+from headrace.expr.nodes import Column, Literal
+from headrace.io.formats import Format
+from headrace.io.origins import Events, Files
+from headrace.plan.group_apply import GroupApply, GroupInput
+from headrace.plan.nodes import Admit, Node, PerWindow, Source, walk
+from headrace.plan.policies import Advance, Edge, Explicit, Interval, Physical
+from headrace.schema import Schema, Type
+from headrace.testing.generators.generate import generate
+from headrace.testing.generators.stories import Story, Told
+from headrace.testing.generators.traits import DIMENSIONS, Setting, Traits
+from headrace.testing.intents.pairwise import pairwise
+from headrace.testing.verify.case import Case, cut_randomly
+
+__all__ = ["over_sources", "own_cases"]
+
+#: Longer than any lifetime that is drawn, for columns that have no value for "never".
+_LONG_AGO_ENOUGH = 1000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DURATIONS = ("size", "hop", "gap", "by", "duration")
+
+
+def own_cases(node: Node, over: Traits, seed: int) -> Iterator[Case]:
+    """Cases for a query, for ever."""
+    sources = [n for n in walk(node) if isinstance(n, Source)]
+    if not sources:
+        raise IntentError("this query has no sources", given=node.describe())
+    unit, pools = _unit(node, sources), _pools(node)
+    settings = pairwise(_open(over), f"{seed} own")
+    operators = dict.fromkeys(_operator(n) for n in walk(node) if not isinstance(n, (Admit, Source)))
+    # Later times would show in columns that hold times.
+    skips = frozenset(["times"] if any(_time_columns(source) for source in sources) else [])
+
+    def query(streams: Sequence[Stream]) -> Stream:
+        given = {source.fingerprint: s.node for source, s in zip(sources, streams, strict=True)}
+        return Stream(over_sources(node, given))
+
+    for number, row in zip(count(), settings, strict=False):
+        name = f"{seed}:{number}"
+        random = Random(name)  # noqa: S311 - nothing secret
+        told, feeds = [], []
+        for place, source in enumerate(sources):
+            other = {name: random.choice((row[name], random.choice(values))) for name, values in _open(over).items()}
+            setting = other if place else row
+            feed = OwnFeed(source, setting, unit)
+            size = random.choice((0, 3, 6, 12, 24, 40))
+            made = generate(source.schema, setting, random.randrange(2**32), size=size, unit=unit, pools=pools)
+            made = feed.fitting(made)
+            told.append(made.in_batches(cut_randomly(len(made), random)))
+            feeds.append(feed)
+
+        covers = {**row, "operator": " + ".join(operators)}
+        buckets = random.choice((1, 1, 2, 3))
+        yield Case(query, tuple(told), tuple(feeds), buckets, name, node.describe(), "", covers, skips=skips)
+
+
+def _open(over: Traits) -> dict[str, tuple[str, ...]]:
+    """What may vary; corrections are told, not made by a query in front of the user's."""
+    found = {name: over.open(name) for name in DIMENSIONS}
+    told = tuple(value for value in found["speculation"] if value in ("certain", "revised"))
+    return found | {"speculation": told or ("revised",)}
+
+
+def _operator(node: Node) -> str:
+    if isinstance(node, PerWindow):
+        window = type(node.window).__name__.lower()
+        return f"{type(node).__name__} over {window}"
+    return type(node).__name__
+
+
+# --- sources ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OwnFeed:
+    """How a made-up stream takes the place of a user's source."""
+
+    source: Source
+    setting: Setting
+    unit: int
+
+    @property
+    def physical(self) -> bool:
+        """Whether it comes as physical events: as the source's own do, or because it is to be corrected."""
+        if isinstance(self.source.lifetime, Physical):
+            return True
+        plain = _time_columns(self.source) is not None
+        return not isinstance(self.source.lifetime, Edge) and (self.setting["speculation"] != "certain" or not plain)
+
+    def fitting(self, told: Told) -> Told:
+        """The stream without what its source cannot have: rows bring no CTIs, points last one tick."""
+        stories = told.stories
+        if not self.physical:
+            first = tuple(replace(s, ends=(self._end(s.le, s.ends[0]),)) for s in stories)
+            return Told(told.schema, tuple(map(self._timed, first)), tuple(_firsts(told)))
+        return replace(told, stories=tuple(map(self._timed, stories)))
+
+    def _end(self, le: int, re: int) -> int:
+        if not isinstance(self.source.lifetime, Interval):
+            return le + 1
+        return min(re, le + _LONG_AGO_ENOUGH * self.unit)
+
+    def _timed(self, story: Story) -> Story:
+        """With its own times in the columns that its lifetime is made of."""
+        columns = _time_columns(self.source) or {}
+        ends = {"start": story.le, "end": min(story.ends[0], story.le + _LONG_AGO_ENOUGH * self.unit)}
+        values: dict[str, Any] = {name: ends[end] for name, end in columns.items()}
+        for name in columns:
+            if self.source.columns[name].type is Type.DATETIME:
+                values[name] = _EPOCH + timedelta(microseconds=values[name])
+        return replace(story, payload={**story.payload, **values})
+
+    def stream(self, told: Told, folder: Path) -> Stream:
+        """The stream that stands for the source."""
+        if self.physical:
+            origin = Events(told.table(), told.cuts)
+            columns = Schema.of(told.table().schema)
+            return Stream(Admit(Source(origin, columns, Physical(), Explicit("raise"), "raise")))
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = [{name: story.payload[name] for name in told.schema.names} for story in self._in_order(told)]
+        start = 0
+        for number, size in enumerate(told.cuts or (len(rows),)):
+            table = pa.Table.from_pylist(rows[start : start + size], schema=self.source.schema.arrow)
+            pq.write_table(table, folder / f"{number:04}.parquet")
+            start += size
+        files = Files(str(folder), Format("parquet"), label=str(self.source.origin))
+        policy = self.source.policy
+        late = "divert" if policy.late == "raise" else policy.late
+        policy = replace(policy, late=late, max_skew=None) if isinstance(policy, Advance) else Explicit(late)
+        return Stream(replace(self.source, origin=files, columns=self.source.schema, policy=policy))
+
+    def _in_order(self, told: Told) -> list[Story]:
+        return [told.stories[step] for step in told.steps if isinstance(step, int)]
+
+    def __str__(self) -> str:
+        return "events" if self.physical else f"rows of {self.source.origin}"
+
+
+def _firsts(told: Told) -> Iterator[int]:
+    """The stories in the order in which they are first told."""
+    seen: set[int] = set()
+    for step in told.steps:
+        if isinstance(step, int) and step not in seen:
+            seen.add(step)
+            yield step
+
+
+def _time_columns(source: Source) -> dict[str, str] | None:
+    """Which columns hold the start and the end of a row's lifetime; None if they are not plain columns."""
+    lifetime = source.lifetime
+    if isinstance(lifetime, Physical):
+        return {}
+    exprs = {"start": lifetime.start, "end": lifetime.end} if isinstance(lifetime, Interval) else {"start": lifetime.at}
+    found = {expr.column: end for end, expr in exprs.items() if isinstance(expr, Column)}
+    known = all(name in source.schema and source.columns[name].type in (Type.LONG, Type.DATETIME) for name in found)
+    return found if known and len(found) == len(exprs) else None
+
+
+def over_sources(node: Node, given: Mapping[str, Node]) -> Node:
+    """The plan with other nodes in the place of its sources, by their fingerprints."""
+    new: dict[str, Node] = {}
+
+    def changed(old: Node) -> Node:
+        if old.fingerprint in new:
+            return new[old.fingerprint]
+        if isinstance(old, Source):
+            made = given[old.fingerprint]
+        elif isinstance(old, Admit):
+            made = changed(old.input)
+        elif isinstance(old, GroupApply):
+            group = GroupInput(changed(old.group.input), old.group.number)
+            new[old.group.fingerprint] = group
+            made = replace(old, input=changed(old.input), group=group, body=changed(old.body))
+        elif isinstance(old, GroupInput):
+            made = GroupInput(changed(old.input), old.number)
+        else:
+            made = old.with_inputs(*map(changed, old.inputs))
+        new[old.fingerprint] = made
+        return made
+
+    return changed(node)
+
+
+# --- what the query speaks of ---------------------------------------------------------------------------------------
+
+
+def _unit(node: Node, sources: Sequence[Source]) -> int:
+    """A quarter of the shortest duration that the query speaks of."""
+    holders: list[Any] = list(walk(node))
+    holders += [n.window for n in walk(node) if isinstance(n, PerWindow)]
+    found = [abs(value) for h in holders for name in _DURATIONS if isinstance(value := getattr(h, name, None), int)]
+    found += [s.policy.delay for s in sources if isinstance(s.policy, Advance)]
+    return max(1, min([value for value in found if value > 0], default=4) // 4)
+
+
+def _pools(node: Node) -> dict[str, list[Any]]:
+    """For each column the constants that it is compared with, and their neighbours."""
+    found: dict[str, list[Any]] = {}
+    for expr in (e for n in walk(node) for e in _exprs([getattr(n, f.name) for f in fields(n)])):
+        below = [*_parts(expr)]
+        values: list[Any] = [part.value for part in below if isinstance(part, Literal) and part.value is not None]
+        for column in {part.column for part in below if isinstance(part, Column)}:
+            for value in values:
+                near = [value - 1, value, value + 1] if type(value) in (int, float) else [value]
+                found.setdefault(column, []).extend(near)
+    return found
+
+
+def _exprs(value: Any) -> Iterator[Expr]:
+    if isinstance(value, Expr):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for part in value:
+            yield from _exprs(part)
+
+
+def _parts(expr: Expr) -> Iterator[Expr]:
+    yield expr
+    for child in expr.children:
+        yield from _parts(child)

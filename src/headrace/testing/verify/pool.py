@@ -1,0 +1,117 @@
+"""A run shared by several processes: each makes its own cases from their numbers, so nothing but reports travels."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from queue import Queue
+from typing import Any
+
+from headrace.testing.intents.text import read_intent, read_traits
+from headrace.testing.verify.campaign import Report, cases_of_intent, verify_cases
+from headrace.testing.verify.case import Case
+from headrace.testing.verify.own import own_cases
+
+__all__ = ["Share", "run_shares", "shares_of_intents", "shares_of_query"]
+
+Tell = Callable[[Report], None]
+#: Where processes put what they found since they last told.
+_told: Any = None
+
+
+@dataclass(frozen=True)
+class Share:
+    """Every so many-th case of an intent, or of a user's query: `FILE.py:NAME`, to be loaded where the share runs."""
+
+    seed: int
+    cases: int
+    first: int = 0
+    step: int = 1
+    intent: str = ""
+    query: str = ""
+    stop_after: int = 1
+
+    def make(self, load: Callable[[str], Any] | None = None) -> Iterator[Case]:
+        """Its cases."""
+        if self.query:
+            assert load is not None
+            made = own_cases(load(self.query).node, read_traits(self.intent or "anything"), self.seed)
+        else:
+            made = cases_of_intent(read_intent(self.intent), self.seed)
+        return islice(made, self.first, self.cases, self.step)
+
+
+def shares_of_intents(intents: Sequence[str], seed: int, cases: int, jobs: int, stop_after: int) -> list[Share]:
+    """So many cases, as many of each intent, each intent in parts for so many processes."""
+    each = [cases // len(intents) + (number < cases % len(intents)) for number in range(len(intents))]
+    return [
+        Share(seed, count, first, jobs, intent, stop_after=stop_after)
+        for intent, count in zip(intents, each, strict=True)
+        for first in range(min(jobs, count))
+    ]
+
+
+def shares_of_query(query: str, over: str, seed: int, cases: int, jobs: int, stop_after: int) -> list[Share]:
+    """So many cases of a user's query, in parts for so many processes."""
+    return [Share(seed, cases, first, jobs, over, query, stop_after) for first in range(min(jobs, cases))]
+
+
+def run_shares(shares: Sequence[Share], jobs: int, tell: Tell, load: Callable[[str], Any] | None = None) -> Report:
+    """Try all cases of all shares; `tell` hears the whole so far. `load` must be a function of a module, by name."""
+    whole = Report()
+    if jobs == 1:
+        for share in shares:
+            before = replace(whole)
+            done = verify_cases(share.make(load), tell=_adding(before, tell), stop_after=share.stop_after)
+            whole.add(done)
+            if len(whole.failures) >= share.stop_after:
+                break
+        return whole
+    context = multiprocessing.get_context("spawn")  # DuckDB and Arrow have threads, which a fork would lose
+    queue: Any = context.Queue()
+    with context.Pool(jobs, _begin, (queue,)) as pool:
+        results = [pool.apply_async(_share, (share, load)) for share in shares]
+        pool.close()
+        running = len(results)
+        while running:
+            part = queue.get()
+            running -= part is None
+            if part is not None:
+                whole.add(part)
+                tell(whole)
+                if len(whole.failures) >= shares[0].stop_after:
+                    pool.terminate()
+                    return whole
+        for result in results:
+            result.get()  # raises what a process raised
+    return whole
+
+
+def _adding(before: Report, tell: Tell) -> Tell:
+    def told(part: Report) -> None:
+        so_far = Report()
+        so_far.add(before)
+        so_far.add(part)
+        tell(so_far)
+
+    return told
+
+
+def _begin(queue: Queue[Report | None]) -> None:
+    global _told  # noqa: PLW0603 - a process has one place to tell to
+    _told = queue
+
+
+def _share(share: Share, load: Callable[[str], Any] | None) -> None:
+    """In another process: the cases of a share, told of a few at a time."""
+    try:
+        cases = share.make(load)
+        while few := list(islice(cases, 10)):
+            part = verify_cases(iter(few), stop_after=share.stop_after)
+            _told.put(part)
+            if not part.ok:
+                break
+    finally:
+        _told.put(None)

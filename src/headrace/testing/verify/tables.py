@@ -1,0 +1,44 @@
+"""What a run has covered, as tables: operators under each disorder, and every value of every dimension."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from headrace.testing.generators.traits import DIMENSIONS
+from headrace.testing.verify.campaign import Report
+
+__all__ = ["Rows", "coverage", "operators", "policies"]
+
+Rows = list[list[str]]
+
+
+def operators(report: Report) -> Rows:
+    """How many cases each operator was tried in, by how disordered the streams were; a header comes first."""
+    return _by_disorder("operator", report.operators)
+
+
+def policies(report: Report) -> Rows:
+    """The same of clippings and timestampings of users' modules."""
+    return _by_disorder("policy", report.policies)
+
+
+def _by_disorder(what: str, counted: Mapping[str, Counter[str]]) -> Rows:
+    degrees = DIMENSIONS["disorder"]
+    rows = [[what, *(degree.replace("_", " ") for degree in degrees)]]
+    for name, counts in sorted(counted.items()):
+        rows.append([name, *(str(counts[degree]) if counts[degree] else "–" for degree in degrees)])
+    return rows
+
+
+def coverage(report: Report) -> Rows:
+    """How many cases had each value of each dimension; a header comes first."""
+    rows = [["dimension", "cases"]]
+    for name, counts in report.covered.items():
+        if name not in ("operator", "policy"):
+            rows.append([name, _counted(counts)])
+    return rows
+
+
+def _counted(counts: Counter[str]) -> str:
+    return " · ".join(f"{value} {number}" for value, number in sorted(counts.items(), key=lambda item: -item[1]))

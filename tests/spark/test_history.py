@@ -1,0 +1,175 @@
+"""Histories on Spark: every operator's batch SQL says there what it says in DuckDB, and what the live query says.
+
+A query costs Spark a second however small it is, so that many operators share one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import headrace as hr
+from headrace import col, lit
+from headrace.errors import LateEvent, ModuleFailed
+from headrace.events import history_diff
+from headrace.expr.aggregates import concat
+from headrace.history.duckdb import DuckDBHistory
+from headrace.history.translate import TRANSLATIONS
+from headrace.plan.nodes import Node, Output, walk
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Agree = Callable[[hr.Stream], pa.Table]
+SEEN: set[type[Node]] = {Output}  # every stream ends in one that changes nothing
+
+
+@pytest.fixture(scope="module")
+def agree(spark: SparkSession) -> Agree:
+    """Live, DuckDB and Spark give the same history."""
+    from headrace.host.spark.history import SparkHistory
+
+    history, duck = SparkHistory(spark), DuckDBHistory()
+
+    def check(stream: hr.Stream) -> pa.Table:
+        live = stream.cht()
+        assert live.num_rows
+        assert history_diff(live, duck.cht(stream.node), names=("live", "duckdb")) == ""
+        assert history_diff(live, history.cht(stream.node), names=("live", "spark")) == ""
+        SEEN.update(type(node) for node in walk(stream.node))
+        return live
+
+    return check
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> hr.Stream:
+    """Rows of files, which nothing has to judge."""
+    place = tmp_path_factory.mktemp("rows")
+    (place / "0.csv").write_text("ts,te,k,x\n1,9,a,1.5\n3,4,b,2.0\n3,4,b,2.0\n5,14,,-0.0\n")
+    (place / "1.csv").write_text("ts,te,k,x\n2,7,a,\n17,18,b,4.0\n6,8,c,0.25\n")
+    return hr.read_csv(str(place), "ts LONG, te LONG, k STRING, x DOUBLE", lifetime=hr.interval("ts", "te"))
+
+
+@hr.udf
+def half(x: float) -> float:
+    return x / 2
+
+
+class Mean(hr.Aggregate):
+    input = "v DOUBLE"
+    output = "DOUBLE"
+
+    def compute(self, values: list[Any]) -> Any:
+        found = [value for value in values if value is not None]
+        return sum(found) / len(found)  # fails where there are only nulls
+
+
+class Echo(hr.Operator):
+    input = "v DOUBLE"
+    output = "o DOUBLE"
+    time_sensitive = True
+
+    def compute(self, events: list[Any], window: Any) -> list[Any]:
+        return [self.event(max(e.le, window.le), e.re, e.v) for e in events]
+
+
+def test_spans_tables_and_functions(agree: Agree, rows: hr.Stream):
+    table = pa.table({"k": ["a", "a", "c"], "Note": ["one", "two", None]})
+    plain = rows.where((col("x") < 4.0) | col("x").is_null()).select("k", y=half(col("x") + 1))
+    ends = plain.point_at_start().union(plain.point_at_end().shift(2), plain.set_duration(3).extend(-1))
+    agree(ends.union(plain.cap_duration(4)).coalesce().join_table(table, "k", how="left").final())
+
+
+def test_joins(agree: Agree, rows: hr.Stream):
+    right = rows.shift(2).where(col("x") > 1.0)
+    left = rows.select("k", "x")
+    joined = left.join(right, "k", where=col("x") <= col("x_right")).select("k", x=col("x_right"))
+    outer = left.left_join(right.select("k", y=col("x")), "k").select("k", x=col("y").coalesce(-1.0))
+    agree(joined.union(outer, left.anti_join(right, "k"), left.clip(right, "k")))
+
+
+def test_windows_and_aggregates(agree: Agree, rows: hr.Stream):
+    calls = {
+        "n": hr.count(), "s": hr.sum("x"), "t": hr.sum("ts"), "a": hr.avg("ts"), "v": hr.var("x"), "m": hr.median("ts"),
+        "f": hr.first("x"), "g": hr.geometric_mean("x"), "c": concat("k", "-"), "d": hr.distinct_count("x"),
+        "l": hr.collect("ts"), "o": hr.top_frequent("k", 1), "h": hr.max("k"),
+    }  # fmt: skip
+    windows = [
+        hr.hopping(6, 2, -1),
+        hr.hopping(2, 5),
+        hr.snapshot(),
+        hr.count_by_start(2),
+        hr.count_by_end(2),
+        hr.session(3),
+    ]
+    parts = [
+        rows.group_by("k")
+        .window(window)
+        .aggregate(**calls)
+        .select(w=lit(number), **{name: col(name) for name in calls})
+        for number, window in enumerate(windows)
+    ]
+    agree(parts[0].union(*parts[1:]))
+
+
+def test_groups_ranks_and_modules(agree: Agree, rows: hr.Stream):
+    inside = rows.group_by("k").apply(lambda g: g.window(hr.snapshot()).top(1, "x")).select("k", "x")
+    means = rows.group_by("k").window(hr.tumbling(4), on_error="skip").aggregate(x=Mean().of("x"))
+    echoes = rows.group_by("k").window(hr.tumbling(4), clipping="full").operate(Echo(), "x").select("k", x="o")
+    agree(inside.union(means, echoes))
+
+
+@pytest.mark.parametrize("late", ["drop", "adjust"])
+def test_late_rows_and_signals(agree: Agree, tmp_path: Path, late: Any):
+    (tmp_path / "0.csv").write_text("ts,k,x\n10,a,1.0\n14,b,2.0\n11,a,3.0\n30,b,4.0\nnow,b,4.0\n12,a,5.0\n")
+    (tmp_path / "1.csv").write_text("ts,k,x\n22,a,6.0\n29,b,7.0\n40,a,8.0\n41,b,9.0\n33,a,10.0\n")
+    reads = {"schema": "ts LONG, k STRING, x DOUBLE", "progress": hr.advance(5, 2, late)}
+    points = hr.read_csv(str(tmp_path), lifetime=hr.point("ts"), **reads)
+    edges = hr.read_csv(str(tmp_path), lifetime=hr.edge("ts", "k", closes=col("x") == 9.0), **reads)
+    agree(points.union(edges))
+
+
+def test_physical_events_and_odd_names(agree: Agree, spark: SparkSession):
+    names = ["select", "Select", "tick`s", 'qu"ote', "Le", "r"]
+    payload = {name: f"{name}'" for name in names}
+    table = [
+        {"kind": kind, "le": le, "re": re, "re_new": new, **payload, "xs": [1.5, None], "f": 0.1, "b": True, "n": -128}
+        for kind, le, re, new in [
+            ("insert", 1, 9, None), ("retract", 1, 9, 5), ("insert", 1, 5, None), ("retract", 2, 5, 3), ("insert", 4, 6, None),
+        ]
+    ]  # fmt: skip
+    schema = pa.schema(
+        [(name, pa.string()) for name in names] + [("xs", pa.list_(pa.float64())), ("f", pa.float32()), ("b", pa.bool_()),
+         ("n", pa.int8())]
+    )  # fmt: skip
+    before = spark.conf.getAll, spark.catalog.listTables()
+    stream = hr.events(table, schema, bad_rows="divert", progress=hr.explicit("drop"))
+    assert agree(stream.left_join(stream.shift(1), ["Select", "tick`s"])).num_rows > 3
+    assert (spark.conf.getAll, spark.catalog.listTables()) == before
+
+
+def test_every_node_ran():
+    assert set(TRANSLATIONS) - SEEN == set()
+
+
+def test_errors_are_those_of_the_live_query(spark: SparkSession, rows: hr.Stream, tmp_path: Path):
+    (tmp_path / "0.csv").write_text("ts,k\n10,a\n9,b\n")
+    late = hr.read_csv(
+        str(tmp_path), "ts LONG, k STRING", lifetime=hr.point("ts"), progress=hr.ordered("raise")
+    ).history()  # fmt: skip
+    with pytest.raises(LateEvent, match="breaks a promise"):
+        late.cht()
+    with pytest.raises(ModuleFailed, match="Mean"):
+        rows.where(col("x").is_null()).window(hr.tumbling(100)).aggregate(m=Mean().of("x")).history().cht()
+
+
+def test_a_data_frame_is_written_by_the_workers(spark: SparkSession, rows: hr.Stream, tmp_path: Path):
+    query = rows.where(col("x") > 1.0)
+    query.history("spark").write(tmp_path / "out")
+    assert history_diff(query.cht(), pq.read_table(tmp_path / "out")) == ""

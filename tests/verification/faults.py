@@ -1,0 +1,453 @@
+"""Planted faults: mistakes that somebody could make in the engine, put in one at a time to see what finds them.
+
+A test that never fails says nothing. So each fault here is a small change of one function's text that gives wrong
+answers for some streams, and `planted` makes the engine run with it for a while. A verification run is worth as much
+as the share of these faults that it finds; `test_faults_apply.py` shows for each that it can be found, by an example.
+
+    with planted(fault("session that ends one tick late")):
+        differential_reference(stream.node)
+"""
+
+from __future__ import annotations
+
+from tests.verification.planting import Fault, FaultError, planted
+
+__all__ = ["FAULTS", "Fault", "FaultError", "fault", "planted"]
+
+_CHANGES = (
+    Fault(
+        "removals that get lost", "headrace.changes", "Changes.consolidate",
+        "filter(weight != 0)", "filter(weight > 0)",
+        "rows that are taken back are told from rows that cancel by the sign instead of zero",
+    ),
+    Fault(
+        "pairing without the start", "headrace.changes", "_pair",
+        "factorize(changes.payload.append_column(LE, pa.array(changes.le)))", "factorize(changes.payload)",
+        "a removal and an addition of equal payload become one retraction although they start at different times",
+    ),
+    Fault(
+        "empty lifetimes that stay", "headrace.changes", "Changes.with_lifetimes",
+        "filter(le < re)", "filter(le <= re)",
+        "an event whose lifetime has become empty is not dropped",
+    ),
+    Fault(
+        "deletion that says its old end", "headrace.events", "to_physical",
+        "changes.le[pairing.deletes]", "changes.re[pairing.deletes]",
+        "at egress RE_new of a deletion is RE, which changes nothing, instead of LE",
+    ),
+    Fault(
+        "deletion that leaves an instant", "headrace.operators.admit", "as_changes",
+        "new_ends > events.le", "new_ends >= events.le",
+        "a retraction to its own start leaves an event with an empty lifetime",
+    ),
+    Fault(
+        "minus zero is another key", "headrace.columnar", "factorize",
+        "sortable(canonical_floats(table))", "sortable(table)",
+        "keys are compared by their bits, in which -0.0 and 0.0 differ",
+    ),
+)  # fmt: skip
+
+_TRACES = (
+    Fault(
+        "merge that drops a segment", "headrace.trace", "Trace._merge",
+        "concat([self._living(before), self._living(last)])", "self._living(last)",
+        "of two segments that are merged only the later one is kept",
+    ),
+    Fault(
+        "segment dropped with its first row", "headrace.trace", "Trace.drop",
+        "segment.last_time <= time", "segment.first_time <= time",
+        "a whole segment is forgotten as soon as one of its rows may be",
+    ),
+    Fault(
+        "lookup that finds one row a key", "headrace.trace", "Trace._rows_of",
+        'np.searchsorted(segment.hashes, wanted, "right") - low',
+        'np.minimum(np.searchsorted(segment.hashes, wanted, "right") - low, 1)',
+        "only the first of several rows with one hash is found",
+    ),
+    Fault(
+        "rows due now that are left behind", "headrace.trace", "Trace.until",
+        "s.times <= time", "s.times < time",
+        "rows whose time is just reached are not found, and dropped right after",
+    ),
+    Fault(
+        "restore that forgets what is forgotten", "headrace.trace", "Trace.restore",
+        "self._floor = floor", "self._floor = NEG_INFINITY",
+        "after a restart rows that were dead, but not yet rewritten, are alive again",
+        needs="restarts",
+    ),
+    Fault(
+        "restore that forgets the scalars", "headrace.stages.stage", "StageRun.restore",
+        'kernel.scalars = mine["scalars"]', "kernel.scalars = kernel.scalars",
+        "after a restart operators do not know how far time had come",
+        needs="restarts",
+    ),
+    Fault(
+        "restore that forgets the clocks", "headrace.stages.stage", "StageRun.restore",
+        "Progress(*p)", "Progress()",
+        "after a restart the promises of the sources are gone until they are made again",
+        needs="restarts",
+    ),
+)  # fmt: skip
+
+_PROGRESS = (
+    Fault(
+        "the fastest input decides", "headrace.progress", "Progress.together",
+        "min(p.cti for p in parts)", "max(p.cti for p in parts)",
+        "the CTI of a union, a join or several buckets is the greatest of theirs, not the least",
+    ),
+    Fault(
+        "the first bucket speaks for all", "headrace.stages.stage", "StageRun._inputs",
+        "for m in came if m.progress])", "for m in came if m.progress][:1])",
+        "the next level hears the CTI of one bucket, and others may be behind",
+        needs="buckets",
+    ),
+    Fault(
+        "hopping windows promise their ends", "headrace.plan.windows", "Grid.cti",
+        "self.start_of(self.closed(time) + 1)", "self.start_of(self.closed(time)) + self.size",
+        "the end of the last closed window is the start of the next only where windows do not overlap",
+    ),
+    Fault(
+        "promise that forgets who waits", "headrace.operators.windows.kernel", "WindowKernel._promise",
+        'return min(promise, int(np.min(to_numpy(left.payload.column(_HOLD)), initial=INFINITY)))', "return promise",
+        "the output CTI does not wait for windows that may still change",
+    ),
+    Fault(
+        "final promises too much", "headrace.operators.final", "FinalKernel._promise",
+        "return min(cti, int(np.min(left.le, initial=INFINITY)))", "return cti",
+        "events that are held back enter at their LE, before the CTI that was given meanwhile",
+    ),
+    Fault(
+        "final one tick too soon", "headrace.operators.final", "FinalKernel.step",
+        "now.cti - 1", "now.cti",
+        "an event that ends exactly at the CTI is given as final, and may still be extended",
+    ),
+    Fault(
+        "shortening that keeps its promise", "headrace.plan.span", "Extend.progress",
+        "min(0, self.by)", "0",
+        "ends that are moved back move before the CTI, which is not lowered",
+    ),
+    Fault(
+        "shift that never goes back", "headrace.plan.span", "Shift.progress",
+        "add_one(inputs[0].cti, self.by)", "add_one(inputs[0].cti, max(self.by, 0))",
+        "the CTI of a stream that is moved into the past stays where it was",
+    ),
+)  # fmt: skip
+
+_INGRESS = (
+    Fault(
+        "late at the CTI", "headrace.io.ingress", "Channel._judge",
+        "_sync_times(events, le) < before", "_sync_times(events, le) <= before",
+        "an event whose sync time is the CTI keeps the promise, and is taken for late",
+    ),
+    Fault(
+        "a retraction is as old as its event", "headrace.io.ingress", "_sync_times",
+        "np.minimum(re, re_new)", "le",
+        "a retraction of a long event is late, because the CTI has passed the event's start",
+    ),
+    Fault(
+        "admission forgets at the CTI", "headrace.operators.admit", "AdmitKernel.step",
+        "now.cti if now.cti == INFINITY else now.cti - 1", "now.cti",
+        "an event that ends exactly at the CTI may still be extended, and is no longer known",
+    ),
+)  # fmt: skip
+
+_STAGES = (
+    Fault(
+        "rows for the last bucket get lost", "headrace.stages.message", "split",
+        '"right")', '"left")',
+        "where the rows of a bucket end is where they start",
+        needs="buckets",
+    ),
+    Fault(
+        "together by more is together", "headrace.stages.cut", "_in_place",
+        "set(keys) <= set(node.need(0) or ())", "bool(set(keys) & set(node.need(0) or ()))",
+        "rows that were brought together by two columns are not together by one of them",
+        needs="buckets",
+    ),
+    Fault(
+        "the order of keys does not matter", "headrace.stages.cut", "_in_place",
+        "child.properties.keys == node.need(i)",
+        "set(child.properties.keys or ()) == set(node.need(i) or ())",
+        "the hash of two columns depends on their order, so rows of two inputs do not meet",
+        needs="buckets",
+    ),
+)  # fmt: skip
+
+_GRIDS = (
+    Fault(
+        "in the window that ends at its start", "headrace.plan.windows", "Grid.first",
+        "(_bounded(le) - (self.origin + self.size)) // self.hop + 1",
+        "-((self.origin + self.size - _bounded(le)) // self.hop)",
+        "an event that starts where a window ends is counted into it",
+    ),
+    Fault(
+        "in the window that starts at its end", "headrace.plan.windows", "Grid.last",
+        "_bounded(re) - 1 - self.origin", "_bounded(re) - self.origin",
+        "an event that ends where a window starts is counted into it",
+    ),
+    Fault(
+        "windows close without their origin", "headrace.plan.windows", "Grid.closed",
+        "time)) - self.origin - self.size", "time)) - self.size",
+        "which window is the last that has ended is worked out as if windows began at zero",
+    ),
+    Fault(
+        "runs counted twice", "headrace.operators.merge", "MergeKernel._delta",
+        "max(before + 1, first_open)", "max(before, first_open)",
+        "an event that waits for windows to come is added again to the last one that was given",
+    ),
+    Fault(
+        "windows dropped when they are seen", "headrace.operators.merge", "MergeKernel.step",
+        'self.traces["windows"].drop(now.cti)', 'self.traces["windows"].drop(now.seen)',
+        "a window is forgotten when its answer is given, and corrections find nothing to correct",
+    ),
+    Fault(
+        "old answers that stay", "headrace.operators.merge", "MergeKernel._corrections",
+        "Changes.concat([before, after]).consolidate()", "after",
+        "a corrected window gets a second answer, and the first is not taken back",
+    ),
+    Fault(
+        "taken back, and still reaching", "headrace.operators.merge", "MergeKernel._ended",
+        "kept = compact(both, self.layout, [FIRST, LAST])", "kept = both",
+        "at the end of time an event that was deleted says how far endless ones go on",
+    ),
+    Fault(
+        "sliding windows lose their last", "headrace.operators.sliding", "SlidingKernel._enter",
+        "(leaving, last + 1, last > before)", "(leaving, last, last > before)",
+        "a run of windows leaves at its last window instead of behind it",
+    ),
+    Fault(
+        "sliding total without the present window", "headrace.operators.sliding", "SlidingKernel._enter",
+        "(first <= before) & (last > before)", "(first < before) & (last > before)",
+        "a late event that begins in the last window given is missing from the next ones",
+    ),
+    Fault(
+        "sums that run into the next group", "headrace.operators.running", "running_sums",
+        "sums - np.repeat(sums[starts] - values[starts], sizes)", "sums",
+        "running sums go on where another group begins",
+    ),
+)  # fmt: skip
+
+_AGGREGATES = (
+    Fault(
+        "nothing counted is nothing changed", "headrace.operators.combine", "compact",
+        "zero = pc.and_(zero, pc.equal(merged.column(name), 0))", "pass",
+        "an event replaced by another within a batch leaves the count as it was, and its difference in sums is lost",
+    ),
+    Fault(
+        "sums without weights", "headrace.operators.accumulators", "Layout.sums_table",
+        "column if plain else column * changes.weight", "column",
+        "what is taken back is added instead of subtracted",
+    ),
+    Fault(
+        "extremes that remember the dead", "headrace.operators.accumulators", "Argument.mergeable_extremes",
+        "bool(self.functions & _EXTREMES) and self.insert_only", "bool(self.functions & _EXTREMES)",
+        "min and max are kept as one number although values may be taken back",
+    ),
+    Fault(
+        "sums that wrap", "headrace.operators.answers", "_sum",
+        "(count == 0) | ~fits", "count == 0",
+        "a sum that does not fit 64 bits is given wrapped around, instead of null",
+    ),
+    Fault(
+        "infinity less infinity is infinity", "headrace.operators.exact", "_with_specials",
+        '(columns["nan"] > 0) | (up & down)', 'columns["nan"] > 0',
+        "the sum of both infinities is one of them, not NaN",
+    ),
+    Fault(
+        "first by chance", "headrace.operators.bags", "Bag._sorted",
+        'for name in ("__group", *columns)]', 'for name in ("__group", *columns[:1])]',
+        "of values with equal starts the one that happens to stand first is taken, not the least",
+    ),
+    Fault(
+        "distinct by start", "headrace.operators.bags", "Bag.distinct",
+        'self.argument.bag == "values"', 'self.argument.bag is not None',
+        "a value that starts at two times counts as two where starts are kept beside values",
+    ),
+)  # fmt: skip
+
+_WINDOWS = (
+    Fault(
+        "session that ends one tick late", "headrace.operators.windows.divide", "_sessions",
+        "np.diff(time) >= window.gap", "np.diff(time) > window.gap",
+        "starts that are just a gap apart are one session, and ought to be two",
+    ),
+    Fault(
+        "one more in a count window", "headrace.operators.windows.divide", "_counts",
+        "end = place + window.n - 1", "end = place + window.n",
+        "a window of n starts has n + 1",
+    ),
+    Fault(
+        "snapshots forgotten at the CTI", "headrace.operators.windows.kernel", "WindowKernel._closing",
+        "windows.re + 1 if isinstance(self.window, Snapshot)", "windows.re if isinstance(self.window, Snapshot)",
+        "the window that ends exactly at the CTI may still be extended with its event",
+    ),
+    Fault(
+        "changed content, same window", "headrace.operators.windows.kernel", "WindowKernel._recompute",
+        "same[i] = False", "same[i] = same[i]",
+        "a window whose ends did not change is taken to be as it was",
+    ),
+    Fault(
+        "quiet groups are forgotten", "headrace.operators.windows.kernel", "WindowKernel._touched",
+        'due = [self.traces["forget"].until(cti), self.traces["show"].until(seen)]',
+        'due = [self.traces["forget"].until(cti)]',
+        "windows of a group for which nothing comes are not shown when time has passed them",
+    ),
+    Fault(
+        "answers forgotten when they are seen", "headrace.operators.windows.kernel", "WindowKernel.step",
+        "self.traces[name].drop(now.cti)", "self.traces[name].drop(seen)",
+        "what was given is no longer known when it has to be taken back",
+    ),
+    Fault(
+        "twins take one place", "headrace.operators.windows.content", "TopContent.outputs",
+        "np.repeat(np.arange(len(row)), events.weight[row])", "np.arange(len(row))",
+        "of equal events only one is ranked",
+    ),
+    Fault(
+        "ties as they came", "headrace.operators.windows.content", "TopContent.outputs",
+        '+ [(n, "ascending") for n in rest]', "",
+        "events of equal rank are told apart by where they happen to stand",
+    ),
+    Fault(
+        "clipped at the wrong side", "headrace.operators.windows.items", "_clipped",
+        'node.policy.clipping in ("left", "full")', 'node.policy.clipping in ("right", "full")',
+        "the query asks for left clipping and a module sees starts before the window",
+    ),
+    Fault(
+        "states that only grow", "headrace.operators.windows.items", "Calls._states",
+        "removed = self.items(numbers, _only(changed, ~coming))",
+        "removed = self.items(numbers, _only(changed, coming & ~coming))",
+        "an incremental module is not told of items that have gone",
+    ),
+)  # fmt: skip
+
+_SNAPSHOTS = (
+    Fault(
+        "an end hides a start", "headrace.operators.snapshots", "SnapshotKernel._steps",
+        "leaving = leaving.append_column(_ENDS, pa.array(changes.weight))",
+        "leaving = leaving.append_column(_ENDS, pa.array(-changes.weight))",
+        "where one event ends and an equal one starts there is an endpoint, although the sums stay as they are",
+    ),
+    Fault(
+        "snapshot settled at the CTI", "headrace.operators.snapshots", "SnapshotKernel._settle",
+        "passed = steps.until(cti - 1)\n    steps.drop(cti - 1)", "passed = steps.until(cti)\n    steps.drop(cti)",
+        "an endpoint exactly at the CTI may still move, and is summed up already",
+    ),
+)  # fmt: skip
+
+_JOINS = (
+    Fault(
+        "each side forgets by its own CTI", "headrace.operators.join", "JoinKernel._inner",
+        'self.traces["left"].drop(right_cti)\n    self.traces["right"].drop(left_cti)',
+        'self.traces["left"].drop(left_cti)\n    self.traces["right"].drop(right_cti)',
+        "an event is forgotten although the other side, which is behind, may still match it",
+    ),
+    Fault(
+        "events that meet are a pair", "headrace.operators.overlap", "overlapping",
+        "right.re[j] > left.le[i]", "right.re[j] >= left.le[i]",
+        "an event that ends where the other starts does not overlap it",
+    ),
+    Fault(
+        "overlap by one tick is none", "headrace.operators.overlap", "_within",
+        "add(left.le, -longest)", "add(left.le, 2 - longest)",
+        "the longest event of its class that just reaches into another is not looked at",
+    ),
+    Fault(
+        "null keys that match", "headrace.operators.overlap", "key_codes",
+        "codes = np.where(keyed, codes, -1)", "pass",
+        "rows compare nulls as equal, and a join must not",
+    ),
+    Fault(
+        "null groups that are none", "headrace.plan.join", "Join.lifted",
+        "self.groups + len(keys)", "self.groups",
+        "inside apply the events of the group whose key is null do not meet each other",
+    ),
+    Fault(
+        "covered by the last alone", "headrace.operators.uncovered", "gaps",
+        "_running_maximum(rows, covers, cover_end)", "cover_end[covers]",
+        "a short match inside a long one uncovers the rest of the long one",
+    ),
+    Fault(
+        "what covered is not remembered", "headrace.operators.join", "JoinKernel._settle",
+        "moved = reached > since", "moved = reached < since",
+        "when a match is forgotten, the part of the left event that it covered counts as uncovered",
+    ),
+    Fault(
+        "outer joins forget at the CTI", "headrace.operators.join", "JoinKernel._settle",
+        "max(cti - 1, NEG_INFINITY)", "cti",
+        "an event that ends exactly at the CTI may still be extended, and is no longer known",
+    ),
+    Fault(
+        "no match before, no match now", "headrace.operators.join", "JoinKernel._outer",
+        "was[j] & (i >= len(left))", "is_[j] & (i >= len(left))",
+        "what was left over before a change is worked out from the matches after it",
+    ),
+    Fault(
+        "the start that is not inside hides the next", "headrace.operators.clip", "ClipKernel._ends",
+        '"right")', '"left")',
+        "an event that starts where the other does is found first, and cuts nothing",
+    ),
+    Fault(
+        "clip forgets at the CTI", "headrace.operators.clip", "ClipKernel._settle",
+        "max(cti - 1, NEG_INFINITY)", "cti",
+        "an event that ends exactly at the CTI may still be extended, and is no longer known",
+    ),
+)  # fmt: skip
+
+_SPANS = (
+    Fault(
+        "events that meet stay apart", "headrace.operators.coalesce", "_spans",
+        "le[1:] > reach[:-1]", "le[1:] >= reach[:-1]",
+        "lifetimes that meet are not made one",
+    ),
+    Fault(
+        "a span as long as its last event", "headrace.operators.coalesce", "_spans",
+        "ends[np.maximum.accumulate(codes * len(ends) + ranks) - codes * len(ends)]", "ends[ranks]",
+        "a short event inside a long one ends the span",
+    ),
+    Fault(
+        "a span over at the CTI", "headrace.operators.coalesce", "CoalesceKernel._settle",
+        "passed.filter(passed.re >= cti)", "passed.filter(passed.re > cti)",
+        "the next event may start where this one ends, at the CTI, and then they are one",
+    ),
+    Fault(
+        "a cap that stretches", "headrace.operators.span", "cap_duration",
+        "np.minimum(changes.re, add(changes.le, node.duration))", "add(changes.le, node.duration)",
+        "events that are shorter than the cap are made as long as it",
+    ),
+)  # fmt: skip
+
+_RULES = (
+    Fault(
+        "a filter on answers filters events", "headrace.optimizer.filter_before_windows", "_through",
+        "found = dict(node.keys)",
+        "found = {name: Column(name) for name in node.schema.names if name in node.input.schema}",
+        "an aggregate that is called like an input column is no input column: the filter must stay behind the window",
+    ),
+    Fault(
+        "a computed key hides its column", "headrace.optimizer.compute_keys", "_name",
+        'f"{name} key" if name in node.input.schema else name', "name",
+        "aggregates of a column that has the key's name read the key instead",
+    ),
+    Fault(
+        "partial states of what may be taken back", "headrace.optimizer.combine_modules", "_algebraic",
+        " and node.input.properties.insert_only", "",
+        "a removal becomes a state that is merged like any other",
+    ),
+    Fault(
+        "filters that stop the clock", "headrace.optimizer.push_filters", "_may_skip_rows",
+        "not isinstance(source.policy, Advance) and ", "",
+        "rows that a filter leaves out still say how far time has come, and are not read any more",
+        needs="files",
+    ),
+)  # fmt: skip
+
+#: All of them.
+FAULTS: tuple[Fault, ...] = (
+    *_CHANGES, *_TRACES, *_PROGRESS, *_INGRESS, *_STAGES, *_GRIDS, *_AGGREGATES, *_WINDOWS, *_SNAPSHOTS, *_JOINS,
+    *_SPANS, *_RULES,
+)  # fmt: skip
+
+
+def fault(name: str) -> Fault:
+    """The fault of this name."""
+    return next(found for found in FAULTS if found.name == name)
