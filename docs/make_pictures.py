@@ -222,11 +222,51 @@ def policies() -> str:
     return picture(600, 380, "Clipping and timestamping", *parts)
 
 
+def verification() -> str:
+    """From what is to be tried to the verdict: one query, asked in ways that must agree."""
+
+    def step(x: float, y: float, name: str, *what: str, fill: str = PAPER, stroke: str = SOFT) -> str:
+        words = [text(x + 75, y + 42 + 15 * i, w, anchor="middle", colour=SOFT, size=11) for i, w in enumerate(what)]
+        return box(x, y, 150, 66, fill=fill, stroke=stroke) + text(x + 75, y + 24, name, anchor="middle", bold=True) + (
+            "".join(words)
+        )  # fmt: skip
+
+    ways = [
+        ("live", "batches, buckets", "corrections"),
+        ("batch SQL", "over the history", "of the streams"),
+        ("another way", "twins, restarts,", "other order, …"),
+    ]
+    parts = [
+        text(16, 34, "What is tried, and what it is compared with", bold=True, size=16),
+        step(16, 140, "intent", "what to try, in words", "the rest is open", fill="#ebf8ff", stroke=BLUE),
+        arrow(168, 152, 211, 116), arrow(168, 194, 211, 230),
+        step(216, 76, "query", "every pair of options,", "or your own"),
+        step(216, 204, "streams", "legal, seeded,", "late and revised"),
+    ]  # fmt: skip
+    for i, (name, *what) in enumerate(ways):
+        y = 56 + 84 * i
+        fill, stroke = ("#f0fff4", GREEN) if i == 0 else ("#fffff0", YELLOW)
+        parts += [step(440, y, name, *what, fill=fill, stroke=stroke)]
+        parts += [line(368, 109, 400, 172), line(368, 237, 400, 172)] if i == 0 else []
+        parts += [arrow(400, 172, 436, y + 33), arrow(592, y + 33, 652, 172)]
+    parts += [
+        step(656, 140, "the same history?", "and promises kept", "", fill="#ebf8ff", stroke=BLUE),
+        arrow(731, 208, 731, 268, RED),
+        text(742, 242, "no", colour=RED),
+        step(656, 272, "smallest streams", "as a drawn table,", "and the seed", stroke=RED),
+        arrow(654, 324, 296, 324, RED),
+        line(291, 324, 291, 274, colour=RED, width=1.5, more=' marker-end="url(#head)"'),
+        text(472, 344, "fewer events, smaller times, as long as it fails", anchor="middle", colour=RED, size=12),
+    ]
+    return picture(822, 358, "What is tried, and what it is compared with", *parts)
+
+
 PICTURES: dict[str, Callable[[], str]] = {
     "way_of_an_event.svg": way_of_an_event,
     "retraction.svg": retraction,
     "correction.svg": correction,
     "policies.svg": policies,
+    "verification.svg": verification,
 }
 
 

@@ -251,17 +251,20 @@ class Stream:
         own_data: bool = True,
         shape: Literal["point", "interval", "edge"] = "interval",
         order: Literal["full", "corrections"] = "corrections",
+        pattern: Callable[..., Any] | None = None,
     ) -> Any:
         """Raise if the answer is not that of batch SQL over the history, on its own data or on so many made-up streams.
 
         `over` says what the streams are like: `"highly_out_of_order & revised"`. The error has the smallest stream that
         shows the mistake; the report that is returned says what was tried. `shape` and `order` are what the answers are
-        declared to be: points say, or in the full order of their times.
+        declared to be: points say, or in the order of their times. `pattern` is a function of a `random.Random` and
+        a number, and gives so many lifetimes (start, end), for streams with a shape of their own.
         """
         # What tests streams makes streams: it can only be loaded when they exist, and most queries never need it.
         from headrace.api.verification import verify
 
-        return verify(self.node, seeds=seeds, over=over, seed=seed, own_data=own_data, shape=shape, order=order)
+        said = {"seeds": seeds, "over": over, "seed": seed, "shape": shape, "order": order, "pattern": pattern}
+        return verify(self.node, own_data=own_data, **said)
 
     def explain(self, *, liveliness: bool = False) -> str:
         """What runs, where, and what it remembers; with `liveliness`, how soon answers are final, and advice."""

@@ -9,6 +9,7 @@ from headrace.host.local import run_local
 from headrace.io.origins import Events, Files
 from headrace.plan.nodes import Node, Output, Source, walk
 from headrace.testing.checks import Shape, Violation, check_output
+from headrace.testing.generators.generate import Pattern
 from headrace.testing.generators.traits import Traits, anything
 from headrace.testing.intents.text import read_traits
 from headrace.testing.order import Order, check_order
@@ -26,6 +27,7 @@ def verify(
     own_data: bool = True,
     shape: Shape = "interval",
     order: Order = "corrections",
+    pattern: Pattern | None = None,
 ) -> Report:
     """Raise a `Violation` if the query is wrong on its own data, or on one of so many streams; tell what was tried."""
     if seeds < 0:
@@ -33,7 +35,7 @@ def verify(
     if own_data:
         verify_own_data(node, shape=shape, order=order)
     traits = read_traits(over) if isinstance(over, str) else over
-    report = verify_node(node, over=traits, seed=seed, cases=seeds, shape=shape, order=order)
+    report = verify_node(node, over=traits, seed=seed, cases=seeds, shape=shape, order=order, pattern=pattern)
     for failure in report.failures:
         raise Violation(str(failure))
     return report

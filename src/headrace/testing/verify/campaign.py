@@ -17,6 +17,7 @@ from headrace.errors import HeadraceError, IntentError
 from headrace.history.duckdb import DuckDBHistory
 from headrace.plan.nodes import Node
 from headrace.testing.checks import Shape
+from headrace.testing.generators.generate import Pattern
 from headrace.testing.generators.shrink import shrink
 from headrace.testing.generators.stories import Told
 from headrace.testing.generators.traits import Traits, anything
@@ -162,12 +163,13 @@ def verify_node(
     cases: int = 100,
     shape: Shape = "interval",
     order: Order = "corrections",
+    pattern: Pattern | None = None,
     tell: Tell | None = None,
     stop_after: int = 1,
     shrinking: float = 20.0,
 ) -> Report:
     """Try a user's query on streams that are made up for its sources; shape and order are what its author declares."""
-    made = (replace(case, shape=shape, order=order) for case in islice(own_cases(node, over, seed), cases))
+    made = (replace(case, shape=shape, order=order) for case in islice(own_cases(node, over, seed, pattern), cases))
     return verify_cases(made, tell=tell, stop_after=stop_after, shrinking=shrinking)
 
 

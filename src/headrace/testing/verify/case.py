@@ -130,7 +130,7 @@ class Case:
 def case_of(query: Concrete, seed: int, number: int) -> Case:
     """A case for a query of the catalogue."""
     name = f"{seed}:{number}"
-    random = Random(name)  # noqa: S311 - nothing secret
+    random = Random(f"{name} {query}")  # noqa: S311 - nothing secret
     size = random.choice((0, 3, 6, 9, 12, 16, 24))
     told, feeds = [], []
     for setting in query.settings:

@@ -29,7 +29,7 @@ from headrace.plan.group_apply import GroupApply, GroupInput
 from headrace.plan.nodes import Admit, Node, PerWindow, Source, walk
 from headrace.plan.policies import Advance, Edge, Explicit, Interval, Physical
 from headrace.schema import Schema, Type
-from headrace.testing.generators.generate import generate
+from headrace.testing.generators.generate import Pattern, generate
 from headrace.testing.generators.stories import Story, Told
 from headrace.testing.generators.traits import DIMENSIONS, Setting, Traits
 from headrace.testing.intents.pairwise import pairwise
@@ -37,20 +37,21 @@ from headrace.testing.verify.case import Case, cut_randomly
 
 __all__ = ["over_sources", "own_cases"]
 
-#: Longer than any lifetime that is drawn, for columns that have no value for "never".
-_LONG_AGO_ENOUGH = 1000
+#: In units, and longer than any lifetime that is drawn: for columns that have no value for "never".
+_LONGEST = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DURATIONS = ("size", "hop", "gap", "by", "duration")
 
 
-def own_cases(node: Node, over: Traits, seed: int) -> Iterator[Case]:
-    """Cases for a query, for ever."""
+def own_cases(node: Node, over: Traits, seed: int, pattern: Pattern | None = None) -> Iterator[Case]:
+    """Cases for a query, for ever; `pattern` is a user's own shape of time."""
     sources = [n for n in walk(node) if isinstance(n, Source)]
     if not sources:
         raise IntentError("this query has no sources", given=node.describe())
     unit, pools = _unit(node, sources), _pools(node)
     settings = pairwise(_open(over), f"{seed} own")
     operators = dict.fromkeys(_operator(n) for n in walk(node) if not isinstance(n, (Admit, Source)))
+    places = "\n".join(f"# s{i} stands for {source.origin}" for i, source in enumerate(sources))
     # Later times would show in columns that hold times.
     skips = frozenset(["times"] if any(_time_columns(source) for source in sources) else [])
 
@@ -67,14 +68,15 @@ def own_cases(node: Node, over: Traits, seed: int) -> Iterator[Case]:
             setting = other if place else row
             feed = OwnFeed(source, setting, unit)
             size = random.choice((0, 3, 6, 12, 24, 40))
-            made = generate(source.schema, setting, random.randrange(2**32), size=size, unit=unit, pools=pools)
+            start = random.randrange(2**32)
+            made = generate(source.schema, setting, start, size=size, unit=unit, pools=pools, pattern=pattern)
             made = feed.fitting(made)
             told.append(made.in_batches(cut_randomly(len(made), random)))
             feeds.append(feed)
 
         covers = {**row, "operator": " + ".join(operators)}
         buckets = random.choice((1, 1, 2, 3))
-        yield Case(query, tuple(told), tuple(feeds), buckets, name, node.describe(), "", covers, skips=skips)
+        yield Case(query, tuple(told), tuple(feeds), buckets, name, node.describe(), places, covers, skips=skips)
 
 
 def _open(over: Traits) -> dict[str, tuple[str, ...]]:
@@ -86,8 +88,7 @@ def _open(over: Traits) -> dict[str, tuple[str, ...]]:
 
 def _operator(node: Node) -> str:
     if isinstance(node, PerWindow):
-        window = type(node.window).__name__.lower()
-        return f"{type(node).__name__} over {window}"
+        return f"{type(node).__name__} over {str(node.window).partition('(')[0]}"
     return type(node).__name__
 
 
@@ -121,12 +122,12 @@ class OwnFeed:
     def _end(self, le: int, re: int) -> int:
         if not isinstance(self.source.lifetime, Interval):
             return le + 1
-        return min(re, le + _LONG_AGO_ENOUGH * self.unit)
+        return min(re, le + _LONGEST * self.unit)
 
     def _timed(self, story: Story) -> Story:
         """With its own times in the columns that its lifetime is made of."""
         columns = _time_columns(self.source) or {}
-        ends = {"start": story.le, "end": min(story.ends[0], story.le + _LONG_AGO_ENOUGH * self.unit)}
+        ends = {"start": story.le, "end": min(story.ends[0], story.le + _LONGEST * self.unit)}
         values: dict[str, Any] = {name: ends[end] for name, end in columns.items()}
         for name in columns:
             if self.source.columns[name].type is Type.DATETIME:
