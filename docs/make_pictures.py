@@ -247,15 +247,15 @@ def verification() -> str:
         y = 56 + 84 * i
         fill, stroke = ("#f0fff4", GREEN) if i == 0 else ("#fffff0", YELLOW)
         parts += [step(440, y, name, *what, fill=fill, stroke=stroke)]
-        parts += [line(368, 109, 400, 172), line(368, 237, 400, 172)] if i == 0 else []
+        parts += [line(368, y, 400, 172, colour=INK, width=1.5) for y in (109, 237)] if i == 0 else []
         parts += [arrow(400, 172, 436, y + 33), arrow(592, y + 33, 652, 172)]
     parts += [
-        step(656, 140, "the same history?", "and promises kept", "", fill="#ebf8ff", stroke=BLUE),
+        step(656, 140, "the same history?", "and promises kept", fill="#ebf8ff", stroke=BLUE),
         arrow(731, 208, 731, 268, RED),
         text(742, 242, "no", colour=RED),
         step(656, 272, "smallest streams", "as a drawn table,", "and the seed", stroke=RED),
-        arrow(654, 324, 296, 324, RED),
-        line(291, 324, 291, 274, colour=RED, width=1.5, more=' marker-end="url(#head)"'),
+        line(654, 324, 291, 324, colour=RED, width=1.5),
+        arrow(291, 324, 291, 274, RED),
         text(472, 344, "fewer events, smaller times, as long as it fails", anchor="middle", colour=RED, size=12),
     ]
     return picture(822, 358, "What is tried, and what it is compared with", *parts)

@@ -1,7 +1,7 @@
 """Headrace: a temporal stream system for PySpark. Answers come early and are corrected."""
 
-from importlib import import_module
-from types import ModuleType
+from importlib import import_module as _import_module
+from types import ModuleType as _ModuleType
 
 from headrace.api.inputs import (
     advance,
@@ -57,9 +57,9 @@ from headrace.time import INFINITY, NEG_INFINITY
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> _ModuleType:
     if name == "testing":  # loaded when it is asked for: most programs never do
-        return import_module("headrace.testing")
+        return _import_module("headrace.testing")
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")
 
 

@@ -118,6 +118,7 @@ def test_examples_run(page: Path):
     assert ran > 0 or page.name != "README.md", "README shows at least one example that runs"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     "page",

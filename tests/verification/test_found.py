@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 import headrace as hr
 from headrace.events import history_diff
 from headrace.history.duckdb import DuckDBHistory
+from headrace.io.origins import Events
+from headrace.plan.nodes import Source
+from headrace.schema import Schema
 
 
 def test_an_event_in_no_window_still_says_how_far_its_group_reaches():
@@ -20,3 +25,20 @@ def test_an_event_in_no_window_still_says_how_far_its_group_reaches():
     live = query.cht()
     assert sorted(zip(live["le"].to_pylist(), live["re"].to_pylist(), strict=True)) == [(0, 1), (2, 3)]
     assert history_diff(live, DuckDBHistory().cht(query.node)) == ""
+
+
+def test_an_endless_event_whose_last_window_has_the_number_minus_one():
+    """Sliding sums took its end for the place where totals stand, and gave nothing."""
+    stream = hr.events([{"kind": "insert", "le": -1, "re": hr.INFINITY, "p": 1}])
+    query = stream.window(hr.hopping(10, every=5)).aggregate(n=hr.count())
+    rows = [(row["le"], row["re"], row["n"]) for row in query.cht().to_pylist()]
+    assert sorted(rows) == [(-10, 0, 1), (-5, 5, 1)]
+    assert query.verify(seeds=0)
+
+
+def test_a_filter_over_rows_in_memory_is_not_lost():
+    """`push_filters` left it to the reader, and the reader of rows in memory forgot it."""
+    schema = Schema.of("t LONG, k STRING")
+    rows = pa.table([[1, 2], ["a", "b"]], schema=schema.arrow)
+    stream = hr.Stream(Source(Events(rows), schema, hr.point("t"), hr.explicit()))
+    assert stream.where(hr.col("k") == "a").cht()["k"].to_pylist() == ["a"]

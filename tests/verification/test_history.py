@@ -177,10 +177,9 @@ def test_every_aggregate_over_every_window(window: str):
 
 
 def test_sums_that_need_care():
-    wild = hr.events(
-        [{"le": i, "x": x, "i": n} for i, (x, n) in enumerate([(1e308, 2**62), (1e308, 2**62), (-1e308, -1), (5e-324, 0),
-         (float("inf"), 1), (float("nan"), 2**62), (-0.0, 3)])], "x DOUBLE, i LONG",
-    )  # fmt: skip
+    finite = [(1e308, 2**62), (1e308, 2**62), (-1e308, -1), (5e-324, 0)]
+    values = [*finite, (float("inf"), 1), (float("nan"), 2**62), (-0.0, 3)]
+    wild = hr.events([{"le": i, "x": x, "i": n} for i, (x, n) in enumerate(values)], "x DOUBLE, i LONG")
     calls = {"s": hr.sum("x"), "a": hr.avg("x"), "v": hr.var("x"), "n": hr.sum("i"), "m": hr.avg("i"), "h": hr.max("x")}
     agree(wild.window(hr.hopping(4, 1)).aggregate(**calls))
     agree(wild.where(col("x") < 1e309).window(hr.tumbling(100)).aggregate(**calls))
@@ -345,8 +344,8 @@ def test_names_that_sql_would_trip_over():
 
 def test_every_type_of_column():
     schema = (
-        "b BYTE, s SHORT, i INT, l LONG, f FLOAT, d DOUBLE, o BOOLEAN, t STRING, at DATETIME, c CHAR, xs ARRAY<DOUBLE>, "
-        "ts ARRAY<STRING>"
+        "b BYTE, s SHORT, i INT, l LONG, f FLOAT, d DOUBLE, o BOOLEAN, t STRING, at DATETIME, c CHAR, "
+        "xs ARRAY<DOUBLE>, ts ARRAY<STRING>"
     )
     full = {"b": -128, "s": 32767, "i": -(2**31), "l": 2**63 - 1, "f": 0.1, "d": 1e300, "o": True, "t": "ß", "c": "x",
             "at": datetime(2024, 5, 1, 12, 30, 0, 123456, tzinfo=UTC), "xs": [1.0, 2.5], "ts": ["a", "'"]}  # fmt: skip

@@ -103,6 +103,16 @@ def test_what_a_clock_decided_is_not_stored(directory: str):
         assert history_diff(everything, read(directory, hr.advance(1000)).cht()) == ""
 
 
+def test_what_only_spark_reads():
+    kept = hr.read_spark("delta", "ts LONG, k STRING", lifetime=hr.point("ts"), path="somewhere")
+    assert "the rows of spark delta somewhere" in kept.history("spark").sql()
+    with pytest.raises(HistoryError, match="only Spark can read this"):
+        kept.history("duckdb").cht()
+    ordered = hr.read_spark("delta", "ts LONG, k STRING", lifetime=hr.point("ts"), progress=hr.ordered())
+    with pytest.raises(HistoryError, match="an order that is not kept"):
+        ordered.history("spark")
+
+
 def test_rows_that_cannot_be_read(tmp_path: Path):
     (tmp_path / "a.csv").write_text("ts,k,x\n1,a,1.0\nnow,a,2.0\n,b,3.0\n4,b,four\n5,b,5.0\n9223372036854775807,a,1\n")
     (tmp_path / "b.csv").write_text("ts,k,x\n6,a,1.0\n-2000000000000000000,b,1.0\n7,,\n")

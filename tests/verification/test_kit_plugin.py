@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import pytest_headrace as plugin
-
 from headrace.testing import same
 
 pytest_plugins = ["pytester"]

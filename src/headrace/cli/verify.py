@@ -155,6 +155,7 @@ class _Bar:
 
 
 def _finish(report: Report, console: Console, *, as_json: bool) -> None:
+    from headrace.testing.verify.campaign import counted
     from headrace.testing.verify.tables import coverage, operators, policies
 
     if as_json:
@@ -166,12 +167,9 @@ def _finish(report: Report, console: Console, *, as_json: bool) -> None:
         for failure in report.failures:
             console.print(Text(str(failure), style="red"))
         checks = sum(report.checks.values())
+        tried = f"{counted(report.cases, 'case')}, {counted(report.rows, 'row')}, {counted(checks, 'check')}"
         verdict = "all of them held" if report.ok else f"{len(report.failures)} failed"
-        console.print(
-            Text(
-                f"{report.cases} cases, {report.rows} rows, {checks} checks: {verdict}", "green" if report.ok else "red"
-            )
-        )
+        console.print(Text(f"{tried}: {verdict}", "green" if report.ok else "red"))
     if not report.ok:
         sys.exit(1)
 

@@ -17,7 +17,7 @@ from headrace.events import FARTHEST
 from headrace.expr.nodes import Column
 from headrace.history.dialect import Dialect
 from headrace.history.script import Check, Relation
-from headrace.io.origins import Events
+from headrace.io.origins import Events, SparkRead
 from headrace.plan.nodes import Source
 from headrace.plan.policies import Advance, Edge, Explicit, Heartbeat, Interval, Physical, Point
 from headrace.schema import Field, Schema, Type
@@ -41,11 +41,12 @@ class SourceQuery:
         policy = source.policy
         self.decides = late == "decide" and not self._promises_nothing()
         by_chance = isinstance(policy, Heartbeat) or (isinstance(policy, Advance) and policy.max_skew is not None)
+        by_chance = by_chance or isinstance(source.origin, SparkRead)  # whose rows come in no order that is kept
         if self.decides and by_chance:
             raise HistoryError(
-                "which rows came late is not stored: it depended on a clock, or on how the rows were cut into batches",
+                "which rows came late is not stored: it hung on a clock, on batches, or on an order that is not kept",
                 given=f"{source.origin}, progress {policy}",
-                allowed="progress that follows from the rows: explicit, ordered, advance without max_skew",
+                allowed="files and events in memory, with progress explicit, ordered, or advance without max_skew",
                 instead="history(late='include'), which takes every row as if it had come in time",
             )
 
@@ -145,20 +146,22 @@ class SourceQuery:
         return "".join(f", {self.dialect.quote(name)}" for name in self.columns.values())
 
     def query(self, admit: str = "") -> str:
-        """The history of the source: `le`, `re` and the payload; `admit` names the function for physical events."""
+        """The history of the source: `le`, `re` and the payload.
+
+        Of physical events it is what they add up to (rule 2.1). Where retractions may come for events that are not
+        there, `admit` names the function that goes through the events of a payload one by one.
+        """
         if self.physical:
-            return self._physical(admit)
+            return self._admitted(admit) if admit else f"WITH {self._changes()}, {self._summed('changes')}"
         le, kept = "le", _KEPT
         if self.decides and self.source.policy.late == "adjust":
             le, kept = "greatest(le, __cti)", "__fine AND (__cti IS NULL OR re > __cti)"
         return f"WITH {self._judged()}\nSELECT {le} AS le, re{self._columns}\nFROM judged WHERE {kept}"
 
-    def _physical(self, admit: str) -> str:
-        """Sums of what events add and take away (rule 2.1); where they do not work out, by the events themselves."""
+    def _changes(self) -> str:
+        """Common table expressions up to `changes`: what the physical events that are let in add and take away."""
         explode, series = self.dialect.explode, self.dialect.series
-        payload = self._columns.removeprefix(", ")
-        event = self.dialect.struct({"batch": FILE, "row": ROW, "le": "le", "re": "re", "re_new": "re_new"})
-        return f"""WITH {self._judged()}, arrived AS (
+        return f"""{self._judged()}, arrived AS (
   {self._arrived()}
 ), parts AS (
   -- A retraction takes one lifetime away, and unless it deletes adds another.
@@ -166,24 +169,41 @@ class SourceQuery:
 ), changes AS (
   SELECT *, CASE __part WHEN 0 THEN re ELSE re_new END AS __end,
     CASE WHEN re_new IS NULL OR __part = 1 THEN 1 ELSE -1 END AS __weight FROM parts
-), sums AS (
-  SELECT *, sum(__weight) OVER (PARTITION BY le, __end, {payload} ORDER BY {FILE}) AS __so_far FROM changes
-), judged_sums AS (
-  SELECT *, min(__so_far) OVER (PARTITION BY {payload}) AS __least FROM sums
-), counted AS (
-  SELECT le, __end, {payload}, sum(__weight) AS __times FROM judged_sums WHERE __least >= 0
-  GROUP BY le, __end, {payload} HAVING sum(__weight) > 0
+)"""
+
+    def _summed(self, changes: str) -> str:
+        """The events that changes add up to, from a common table expression on."""
+        explode, series = self.dialect.explode, self.dialect.series
+        return f"""counted AS (
+  SELECT le, __end{self._columns}, sum(__weight) AS __times FROM {changes}
+  GROUP BY le, __end{self._columns} HAVING sum(__weight) > 0
 ), repeated AS (
   SELECT *, {explode}({series}(1, CAST(__times AS BIGINT))) AS __time FROM counted
+)
+SELECT le, __end AS re{self._columns} FROM repeated"""
+
+    def _running(self) -> str:
+        """Common table expressions up to `sums`: how often each lifetime is there after each batch."""
+        return f"""{self._changes()}, sums AS (
+  SELECT *, sum(__weight) OVER (PARTITION BY le, __end{self._columns} ORDER BY {FILE}) AS __so_far FROM changes
+)"""
+
+    def _admitted(self, admit: str) -> str:
+        """Sums where they never fall below nothing; the events themselves where they do."""
+        payload = self._columns.removeprefix(", ")
+        event = self.dialect.struct({"batch": FILE, "row": ROW, "le": "le", "re": "re", "re_new": "re_new"})
+        return f"""WITH {self._running()}, known AS (
+  SELECT *, min(__so_far) OVER (PARTITION BY {payload}) AS __least FROM sums
+), sound AS (
+  SELECT * FROM known WHERE __least >= 0
 ), gathered AS (
-  SELECT {payload}, {self.dialect.gather}({event}) AS __events FROM judged_sums WHERE __least < 0 AND __part = 0
+  SELECT {payload}, {self.dialect.gather}({event}) AS __events FROM known WHERE __least < 0 AND __part = 0
   GROUP BY {payload}
 ), admitted AS (
   SELECT {payload}, {admit}(__events) AS __lives FROM gathered
 ), lives AS (
-  SELECT {payload}, {explode}(__lives) AS __life FROM admitted
-)
-SELECT le, __end AS re, {payload} FROM repeated
+  SELECT {payload}, {self.dialect.explode}(__lives) AS __life FROM admitted
+), {self._summed("sound")}
 UNION ALL
 SELECT __life.le AS le, __life.re AS re, {payload} FROM lives"""
 
@@ -222,6 +242,9 @@ SELECT __life.le AS le, __life.re AS re, {payload} FROM lives"""
             found.append(
                 Check(breaks, lambda row: LateEvent(f"{origin}: an event breaks a promise", given=_plain(row)))
             )
+        if self.physical:
+            orphans = f"WITH {self._running()}\nSELECT le, __end AS re{self._columns} FROM sums WHERE __so_far < 0"
+            found.append(Check(orphans, None))
         return found
 
 

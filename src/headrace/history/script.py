@@ -52,10 +52,13 @@ class Statement:
 
 @dataclass(frozen=True)
 class Check:
-    """A query that must give no rows: what it finds breaks the stated policy of a source."""
+    """A query that should give no rows: what it finds breaks the stated policy of a source.
+
+    Without an error, it finds retractions of events that are not there: `translate` again, with `orphans`.
+    """
 
     query: str
-    error: Callable[[dict[str, Any]], Exception]
+    error: Callable[[dict[str, Any]], Exception] | None
 
 
 @dataclass(frozen=True)

@@ -40,11 +40,12 @@ def source(t: Translation, node: Source) -> None:
     rows = f"{t.prefix}s{len(t.script.sources)}"
     t.script.sources[rows] = node
     query = SourceQuery(node, rows, t.dialect, t.late)
-    t.script.checks += query.checks()
+    t.script.checks += [check for check in query.checks() if check.error is not None or not t.orphans]
     high = Relation(f"{rows}_high", Schema.of("high LONG"))
     t.script.statements.append(Statement(high, query.high(), f"how far {node.origin} has come"))
     t.highs[node.fingerprint] = f"(SELECT high FROM {high.name})"
-    t.give(node, query.query(t.function(lambda name: admit_function(name, node)) if query.physical else ""))
+    goes_through = query.physical and t.orphans
+    t.give(node, query.query(t.function(lambda name: admit_function(name, node)) if goes_through else ""))
 
 
 def same(t: Translation, node: Node) -> None:

@@ -99,11 +99,16 @@ UNTRANSLATED: Mapping[type[Node], str] = {
 }
 
 
-def translate(node: Node, dialect: Dialect, *, late: Late = "decide", prefix: str = "") -> Script:
-    """The statements that give the history of a plan's output; all names in them begin with the prefix."""
+def translate(
+    node: Node, dialect: Dialect, *, late: Late = "decide", prefix: str = "", orphans: bool = False
+) -> Script:
+    """The statements that give the history of a plan's output; all names in them begin with the prefix.
+
+    Retractions are taken to find their events, which a check looks at; with `orphans` they need not.
+    """
     if late not in LATE:
         raise HistoryError("unknown policy for rows that came late", given=late, allowed=", ".join(LATE))
-    translation = Translation(dialect, late, prefix)
+    translation = Translation(dialect, late, prefix, orphans=orphans)
     for part in walk(node):
         kind = type(part)
         if kind not in TRANSLATIONS:

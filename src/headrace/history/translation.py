@@ -21,8 +21,8 @@ __all__ = ["Translation"]
 class Translation:
     """One plan on its way to SQL."""
 
-    def __init__(self, dialect: Dialect, late: Late, prefix: str) -> None:
-        self.dialect, self.late, self.prefix = dialect, late, prefix
+    def __init__(self, dialect: Dialect, late: Late, prefix: str, *, orphans: bool) -> None:
+        self.dialect, self.late, self.prefix, self.orphans = dialect, late, prefix, orphans
         self.script = Script()
         self.relations: dict[str, Relation] = {}
         self.highs: dict[str, str] = {}

@@ -30,6 +30,8 @@ from headrace.trace import Trace
 __all__ = ["SlidingKernel", "slides"]
 
 Int64s = NDArray[np.int64]
+#: Where totals stand instead of a window's number; farther than the last number of any event that never ends.
+_TOTAL = ENDLESS + ENDLESS // 2
 
 
 def slides(node: Merge) -> bool:
@@ -82,7 +84,7 @@ class SlidingKernel(MergeKernel):
         """The steps of new rows that time takes now; later ones are remembered, the total has what is in a window."""
         first, last = to_numpy(partial.column(FIRST)), to_numpy(partial.column(LAST))
         rows = partial.drop_columns([FIRST, LAST])
-        self._add("totals", rows, np.full(len(first), ENDLESS, np.int64), (first <= before) & (last > before))
+        self._add("totals", rows, np.full(len(first), _TOTAL, np.int64), (first <= before) & (last > before))
         due = []
         leaving = negative(rows, self._not_sums)
         for part, at, open_ in ((rows, first, first > before), (leaving, last + 1, last > before)):
@@ -109,7 +111,7 @@ class SlidingKernel(MergeKernel):
         table = self._present(compact(table, self.layout, [WINDOW]))
         codes = factorize(table.select(self.layout.keys))[0] if self.layout.keys else np.zeros(table.num_rows, np.int64)
         at = to_numpy(table.column(WINDOW))
-        at = np.where(at == ENDLESS, before, at)  # the totals
+        at = np.where(at == _TOTAL, before, at)
         if after is None:
             at = _ended(at, codes, high)
         order = np.lexsort((at, codes))
@@ -130,7 +132,7 @@ class SlidingKernel(MergeKernel):
             self.traces["totals"].drop(INFINITY)
         elif due is not None:
             rows = due.drop_columns([WINDOW])
-            self._add("totals", rows, np.full(rows.num_rows, ENDLESS, np.int64), np.ones(rows.num_rows, bool))
+            self._add("totals", rows, np.full(rows.num_rows, _TOTAL, np.int64), np.ones(rows.num_rows, bool))
 
 
 def _nothing() -> pa.Table:

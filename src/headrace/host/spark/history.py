@@ -65,33 +65,39 @@ class SparkHistory:
 
     def dataframe(self, node: Node, *, late: Late = "decide") -> DataFrame:
         """The same as a data frame, which Spark computes when it is asked for; only the checks are run at once."""
+        script = self._begun(node, late, orphans=False)
+        if self._finds_orphans(script):
+            script = self._begun(node, late, orphans=True)
+        for statement in script:
+            self.session.sql(statement.query).createOrReplaceTempView(statement.relation.name)
+        assert script.result is not None
+        return self.session.table(script.result.name)
+
+    def _begun(self, node: Node, late: Late, *, orphans: bool) -> Script:
+        """A script whose functions, sources and tables Spark knows."""
         dialect = SparkDialect()
-        script = translate(node, dialect, late=late, prefix=f"headrace_{secrets.token_hex(4)}_")
+        prefix = f"headrace_{secrets.token_hex(4)}_"
+        script = translate(node, dialect, late=late, prefix=prefix, orphans=orphans)
         for function in script.functions:
             self._tell(function, dialect)
         for name, source in script.sources.items():
             self._rows(source, dialect).createOrReplaceTempView(name)
         for name, table in script.tables.items():
             self.session.createDataFrame(table).createOrReplaceTempView(name)
-        self._check(script)
-        for statement in script:
-            self.session.sql(statement.query).createOrReplaceTempView(statement.relation.name)
-        assert script.result is not None
-        return self.session.table(script.result.name)
+        return script
 
     def _tell(self, function: Function, dialect: Dialect) -> None:
         made: Any = arrow_udf(_bare(function.call), dialect.type(function.gives))  # type: ignore[call-overload]
         self.session.udf.register(function.name, made)
 
-    def _check(self, script: Script) -> None:
-        """All checks are one query; only one that finds something is run again, for what it found."""
+    def _finds_orphans(self, script: Script) -> bool:
+        """Run the checks, all in one query; only one that finds something is run again, for what it found."""
         query = script.failing()
-        if query is None:
-            return
-        for number in sorted(self.session.sql(query).toArrow().column(0).to_pylist()):
-            check = script.checks[number]
-            row = self.session.sql(f"{check.query} LIMIT 1").toArrow().to_pylist()[0]
-            raise check.error(row)
+        found = sorted(self.session.sql(query).toArrow().column(0).to_pylist()) if query is not None else []
+        for check in (script.checks[number] for number in found):
+            if check.error is not None:
+                raise check.error(self.session.sql(f"{check.query} LIMIT 1").toArrow().to_pylist()[0])
+        return bool(found)
 
     # --- stored rows -------------------------------------------------------------------------------------------------
 
@@ -114,7 +120,7 @@ class SparkHistory:
     def _read(self, origin: SparkRead, source: Source) -> DataFrame:
         reader = self.session.read.format(origin.format).options(**dict(origin.options))
         rows = reader.load(origin.path) if origin.path else reader.load()
-        # What order the rows came in is not known, so nothing can be said to have been late.
+        # What order the rows came in is not known; whether some were late is not asked of such a source.
         return rows.select(*source.columns.names).withColumn(FILE, lit(0)).withColumn(ROW, lit(0))
 
 

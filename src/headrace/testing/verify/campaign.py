@@ -16,7 +16,7 @@ from random import Random
 from headrace.errors import HeadraceError, IntentError
 from headrace.history.duckdb import DuckDBHistory
 from headrace.plan.nodes import Node
-from headrace.testing.checks import Shape
+from headrace.testing.checks import Shape, Violation
 from headrace.testing.generators.generate import Pattern
 from headrace.testing.generators.shrink import shrink
 from headrace.testing.generators.stories import Told
@@ -60,20 +60,30 @@ class Failure:
     feeds: tuple[str, ...]
     drawn: tuple[str, ...]
     schemas: tuple[str, ...]
+    batches: tuple[tuple[int, ...], ...]
     buckets: int
     rows: int
 
     def __str__(self) -> str:
-        streams = [
-            f's{i} = hr.events("""\n{_indented(text)}\n""", "{schema}")'
-            + (f"  # came as {feed}" if feed != "events" else "")
-            for i, (text, schema, feed) in enumerate(zip(self.drawn, self.schemas, self.feeds, strict=True))
-        ]
-        program = "\n".join([*streams, self.python.strip()])
+        program = "\n".join([*self._streams(), self.python.strip()])
         return (
-            f"case {self.case} failed the check {self.check!r}, in {self.buckets} buckets\n"
-            f"query: {self.query}\n{self.why}\n\nthe smallest streams that show it ({self.rows} rows):\n{program}\n"
+            f"case {self.case} failed the check {self.check!r}, in {counted(self.buckets, 'bucket')}\n"
+            f"query: {self.query}\n{self.why}\n\n"
+            f"the smallest streams that show it ({counted(self.rows, 'row')}):\n{program}\n"
         )
+
+    def _streams(self) -> Iterator[str]:
+        told = zip(self.drawn, self.schemas, self.batches, self.feeds, strict=True)
+        for number, (text, schema, batches, feed) in enumerate(told):
+            cuts = f", batches={list(batches)}" if len(batches) > 1 else ""
+            came = f"  # came as {feed}" if feed != "events" else ""
+            events = f'"""\n{_indented(text)}\n"""' if not text.startswith("[") else text
+            yield f's{number} = hr.events({events}, "{schema}"{cuts}){came}'
+
+
+def counted(number: int, what: str) -> str:
+    """So many of something, in words."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _indented(text: str) -> str:
@@ -228,6 +238,8 @@ def _why_not(trial: Trial, check: str) -> str | None:
     """Why a case does not pass a check; None if it does."""
     try:
         CHECKS[check](trial)
+    except Violation as error:
+        return str(error).partition("] ")[2]  # without its code
     except AssertionError as error:
         return str(error) or "an assertion in the engine does not hold"
     except HeadraceError as error:
@@ -256,6 +268,7 @@ def _smallest(case: Case, check: str, oracle: DuckDBHistory, seconds: float) -> 
         tuple(map(str, case.feeds)),
         tuple(told.drawn() for told in streams),
         tuple(str(told.schema) for told in streams),
+        tuple(told.cuts for told in streams),
         case.buckets,
         small.rows,
     )

@@ -56,7 +56,8 @@ def _together(cases: list[Case], folder: Path, oracle: DuckDBHistory, report: Re
             drawn = tuple(told.drawn() for told in case.streams)
             schemas = tuple(str(told.schema) for told in case.streams)
             feeds = tuple(map(str, case.feeds))
+            cuts = tuple(told.cuts for told in case.streams)
             failure = Failure(
-                case.name, "on Spark", str(error), case.says, case.python, feeds, drawn, schemas, 2, case.rows
+                case.name, "on Spark", str(error), case.says, case.python, feeds, drawn, schemas, cuts, 2, case.rows
             )
             report.failures.append(failure)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from itertools import islice
-from queue import Queue
+from queue import Empty, Queue
 from typing import Any
 
+from headrace.errors import HostError
 from headrace.testing.intents.text import read_intent, read_traits
 from headrace.testing.verify.campaign import Report, cases_of_intent, verify_cases
 from headrace.testing.verify.case import Case
@@ -17,6 +20,8 @@ from headrace.testing.verify.own import own_cases
 __all__ = ["Share", "run_shares", "shares_of_intents", "shares_of_query"]
 
 Tell = Callable[[Report], None]
+#: After so many cases a process tells how it fares; so many seconds go by before the first is asked again.
+_FEW, _PATIENCE = 10, 1.0
 #: Where processes put what they found since they last told.
 _told: Any = None
 
@@ -71,22 +76,39 @@ def run_shares(shares: Sequence[Share], jobs: int, tell: Tell, load: Callable[[s
         return whole
     context = multiprocessing.get_context("spawn")  # DuckDB and Arrow have threads, which a fork would lose
     queue: Any = context.Queue()
-    with context.Pool(jobs, _begin, (queue,)) as pool:
-        results = [pool.apply_async(_share, (share, load)) for share in shares]
-        pool.close()
-        running = len(results)
+    executor = ProcessPoolExecutor(jobs, context, _begin, (queue,))
+    try:
+        running = {executor.submit(_share, share, load) for share in shares}
         while running:
-            part = queue.get()
-            running -= part is None
-            if part is not None:
-                whole.add(part)
+            finished, running = wait(running, timeout=_PATIENCE)
+            for future in finished:
+                future.result()
+            if _drain(queue, whole):
                 tell(whole)
-                if len(whole.failures) >= shares[0].stop_after:
-                    pool.terminate()
-                    return whole
-        for result in results:
-            result.get()  # raises what a process raised
+            if len(whole.failures) >= shares[0].stop_after:
+                break
+        _drain(queue, whole)
+        tell(whole)
+    except BrokenProcessPool:
+        raise HostError(
+            "a process that tried cases has died", given=f"{jobs} processes", instead="--jobs 1, to see why"
+        ) from None
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+        for process in list((executor._processes or {}).values()):  # noqa: SLF001 - else they go on to the end
+            process.terminate()
     return whole
+
+
+def _drain(queue: Any, whole: Report) -> bool:
+    """Take in what processes have told; whether that was anything."""
+    some = False
+    while True:
+        try:
+            whole.add(queue.get(timeout=0.05))
+        except Empty:
+            return some
+        some = True
 
 
 def _adding(before: Report, tell: Tell) -> Tell:
@@ -99,19 +121,16 @@ def _adding(before: Report, tell: Tell) -> Tell:
     return told
 
 
-def _begin(queue: Queue[Report | None]) -> None:
+def _begin(queue: Queue[Report]) -> None:
     global _told  # noqa: PLW0603 - a process has one place to tell to
     _told = queue
 
 
 def _share(share: Share, load: Callable[[str], Any] | None) -> None:
     """In another process: the cases of a share, told of a few at a time."""
-    try:
-        cases = share.make(load)
-        while few := list(islice(cases, 10)):
-            part = verify_cases(iter(few), stop_after=share.stop_after)
-            _told.put(part)
-            if not part.ok:
-                break
-    finally:
-        _told.put(None)
+    cases = share.make(load)
+    while few := list(islice(cases, _FEW)):
+        part = verify_cases(iter(few), stop_after=share.stop_after)
+        _told.put(part)
+        if not part.ok:
+            break
