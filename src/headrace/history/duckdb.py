@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.errors import HistoryError
 from headrace.history.dialect import DuckDBDialect
 from headrace.history.inputs import Late
 from headrace.history.script import Function, Relation, Script
@@ -23,12 +22,8 @@ class DuckDBHistory:
     """A connection that runs translated plans; one is enough for many."""
 
     def __init__(self) -> None:
-        try:
-            import duckdb  # only who asks for it needs it
-        except ModuleNotFoundError:
-            raise HistoryError(
-                "history in process needs DuckDB", given="no module duckdb", instead="pip install 'headrace[test]'"
-            ) from None
+        import duckdb  # loaded by whoever asks for a history: most programs never do
+
         self._types = duckdb
         self._connection: Any = duckdb.connect(config={"threads": 1})
         self._connection.execute("SET TimeZone = 'UTC'")
