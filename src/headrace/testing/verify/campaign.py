@@ -63,11 +63,13 @@ class Failure:
     batches: tuple[tuple[int, ...], ...]
     buckets: int
     rows: int
+    interrupted: bool = False
 
     def __str__(self) -> str:
         program = "\n".join([*self._streams(), self.python.strip()])
+        dies = ", restarted after every batch" if self.interrupted else ""
         return (
-            f"case {self.case} failed the check {self.check!r}, in {counted(self.buckets, 'bucket')}\n"
+            f"case {self.case} failed the check {self.check!r}, in {counted(self.buckets, 'bucket')}{dies}\n"
             f"query: {self.query}\n{self.why}\n\n"
             f"the smallest streams that show it ({counted(self.rows, 'row')}):\n{program}\n"
         )
@@ -271,4 +273,5 @@ def _smallest(case: Case, check: str, oracle: DuckDBHistory, seconds: float) -> 
         tuple(told.cuts for told in streams),
         case.buckets,
         small.rows,
+        case.interrupted,
     )

@@ -117,6 +117,11 @@ class Case:
         return replace(self, streams=streams)
 
     @property
+    def interrupted(self) -> bool:
+        """Whether its process dies on the way, and another goes on: every third case does."""
+        return Random(f"{self.name} {self.says} dies").random() < 1 / 3  # noqa: S311 - nothing secret
+
+    @property
     def rows(self) -> int:
         """How many rows its streams have."""
         return sum(map(len, self.streams))

@@ -71,7 +71,8 @@ class Trial:
     @cached_property
     def result(self) -> Result:
         """What the live query gave."""
-        return live(self.node, self.case.buckets)
+        run = restarted if self.case.interrupted else live
+        return run(self.node, self.case.buckets)
 
     @cached_property
     def cht(self) -> pa.Table:
@@ -92,6 +93,18 @@ class Trial:
 def live(node: Node, buckets: int, rules: tuple[Rule, ...] = RULES) -> Result:
     """What a plan gives on the local host."""
     return run_local([Output(node, "out")], buckets=buckets, rules=rules).results["out"]
+
+
+def restarted(node: Node, buckets: int) -> Result:
+    """The same, by a process that dies after every batch and another that goes on from what was saved."""
+    line = cut(optimize([Output(node, "out")]))
+    feeds = {source.fingerprint: list(batches_of(source)) for source in line.sources}
+    runner = Runner(line, buckets, None)
+    for number in range(max(map(len, feeds.values()), default=0)):
+        runner.round({f: blocks[number] for f, blocks in feeds.items() if number < len(blocks)})
+        runner = Runner.restored(line, buckets, None, runner.save())
+    runner.end()
+    return runner.done.results["out"]
 
 
 # --- absolute --------------------------------------------------------------------------------------------------------
@@ -139,26 +152,15 @@ def final(trial: Trial) -> None:
 
 def determinism(trial: Trial) -> None:
     """A second run gives the same events in the same order."""
-    again = live(trial.node, trial.case.buckets).events()
+    again = (restarted if trial.case.interrupted else live)(trial.node, trial.case.buckets).events()
     if repr(again.to_pylist()) != repr(trial.result.events().to_pylist()):  # as text, NaN equals itself
         raise Violation("a second run gave other events, or in another order")
 
 
 def restart(trial: Trial) -> None:
-    """A process that dies between two batches, and one that goes on from what was saved, make no difference."""
-    line = cut(optimize([Output(trial.node, "out")]))
-    feeds = {source.fingerprint: list(batches_of(source)) for source in line.sources}
-    runner = Runner(line, trial.case.buckets, None)
-    rounds = max(map(len, feeds.values()), default=0)
-    dies = trial.case.random.randrange(rounds + 1)
-    for number in range(rounds):
-        if number == dies:
-            runner = Runner.restored(line, trial.case.buckets, None, runner.save())
-        runner.round({f: blocks[number] for f, blocks in feeds.items() if number < len(blocks)})
-    if dies == rounds:
-        runner = Runner.restored(line, trial.case.buckets, None, runner.save())
-    runner.end()
-    trial.same(runner.done.results["out"].cht(), "after a restart")
+    """Processes that die after every batch, and others that go on from what was saved, make no difference."""
+    run = live if trial.case.interrupted else restarted
+    trial.same(run(trial.node, trial.case.buckets).cht(), "without restarts" if run is live else "with restarts")
 
 
 def partition(trial: Trial) -> None:
