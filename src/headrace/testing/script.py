@@ -45,7 +45,7 @@ from headrace.optimizer import optimize
 from headrace.plan.nodes import Admit, Source
 from headrace.plan.policies import ProgressPolicy
 from headrace.stages.cut import Line, cut
-from headrace.testing.checks import Violation
+from headrace.testing.batches import check_same_batches
 from headrace.testing.clock import ManualClock
 from headrace.testing.order import check_order
 from headrace.time import duration
@@ -266,15 +266,7 @@ def _origin(source: Source) -> _Scripted:
 
 
 def _compare(given: ScriptedRun, undisturbed: ScriptedRun) -> None:
-    """Raise unless the same left in every batch of every output, in whatever order within the batch."""
+    """Raise unless the same left in every batch of every output."""
     for name, result in given.results.items():
-        pairs = zip(result.batches, undisturbed.results[name].batches, strict=True)
-        for number, ((changes, progress), (expected, promised)) in enumerate(pairs, 1):
-            a, b = (sorted(map(str, c.consolidate().to_table().to_pylist())) for c in (changes, expected))
-            if (a, progress) == (b, promised):
-                continue
-            lines = [f"after {given.restarts} restarts batch {number} of {name!r} is not what it is without"]
-            lines += [f"  only after restarts:   {row}" for row in a if row not in b]
-            lines += [f"  only without restarts: {row}" for row in b if row not in a]
-            lines += [f"  progress {progress}, without restarts {promised}"] if progress != promised else []
-            raise Violation("\n".join(lines), allowed="modules that keep nothing to themselves between calls")
+        what = f"after {given.restarts} restarts, in {name!r}"
+        check_same_batches(result, undisturbed.results[name], what)
