@@ -118,11 +118,21 @@ def _payload_column(values: Any, field: Field) -> Any:
     try:
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
             return pc.cast(values, field.type.arrow)
+        _refuse_others(values, field)
         return pa.array(values, field.type.arrow, from_pandas=not field.type.element.is_floating)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
         raise SchemaError(
             f"column {field.name!r} does not hold {field.type.value}: {error}", given=str(values)[:200]
         ) from error
+
+
+def _refuse_others(values: Any, field: Field) -> None:
+    """Arrow would make 1 of 1.5 and of true."""
+    if field.type.is_integer:
+        for value in values:
+            part = isinstance(value, float) and math.isfinite(value) and not value.is_integer()
+            if part or isinstance(value, bool):
+                raise SchemaError(f"column {field.name!r} does not hold {field.type.value}", given=value)
 
 
 def _infer(columns: Mapping[str, Any]) -> Schema:

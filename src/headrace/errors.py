@@ -17,6 +17,7 @@ Each class is also a fitting builtin, so `except ValueError` works as a reader e
     │   └── BadRow         a row cannot be read, under bad_rows="raise"
     ├── IntentError        an intent that says nothing, or too much          (ValueError)
     ├── HistoryError       a query that cannot run as batch SQL              (ValueError)
+    │   └── Undecided      which rows came late is not stored
     ├── SourceError        an input that cannot be opened                    (OSError)
     ├── SinkError          an output that cannot be written                  (OSError)
     ├── CheckpointError    a checkpoint of another query or version          (RuntimeError)
@@ -45,6 +46,7 @@ __all__ = [
     "SinkError",
     "SourceError",
     "TimeError",
+    "Undecided",
     "UnknownColumn",
     "UnknownMethod",
     "nearest",
@@ -188,6 +190,12 @@ class HistoryError(HeadraceError, ValueError):
     """A query, or the stored data of one, that cannot run as batch SQL over history."""
 
     code = "HISTORY"
+
+
+class Undecided(HistoryError):
+    """Which rows came late cannot be told from what is stored."""
+
+    code = "UNDECIDED"
 
 
 class SourceError(HeadraceError, OSError):

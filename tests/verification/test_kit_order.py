@@ -10,7 +10,7 @@ from hypothesis import given, settings
 import headrace as hr
 from headrace.errors import PlanError
 from headrace.events import events_table
-from headrace.testing.checks import Violation
+from headrace.testing.checks import Violation, check_output
 from headrace.testing.order import check_deterministic, check_order, deterministic, order_violations
 from headrace.testing.strategies import physical_streams, streams, tables
 
@@ -104,3 +104,13 @@ def test_a_function_that_is_not_deterministic_is_found_out():
 def test_one_run_tells_nothing():
     with pytest.raises(PlanError, match="one run"):
         deterministic(hr.events("le | n\n1 | 1"), runs=1)
+
+
+def test_a_point_may_go_but_not_last():
+    kept = hr.events("kind | le | re | re_new | p\ninsert | 1 | 2 | | a\nretract | 1 | 2 | 1 | a").run().events()
+    check_output(kept, "point")
+    longer = hr.events("kind | le | re | re_new | p\ninsert | 1 | 2 | | a\nretract | 1 | 2 | 9 | a", batches=[1, 1])
+    with pytest.raises(Violation, match="not a point"):
+        check_output(longer.run().events(), "point")
+    with pytest.raises(hr.HeadraceError, match="unknown shape"):
+        check_output(kept, "pint")  # type: ignore[arg-type]

@@ -10,7 +10,14 @@ from hypothesis import given
 import headrace as hr
 from headrace.errors import EventError
 from headrace.testing.checks import Violation
-from headrace.testing.same import aligned, assert_same_history, cell, history_differences, read_history
+from headrace.testing.same import (
+    DifferentHistory,
+    aligned,
+    assert_same_history,
+    cell,
+    history_differences,
+    read_history,
+)
 from headrace.testing.strategies import SCHEMA, physical_streams, tables
 
 SEED = """
@@ -162,3 +169,19 @@ def test_cells_and_tables_of_text():
     assert list(map(cell, values)) == ["", '""', "a", "a b", '" a"', '"a|b"', "[1, ]", "1.5", "True"]
     assert aligned([["a", "bb"], ["ccc", "d"]]) == ["a   | bb", "ccc | d"]
     assert SCHEMA.names == ("k", "i", "x")
+
+
+@pytest.mark.parametrize("other", [1.9, True, "1"])
+def test_values_of_another_kind_are_not_the_same(other: object):
+    """Arrow would make 1 of each of them."""
+    stream = hr.events("le | re | n\n0 | 5 | 1")
+    with pytest.raises(DifferentHistory):
+        assert_same_history(stream, [{"le": 0, "re": 5, "n": other}])
+
+
+def test_numbers_and_text_are_not_compared_and_a_history_may_be_given():
+    numbers = hr.events([{"le": 0, "re": 5, "n": 1}])
+    assert_same_history(numbers, numbers.history(engine="duckdb"))
+    for other in ([{"le": 0, "re": 5, "n": "1"}], [{"le": 0, "re": 5, "n": True}]):
+        with pytest.raises(DifferentHistory, match="different types"):
+            assert_same_history(numbers, hr.events(other))

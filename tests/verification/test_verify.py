@@ -169,3 +169,29 @@ def test_nonsense_is_refused(tmp_path: Path):
         stream.verify(seeds=-1)
     with pytest.raises(IntentError, match="highly_out"):
         stream.verify(over="highly_out_of_ordr")
+
+
+def test_what_is_told_as_covered_was_tried(tmp_path: Path):
+    report = own_queries(tmp_path)["signal"].verify(seeds=5, over="revised & infinite & eager_ctis")
+    assert set(report.covered["speculation"]) == {"certain"}  # samples of a signal bring no corrections
+    assert set(report.covered["duration"]) == {"points"}
+    assert "ctis" not in report.covered
+
+
+def test_own_data_is_left_out_where_it_is_not_stored_what_came_late():
+    schema = Schema.of("t LONG, k STRING")
+    rows = pa.table([[1, 2], ["a", "b"]], schema=schema.arrow)
+    stream = hr.Stream(Source(Events(rows), schema, hr.point("t"), hr.heartbeat("1 s")))
+    assert stream.verify(seeds=3).cases == 3
+
+
+def test_policies_of_modules_are_told():
+    stream = hr.events("le | re | k | x\n1 | 5 | a | 2.5")
+    query = stream.window(hr.tumbling(4), clipping="full").aggregate(x=hr.time_weighted_avg("x"))
+    assert set(query.verify(seeds=3).policies) == {"full align"}
+
+
+def test_a_failure_says_how_to_repeat_it(failed: Report):
+    text = str(failed.failures[0])
+    asked = str(intent.aggregate(window="session", function="count"))
+    assert f"headrace verify --intent {asked!r} --case {failed.failures[0].case}" in text

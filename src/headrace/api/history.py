@@ -95,11 +95,11 @@ class History:
         """Write the history as Parquet files into a new directory; on Spark the workers write."""
         place = str(directory)
         if self.engine == "spark" and "://" in place:
-            self.dataframe().write.parquet(place)
+            self._spark().write(self.node, place, "errorifexists", late=self.late)
             return
         check_new(Path(place))
         if self.engine == "spark":
-            self.dataframe().write.mode("append").parquet(Path(place).absolute().as_uri())
+            self._spark().write(self.node, Path(place).absolute().as_uri(), "append", late=self.late)
         else:
             write_parquet(self.cht(), Path(place))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
@@ -40,11 +41,15 @@ def command(
         ),
     ] = None,
     seeds: Annotated[int, typer.Option("--seeds", metavar="N", min=0, help="How many streams are made up.")] = 200,
-    seed: Annotated[int, typer.Option(help="Where chance begins: the same seed gives the same run.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Where chance begins: the same seed gives the same run.")] = 0,
     case: Annotated[str, typer.Option(metavar="SEED:NUMBER", help="Repeat one case that a run has told of.")] = "",
     jobs: Annotated[int, typer.Option(min=1, help="How many processes share the work.")] = os.cpu_count() or 1,
     failures: Annotated[int, typer.Option(min=1, help="Stop after so many failures.")] = 1,
     spark: Annotated[int, typer.Option(min=0, help="So many more cases are run on Spark.")] = 0,
+    shape: Annotated[
+        str, typer.Option(help="What the query's answers are declared to be: point, interval or edge.")
+    ] = "interval",
+    order: Annotated[str, typer.Option(help="How they are declared to leave: corrections or full.")] = "corrections",
     own: Annotated[bool, typer.Option(help="Whether the query is also checked on its own data.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
@@ -60,7 +65,7 @@ def command(
 
     console = Console(highlight=False, soft_wrap=True, stderr=as_json, width=None if sys.stdout.isatty() else 160)
     if target and own and not case:
-        _own_data(find_stream(target)[1], console)
+        _own_data(find_stream(target)[1], console, shape, order)
     if case:
         _finish(_repeat(target, intent or [], case), console, as_json=as_json)
         return
@@ -68,6 +73,7 @@ def command(
         if len(intent or ()) > 1:
             raise IntentError("a query's streams are described once", given=intent, instead="--intent 'nulls & lulls'")
         shares = shares_of_query(target, (intent or [""])[0], seed, seeds, jobs, failures)
+        shares = [replace(share, shape=shape, order=order) for share in shares]
     else:
         shares = shares_of_intents(intent or list(KINDS), seed, seeds, jobs, failures)
     with _Bar(console, seeds) as bar:
@@ -82,14 +88,14 @@ def load_stream(target: str) -> Stream:
     return find_stream(target)[1]
 
 
-def _own_data(stream: Stream, console: Console) -> None:
+def _own_data(stream: Stream, console: Console, shape: str, order: str) -> None:
     """The query over its own inputs, live and as history."""
     from headrace.api.verification import verify_own_data
 
     with console.status("its own data, live and as history"):
-        rows = verify_own_data(stream.node)
+        rows = verify_own_data(stream.node, shape=shape, order=order)  # type: ignore[arg-type]
     console.print(
-        Text("its own data: not checked, its inputs do not end here", style="dim")
+        Text("its own data: not checked; its inputs do not end here, or it is not stored what came late", style="dim")
         if rows is None
         else Text(f"its own data: the live answer is that of the history, {rows} rows", style="green")
     )
@@ -168,7 +174,9 @@ def _finish(report: Report, console: Console, *, as_json: bool) -> None:
             console.print(Text(str(failure), style="red"))
         checks = sum(report.checks.values())
         tried = f"{counted(report.cases, 'case')}, {counted(report.rows, 'row')}, {counted(checks, 'check')}"
-        verdict = "all of them held" if report.ok else f"{len(report.failures)} failed"
+        verdict = (
+            "nothing was tried" if not checks else "all of them held" if report.ok else f"{len(report.failures)} failed"
+        )
         console.print(Text(f"{tried}: {verdict}", "green" if report.ok else "red"))
     if not report.ok:
         sys.exit(1)

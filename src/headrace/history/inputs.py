@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-from headrace.errors import BadRow, HistoryError, LateEvent
+from headrace.errors import BadRow, LateEvent, Undecided
 from headrace.events import FARTHEST
 from headrace.expr.nodes import Column
 from headrace.history.dialect import Dialect
@@ -43,7 +43,7 @@ class SourceQuery:
         by_chance = isinstance(policy, Heartbeat) or (isinstance(policy, Advance) and policy.max_skew is not None)
         by_chance = by_chance or isinstance(source.origin, SparkRead)  # whose rows come in no order that is kept
         if self.decides and by_chance:
-            raise HistoryError(
+            raise Undecided(
                 "which rows came late is not stored: it hung on a clock, on batches, or on an order that is not kept",
                 given=f"{source.origin}, progress {policy}",
                 allowed="files and events in memory, with progress explicit, ordered, or advance without max_skew",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
-from headrace.errors import EventError, HeadraceError
+from headrace.errors import EventError, HeadraceError, PlanError
 from headrace.time import CHRONON, INFINITY, NEG_INFINITY, format_ticks
 
 __all__ = ["Shape", "Violation", "check_output", "output_violations"]
@@ -26,6 +26,8 @@ class Violation(HeadraceError, AssertionError):
 
 def check_output(events: pa.Table, shape: Shape = "interval", *, retractions: bool = True) -> None:
     """Raise for the first row that breaks a rule; `retractions=False` forbids corrections (a final stream)."""
+    if shape not in get_args(Shape):
+        raise PlanError("unknown shape", given=shape, allowed=", ".join(get_args(Shape)))
     for row, problem in output_violations(events, shape, retractions=retractions):
         raise Violation(f"row {row + 1}: {problem}", given=events.slice(row, 1).to_pylist()[0])
 
@@ -64,7 +66,8 @@ def _problem(
     if sync < cti:
         return f"its sync time {format_ticks(sync)} is before the CTI {format_ticks(cti)}"
     if kind == "retract":
-        return _bad_retraction(event, alive, retractions=retractions)
+        wrong = _bad_shape(shape, le, re_new) if shape == "point" and re_new > le else None
+        return _bad_retraction(event, alive, retractions=retractions) or wrong
     return _bad_shape(shape, le, re)
 
 

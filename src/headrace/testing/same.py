@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from headrace.api.history import History
 from headrace.api.running import Run
 from headrace.api.stream import Stream
 from headrace.changes import Changes, up_to
@@ -30,7 +31,7 @@ from headrace.columnar import canonical_floats, factorize
 from headrace.errors import EventError, SchemaError
 from headrace.events import check_events, events_table, to_changes
 from headrace.events import history as history_of
-from headrace.schema import RESERVED, Schema
+from headrace.schema import RESERVED, Schema, Type
 from headrace.testing.checks import Violation
 from headrace.time import INFINITY, TimeLike, format_ticks, ticks
 
@@ -72,11 +73,16 @@ def history_differences(
     names: tuple[str, str] = ("given", "expected"),
 ) -> list[str]:
     """The lines that say how two histories differ; none when they are the same."""
+    if digits is not None and digits < 1:
+        raise SchemaError("digits is how many digits count", given=digits, allowed="1, 2, 3, …")
     left, right = _both(given, expected)
     if set(left.column_names) != set(right.column_names):
         return _different_columns(left, right, names)
+    right = right.select(left.column_names)
+    if list(map(_family, left.schema)) != list(map(_family, right.schema)):
+        return _different_types(left, right, names)
     try:
-        right = right.select(left.column_names).cast(left.schema)
+        right = right.cast(left.schema)
     except pa.ArrowInvalid:
         return _different_types(left, right, names)
     limit = INFINITY if until is None else ticks(until)
@@ -90,7 +96,7 @@ def history_differences(
 
 def read_history(data: HistoryLike, schema: Schema | None = None) -> pa.Table:
     """The history of a stream, a run, or physical events or a history in any form; `le`, `re` and the payload."""
-    if isinstance(data, Stream | Run):
+    if isinstance(data, Stream | Run | History):
         return data.cht()
     table = events_table(data, schema)
     check_events(table)
@@ -138,6 +144,13 @@ def _different_columns(left: pa.Table, right: pa.Table, names: tuple[str, str]) 
         only = [str(field) for field in Schema.of(mine.schema).payload if field.name not in other.column_names]
         lines += [f"  only {who}: {', '.join(only)}"] if only else []
     return lines
+
+
+def _family(field: pa.Field) -> tuple[bool, str]:
+    """What can be compared: whole numbers and floats are numbers, whatever their size."""
+    kind = Type.from_arrow(field.type)
+    one = kind.element
+    return kind.is_array, "number" if one.is_numeric else "text" if one.is_text else one.value
 
 
 def _different_types(left: pa.Table, right: pa.Table, names: tuple[str, str]) -> list[str]:

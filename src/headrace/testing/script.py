@@ -35,6 +35,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.api.checks import node_of
 from headrace.api.inputs import SchemaLike, events
 from headrace.api.running import Run, outputs_of
 from headrace.api.stream import Stream
@@ -78,9 +79,10 @@ def run_scripted(
     that name. `progress` and `schemas` are those of `hr.events`, by name, for inputs that need one. `clock` is moved
     by the pauses, from where it stands; without one, a clock that starts at 0 is.
     """
+    _check(buckets, inputs, progress, schemas)
     scripts = {name: _read_script(name, data, (schemas or {}).get(name)) for name, data in inputs.items()}
     streams = {name: _stream(script, (progress or {}).get(name)) for name, script in scripts.items()}
-    line = cut(optimize(outputs_of({"out": query(**streams).node})))
+    line = cut(optimize(outputs_of({"out": node_of(query(**streams), "a query that gives a stream")})))
     clock = clock or ManualClock()
     start = clock.now
     whole = _Play(line, scripts, buckets, clock).run(faults=True)
@@ -88,6 +90,15 @@ def run_scripted(
         _compare(whole, _Play(line, scripts, buckets, ManualClock(start)).run(faults=False))
     check_order(whole.events(), "corrections")
     return whole
+
+
+def _check(buckets: int, inputs: Mapping[str, Any], *named: Mapping[str, Any] | None) -> None:
+    if type(buckets) is not int or buckets < 1:
+        raise PlanError("buckets must be at least 1", given=buckets, instead="buckets=1")
+    for names in named:
+        for name in names or ():
+            if name not in inputs:
+                raise PlanError(f"there is no input {name!r}", given=name, allowed=", ".join(inputs))
 
 
 # --- scripts ---------------------------------------------------------------------------------------------------------

@@ -63,6 +63,13 @@ class SparkHistory:
             raise _typed(error) from error
         return found.rename_columns(schema.names).cast(schema)
 
+    def write(self, node: Node, place: str, mode: str, *, late: Late = "decide") -> None:
+        """Write the history as Parquet files."""
+        try:
+            self.dataframe(node, late=late).write.mode(mode).parquet(place)
+        except PySparkException as error:
+            raise _typed(error) from error
+
     def dataframe(self, node: Node, *, late: Late = "decide") -> DataFrame:
         """The same as a data frame, which Spark computes when it is asked for; only the checks are run at once."""
         script = self._begun(node, late, orphans=False)

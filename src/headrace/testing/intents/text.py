@@ -51,6 +51,8 @@ class _Reader:
     """Reads a text from left to right."""
 
     def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise IntentError("this is no text", given=text, allowed="text", instead="'highly_out_of_order & revised'")
         self._text = re.sub(r"\s", " ", text)
         self._tokens = [
             _Token(match[0].strip(), match.start(match.lastindex), match.lastindex == 2)

@@ -26,7 +26,7 @@ from headrace.testing.intents.transform import concrete
 from headrace.testing.intents.tree import Intent
 from headrace.testing.order import Order
 from headrace.testing.verify.case import Case, case_of
-from headrace.testing.verify.checks import ALWAYS, CHECKS, VARIANTS, Trial
+from headrace.testing.verify.checks import ALWAYS, CHECKS, VARIANTS, Trial, Unasked
 from headrace.testing.verify.own import own_cases
 
 __all__ = [
@@ -64,13 +64,15 @@ class Failure:
     buckets: int
     rows: int
     interrupted: bool = False
+    intent: str = ""
 
     def __str__(self) -> str:
         program = "\n".join([*self._streams(), self.python.strip()])
+        asked = f"--intent {self.intent!r} " if self.intent else "FILE.py:NAME "
         dies = ", restarted after every batch" if self.interrupted else ""
         return (
             f"case {self.case} failed the check {self.check!r}, in {counted(self.buckets, 'bucket')}{dies}\n"
-            f"query: {self.query}\n{self.why}\n\n"
+            f"query: {self.query}\nto repeat it: headrace verify {asked}--case {self.case}\n{self.why}\n\n"
             f"the smallest streams that show it ({counted(self.rows, 'row')}):\n{program}\n"
         )
 
@@ -80,7 +82,7 @@ class Failure:
             cuts = f", batches={list(batches)}" if len(batches) > 1 else ""
             came = f"  # came as {feed}" if feed != "events" else ""
             events = f'"""\n{_indented(text)}\n"""' if not text.startswith("[") else text
-            yield f's{number} = hr.events({events}, "{schema}"{cuts}){came}'
+            yield f"s{number} = hr.events({events}, {schema!r}{cuts}){came}"
 
 
 def counted(number: int, what: str) -> str:
@@ -137,7 +139,8 @@ class Report:
 
 def cases_of_intent(intent: Intent, seed: int) -> Iterator[Case]:
     """The cases of an intent, for ever."""
-    return (case_of(query, seed, number) for number, query in enumerate(concrete(intent, seed)))
+    made = (case_of(query, seed, number) for number, query in enumerate(concrete(intent, seed)))
+    return (replace(case, intent=str(intent)) for case in made)
 
 
 def default_cases(seed: int) -> Iterator[tuple[str, Case]]:
@@ -222,9 +225,13 @@ def try_case(
     failed = None
     with Trial(case, oracle) as trial:
         for name in only or _checks_of(case):
+            try:
+                wrong = _why_not(trial, name) is not None
+            except Unasked:
+                continue
             if report is not None:
                 report.checks[name] += 1
-            if _why_not(trial, name) is not None:
+            if wrong:
                 failed = name
                 break
     return None if failed is None else _smallest(case, failed, oracle, shrinking)
@@ -246,6 +253,8 @@ def _why_not(trial: Trial, check: str) -> str | None:
         return str(error) or "an assertion in the engine does not hold"
     except HeadraceError as error:
         return f"{type(error).__name__}: {error}"
+    except Unasked:
+        raise
     except Exception as error:  # noqa: BLE001 - whatever a mistake in the engine may raise
         return f"it raised {type(error).__name__}: {error}"
     return None
@@ -254,7 +263,10 @@ def _why_not(trial: Trial, check: str) -> str | None:
 def _smallest(case: Case, check: str, oracle: DuckDBHistory, seconds: float) -> Failure:
     def why(streams: tuple[Told, ...]) -> str | None:
         with Trial(case.over(streams), oracle) as trial:
-            return _why_not(trial, check)
+            try:
+                return _why_not(trial, check)
+            except Unasked:
+                return None
 
     def fails(streams: tuple[Told, ...]) -> bool:
         return why(streams) is not None
@@ -274,4 +286,5 @@ def _smallest(case: Case, check: str, oracle: DuckDBHistory, seconds: float) -> 
         case.buckets,
         small.rows,
         case.interrupted,
+        case.intent,
     )

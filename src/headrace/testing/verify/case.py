@@ -99,6 +99,8 @@ class Case:
     #: What the query's author says its answers are like (rule 10.2).
     shape: Shape = "interval"
     order: Order = "corrections"
+    #: What it was made for, as text.
+    intent: str = ""
     #: Checks that say nothing here.
     skips: frozenset[str] = frozenset()
 

@@ -51,6 +51,7 @@ def own_cases(node: Node, over: Traits, seed: int, pattern: Pattern | None = Non
     unit, pools = _unit(node, sources), _pools(node)
     settings = pairwise(_open(over), f"{seed} own")
     operators = dict.fromkeys(_operator(n) for n in walk(node) if not isinstance(n, (Admit, Source)))
+    policies = dict.fromkeys(_policy(n) for n in walk(node) if isinstance(n, PerWindow) and n.modules)
     places = "\n".join(f"# s{i} stands for {source.origin}" for i, source in enumerate(sources))
     # Later times would show in columns that hold times.
     skips = frozenset(["times"] if any(_time_columns(source) for source in sources) else [])
@@ -74,7 +75,12 @@ def own_cases(node: Node, over: Traits, seed: int, pattern: Pattern | None = Non
             told.append(made.in_batches(cut_randomly(len(made), random)))
             feeds.append(feed)
 
-        covers = {**row, "operator": " + ".join(operators)}
+        covers = {
+            name: " + ".join(dict.fromkeys(values))
+            for name in row
+            if (values := [feed.covers[name] for feed in feeds if name in feed.covers])
+        }
+        covers |= {"operator": " + ".join(operators), "policy": " + ".join(policies)}
         buckets = random.choice((1, 1, 2, 3))
         yield Case(query, tuple(told), tuple(feeds), buckets, name, node.describe(), places, covers, skips=skips)
 
@@ -90,6 +96,10 @@ def _operator(node: Node) -> str:
     if isinstance(node, PerWindow):
         return f"{type(node).__name__} over {str(node.window).partition('(')[0]}"
     return type(node).__name__
+
+
+def _policy(node: PerWindow) -> str:
+    return f"{node.policy.clipping} {node.timestamping}"
 
 
 # --- sources ---------------------------------------------------------------------------------------------------------
@@ -110,6 +120,17 @@ class OwnFeed:
             return True
         plain = _time_columns(self.source) is not None
         return not isinstance(self.source.lifetime, Edge) and (self.setting["speculation"] != "certain" or not plain)
+
+    @property
+    def covers(self) -> dict[str, str]:
+        """What of its setting shows: rows bring no CTIs and no corrections, and points have no other duration."""
+        shown = dict(self.setting)
+        if not self.physical:
+            shown |= {"speculation": "certain"} | (
+                {} if isinstance(self.source.lifetime, Interval) else {"duration": "points"}
+            )
+            del shown["ctis"]
+        return shown
 
     def fitting(self, told: Told) -> Told:
         """The stream without what its source cannot have: rows bring no CTIs, points last one tick."""

@@ -37,12 +37,16 @@ class Share:
     intent: str = ""
     query: str = ""
     stop_after: int = 1
+    #: What a user's query declares of its answers.
+    shape: str = "interval"
+    order: str = "corrections"
 
     def make(self, load: Callable[[str], Any] | None = None) -> Iterator[Case]:
         """Its cases."""
         if self.query:
             assert load is not None
-            made = own_cases(load(self.query).node, read_traits(self.intent or "anything"), self.seed)
+            own = own_cases(load(self.query).node, read_traits(self.intent or "anything"), self.seed)
+            made: Iterator[Case] = (replace(case, shape=self.shape, order=self.order) for case in own)  # type: ignore[arg-type]
         else:
             made = cases_of_intent(read_intent(self.intent), self.seed)
         return islice(made, self.first, self.cases, self.step)
@@ -129,8 +133,8 @@ def _begin(queue: Queue[Report]) -> None:
 def _share(share: Share, load: Callable[[str], Any] | None) -> None:
     """In another process: the cases of a share, told of a few at a time."""
     cases = share.make(load)
-    while few := list(islice(cases, _FEW)):
-        part = verify_cases(iter(few), stop_after=share.stop_after)
+    failed = 0
+    while failed < share.stop_after and (few := list(islice(cases, _FEW))):
+        part = verify_cases(iter(few), stop_after=share.stop_after - failed)
+        failed += len(part.failures)
         _told.put(part)
-        if not part.ok:
-            break
