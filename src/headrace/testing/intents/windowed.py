@@ -99,6 +99,29 @@ def _aggregate(names: tuple[str, ...], options: Options) -> str:
     return f"{names[0]}{_GROUPS[options['keys']]}.window({_window(options)}).aggregate({outputs}){plain}"
 
 
+#: Groups of groups: by more keys, then by fewer, or by the same in another order. Rows are together by what came first.
+_LEVELS = {
+    "one": (".group_by('k')", "i=hr.max('i'), x=hr.sum('x')"),
+    "two": (".group_by('k', 'i')", "x=hr.sum('x')"),
+    "swapped": (".group_by('i', 'k')", "x=hr.max('x')"),
+    "none": ("", "k=hr.max('k'), i=hr.count(), x=hr.sum('x')"),
+}
+_LEVEL_WINDOWS = {
+    "tumbling": "hr.tumbling(3)",
+    "hopping": "hr.hopping(6, every=2)",
+    "snapshot": "hr.snapshot()",
+    "session": "hr.session(5)",
+}
+
+
+def _rollup(names: tuple[str, ...], options: Options) -> str:
+    text = names[0]
+    for level, window in (("finer", "window"), ("coarser", "again")):
+        keys, outputs = _LEVELS[options[level]]
+        text += f"{keys}.window({_LEVEL_WINDOWS[options[window]]}).aggregate({outputs})"
+    return text + PLAIN
+
+
 _ORDERS = {
     "number": "'i'",
     "float": "'x'",
@@ -190,6 +213,17 @@ def _udf(names: tuple[str, ...], options: Options) -> str:
 
 PER_WINDOW = (
     Kind("aggregate", 1, _WINDOWED | {"function": tuple(_FUNCTIONS)}, _aggregate),
+    Kind(
+        "rollup",
+        1,
+        {
+            "finer": ("two", "swapped"),
+            "coarser": tuple(_LEVELS),
+            "window": ("tumbling", "hopping", "snapshot"),
+            "again": ("tumbling", "snapshot", "session"),
+        },
+        _rollup,
+    ),
     Kind(
         "top",
         1,

@@ -7,6 +7,7 @@ a case follows from its seed and its number.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,9 +29,11 @@ from headrace.testing.generators.values import SCHEMA
 from headrace.testing.intents.transform import Concrete
 from headrace.testing.order import Order
 
-__all__ = ["Case", "Feed", "PlainFeed", "case_of", "cut_randomly"]
+__all__ = ["Case", "Feed", "PlainFeed", "case_of", "cut_randomly", "write_files"]
 
 _START, _END = "starts", "ends"
+#: When the first file of a stream was written, in seconds.
+_FIRST_FILE = 1_700_000_000
 #: Of signals: the first column of generated streams.
 _KEY = SCHEMA.names[0]
 
@@ -62,14 +65,10 @@ class PlainFeed:
         """The stream, in files below the folder if it is fed as rows."""
         if self.promise is None:
             return speculated(told.stream(), self.setting, told.schema.names[0])
-        folder.mkdir(parents=True, exist_ok=True)
         columns = Schema((*told.schema, Field(_START, Type.LONG), Field(_END, Type.LONG)))
         rows = told.table()
         table = pa.table([*(rows[name] for name in told.schema.names), rows["le"], rows["re"]], schema=columns.arrow)
-        start = 0
-        for number, size in enumerate(told.cuts or (table.num_rows,)):
-            pq.write_table(table.slice(start, size), folder / f"{number:04}.parquet")
-            start += size
+        write_files(table, told.cuts, folder)
         lifetimes: dict[str, Lifetime] = {
             "interval": interval(_START, _END),
             "point": point(_START),
@@ -132,6 +131,17 @@ class Case:
     def physical(self) -> bool:
         """Whether all streams come as events, so that only their histories count."""
         return all(feed.physical for feed in self.feeds)
+
+
+def write_files(table: pa.Table, cuts: Sequence[int], folder: Path) -> None:
+    """Rows as files, a batch each, whose times of change say in which order they came."""
+    folder.mkdir(parents=True, exist_ok=True)
+    start = 0
+    for number, size in enumerate(cuts or (table.num_rows,)):
+        path = folder / f"{number:04}.parquet"
+        pq.write_table(table.slice(start, size), path)
+        os.utime(path, (_FIRST_FILE + number, _FIRST_FILE + number))
+        start += size
 
 
 def case_of(query: Concrete, seed: int, number: int) -> Case:

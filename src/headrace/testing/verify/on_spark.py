@@ -55,7 +55,8 @@ def _together(cases: list[Case], folder: Path, oracle: DuckDBHistory, report: Re
             schemas = tuple(str(told.schema) for told in case.streams)
             feeds = tuple(map(str, case.feeds))
             cuts = tuple(told.cuts for told in case.streams)
+            told = (feeds, drawn, schemas, cuts)
             failure = Failure(
-                case.name, "on Spark", str(error), case.says, case.python, feeds, drawn, schemas, cuts, 2, case.rows
+                case.name, "on Spark", str(error), case.says, case.python, *told, 2, case.rows, intent=case.intent
             )
             report.failures.append(failure)

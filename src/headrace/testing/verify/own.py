@@ -17,7 +17,6 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.api.stream import Stream
 from headrace.errors import IntentError
@@ -33,7 +32,7 @@ from headrace.testing.generators.generate import Pattern, generate
 from headrace.testing.generators.stories import Story, Told
 from headrace.testing.generators.traits import DIMENSIONS, Setting, Traits
 from headrace.testing.intents.pairwise import pairwise
-from headrace.testing.verify.case import Case, cut_randomly
+from headrace.testing.verify.case import Case, cut_randomly, write_files
 
 __all__ = ["over_sources", "own_cases"]
 
@@ -161,13 +160,8 @@ class OwnFeed:
             origin = Events(told.table(), told.cuts)
             columns = Schema.of(told.table().schema)
             return Stream(Admit(Source(origin, columns, Physical(), Explicit("raise"), "raise")))
-        folder.mkdir(parents=True, exist_ok=True)
         rows = [{name: story.payload[name] for name in told.schema.names} for story in self._in_order(told)]
-        start = 0
-        for number, size in enumerate(told.cuts or (len(rows),)):
-            table = pa.Table.from_pylist(rows[start : start + size], schema=self.source.schema.arrow)
-            pq.write_table(table, folder / f"{number:04}.parquet")
-            start += size
+        write_files(pa.Table.from_pylist(rows, schema=self.source.schema.arrow), told.cuts, folder)
         files = Files(str(folder), Format("parquet"), label=str(self.source.origin))
         policy = self.source.policy
         late = "divert" if policy.late == "raise" else policy.late
