@@ -147,6 +147,7 @@ def test_physical_events_and_odd_names(agree: Agree, spark: SparkSession):
     assert spark.conf.getAll == before
 
 
+@pytest.mark.usefixtures("spark")
 def test_every_node_ran():
     assert set(TRANSLATIONS) - SEEN == set()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -21,11 +21,9 @@ from headrace.api.checks import (
     node_of,
     of_rows,
 )
-from headrace.api.history import Engine, History
 from headrace.api.running import Run, outputs_of, run, start
 from headrace.errors import PlanError
 from headrace.expr import AggregateCall, Expr, as_expr
-from headrace.history.inputs import Late
 from headrace.io.tables import table_of
 from headrace.modules import Module, Operator
 from headrace.plan.group_apply import apply_to_groups
@@ -57,6 +55,10 @@ from headrace.plan.windows import PLAIN_POLICY, Clipping, Snapshot, Timestamping
 from headrace.schema import Schema
 from headrace.stages.explain import explain
 from headrace.time import DurationLike, duration
+
+if TYPE_CHECKING:
+    from headrace.api.history import Engine, History
+    from headrace.history.inputs import Late
 
 __all__ = ["Grouped", "Stream", "Windowed"]
 
@@ -236,6 +238,9 @@ class Stream:
         in process. Rows that the live query would have met too late are treated by the policy of their input, as far
         as that follows from what is stored; with `late="include"` they count as if they had come in time.
         """
+        # Loaded when it is asked for: what prints SQL takes its time.
+        from headrace.api.history import History
+
         return History(self.node, engine, late, master)
 
     def start(self, *sinks: Any, **options: Any) -> Any:
