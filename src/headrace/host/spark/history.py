@@ -14,6 +14,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -114,7 +115,9 @@ class SparkHistory:
         if isinstance(origin, Events):
             rows = self.session.createDataFrame(stored_rows(source))
         elif isinstance(origin, Files):
-            paths = list(enumerate(origin.files()))
+            # Workers are elsewhere: where a relative path begins is known only here.
+            found = [path if "://" in path else str(Path(path).absolute()) for path in origin.files()]
+            paths = list(enumerate(found))
             files = self.session.createDataFrame(paths, "number BIGINT, path STRING").repartition(len(paths))
             columns = [f"{dialect.quote(name)} {source.columns[name].type.spark}" for name in read_columns(source)]
             rows = files.mapInArrow(_reader(source), ", ".join([*columns, f"{FILE} BIGINT", f"{ROW} BIGINT"]))
