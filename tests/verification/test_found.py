@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 
 import headrace as hr
 from headrace.events import history_diff
@@ -42,3 +47,13 @@ def test_a_filter_over_rows_in_memory_is_not_lost():
     rows = pa.table([[1, 2], ["a", "b"]], schema=schema.arrow)
     stream = hr.Stream(Source(Events(rows), schema, hr.point("t"), hr.explicit()))
     assert stream.where(hr.col("k") == "a").cht()["k"].to_pylist() == ["a"]
+
+
+@pytest.mark.parametrize("window", [hr.tumbling(10_000), hr.session(100)], ids=str)
+def test_a_history_counts_as_approximately_as_the_live_query(window: Any, tmp_path: Path):
+    """It counted exactly, where a live query over rows that nothing takes back has a sketch."""
+    pq.write_table(pa.table({"t": range(5000), "v": [f"v{i}" for i in range(5000)]}), tmp_path / "0.parquet")
+    rows = hr.read_parquet(str(tmp_path), "t LONG, v STRING", lifetime=hr.point("t"), progress=hr.ordered())
+    query = rows.window(window).aggregate(n=hr.approx_distinct("v"))
+    (live,), (history,) = query.cht()["n"].to_pylist(), query.history(engine="duckdb").cht()["n"].to_pylist()
+    assert live == history != 5000

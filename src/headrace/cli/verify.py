@@ -20,6 +20,7 @@ from headrace.errors import IntentError
 if TYPE_CHECKING:
     from headrace.api.stream import Stream
     from headrace.testing.verify import Report
+    from headrace.testing.verify.pool import Share
 
 __all__ = ["command", "load_stream"]
 
@@ -61,13 +62,15 @@ def command(
     """
     # Here, and not above: `headrace --help` needs none of it.
     from headrace.testing.intents import KINDS
+    from headrace.testing.verify import verify_cases
     from headrace.testing.verify.pool import run_shares, shares_of_intents, shares_of_query
 
     console = Console(highlight=False, soft_wrap=True, stderr=as_json, width=None if sys.stdout.isatty() else 160)
     if target and own and not case:
         _own_data(find_stream(target)[1], console, shape, order)
     if case:
-        _finish(_repeat(target, intent or [], case), console, as_json=as_json)
+        share = replace(_repeated(target, intent or [], case), shape=shape, order=order)
+        _finish(verify_cases(share.make(load_stream)), console, as_json=as_json)
         return
     if target:
         if len(intent or ()) > 1:
@@ -79,7 +82,12 @@ def command(
     with _Bar(console, seeds) as bar:
         report = run_shares(shares, jobs, bar.tell, load_stream)
     if spark:
-        report.add(_on_spark(target, intent or list(KINDS), seed, spark, console))
+        shares = (
+            shares_of_query(target, (intent or [""])[0], seed, spark, 1, failures)
+            if target
+            else shares_of_intents(intent or list(KINDS), seed, spark, 1, failures)
+        )
+        report.add(_on_spark(shares, spark, console))
     _finish(report, console, as_json=as_json)
 
 
@@ -101,10 +109,8 @@ def _own_data(stream: Stream, console: Console, shape: str, order: str) -> None:
     )
 
 
-def _repeat(target: str, intents: list[str], case: str) -> Report:
-    from itertools import islice
-
-    from headrace.testing.verify import verify_cases
+def _repeated(target: str, intents: list[str], case: str) -> Share:
+    """The one case of this name."""
     from headrace.testing.verify.pool import Share
 
     seed, _, number = case.partition(":")
@@ -112,19 +118,12 @@ def _repeat(target: str, intents: list[str], case: str) -> Report:
         raise IntentError(
             "a case is repeated by its name and its one intent", given=case, instead="--intent equi_join --case 0:17"
         )
-    share = Share(int(seed), int(number) + 1, int(number), 1, (intents or [""])[0], target)
-    return verify_cases(islice(share.make(load_stream), 1))
+    return Share(int(seed), int(number) + 1, int(number), 1, (intents or [""])[0], target)
 
 
-def _on_spark(target: str, intents: list[str], seed: int, cases: int, console: Console) -> Report:
+def _on_spark(shares: list[Share], cases: int, console: Console) -> Report:
     from headrace.testing.verify.on_spark import verify_on_spark
-    from headrace.testing.verify.pool import shares_of_intents, shares_of_query
 
-    shares = (
-        shares_of_query(target, (intents or [""])[0] if target else "", seed, cases, 1, 1)
-        if target
-        else shares_of_intents(intents, seed, cases, 1, 1)
-    )
     with _Bar(console, cases, "on Spark") as bar:
         made = (case for share in shares for case in share.make(load_stream))
         return verify_on_spark(made, tell=bar.tell)

@@ -2,7 +2,8 @@
 
 An aggregate comes as the list of its values with the starts of their events, in no order, and is computed from the
 definition, by Python's own exact arithmetic. A module comes as the list of the events of a window and runs the
-author's code, whole and from scratch. Nothing here is shared with the kernels of the engine.
+author's code, whole and from scratch. Nothing here is shared with the kernels of the engine but the guard around a
+module's call, and the hash that an approximate count is defined by.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.columnar import hash_rows
 from headrace.expr.python import Udf, run
 from headrace.history.script import Function
 from headrace.modules.base import Module, Window
@@ -25,6 +27,8 @@ from headrace.schema import Type
 
 __all__ = ["BY_LIST", "list_function", "module_function", "operator_function", "udf_function"]
 
+#: How many hashes a sketch keeps.
+_SKETCH = 1024
 #: A value and the start of its event.
 Item = tuple[int, Any]
 
@@ -98,7 +102,7 @@ def _quantile(items: Sequence[Item], q: float) -> float | None:
 
 def _geometric_mean(items: Sequence[Item]) -> float | None:
     values = [float(value) for _, value in items]
-    if not values or min(values) <= 0 or any(v <= 0 for v in values):
+    if not values or any(value <= 0 for value in values):
         return None
     logs = [math.log(value) for value in values]
     return float(np.exp(np.array([_total(logs) / len(logs)]))[0])
@@ -108,6 +112,14 @@ def _top_frequent(items: Sequence[Item], k: int) -> list[Any]:
     often = Counter(map(_order, (value for _, value in items)))
     first = {_order(value): value for _, value in reversed(items)}
     return [first[key] for key in sorted(often, key=lambda key: (-often[key], key))[:k]]
+
+
+def _approx_distinct(items: Sequence[Item], kind: pa.DataType) -> int:
+    """As the sketch is defined: of the hashes of all values the least 1024, and where the last of them lies."""
+    hashes = np.unique(hash_rows(pa.table({"v": pa.array([value for _, value in items], kind)})))
+    if len(hashes) < _SKETCH:
+        return len(hashes)
+    return round((_SKETCH - 1) / ((float(hashes[_SKETCH - 1]) + 1.0) / 2.0**64))
 
 
 #: Aggregates of the values that are not null, and of their starts.
@@ -124,6 +136,7 @@ BY_LIST: dict[str, Callable[..., Any]] = {
     "collect": _in_time,
     "concat": lambda items, separator: separator.join(_in_time(items)) if items else None,
     "top_frequent": _top_frequent,
+    "approx_distinct": _approx_distinct,
 }
 
 

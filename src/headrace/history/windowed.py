@@ -84,10 +84,11 @@ def _call(t: Translation, node: Aggregate, call: AggregateCall) -> str:
         "min": f"min({value})",
         "max": f"max({value})",
         "distinct_count": f"count(DISTINCT {value})",
-        "approx_distinct": f"count(DISTINCT {value})",
     }
     if call.function in plain:
         return plain[call.function]
+    if call.function == "approx_distinct" and not node.input.properties.insert_only:
+        return plain["distinct_count"]  # a sketch cannot forget: where events are taken back, all values are kept
     total = f"sum(CAST({value} AS {t.dialect.wide}))"
     if call.function == "sum" and kind.is_integer:
         return f"TRY_CAST({total} AS BIGINT)"
@@ -95,7 +96,8 @@ def _call(t: Translation, node: Aggregate, call: AggregateCall) -> str:
         return f"CAST(CAST({total} AS STRING) AS DOUBLE) / count({value})"
     takes = Type.DOUBLE if kind is Type.FLOAT and call.function in ("sum", "avg") else kind
     gives = call.type(below.schema)
-    function = t.function(lambda f: list_function(f, call.function, call.parameters, takes, gives))
+    parameters = (takes.arrow,) if call.function == "approx_distinct" else call.parameters
+    function = t.function(lambda f: list_function(f, call.function, parameters, takes, gives))
     item = t.dialect.struct({"le": "le", "value": f"CAST({value} AS {t.dialect.type(takes.arrow)})"})
     return f"{function}({t.dialect.gather}({item}))"
 

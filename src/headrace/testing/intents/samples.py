@@ -54,11 +54,8 @@ class SeenInTime(Aggregate):
         return _checksum((tuple(window), [tuple(event) for event in events]))
 
 
-class Tally(IncrementalAggregate):
-    """A checksum of how often each payload occurs; payloads can be taken back."""
-
-    input = _FIELDS
-    output = "DOUBLE"
+class _Tallied:
+    """How often each payload occurs; payloads can be taken back."""
 
     def initial(self) -> Counter[str]:
         return Counter()
@@ -68,6 +65,13 @@ class Tally(IncrementalAggregate):
 
     def remove(self, state: Counter[str], rows: list[Any]) -> None:
         state.subtract(repr(tuple(row)) for row in rows)
+
+
+class Tally(_Tallied, IncrementalAggregate):
+    """A checksum of how often each payload occurs; payloads can be taken back."""
+
+    input = _FIELDS
+    output = "DOUBLE"
 
     def compute(self, state: Counter[str]) -> float:
         # A count of nothing is kept: it shows what was removed but never added.
@@ -135,20 +139,11 @@ class Largest(Operator):
         return [("c", max(numbers), 0.5)] if numbers else []
 
 
-class TallyEach(IncrementalOperator):
+class TallyEach(_Tallied, IncrementalOperator):
     """Each payload once, with how often it occurs; payloads can be taken back."""
 
     input = _FIELDS
     output = _OUTPUTS
-
-    def initial(self) -> Counter[str]:
-        return Counter()
-
-    def add(self, state: Counter[str], rows: list[Any]) -> None:
-        state.update(repr(tuple(row)) for row in rows)
-
-    def remove(self, state: Counter[str], rows: list[Any]) -> None:
-        state.subtract(repr(tuple(row)) for row in rows)
 
     def compute(self, state: Counter[str]) -> list[Any]:
         return [("a", number, _checksum(text)) for text, number in sorted(state.items()) if number]

@@ -156,18 +156,18 @@ def verify_intent(
     *,
     seed: int = 0,
     cases: int = 100,
-    share: tuple[int, int] = (0, 1),
     tell: Tell | None = None,
     stop_after: int = 1,
     shrinking: float = 20.0,
 ) -> Report:
     """Try the engine on queries and streams that are as an intent says.
 
-    `share=(1, 4)` tries the second of every four cases, so that four processes share a run. `tell` hears how far it
-    is; after `stop_after` failures it stops. `shrinking` is how many seconds a failure may be made smaller.
+    `tell` hears how far it is; after `stop_after` failures it stops. `shrinking` is how many seconds a failure may be
+    made smaller.
     """
-    numbered = islice(cases_of_intent(intent, seed), share[0], cases, share[1])
-    return verify_cases(numbered, tell=tell, stop_after=stop_after, shrinking=shrinking)
+    return verify_cases(
+        islice(cases_of_intent(intent, seed), cases), tell=tell, stop_after=stop_after, shrinking=shrinking
+    )
 
 
 def verify_node(
