@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any, Literal
 
-__all__ = ["Fault", "FaultError", "planted"]
+__all__ = ["Fault", "FaultError", "planted", "site"]
 
 
 class FaultError(Exception):
@@ -54,6 +54,12 @@ def planted(fault: Fault) -> Iterator[None]:
     finally:
         function.__code__ = right
         _forget(found)
+
+
+def site(fault: Fault) -> CodeType | None:
+    """The code that the fault changes, while it is right; None if it may have run before it is needed."""
+    found = _attribute(fault)
+    return None if hasattr(found, "cache_clear") else _function(found, fault).__code__
 
 
 def _attribute(fault: Fault) -> Any:
