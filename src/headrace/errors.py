@@ -15,6 +15,7 @@ Each class is also a fitting builtin, so `except ValueError` works as a reader e
     ├── EventError         a physical stream that makes no sense             (ValueError)
     │   ├── LateEvent      an event breaks a promise, under late="raise"
     │   └── BadRow         a row cannot be read, under bad_rows="raise"
+    ├── SqlError           a text of Headrace SQL that makes no sense        (ValueError)
     ├── IntentError        an intent that says nothing, or too much          (ValueError)
     ├── HistoryError       a query that cannot run as batch SQL              (ValueError)
     │   └── Undecided      which rows came late is not stored
@@ -45,12 +46,15 @@ __all__ = [
     "SchemaError",
     "SinkError",
     "SourceError",
+    "SqlError",
     "TimeError",
     "Undecided",
     "UnknownColumn",
     "UnknownMethod",
     "nearest",
 ]
+
+_SHOWN = 100  # characters of the line an error of SQL shows
 
 
 class HeadraceError(Exception):
@@ -69,7 +73,7 @@ class HeadraceError(Exception):
         super().__init__(message)
 
     def __str__(self) -> str:
-        lines = [f"[{self.code}] {self.message}"]
+        lines = [f"[{self.code}] {self.message}", *self._place()]
         if self.given is not None:
             lines.append(f"  given:   {self.given!r}")
         if self.allowed:
@@ -77,6 +81,10 @@ class HeadraceError(Exception):
         if self.instead:
             lines.append(f"  instead: {self.instead}")
         return "\n".join(lines)
+
+    def _place(self) -> list[str]:
+        """Lines that show where it happened, if there is such a place."""
+        return []
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross process borders (Spark workers): rebuild with every part, not just the text.
@@ -87,6 +95,12 @@ def _rebuild(kind: type[HeadraceError], message: str, given: object, allowed: st
     error = kind.__new__(kind)
     HeadraceError.__init__(error, message, given=given, allowed=allowed, instead=instead)
     return error
+
+
+def _rebuild_sql(
+    kind: type[SqlError], message: str, text: str, at: tuple[int, int], given: object, allowed: str, instead: str
+) -> SqlError:
+    return kind.of(message, text, at, given=given, allowed=allowed, instead=instead)
 
 
 class TimeError(HeadraceError, ValueError):
@@ -178,6 +192,62 @@ class BadRow(EventError):
     """A row that cannot be read, and the input's policy is `raise`."""
 
     code = "BAD_ROW"
+
+
+class SqlError(HeadraceError, ValueError):
+    """A text of Headrace SQL that makes no sense, and where: `at` are two offsets into `text`.
+
+    `line` and `column` count from 1.
+    """
+
+    code = "SQL"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        text: str = "",
+        at: tuple[int, int] = (0, 0),
+        given: object = None,
+        allowed: str = "",
+        instead: str = "",
+    ) -> None:
+        super().__init__(message, given=given, allowed=allowed, instead=instead)
+        start = min(max(at[0], 0), len(text))
+        self.text = text
+        self.at = (start, min(max(at[1], start), len(text)))
+        self.line = text.count("\n", 0, start) + 1
+        self.column = start - text.rfind("\n", 0, start)
+
+    @classmethod
+    def of(
+        cls,
+        message: str,
+        text: str,
+        at: tuple[int, int],
+        *,
+        given: object = None,
+        allowed: str = "",
+        instead: str = "",
+    ) -> SqlError:
+        """The error for the part of `text` that stands `at`."""
+        return cls(message, text=text, at=at, given=given, allowed=allowed, instead=instead)
+
+    def _place(self) -> list[str]:
+        if not self.text:
+            return []
+        start, end = self.at
+        begin = start - self.column + 1
+        stop = self.text.find("\n", start)
+        stop = len(self.text) if stop < 0 else stop
+        begin, stop = max(begin, start - _SHOWN // 2), min(stop, start + _SHOWN // 2)
+        shown = "".join(c if c.isprintable() else " " for c in self.text[begin:stop])
+        margin = f"  {self.line} | "
+        carets = "^" * max(1, min(end, stop) - start)
+        return [margin + shown, " " * (len(margin) + start - begin) + carets]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_sql, (type(self), self.message, self.text, self.at, self.given, self.allowed, self.instead)
 
 
 class IntentError(HeadraceError, ValueError):

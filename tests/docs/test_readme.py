@@ -3,7 +3,8 @@
 The blocks of one page run in order, in one namespace and one directory, as a reader would run them. A block marked
 `title=NAME` is a file that the reader is told to write; if its name is `test_*.py`, pytest runs it. A Python block with
 a line `# not run` is left out, one with a line `# on Spark` runs only in the test that has a Spark session. Of a
-`console` block each line `$ headrace ...` is run; it must end well, unless the block shows that something failed.
+`console` block each line `$ headrace ...` is run; it must end well, unless the block shows that something failed. The
+tutorials that need no Python are read by `test_tutorials`.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ def test_examples_run(page: Path):
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if any(block.commands for block in blocks(page.read_text()))],
+    [page for page in PAGES if page.parent.name != "tutorials" and any(b.commands for b in blocks(page.read_text()))],
     ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 def test_commands_run(page: Path):

@@ -1,1 +1,72 @@
-"""Headrace SQL, the stream dialect: text to syntax (`parse`), syntax to plans (`bind`), scripts and sessions."""
+"""Headrace SQL, the stream dialect: text to syntax (`parse`), syntax to plans (`bind`), scripts and sessions.
+
+Nothing of it is loaded before a text comes: most programs in Python never bring one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import SqlError
+
+if TYPE_CHECKING:
+    from headrace.api.stream import Stream
+    from headrace.sql.session import Script
+
+__all__ = ["script", "sql"]
+
+
+def script(
+    text: str,
+    /,
+    *,
+    functions: Mapping[str, Any] | None = None,
+    base: str | Path = "",
+    roots: Sequence[str | Path] | None = None,
+    **streams: Stream,
+) -> Script:
+    """Bind a text of statements of the stream dialect; what it asks for can then be run, as one query.
+
+    `streams` can be used by their names; a stream that the text declares without a source is fed by the one of its
+    name. `functions` are functions (`hr.udf`) and module classes by the names the text calls them by. Relative paths
+    start at `base`; with `roots`, files anywhere else are refused.
+    """
+    from headrace.sql.session import Answers, Delivery, Script, Session  # loaded when it is asked for
+
+    session = Session(streams, functions=functions, base=base, roots=roots)
+    outcomes = tuple(session.execute(text))
+    names: set[str] = set()
+    for outcome in outcomes:
+        if isinstance(outcome, (Answers, Delivery)):
+            if outcome.name in names:
+                at = outcome.statement.at
+                raise SqlError.of(f"two queries are called {outcome.name!r}", text, at, instead="QUERY other AS …")
+            names.add(outcome.name)
+    return Script(session, outcomes)
+
+
+def sql(
+    text: str,
+    /,
+    *,
+    functions: Mapping[str, Any] | None = None,
+    base: str | Path = "",
+    roots: Sequence[str | Path] | None = None,
+    **streams: Stream,
+) -> Stream:
+    """The stream of the last query of a text of the stream dialect; see `script` for the rest.
+
+    `hr.sql("SELECT symbol, avg(price) AS p FROM ticks [TUMBLING 10 s] GROUP BY symbol", ticks=ticks)`
+    """
+    found = script(text, functions=functions, base=base, roots=roots, **streams).queries
+    if not found:
+        raise SqlError.of(
+            "this text asks nothing",
+            text,
+            (0, len(text)),
+            allowed="a text whose last statement is a query",
+            instead="SELECT … at the end, or hr.script(…) for what it makes",
+        )
+    return list(found.values())[-1]

@@ -1,0 +1,43 @@
+"""Where errors point: a text, and the place in it that is being bound."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from headrace.errors import HeadraceError, SqlError
+from headrace.sql.syntax import Part
+
+__all__ = ["Context"]
+
+#: Hints of errors raised further down are written for people who write Python.
+_PYTHON = re.compile(
+    r"hr\.|col\(|hopping\(|tumbling\(|sliding\(|\bwhere\(|select\(|\.cast\(|window\(|aggregate\(|group_by\(|@|lambda|=hr"
+)
+
+
+@dataclass(frozen=True)
+class Context:
+    """The text that is being bound."""
+
+    text: str
+
+    def error(
+        self, part: Part, message: str, *, given: object = None, allowed: str = "", instead: str = ""
+    ) -> SqlError:
+        """An error that points at a part of the text."""
+        return SqlError.of(message, self.text, part.at, given=given, allowed=allowed, instead=instead)
+
+    @contextmanager
+    def at(self, part: Part) -> Iterator[None]:
+        """What is refused further down, while this part is bound, points at it."""
+        try:
+            yield
+        except SqlError:
+            raise
+        except HeadraceError as error:
+            instead = "" if _PYTHON.search(error.instead) else error.instead
+            allowed = "" if _PYTHON.search(error.allowed) else error.allowed
+            raise self.error(part, error.message, given=error.given, allowed=allowed, instead=instead) from error

@@ -1,0 +1,362 @@
+"""Expressions of the dialect as expressions of the engine: only functions on its allow-list exist."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+
+from headrace.errors import HeadraceError, nearest
+from headrace.expr import AggregateCall, Expr, Udf, col, lit
+from headrace.expr import nodes as engine
+from headrace.expr.aggregates import AGGREGATES
+from headrace.expr.signatures import FUNCTIONS
+from headrace.modules import Aggregate as AggregateModule
+from headrace.modules import Module
+from headrace.modules.registry import modules, named
+from headrace.schema import Schema, Type
+from headrace.sql import syntax as s
+from headrace.sql.bind.context import Context
+from headrace.sql.bind.scope import Scope
+from headrace.sql.bind.values import constant, duration_of, ticks_of
+from headrace.sql.printer import to_sql
+
+__all__ = ["SQL_AGGREGATES", "SQL_FUNCTIONS", "Expressions", "has_aggregate", "inside", "module_called"]
+
+_OPERATORS = {
+    "+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "modulo", "||": "concat", "=": "eq", "<>": "ne",
+    "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "AND": "and", "OR": "or", "&": "bit_and", "|": "bit_or",
+    "^": "bit_xor", "<<": "shift_left", ">>": "shift_right",
+}  # fmt: skip
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
+#: Functions that SQL writes as operators, or that the binder itself puts in.
+_UNSPOKEN = frozenset(
+    ("add", "subtract", "multiply", "divide", "negate", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "isin",
+     "is_null", "is_not_null", "like", "rlike", "shift_time")
+)  # fmt: skip
+_SYNONYMS = {
+    "ceiling": "ceil", "char_length": "length", "len": "length", "substr": "substring", "pow": "power", "log": "ln",
+    "mod": "modulo", "ifnull": "coalesce", "nvl": "coalesce", "ucase": "upper", "lcase": "lower",
+    "dayofweek": "day_of_week", "strpos": "position", "instr": "position",
+}  # fmt: skip
+_AGGREGATE_SYNONYMS = {
+    "ave": "avg", "mean": "avg", "average": "avg", "variance": "var", "var_samp": "var", "stddev_samp": "stddev",
+    "first_value": "first", "last_value": "last", "array_agg": "collect", "string_agg": "concat", "listagg": "concat",
+    "group_concat": "concat", "percentile": "quantile", "approx_count_distinct": "approx_distinct",
+}  # fmt: skip
+#: What may be called by name: functions of one row, and aggregates. `concat` of one row wins over the aggregate.
+SQL_FUNCTIONS = tuple(sorted({*(name for name in FUNCTIONS if name not in _UNSPOKEN), *_SYNONYMS, "nullif", "if"}))
+SQL_AGGREGATES = tuple(sorted({*(name for name in AGGREGATES if name != "concat"), *_AGGREGATE_SYNONYMS}))
+
+
+def inside(part: s.Part) -> list[s.Part]:
+    """A part and everything it is made of, but not what sub-selects are made of."""
+    found, waiting = [], [part]
+    while waiting:
+        one = waiting.pop()
+        found.append(one)
+        waiting += [child for child in one.parts() if not isinstance(child, s.Subquery)]
+    return found
+
+
+def has_aggregate(part: s.Part, own: Mapping[str, Any]) -> bool:
+    """Whether a call in it is about many events."""
+    return any(isinstance(one, s.Call) and one.over is None and _aggregates(one, own) for one in inside(part))
+
+
+def _aggregates(call: s.Call, own: Mapping[str, Any]) -> bool:
+    name = ".".join(part.text for part in call.name)
+    lower = name.lower()
+    if name not in own and (lower in SQL_AGGREGATES):
+        return True
+    if name not in own and lower in SQL_FUNCTIONS:
+        return False
+    found = own.get(name) or _installed(name)
+    return found is not None and not isinstance(found, Udf)
+
+
+def _installed(name: str) -> Any:
+    try:
+        return named(name)
+    except HeadraceError:
+        return None
+
+
+def module_called(context: Context, call: s.Call, own: Mapping[str, Any]) -> Any:
+    """The function or module that a call names, made with its named parameters."""
+    name = ".".join(part.text for part in call.name)
+    found = own.get(name) or _installed(name)
+    if found is None:
+        known = [*SQL_FUNCTIONS, *SQL_AGGREGATES, *own, *modules().names]
+        raise context.error(
+            call.name[0],
+            f"there is no function, aggregate or module {name!r}",
+            given=name,
+            allowed="SHOW FUNCTIONS and SHOW MODULES list what is there",
+            instead=nearest(name, known) or "",
+        )
+    if isinstance(found, type) and issubclass(found, Module):
+        with context.at(call):
+            return found(**{one.name.text: constant(context, one.value) for one in call.named})
+    if call.named:
+        raise context.error(
+            call.named[0], f"{name} has no parameters to be named", given=call.named[0].name.text, allowed="arguments"
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class Expressions:
+    """Binds expressions over the columns of a scope, which have the types of a schema.
+
+    `aggregates` tells whether calls may be about many events; `given` has the calls that are columns already.
+    """
+
+    context: Context
+    scope: Scope
+    schema: Schema
+    own: Mapping[str, Any] = field(default_factory=dict)
+    aggregates: bool = False
+    given: Mapping[s.Call, str] = field(default_factory=dict)
+
+    def bind(self, part: s.Expression) -> Expr:
+        """The engine's expression; its types fit."""
+        expr = self._bind(part)
+        with self.context.at(part):
+            expr.type(self.schema)
+        return expr
+
+    def predicate(self, part: s.Expression) -> Expr:
+        """An expression that is true or false."""
+        expr = self.bind(part)
+        kind = expr.type(self.schema)
+        if kind is not Type.BOOLEAN:
+            raise self.context.error(
+                part, f"a condition is true or false, and this is {kind.value}", given=to_sql(part), allowed="BOOLEAN"
+            )
+        return expr
+
+    def _bind(self, part: s.Expression) -> Expr:
+        bind = self._bindings.get(type(part))
+        if bind is None:
+            raise self.context.error(part, "this has no value here", given=to_sql(part), allowed="an expression")
+        with self.context.at(part):
+            return bind(self, part)
+
+    def _column(self, part: s.Column) -> Expr:
+        return col(self.scope.column(part))
+
+    def _literal(self, part: s.Number | s.Text | s.Value) -> Expr:
+        return lit(part.value)
+
+    def _datetime(self, part: s.DateTime) -> Expr:
+        return self._instant(part, part.text)
+
+    def _instant(self, part: s.Part, text: str) -> Expr:
+        with self.context.at(part):
+            ticks = ticks_of(self.context, s.DateTime(text, at=part.at))
+            return lit(_EPOCH + timedelta(microseconds=ticks))
+
+    def _duration(self, part: s.Duration) -> Expr:
+        return lit(duration_of(self.context, part))
+
+    def _unary(self, part: s.Unary) -> Expr:
+        if part.operator == "-" and isinstance(part.value, s.Number):
+            return lit(-part.value.value)
+        value = self._bind(part.value)
+        if part.operator == "+":
+            return value
+        return engine.Call({"-": "negate", "NOT": "not", "~": "bit_not"}[part.operator], (value,))
+
+    def _binary(self, part: s.Binary) -> Expr:
+        # A long chain of ANDs leans to the left: it is unrolled, so that its length does not become depth here.
+        chain: list[s.Binary] = []
+        start: s.Expression = part
+        while isinstance(start, s.Binary):
+            chain.append(start)
+            start = start.left
+        value = self._bind(start)
+        for link in reversed(chain):
+            with self.context.at(link):
+                value = self._linked(link, start, value)
+            start = link
+        return value
+
+    def _linked(self, part: s.Binary, left: s.Expression, value: Expr) -> Expr:
+        right = self._bind(part.right)
+        if part.operator in _COMPARISONS:
+            value, right = self._as_instants(left, value, part.right, right)
+        if part.operator in ("+", "-"):
+            moved = self._moved(part, left, value, right)
+            if moved is not None:
+                return moved
+        return engine.Call(_OPERATORS[part.operator], (value, right))
+
+    def _as_instants(
+        self, left_part: s.Expression, left: Expr, right_part: s.Expression, right: Expr
+    ) -> tuple[Expr, Expr]:
+        """A text beside a DATETIME is one."""
+        if isinstance(right_part, s.Text) and self._is_instant(left):
+            return left, self._instant(right_part, right_part.value)
+        if isinstance(left_part, s.Text) and self._is_instant(right):
+            return self._instant(left_part, left_part.value), right
+        return left, right
+
+    def _moved(self, part: s.Binary, left_part: s.Expression, left: Expr, right: Expr) -> Expr | None:
+        """`ts + 10 s` moves an instant; `a - b` of instants is the time between them, in ticks."""
+        if isinstance(part.right, s.Duration) and self._is_instant(left):
+            ticks = duration_of(self.context, part.right)
+            return engine.Call("shift_time", (left, lit(ticks if part.operator == "+" else -ticks)))
+        if isinstance(left_part, s.Duration) and part.operator == "+" and self._is_instant(right):
+            return engine.Call("shift_time", (right, lit(duration_of(self.context, left_part))))
+        if part.operator == "-" and self._is_instant(left) and self._is_instant(right):
+            return engine.Call("time_diff", (left, right))
+        return None
+
+    def _is_instant(self, expr: Expr) -> bool:
+        return expr.type(self.schema) is Type.DATETIME
+
+    def _between(self, part: s.Between) -> Expr:
+        value, low, high = map(self._bind, (part.value, part.low, part.high))
+        value, low = self._as_instants(part.value, value, part.low, low)
+        value, high = self._as_instants(part.value, value, part.high, high)
+        return _negated(value.between(low, high), part.negated)
+
+    def _in(self, part: s.In) -> Expr:
+        value = self._bind(part.value)
+        options = [self._as_instants(part.value, value, option, self._bind(option))[1] for option in part.options]
+        return _negated(engine.Call("isin", (value, *options)), part.negated)
+
+    def _is_null(self, part: s.IsNull) -> Expr:
+        return engine.Call("is_not_null" if part.negated else "is_null", (self._bind(part.value),))
+
+    def _like(self, part: s.Like) -> Expr:
+        function = "like" if part.operator == "LIKE" else "rlike"
+        return _negated(engine.Call(function, (self._bind(part.value), self._bind(part.pattern))), part.negated)
+
+    def _case(self, part: s.Case) -> Expr:
+        branches = []
+        for when, then in part.branches:
+            condition = self._bind(when)
+            if part.subject is not None:
+                condition = self._bind(part.subject) == condition
+            branches.append((condition, self._bind(then)))
+        default = lit(None) if part.default is None else self._bind(part.default)
+        return engine.Case(tuple(branches), default)
+
+    def _cast(self, part: s.Cast) -> Expr:
+        with self.context.at(part.type):
+            wanted = Type.parse(part.type.text)
+        return self._bind(part.value).cast(wanted)
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    def _call(self, part: s.Call) -> Expr:
+        if part in self.given:
+            return col(self.given[part])
+        if part.over is not None:
+            raise self.context.error(
+                part, "OVER gives a result for every tuple, and stands in the list of a SELECT", given=to_sql(part)
+            )
+        name = ".".join(one.text for one in part.name)
+        lower = name.lower()
+        if name not in self.own:
+            if lower in SQL_AGGREGATES:
+                return self._aggregate(part, _AGGREGATE_SYNONYMS.get(lower, lower))
+            if lower in SQL_FUNCTIONS:
+                return self._function(part, lower)
+        found = module_called(self.context, part, self.own)
+        arguments = [self._bind(argument) for argument in part.arguments]
+        if isinstance(found, Udf):
+            return found(*arguments)
+        if isinstance(found, AggregateModule):
+            self._refuse_unless_aggregates(part, name)
+            return found.of(*arguments)
+        raise self.context.error(
+            part,
+            f"{name} gives rows, not a value",
+            given=to_sql(part),
+            allowed="functions and aggregates",
+            instead=f"FROM stream [TUMBLING 10 s] [APPLY {name}(…)]",
+        )
+
+    def _function(self, part: s.Call, name: str) -> Expr:
+        if part.distinct:
+            raise self.context.error(part, "DISTINCT is for aggregates", given=to_sql(part))
+        if name in ("nullif", "if"):
+            return self._conditional(part, name)
+        arguments = tuple(self._bind(argument) for argument in part.arguments)
+        if name == "round" and len(arguments) == 1:
+            arguments = (*arguments, lit(0))
+        if name == "date_trunc" and isinstance(next(iter(part.arguments), None), s.Text):
+            arguments = arguments[::-1]  # most dialects name the unit first
+        return engine.Call(_SYNONYMS.get(name, name), arguments)
+
+    def _conditional(self, part: s.Call, name: str) -> Expr:
+        arguments = [self._bind(argument) for argument in part.arguments]
+        if name == "nullif" and len(arguments) == 2:
+            return arguments[0].nullif(arguments[1])
+        if name == "if" and len(arguments) in (2, 3):
+            return engine.Case(((arguments[0], arguments[1]),), arguments[2] if len(arguments) == 3 else lit(None))
+        allowed = "nullif(value, other)" if name == "nullif" else "if(condition, value, otherwise)"
+        raise self.context.error(part, f"{name} takes other arguments", given=to_sql(part), allowed=allowed)
+
+    def _aggregate(self, part: s.Call, name: str) -> Expr:
+        self._refuse_unless_aggregates(part, name)
+        if part.named:
+            raise self.context.error(part.named[0], f"{name} has no parameters to be named", given=to_sql(part))
+        if len(part.arguments) == 1 and isinstance(part.arguments[0], s.Star):
+            if name != "count" or part.distinct:
+                raise self.context.error(part, f"{name} needs a column", given=to_sql(part), allowed="count(*)")
+            return AggregateCall("count")
+        if part.distinct:
+            if name != "count":
+                raise self.context.error(
+                    part, f"{name}(DISTINCT …) does not exist", given=to_sql(part), allowed="count(DISTINCT column)"
+                )
+            name = "distinct_count"
+        parameters = len(AGGREGATES[name].parameters)
+        if len(part.arguments) != 1 + parameters:
+            raise self.context.error(
+                part,
+                f"{name} takes {1 + parameters} argument{'s' if parameters else ''}",
+                given=to_sql(part),
+                instead=f"{name}(column{', value' * parameters})",
+            )
+        constants = tuple(constant(self.context, one) for one in part.arguments[1:])
+        below = Expressions(self.context, self.scope, self.schema, self.own, aggregates=True, given=self.given)
+        return AggregateCall(name, below.bind(part.arguments[0]), constants)
+
+    def _refuse_unless_aggregates(self, part: s.Call, name: str) -> None:
+        if not self.aggregates:
+            raise self.context.error(
+                part,
+                f"{name} is about many events, and this place looks at one",
+                given=to_sql(part),
+                allowed="aggregates in SELECT and HAVING",
+                instead="HAVING, or a sub-select that aggregates first",
+            )
+
+    _bindings: ClassVar[Mapping[type[s.Part], Callable[[Expressions, Any], Expr]]] = {
+        s.Column: _column,
+        s.Number: _literal,
+        s.Text: _literal,
+        s.Value: _literal,
+        s.DateTime: _datetime,
+        s.Duration: _duration,
+        s.Unary: _unary,
+        s.Binary: _binary,
+        s.Between: _between,
+        s.In: _in,
+        s.IsNull: _is_null,
+        s.Like: _like,
+        s.Case: _case,
+        s.Cast: _cast,
+        s.Call: _call,
+    }
+
+
+def _negated(expr: Expr, negated: bool) -> Expr:
+    return engine.Call("not", (expr,)) if negated else expr

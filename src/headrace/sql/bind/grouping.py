@@ -1,0 +1,265 @@
+"""SELECT with aggregates: groups, one window, HAVING, and the order of answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from headrace.api.stream import Grouped, Stream, aggregate_name
+from headrace.expr import AggregateCall, Expr, col, lit
+from headrace.expr import nodes as engine
+from headrace.expr.aggregates import has_aggregates
+from headrace.plan.nodes import Select
+from headrace.plan.windows import Grid, Window
+from headrace.sql import syntax as s
+from headrace.sql.bind.context import Context
+from headrace.sql.bind.expressions import Expressions, has_aggregate
+from headrace.sql.bind.relations import Item, same_columns
+from headrace.sql.bind.scope import Relation, Scope
+from headrace.sql.bind.windows import Windowing
+from headrace.sql.printer import to_sql
+
+if TYPE_CHECKING:
+    from headrace.sql.bind.queries import Queries
+
+__all__ = ["Grouping", "column_name"]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """A SELECT with aggregates: keys, one window, outputs, HAVING."""
+
+    queries: Queries
+    part: s.Select
+    item: Item
+
+    @property
+    def context(self) -> Context:
+        return self.queries.context
+
+    def stream(self) -> Stream:
+        """The stream of its answers."""
+        item, windowing = self.item, self.item.windowing
+        windows = item.windows
+        if windows is not None:
+            # Joined windows: each tuple stands at the start of its window, and all that stand there are one window's.
+            item = replace(item, stream=item.stream.point_at_start())
+            windowing = Windowing(self.part.source, Grid(windows.hop, windows.hop, windows.origin), (), {})
+        if windowing is None:
+            raise self._blocked()
+        hidden: Expr | None = None
+        if self.part.where is not None:
+            where = self.queries.expressions(item).predicate(self.part.where)
+            if windowing.divides_time:
+                item = replace(item, stream=item.stream.where(where))
+            else:
+                hidden = where
+        keys = self._keys(item, windowing)
+        outputs = self._split(item, keys, hidden)
+        made = self._aggregated(item, windowing, keys, outputs)
+        made = self._ordered(made, windowing)
+        return made.set_duration(windows.size) if windows is not None and windows.size != windows.hop else made
+
+    def _blocked(self) -> Exception:
+        blocking = next(
+            (entry for entry in self.part.entries if has_aggregate(entry, self.queries.catalog.own)),
+            self.part.entries[0],
+        )
+        source = to_sql(self.part.source)
+        why = "joined streams are grouped behind their join" if self.part.joins else "its answer would never come"
+        return self.context.error(
+            blocking,
+            f"an aggregate over a stream without a window is blocking: {why}",
+            given=to_sql(self.part.source) if not self.part.joins else to_sql(blocking),
+            allowed="aggregates over a window, or OVER (… PRECEDING), which answers for every tuple",
+            instead=f"FROM (SELECT … FROM {source} JOIN …) [SNAPSHOT]"
+            if self.part.joins
+            else f"FROM {source} [SIZE 100], [TUMBLING 10 s] or [SNAPSHOT]",
+        )
+
+    def _keys(self, item: Item, windowing: Windowing) -> list[tuple[str, Expr]]:
+        keys = [(self._called(expr) or name, expr) for name, expr in windowing.keys]
+        texts = {str(expr) for _, expr in keys}
+        expressions = self.queries.expressions(item)
+        added = 0
+        for entry in self.part.group:
+            value = self._aliased(entry.value, expressions)
+            expr = expressions.bind(value)
+            if str(expr) not in texts:
+                name = entry.alias.text if entry.alias else self._called(expr) or column_name(entry)
+                keys.append((name, expr))
+                texts.add(str(expr))
+                added += 1
+        if windowing.keys and added and not windowing.divides_time:
+            raise self.context.error(
+                self.part.group[0],
+                "windows that count tuples are divided by PARTITIONED BY or by GROUP BY, not by different columns",
+                given=", ".join(map(to_sql, self.part.group)),
+                allowed=", ".join(name for name, _ in windowing.keys),
+            )
+        return keys
+
+    def _aliased(self, value: s.Expression, expressions: Expressions) -> s.Expression:
+        """GROUP BY may name an entry of the list."""
+        if isinstance(value, s.Column) and value.stream is None and not expressions.scope.knows(value):
+            for entry in self.part.entries:
+                if entry.alias is not None and entry.alias.text.lower() == value.name.text.lower():
+                    return entry.value
+        return value
+
+    def _called(self, expr: Expr) -> str | None:
+        """What the list calls a key, unless it is a column under its own name."""
+        expressions = self.queries.expressions(self.item, aggregates=True)
+        for entry in self.part.entries:
+            if isinstance(entry.value, s.Star) or has_aggregate(entry, self.queries.catalog.own):
+                continue
+            if str(expressions.bind(entry.value)) == str(expr):
+                return column_name(entry)
+        return None
+
+    def _split(self, item: Item, keys: list[tuple[str, Expr]], hidden: Expr | None) -> _Outputs:
+        expressions = self.queries.expressions(item, aggregates=True)
+        found = _Outputs({str(expr): name for name, expr in keys}, [], [], {})
+        for entry in self.part.entries:
+            if isinstance(entry.value, s.Star):
+                raise self.context.error(entry, "* has no meaning beside groups", instead="the columns of GROUP BY")
+            expr = _within(expressions.bind(entry.value), hidden)
+            self._check_grouped(entry.value, found.over_keys(expr))
+            found.add(column_name(entry, expr), expr, entry)
+        if self.part.having is not None:
+            condition = _within(expressions.predicate(self.part.having), hidden)
+            self._check_grouped(self.part.having, found.over_keys(condition))
+            found.having = found.over_answers(condition)
+        if hidden is not None:
+            some = AggregateCall("count", engine.Case(((hidden, lit(1)),), lit(None)))
+            alive = found.over_answers(some) > 0
+            found.having = alive if found.having is None else engine.Call("and", (alive, found.having))
+        return found
+
+    def _check_grouped(self, part: s.Expression, expr: Expr) -> None:
+        outside = sorted(_outside(expr))
+        if outside:
+            raise self.context.error(
+                part,
+                f"{outside[0]} is neither in GROUP BY nor in an aggregate",
+                given=to_sql(part),
+                allowed="columns of GROUP BY, and aggregates",
+                instead=f"GROUP BY {outside[0]}, or last({outside[0]})",
+            )
+
+    def _aggregated(self, item: Item, windowing: Windowing, keys: list[tuple[str, Expr]], found: _Outputs) -> Stream:
+        outputs = found.calls or [("_sql_n", AggregateCall("count"))]
+        with self.context.at(self.part.entries[0]):
+            grouped = Grouped(item.stream, tuple(keys))
+            divided = grouped.window(windowing.window, **windowing.policy)
+            made = divided.aggregate(**dict(outputs))
+            if found.having is not None:
+                made = made.where(found.having)
+            wanted = self.queries.unique(found.wanted)
+            there = [(name, col(name)) for name in made.schema.names]
+            return made if same_columns(wanted, there) else Stream(Select(made.node, tuple(wanted)))
+
+    def _ordered(self, made: Stream, windowing: Windowing) -> Stream:
+        """ORDER BY and LIMIT among the answers of one window."""
+        if not self.part.order and self.part.limit is None:
+            return made
+        if self.part.limit is None:
+            raise self.context.error(
+                self.part.order[0], "a stream has no end to be sorted at", instead="ORDER BY … LIMIT 10"
+            )
+        names = {name: name for name in made.schema.names}
+        scope = Scope(self.context, (Relation("", names),))
+        expressions = Expressions(self.context, scope, made.schema, self.queries.catalog.own)
+        by, descending = self.queries.order(self.part, expressions)
+        keys = [expressions.bind(key) for key in self.part.limit.by]
+        window: Window = windowing.window
+        overlapping = isinstance(window, Grid) and window.hop < window.size
+        with self.context.at(self.part.limit):
+            # Answers of windows that overlap are told apart by cutting them down to where their window alone is new.
+            apart = made.set_duration(window.hop) if isinstance(window, Grid) and overlapping else made
+            top = apart.group_by(*keys).top(self.part.limit.count, by, descending=descending)
+            return top.set_duration(window.size) if isinstance(window, Grid) and overlapping else top
+
+
+@dataclass
+class _Outputs:
+    """What aggregates must be computed, and what is made of them."""
+
+    keys: dict[str, str]
+    calls: list[tuple[str, Expr]]
+    wanted: list[tuple[str, Expr, s.Entry]]
+    known: dict[str, str]
+    having: Expr | None = None
+
+    def add(self, name: str, expr: Expr, entry: s.Entry) -> None:
+        """An entry of the list."""
+        over = self.over_keys(expr)
+        if not has_aggregates(over) or over.columns() - expr.columns() or _uses_keys(over):
+            self.wanted.append((name, self.over_answers(expr), entry))
+            return
+        if str(expr) not in self.known:
+            taken = {other for other, _ in self.calls} | set(self.keys.values())
+            self.calls.append((name if name not in taken else f"_sql_{len(self.calls)}", expr))
+            self.known[str(expr)] = self.calls[-1][0]
+        self.wanted.append((name, col(self.known[str(expr)]), entry))
+
+    def over_keys(self, expr: Expr) -> Expr:
+        """An expression over the keys, by their names, and aggregates."""
+        if str(expr) in self.keys:
+            return _Key(self.keys[str(expr)])
+        if isinstance(expr, AggregateCall):
+            return expr
+        return expr.with_children([self.over_keys(child) for child in expr.children])
+
+    def over_answers(self, expr: Expr) -> Expr:
+        """An expression over what the aggregate gives."""
+        if str(expr) in self.keys:
+            return col(self.keys[str(expr)])
+        if str(expr) in self.known:
+            return col(self.known[str(expr)])
+        if isinstance(expr, AggregateCall):
+            self.calls.append((f"_sql_{len(self.calls)}", expr))
+            self.known[str(expr)] = self.calls[-1][0]
+            return col(self.known[str(expr)])
+        return expr.with_children([self.over_answers(child) for child in expr.children])
+
+
+class _Key(engine.Column):
+    """A key of the groups, told apart from columns of the stream."""
+
+
+def _uses_keys(expr: Expr) -> bool:
+    return isinstance(expr, _Key) or any(map(_uses_keys, expr.children))
+
+
+def _outside(expr: Expr) -> set[str]:
+    """Columns that stand neither in an aggregate nor for a key."""
+    if isinstance(expr, (AggregateCall, _Key)):
+        return set()
+    if isinstance(expr, engine.Column):
+        return {expr.name}
+    return set().union(*(_outside(child) for child in expr.children)) if expr.children else set()
+
+
+def _within(expr: Expr, where: Expr | None) -> Expr:
+    """Aggregates over those tuples of a window for which a condition holds: of the others, they see NULL."""
+    if where is None:
+        return expr
+    if not isinstance(expr, AggregateCall):
+        return expr.with_children([_within(child, where) for child in expr.children])
+    if expr.argument is None and expr.function == "count":
+        return AggregateCall("count", engine.Case(((where, lit(1)),), lit(None)))
+    return expr.with_children([engine.Case(((where, child),), lit(None)) for child in expr.children])
+
+
+def column_name(entry: s.Entry, expr: Expr | None = None) -> str:
+    """What a column is called: its alias, its own name, or what it says."""
+    if entry.alias is not None:
+        return entry.alias.text
+    if isinstance(entry.value, s.Column):
+        return entry.value.name.text
+    if isinstance(expr, AggregateCall) and not expr.children:
+        return aggregate_name(expr)
+    if isinstance(expr, AggregateCall) and isinstance(expr.argument, engine.Column):
+        return aggregate_name(expr)
+    return to_sql(entry.value)

@@ -1,0 +1,292 @@
+"""Queries: FROM, its joins, WHERE, grouping, HAVING, the list of SELECT, and what stands behind them.
+
+The order of a SELECT's parts is that of rule 8.4: a window makes a relation of a stream, WHERE, joins and groups work
+on relations, and each window's result is a stream again. Where a window divides the time axis (rule 5) it does not
+matter whether events are filtered before it or inside it, so they are filtered before. A window that counts tuples is
+filled first and filtered then; `[… WHERE p]` filters before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.api.stream import Grouped, Stream
+from headrace.expr import Expr, col
+from headrace.expr.signatures import common
+from headrace.plan.nodes import Over, Select
+from headrace.sql import syntax as s
+from headrace.sql.bind.catalog import Catalog, TableEntry
+from headrace.sql.bind.context import Context
+from headrace.sql.bind.expressions import Expressions, has_aggregate, inside
+from headrace.sql.bind.grouping import Grouping, column_name
+from headrace.sql.bind.joins import Joins
+from headrace.sql.bind.relations import Item, plain, same_columns
+from headrace.sql.bind.scope import Relation, Scope, visible
+from headrace.sql.bind.values import duration_of
+from headrace.sql.bind.windows import Tick, bracketed
+from headrace.sql.printer import to_sql
+
+__all__ = ["Queries", "united"]
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Binds queries over what a catalog has."""
+
+    context: Context
+    catalog: Catalog
+
+    def query(self, part: s.Query) -> Stream:
+        """The stream of a query's answers."""
+        tick = Tick(part.tick or self.catalog.settings["tick"], part.tick_by)
+        stream = plain(self._body(part.body, tick))
+        return stream.final() if (part.emit or "speculative") == "final" else stream
+
+    def named(self, name: s.Name) -> Stream:
+        """The stream of a name."""
+        entry = self.catalog.stream(self.context, name)
+        if isinstance(entry, TableEntry):
+            raise self.context.error(
+                name,
+                f"{entry.name} is a table: it has rows, but no events",
+                given=name.text,
+                allowed="streams; a table is joined to one",
+                instead=f"SELECT … FROM stream JOIN {entry.name} ON …",
+            )
+        if entry.node is None:
+            raise self.context.error(
+                name,
+                f"the stream {entry.name!r} has no source yet",
+                given=name.text,
+                instead=f"CREATE STREAM {entry.name} (…) SOURCE FILE ('…', ','), or INSERT INTO {entry.name} SELECT …",
+            )
+        return entry.stream
+
+    def _body(self, part: s.Select | s.Union, tick: Tick) -> Stream:
+        if isinstance(part, s.Select):
+            return self.select(part, tick)
+        left, right = plain(self._body(part.left, tick)), plain(self.select(part.right, tick))
+        with self.context.at(part):
+            both = united(self.context, part.right, left, right)
+        return both if part.all else both.distinct()
+
+    # --- one SELECT --------------------------------------------------------------------------------------------------
+
+    def select(self, part: s.Select, tick: Tick) -> Stream:
+        """The stream of one SELECT."""
+        item = self._from(part, tick)
+        grouped = bool(part.group) or part.having is not None
+        grouped = grouped or any(has_aggregate(entry, self.catalog.own) for entry in part.entries)
+        stream = Grouping(self, part, item).stream() if grouped else self._listed(part, item)
+        return plain(stream).distinct() if part.distinct else stream
+
+    def expressions(self, item: Item, **more: Any) -> Expressions:
+        """What binds expressions over the columns of FROM."""
+        scope = Scope(self.context, item.relations)
+        return Expressions(self.context, scope, item.stream.schema, self.catalog.own, **more)
+
+    def _listed(self, part: s.Select, item: Item) -> Stream:
+        """Without groups: a row for every row, of every window if there is one."""
+        windowing = item.windowing
+        given: dict[s.Call, str] = {}
+        if part.limit is not None or part.order:
+            item = self._first(part, item)
+        elif windowing is not None:
+            over_time = windowing.divides_time
+            item = self._filtered(part, item) if over_time else item
+            item = self._contents(item)
+            item = item if over_time else self._filtered(part, item)
+        else:
+            item = self._filtered(part, item)
+            item, given = self._over(part, item)
+        outputs = self._outputs(part.entries, item, given)
+        columns = [(name, col(name)) for name in item.stream.schema.names]
+        if same_columns(outputs, columns):
+            return item.stream
+        with self.context.at(part.entries[0]):
+            return Stream(Select(item.stream.node, tuple(outputs)))
+
+    def _filtered(self, part: s.Select, item: Item) -> Item:
+        if part.where is None:
+            return item
+        return replace(item, stream=item.stream.where(self.expressions(item).predicate(part.where)))
+
+    def _contents(self, item: Item) -> Item:
+        assert item.windowing is not None
+        windowing = item.windowing
+        with self.context.at(windowing.part):
+            divided = Grouped(item.stream, windowing.keys).window(windowing.window)
+            return replace(item, stream=divided.contents(), windowing=None)
+
+    def _first(self, part: s.Select, item: Item) -> Item:
+        """ORDER BY and LIMIT: those that come first, of each window and key."""
+        if part.limit is None:
+            raise self.context.error(
+                part.order[0],
+                "a stream has no end to be sorted at",
+                given=f"ORDER BY {to_sql(part.order[0])}",
+                allowed="ORDER BY … LIMIT k: the k that come first, of every window",
+                instead=f"ORDER BY {to_sql(part.order[0])} LIMIT 10",
+            )
+        if any(isinstance(one, s.Call) and one.over for entry in part.entries for one in inside(entry)):
+            raise self.context.error(part.limit, "OVER and LIMIT do not go together", instead="a sub-select")
+        item = self._filtered(part, item)
+        expressions = self.expressions(item)
+        by, descending = self.order(part, expressions)
+        keys = [expressions.bind(key) for key in part.limit.by]
+        windowing = item.windowing
+        partition = () if windowing is None else windowing.keys
+        with self.context.at(part.limit):
+            grouped = Grouped(item.stream, (*partition, *((key.name, key) for key in keys)))
+            divided = grouped if windowing is None else grouped.window(windowing.window)
+            top = divided.top(part.limit.count, by, descending=descending)
+        return replace(item, stream=top, windowing=None)
+
+    def order(self, part: s.Select, expressions: Expressions) -> tuple[list[Expr], bool]:
+        """What to order by, and whether all of it descends; numbers that go the other way are negated."""
+        if not part.order:
+            assert part.limit is not None
+            raise self.context.error(part.limit, "LIMIT needs an order", instead="ORDER BY column DESC LIMIT 10")
+        bound = [(key, expressions.bind(key.value)) for key in part.order]
+        fixed = [key for key, expr in bound if not expr.type(expressions.schema).is_numeric]
+        descending = (fixed or part.order)[0].descending
+        other = next((key for key in fixed if key.descending != descending), None)
+        if other is not None:
+            raise self.context.error(
+                other,
+                "of several columns only numbers may go the other way",
+                given=to_sql(other),
+                instead=to_sql(replace(other, descending=descending)),
+            )
+        return [expr if key.descending == descending else -expr for key, expr in bound], descending
+
+    def _outputs(self, entries: Sequence[s.Entry], item: Item, given: Mapping[s.Call, str]) -> list[tuple[str, Expr]]:
+        expressions = self.expressions(item, given=given)
+        outputs: list[tuple[str, Expr, s.Entry]] = []
+        for entry in entries:
+            if isinstance(entry.value, s.Star):
+                outputs += [(name, col(theirs), entry) for name, theirs in expressions.scope.star(entry.value)]
+            else:
+                outputs.append((column_name(entry), expressions.bind(entry.value), entry))
+        return self.unique(outputs)
+
+    def unique(self, outputs: Sequence[tuple[str, Expr, s.Entry]]) -> list[tuple[str, Expr]]:
+        """Outputs, whose names must differ."""
+        seen: dict[str, s.Entry] = {}
+        for name, _, entry in outputs:
+            if name in seen:
+                raise self.context.error(
+                    entry, f"two columns are named {name!r}", given=to_sql(entry), instead=f"{to_sql(entry)} AS other"
+                )
+            seen[name] = entry
+        return [(name, expr) for name, expr, _ in outputs]
+
+    # --- OVER --------------------------------------------------------------------------------------------------------
+
+    def _over(self, part: s.Select, item: Item) -> tuple[Item, dict[s.Call, str]]:
+        """Results of OVER become columns, frame by frame."""
+        calls = [
+            one for entry in part.entries for one in reversed(inside(entry)) if isinstance(one, s.Call) and one.over
+        ]
+        frames: dict[s.Over, list[s.Call]] = {}
+        for call in dict.fromkeys(calls):
+            assert call.over is not None
+            frames.setdefault(call.over, []).append(call)
+        given: dict[s.Call, str] = {}
+        called = self._called(part, item)
+        for over, wanted in frames.items():
+            names = {call: called.get(call, f"_sql_over{len(given) + number}") for number, call in enumerate(wanted)}
+            expressions = self.expressions(item, aggregates=True, given=given)
+            outputs = tuple((name, expressions.bind(replace(call, over=None))) for call, name in names.items())
+            keys = [expressions.bind(key) for key in over.partition]
+            with self.context.at(over):
+                framed = item.stream.group_by(*keys).over(**self._frame(over))
+                # With its stamps, so that the next frame finds the tuples in the same order.
+                made = Over(framed.grouped.stream.node, framed.grouped.keys, framed.frame, outputs)
+                item = replace(item, stream=Stream(made))
+            given |= names
+        return item, given
+
+    def _called(self, part: s.Select, item: Item) -> dict[s.Call, str]:
+        """What calls that are entries of the list are called, where no column is called so."""
+        taken = [*item.stream.schema.names, *(column_name(entry) for entry in part.entries)]
+        named = [(entry.value, column_name(entry)) for entry in part.entries]
+        return {call: name for call, name in named if isinstance(call, s.Call) and taken.count(name) == 1}
+
+    def _frame(self, over: s.Over) -> dict[str, Any]:
+        if over.slide is not None or over.active:
+            raise self.context.error(
+                over,
+                "SLIDE and ACTIVE EXPIRATION are not there yet",
+                given=to_sql(over),
+                allowed="ROWS n PRECEDING, RANGE d PRECEDING, UNBOUNDED PRECEDING",
+                instead="FROM stream [SIZE n EVERY m]",
+            )
+        if over.frame == "unbounded":
+            return {}
+        assert over.size is not None
+        if over.frame == "rows":
+            if not isinstance(over.size, s.Number) or not isinstance(over.size.value, int):
+                raise self.context.error(over.size, "ROWS counts tuples", given=to_sql(over.size), allowed="a number")
+            return {"rows": over.size.value}
+        assert isinstance(over.size, (s.Duration, s.Number))
+        return {"range": duration_of(self.context, over.size)}
+
+    # --- FROM --------------------------------------------------------------------------------------------------------
+
+    def _from(self, part: s.Select, tick: Tick) -> Item:
+        first = self._item(part.source, tick)
+        if not part.joins:
+            return first
+        joins = Joins(self.context, self.catalog.own)
+        left = joins.ready(first)
+        for join in part.joins:
+            table = self._table(join.right)
+            if table is not None:
+                left = joins.with_table(left, table, join)
+            else:
+                left = joins.joined(left, self._item(join.right, tick), join)
+        return left
+
+    def _table(self, part: s.FromItem) -> TableEntry | None:
+        """The table that is meant, if it is one."""
+        entry = self.catalog.stream(self.context, part.stream) if isinstance(part.stream, s.Name) else None
+        if not isinstance(entry, TableEntry):
+            return None
+        if part.brackets:
+            raise self.context.error(part.brackets[0], "a table has no windows", given=to_sql(part))
+        return entry
+
+    def _item(self, part: s.FromItem, tick: Tick) -> Item:
+        if isinstance(part.stream, s.Subquery):
+            stream = self.query(part.stream.query)
+            name = part.alias.text if part.alias else ""
+        else:
+            name = (part.alias or part.stream).text
+            stream = self.named(part.stream)
+        relation = Relation(name, {column: column for column in visible(stream.schema.names)})
+        relation, stream, windowing = bracketed(self.context, self.catalog.own, tick, relation, stream, part)
+        return Item(stream, (relation,), windowing)
+
+
+def united(context: Context, part: s.Part, left: Stream, right: Stream) -> Stream:
+    """Both streams as one: columns meet by their place, and types widen."""
+    mine, other = left.schema.fields, right.schema.fields
+    if len(mine) != len(other):
+        raise context.error(
+            part,
+            "streams that are united have equally many columns",
+            given=f"{len(mine)} and {len(other)}: {left.schema} | {right.schema}",
+        )
+    kinds = [common(f"{a.name} and {b.name}", [a.type, b.type]) or a.type for a, b in zip(mine, other, strict=True)]
+    sides = []
+    for stream, fields in ((left, mine), (right, other)):
+        outputs = [
+            (a.name, col(b.name) if b.type is kind else col(b.name).cast(kind))
+            for a, b, kind in zip(mine, fields, kinds, strict=True)
+        ]
+        same = same_columns(outputs, [(f.name, col(f.name)) for f in fields])
+        sides.append(stream if same else Stream(Select(stream.node, tuple(outputs))))
+    return sides[0].union(sides[1])

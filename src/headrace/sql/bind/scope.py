@@ -1,0 +1,115 @@
+"""Names: which column of which stream is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from headrace.errors import nearest
+from headrace.sql.bind.context import Context
+from headrace.sql.syntax import Column, Name, Star
+
+__all__ = ["Relation", "Scope", "visible"]
+
+
+def visible(names: Iterable[str]) -> list[str]:
+    """The columns that people see: what the engine added begins with `__`."""
+    return [name for name in names if not name.startswith("__")]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What stands in FROM under one name: what people call its columns, and what the plan calls them."""
+
+    name: str
+    columns: Mapping[str, str]
+    #: Its columns are only meant where it is named: `first.price`.
+    by_name: bool = False
+
+    def renamed(self, names: Mapping[str, str]) -> Relation:
+        """The same under other names in the plan."""
+        return Relation(self.name, {mine: names.get(theirs, theirs) for mine, theirs in self.columns.items()})
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The relations that names may come from. A name is found as it is written, else in any case."""
+
+    context: Context
+    relations: tuple[Relation, ...]
+
+    def column(self, column: Column) -> str:
+        """What the plan calls a column."""
+        relations = self._meant(column.stream)
+        wanted = column.name.text
+        found = _found(wanted, relations)
+        if len({theirs for _, theirs in found}) == 1:
+            return found[0][1]
+        if found:
+            raise self.context.error(
+                column,
+                f"{wanted!r} may be several columns",
+                given=wanted,
+                allowed=", ".join(f"{relation.name}.{wanted}" for relation, _ in found),
+                instead=f"{found[0][0].name}.{wanted}",
+            )
+        known = [name for relation in relations for name in relation.columns]
+        close = nearest(wanted, known)
+        as_text = f"'{wanted}', if a text is meant" if column.name.quoted else ""
+        where = f" in {relations[0].name}" if len(relations) == 1 and relations[0].name else ""
+        raise self.context.error(
+            column.name,
+            f"there is no column {wanted!r}{where}",
+            given=wanted,
+            allowed=", ".join(dict.fromkeys(known)) or "(no columns)",
+            instead=close or as_text,
+        )
+
+    def knows(self, column: Column) -> bool:
+        """Whether there is such a column, and only one."""
+        if column.stream is not None and not any(_same(r.name, column.stream.text) for r in self.relations):
+            return False
+        relations = self._meant(column.stream)
+        return len({theirs for _, theirs in _found(column.name.text, relations)}) == 1
+
+    def star(self, star: Star) -> list[tuple[str, str]]:
+        """The columns that `*` stands for: what they are called outside, and in the plan."""
+        relations = self._meant(star.stream)
+        wanted = {theirs: mine for relation in reversed(relations) for mine, theirs in relation.columns.items()}
+        order = [theirs for relation in relations for theirs in relation.columns.values()]
+        # Two streams may have a column of the same name: outside, both go by what the plan calls them.
+        often = [mine.lower() for mine in wanted.values()]
+        return [
+            (wanted[theirs] if often.count(wanted[theirs].lower()) == 1 else theirs, theirs)
+            for theirs in dict.fromkeys(order)
+        ]
+
+    def _meant(self, stream: Name | None) -> tuple[Relation, ...]:
+        if stream is not None:
+            return (self._relation(stream),)
+        return tuple(relation for relation in self.relations if not relation.by_name)
+
+    def _relation(self, name: Name) -> Relation:
+        exact = [relation for relation in self.relations if relation.name == name.text]
+        found = exact or [relation for relation in self.relations if _same(relation.name, name.text)]
+        if found:
+            return found[0]
+        known = [relation.name for relation in self.relations if relation.name]
+        raise self.context.error(
+            name,
+            f"there is no stream {name.text!r} in FROM",
+            given=name.text,
+            allowed=", ".join(known),
+            instead=nearest(name.text, known) or "",
+        )
+
+
+def _same(one: str, other: str) -> bool:
+    return one.lower() == other.lower()
+
+
+def _found(wanted: str, relations: Iterable[Relation]) -> list[tuple[Relation, str]]:
+    exact = [(relation, relation.columns[wanted]) for relation in relations if wanted in relation.columns]
+    return exact or [
+        (relation, theirs) for relation in relations for mine, theirs in relation.columns.items() if _same(mine, wanted)
+    ]

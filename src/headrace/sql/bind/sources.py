@@ -1,0 +1,330 @@
+"""Where streams and tables come from, and where answers go: `SOURCE …` and `INSERT INTO FILE …`."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from headrace.api import inputs, outputs
+from headrace.api.stream import Stream
+from headrace.errors import nearest
+from headrace.expr import Expr
+from headrace.io.files import list_files, local_path
+from headrace.io.tables import table_of
+from headrace.plan.arrival import timed_by
+from headrace.plan.policies import Lifetime, Point, ProgressPolicy
+from headrace.schema import Schema
+from headrace.sql import syntax as s
+from headrace.sql.bind.catalog import Catalog, TableEntry
+from headrace.sql.bind.context import Context
+from headrace.sql.bind.expressions import Expressions
+from headrace.sql.bind.scope import Relation, Scope
+from headrace.sql.bind.values import constant, duration_of
+from headrace.sql.printer import to_sql
+
+__all__ = ["SINKS", "SOURCES", "sink", "source", "table", "timed"]
+
+_CLOCK = "current_time"
+
+
+@dataclass(frozen=True)
+class _Given:
+    """The arguments of a source or a sink, by name."""
+
+    context: Context
+    catalog: Catalog
+    part: s.SourceClause | s.Into
+    values: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls, context: Context, catalog: Catalog, part: s.SourceClause | s.Into, wanted: tuple[str, ...], needed: int
+    ) -> _Given:
+        """Arguments in their order, then by name; the first `needed` must be there."""
+        if len(part.arguments) > len(wanted):
+            raise context.error(
+                part.arguments[len(wanted)],
+                f"{part.kind.text} takes {len(wanted)} arguments",
+                given=to_sql(part),
+                allowed=", ".join(wanted),
+            )
+        values = {name: constant(context, one) for name, one in zip(wanted, part.arguments, strict=False)}
+        for one in part.named:
+            name = one.name.text.lower()
+            if name not in wanted:
+                raise context.error(
+                    one.name,
+                    f"{part.kind.text} has no {name!r}",
+                    given=name,
+                    allowed=", ".join(wanted),
+                    instead=nearest(name, wanted) or "",
+                )
+            values[name] = constant(context, one.value)
+        for name in wanted[:needed]:
+            if name not in values:
+                raise context.error(part, f"{part.kind.text} needs a {name}", given=to_sql(part), allowed=_call(wanted))
+        return cls(context, catalog, part, values)
+
+    def text(self, name: str, default: str = "") -> str:
+        value = self.values.get(name, default)
+        if not isinstance(value, str):
+            raise self.context.error(self.part, f"{name} is a text", given=value, allowed="a text in quotes")
+        return value
+
+    def rest(self, *but: str) -> dict[str, Any]:
+        """All arguments but these."""
+        return {name: value for name, value in self.values.items() if name not in but}
+
+    def path(self, name: str = "path") -> str:
+        """A path, from where the session is, if it may be there."""
+        given = self.text(name)
+        local = local_path(given)
+        if local is None:
+            if self.catalog.roots is not None:
+                raise self._outside(given)
+            return given
+        path = Path(local)
+        if not path.is_absolute() and self.catalog.base != Path():
+            path = self.catalog.base / path
+        roots = self.catalog.roots
+        if roots is not None and not any(path.resolve().is_relative_to(root.resolve()) for root in roots):
+            raise self._outside(given)
+        return str(path)
+
+    def _outside(self, path: str) -> Exception:
+        roots = ", ".join(map(str, self.catalog.roots or ()))
+        return self.context.error(
+            self.part, "this session may not use files there", given=path, allowed=roots or "(no files at all)"
+        )
+
+
+def _call(wanted: tuple[str, ...]) -> str:
+    return ", ".join(wanted)
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How rows become events."""
+
+    schema: Schema
+    lifetime: Lifetime
+    progress: ProgressPolicy | None
+    bad_rows: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"lifetime": self.lifetime, "progress": self.progress, "bad_rows": self.bad_rows}
+
+
+def source(context: Context, catalog: Catalog, part: s.CreateStream, schema: Schema) -> Stream:
+    """The stream that a CREATE STREAM with a SOURCE reads."""
+    assert part.source is not None
+    kind = part.source.kind.text.upper()
+    if kind not in SOURCES:
+        raise _unknown(context, part.source.kind, "source", SOURCES)
+    wanted, needed, make = SOURCES[kind]
+    given = _Given.of(context, catalog, part.source, wanted, needed)
+    reading = _Reading(
+        schema,
+        _lifetime(context, catalog, part, schema),
+        _progress(context, part),
+        part.policy.bad_rows or "divert",
+    )
+    with context.at(part.source):
+        return make(given, reading)
+
+
+def timed(context: Context, catalog: Catalog, part: s.CreateStream, stream: Stream) -> Stream:
+    """A derived stream, by the time that its CREATE STREAM says."""
+    if part.lifetime is None:
+        if part.progress is not None or part.policy != s.Policy():
+            raise context.error(
+                part.progress or part.policy, "progress and what is late are decided where rows are read: at a SOURCE"
+            )
+        return stream
+    if not isinstance(part.lifetime, s.PointLifetime):
+        raise context.error(
+            part.lifetime, "a derived stream has the lifetimes of what it is made from", instead="ORDER BY column"
+        )
+    lifetime = _lifetime(context, catalog, part, stream.schema)
+    with context.at(part.lifetime):
+        at: Expr | Literal["arrival"] = lifetime.at if isinstance(lifetime, Point) else "arrival"
+        return Stream(timed_by(stream.node, at, _progress(context, part)))
+
+
+def _lifetime(context: Context, catalog: Catalog, part: s.CreateStream, schema: Schema) -> Lifetime:
+    names = {column: column for column in schema.names}
+    scope = Scope(context, (Relation(part.name.text, names),))
+    expressions = Expressions(context, scope, schema, catalog.own)
+    lifetime = part.lifetime
+    if lifetime is None or _is_clock(lifetime, expressions):
+        return inputs.by_arrival()
+    with context.at(lifetime):
+        if isinstance(lifetime, s.PointLifetime):
+            return inputs.point(expressions.bind(lifetime.value))
+        if isinstance(lifetime, s.IntervalLifetime):
+            return inputs.interval(expressions.bind(lifetime.start), expressions.bind(lifetime.end))
+        if isinstance(lifetime, s.EdgeLifetime):
+            closes: Expr | None = None if lifetime.closes is None else expressions.predicate(lifetime.closes)
+            key = [scope.column(s.Column(name, at=name.at)) for name in lifetime.key]
+            return inputs.edge(expressions.bind(lifetime.value), key, closes)
+        return inputs.physical()
+
+
+def _is_clock(lifetime: s.Part, expressions: Expressions) -> bool:
+    value = lifetime.value if isinstance(lifetime, s.PointLifetime) else None
+    if not isinstance(value, s.Column) or value.stream is not None:
+        return False
+    return value.name.text.lower() == _CLOCK and not expressions.scope.knows(value)
+
+
+def _progress(context: Context, part: s.CreateStream) -> ProgressPolicy | None:
+    late: Any = part.policy.late or "divert"
+    told = part.progress
+    if told is None:
+        by_arrival = part.lifetime is None or (
+            isinstance(part.lifetime, s.PointLifetime)
+            and isinstance(part.lifetime.value, s.Column)
+            and part.lifetime.value.name.text.lower() == _CLOCK
+        )
+        if by_arrival:
+            return inputs.ordered(late)
+        return inputs.explicit(late) if part.policy.late else None
+
+    def ticks(value: s.Duration | s.Number | None, default: int) -> int:
+        return default if value is None else duration_of(context, value)
+
+    with context.at(told):
+        if told.kind == "advance":
+            skew = None if told.skew is None else duration_of(context, told.skew)
+            return inputs.advance(ticks(told.amount, 0), ticks(told.every, 1), late, skew)
+        if told.kind == "heartbeat":
+            return inputs.heartbeat(ticks(told.amount, 1_000_000), ticks(told.delay, 0), late)
+        return inputs.ordered(late) if told.kind == "ordered" else inputs.explicit(late)
+
+
+def _csv(given: _Given, reading: _Reading) -> Stream:
+    path, delimiter = given.path(), given.text("delimiter", ",")
+    header = given.values.get("header")
+    if header is None:
+        header = _has_header(path, delimiter, reading.schema)
+    return inputs.read_csv(path, reading.schema, delimiter=delimiter, header=bool(header), **reading.options)
+
+
+def _has_header(path: str, delimiter: str, schema: Schema) -> bool:
+    """Whether the first line of what is there names the columns; where nothing is there yet, none is expected."""
+    found = list_files(path) if local_path(path) is not None else []
+    if not found:
+        return False
+    with Path(found[0]).open(encoding="utf-8", errors="replace", newline="") as file:
+        first = next(csv.reader([file.readline()], delimiter=delimiter), [])
+    names = [name.strip().lower() for name in first]
+    return bool(names) and set(names) >= {name.lower() for name in schema.names}
+
+
+def _json(given: _Given, reading: _Reading) -> Stream:
+    return inputs.read_json(given.path(), reading.schema, **reading.options)
+
+
+def _parquet(given: _Given, reading: _Reading) -> Stream:
+    return inputs.read_parquet(given.path(), reading.schema, **reading.options)
+
+
+def _events(given: _Given, reading: _Reading) -> Stream:
+    options = {"progress": reading.progress, "bad_rows": reading.bad_rows}
+    return inputs.read_events(given.path(), reading.schema, format=given.values.get("format"), **options)  # type: ignore[arg-type]
+
+
+def _host(given: _Given, reading: _Reading) -> Stream:
+    host, port, rest = given.text("host"), given.values["port"], given.rest("host", "port")
+    if "spool" in rest:
+        rest["spool"] = given.path("spool")
+    return inputs.read_host(host, port, reading.schema, **rest, **reading.options)
+
+
+def _topic(given: _Given, reading: _Reading) -> Stream:
+    options = {"kafka.bootstrap.servers": given.text("servers"), "subscribe": given.text("topic")}
+    options["startingOffsets"] = given.text("start", "earliest")
+    return inputs.read_spark("kafka", reading.schema, options=options, **reading.options)
+
+
+def _generator(given: _Given, reading: _Reading) -> Stream:
+    return inputs.generated(given.text("name"), reading.schema, **given.rest("name"), **reading.options)
+
+
+_Make = Callable[[_Given, _Reading], Stream]
+#: Kinds of sources: their arguments, how many of them must be given, and what reads them.
+SOURCES: Mapping[str, tuple[tuple[str, ...], int, _Make]] = {
+    "FILE": (("path", "delimiter", "header"), 1, _csv),
+    "CSV": (("path", "delimiter", "header"), 1, _csv),
+    "JSON": (("path",), 1, _json),
+    "PARQUET": (("path",), 1, _parquet),
+    "EVENTS": (("path", "format"), 1, _events),
+    "HOST": (("host", "port", "delimiter", "format", "spool"), 2, _host),
+    "TOPIC": (("servers", "topic", "start"), 2, _topic),
+    "GENERATOR": (("name", "rows", "seed"), 1, _generator),
+}
+
+
+# --- tables and sinks ------------------------------------------------------------------------------------------------
+
+
+def table(context: Context, catalog: Catalog, part: s.CreateTable, schema: Schema | None) -> TableEntry:
+    """The table of a CREATE TABLE."""
+    if part.source is None:
+        raise context.error(part, "a table needs a source", instead=f"CREATE TABLE {part.name.text} SOURCE FILE ('…')")
+    kinds = ("FILE", "CSV", "JSON", "PARQUET")
+    if part.source.kind.text.upper() not in kinds:
+        raise _unknown(context, part.source.kind, "source of a table", dict.fromkeys(kinds))
+    given = _Given.of(context, catalog, part.source, ("path",), 1)
+    with context.at(part.source):
+        return TableEntry(part.name.text, table_of(given.path(), schema), to_sql(part))
+
+
+def _file_sink(given: _Given, format: str) -> Any:
+    format = given.text("format", format)
+    return outputs.files(given.path(), format=format, encoding=_encoding(given), key=_keys(given))  # type: ignore[arg-type]
+
+
+def _console(given: _Given) -> Any:
+    return outputs.console(encoding=_encoding(given), key=_keys(given), rows=given.values.get("rows", 20))
+
+
+def _encoding(given: _Given) -> Any:
+    return given.text("encoding", "events")
+
+
+def _keys(given: _Given) -> tuple[str, ...]:
+    return tuple(key.strip() for key in given.text("key").split(",") if key.strip())
+
+
+_FILES = ("path", "format", "encoding", "key")
+SINKS: Mapping[str, tuple[tuple[str, ...], int, Callable[[_Given], Any]]] = {
+    "FILE": (_FILES, 1, lambda given: _file_sink(given, "jsonl")),
+    "JSON": (_FILES, 1, lambda given: _file_sink(given, "jsonl")),
+    "PARQUET": (_FILES, 1, lambda given: _file_sink(given, "parquet")),
+    "CONSOLE": (("encoding", "key", "rows"), 0, _console),
+}
+
+
+def sink(context: Context, catalog: Catalog, part: s.Into) -> Any:
+    """Where an INSERT INTO writes to."""
+    kind = part.kind.text.upper()
+    if kind not in SINKS:
+        raise _unknown(context, part.kind, "sink", SINKS)
+    wanted, needed, make = SINKS[kind]
+    with context.at(part):
+        return make(_Given.of(context, catalog, part, wanted, needed))
+
+
+def _unknown(context: Context, kind: s.Name, what: str, known: Mapping[str, Any]) -> Exception:
+    close = nearest(kind.text, known) or ""
+    return context.error(
+        kind, f"there is no {what} {kind.text!r}", given=kind.text, allowed=", ".join(known), instead=close
+    )

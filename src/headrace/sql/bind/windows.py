@@ -1,0 +1,296 @@
+"""What stands in brackets behind a stream: lifetimes, windows (rules 5 and 8.2), and operators of modules.
+
+The windows of SIZE and EVERY are about one of three clocks: application time (`60 ON ts`), arrival (`1 min`), and the
+count of tuples (`100`). The engine knows one clock, a stream's own time. So the stream is given the clock that EVERY
+goes by, or SIZE if EVERY counts tuples: its sources are read again, with other lifetimes (`timed_by`). What the other
+one measures is then a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Literal
+
+from headrace.api import windows as api
+from headrace.api.stream import Grouped, Stream
+from headrace.expr import Expr, col
+from headrace.modules import Operator
+from headrace.plan.arrival import timed_by
+from headrace.plan.nodes import Node
+from headrace.plan.ordered import FIRST
+from headrace.plan.windows import Count, Grid, Session, Snapshot, Window
+from headrace.schema import Field, Schema, Type
+from headrace.sql import syntax as s
+from headrace.sql.bind.context import Context
+from headrace.sql.bind.expressions import Expressions, module_called
+from headrace.sql.bind.scope import Relation, Scope, visible
+from headrace.sql.bind.values import duration_of, ticks_of
+from headrace.sql.printer import to_sql
+
+__all__ = ["OWN_TIME", "Tick", "Windowing", "bracketed"]
+
+_SECOND = 1_000_000
+#: `SIZE 60 s ON le`: the stream's own time, whatever it is made from.
+OWN_TIME = "le"
+
+
+@dataclass(frozen=True)
+class Tick:
+    """What ordered windows react to (rule 8.3)."""
+
+    kind: Literal["tuple", "time", "batch"] = "tuple"
+    by: s.Column | None = None
+
+
+@dataclass(frozen=True)
+class Windowing:
+    """A window, who shares it, and how modules see it."""
+
+    part: s.Part
+    window: Window
+    keys: tuple[tuple[str, Expr], ...]
+    policy: Mapping[str, Any]
+
+    @property
+    def divides_time(self) -> bool:
+        """Whether it divides the time axis (rule 5), so that filtering its content is filtering the stream."""
+        return isinstance(self.window, (Grid, Snapshot, Count, Session))
+
+
+@dataclass(frozen=True)
+class _Place:
+    """What is bound so far: the stream, what its columns are called, and the window it waits to be divided by."""
+
+    context: Context
+    own: Mapping[str, Any]
+    tick: Tick
+    relation: Relation
+    stream: Stream
+    windowing: Windowing | None = None
+
+    @property
+    def expressions(self) -> Expressions:
+        return Expressions(self.context, Scope(self.context, (self.relation,)), self.stream.schema, self.own)
+
+    def with_stream(self, stream: Stream) -> _Place:
+        return replace(self, stream=stream)
+
+
+def bracketed(
+    context: Context, own: Mapping[str, Any], tick: Tick, relation: Relation, stream: Stream, item: s.FromItem
+) -> tuple[Relation, Stream, Windowing | None]:
+    """A stream with what its brackets say done to it; a window at the end is left for the SELECT around."""
+    place = _Place(context, own, tick, relation, stream)
+    for bracket in item.brackets:
+        if place.windowing is not None and not isinstance(bracket, s.Module):
+            raise context.error(
+                bracket,
+                "a window comes last: nothing but [APPLY …] can stand behind it",
+                given=to_sql(bracket),
+                instead="a sub-select: FROM (SELECT … FROM stream [window]) [window]",
+            )
+        with context.at(bracket):
+            if isinstance(bracket, s.Lifespan):
+                place = place.with_stream(_lasting(place, bracket))
+            elif isinstance(bracket, s.Module):
+                place = _applied(place, bracket)
+            else:
+                assert isinstance(bracket, s.Window)
+                place = _windowed(place, bracket)
+    return place.relation, place.stream, place.windowing
+
+
+# --- lifetimes and modules -------------------------------------------------------------------------------------------
+
+
+def _lasting(place: _Place, part: s.Lifespan) -> Stream:
+    stream = place.stream
+    plain: dict[str, Callable[[], Stream]] = {
+        "now": stream.point_at_start,
+        "point_at_start": stream.point_at_start,
+        "point_at_end": stream.point_at_end,
+        "coalesce": stream.coalesce,
+    }
+    if part.kind in plain:
+        return plain[part.kind]()
+    assert part.duration is not None
+    ticks = duration_of(place.context, part.duration)
+    with_duration: dict[str, Callable[[int], Stream]] = {
+        "range": stream.set_duration,
+        "shift": stream.shift,
+        "extend": stream.extend,
+        "cap": stream.cap_duration,
+    }
+    return with_duration[part.kind](ticks)
+
+
+def _applied(place: _Place, part: s.Module) -> _Place:
+    if place.windowing is None:
+        raise place.context.error(
+            part,
+            "an operator works on windows",
+            given=to_sql(part),
+            instead=f"[TUMBLING 10 s] {to_sql(part)}, or [SNAPSHOT] {to_sql(part)}",
+        )
+    module = module_called(place.context, part.call, place.own)
+    if not isinstance(module, Operator):
+        raise place.context.error(
+            part.call, "only operators are applied", given=to_sql(part.call), instead=f"SELECT {to_sql(part.call)} …"
+        )
+    arguments = [place.expressions.bind(argument) for argument in part.call.arguments]
+    windowing = place.windowing
+    made = (
+        Grouped(place.stream, windowing.keys).window(windowing.window, **windowing.policy).operate(module, *arguments)
+    )
+    names = {name: name for name in visible(made.schema.names)}
+    return replace(place, stream=made, relation=Relation(place.relation.name, names), windowing=None)
+
+
+# --- windows ---------------------------------------------------------------------------------------------------------
+
+
+def _windowed(place: _Place, part: s.Window) -> _Place:
+    if part.where is not None:
+        place = place.with_stream(place.stream.where(place.expressions.predicate(part.where)))
+    make = _WINDOWS[type(part)]
+    place, window = make(place, part)
+    keys = tuple((column.name.text, place.expressions.bind(column)) for column in part.partition)
+    policy: dict[str, Any] = {}
+    if part.policies.clip is not None:
+        policy["clipping"] = part.policies.clip
+    if part.policies.timestamp is not None:
+        policy["timestamping"] = part.policies.timestamp
+    named = tuple((next(iter(expr.columns())), expr) for _, expr in keys)
+    return replace(place, windowing=Windowing(part, window, named, policy))
+
+
+def _grid(place: _Place, part: s.GridWindow) -> tuple[_Place, Window]:
+    size = duration_of(place.context, part.size)
+    every = size if part.every is None else duration_of(place.context, part.every)
+    origin = 0 if part.starting is None else ticks_of(place.context, part.starting)
+    return place, api.hopping(size, every, origin)
+
+
+def _sized(place: _Place, part: s.SizeWindow) -> tuple[_Place, Window]:
+    every = part.every or part.size
+    clock = _clock(place.context, part.size, every)
+    if clock is not None:
+        place = _timed(place, clock, part)
+    starting: Any = part.starting
+    if isinstance(starting, s.Part):
+        assert isinstance(starting, s.Expression)
+        starting = ticks_of(place.context, starting)
+        if isinstance(clock, s.Application) and isinstance(part.starting, s.Number):
+            starting *= _unit(place, clock.column)
+    window = api.sliding(
+        _measured(place, part.size, clock),
+        _measured(place, every, clock),
+        tick=place.tick.kind,
+        batch=None if place.tick.by is None else place.expressions.scope.column(place.tick.by),
+        starting=starting,
+    )
+    return place, window
+
+
+def _landmark(place: _Place, part: s.LandmarkWindow) -> tuple[_Place, Window]:
+    clock = _clock(place.context, part.every, part.every)
+    if clock is not None:
+        place = _timed(place, clock, part)
+    window = api.landmark(ticks_of(place.context, part.start), _measured(place, part.every, clock))
+    return place, window
+
+
+def _delta(place: _Place, part: s.DeltaWindow) -> tuple[_Place, Window]:
+    mine = place.relation.columns
+    first = Relation("first", {name: f"{FIRST}{theirs}" for name, theirs in mine.items()}, by_name=True)
+    below = place.stream.schema
+    both = Schema((*below.fields, *(Field(f"{FIRST}{f.name}", f.type) for f in below)))
+    scope = Scope(place.context, (Relation("this", mine), first))
+    delta = Expressions(place.context, scope, both, place.own).bind(part.delta)
+    threshold = Expressions(place.context, Scope(place.context, ()), Schema(()), place.own).bind(part.threshold)
+    return place, api.delta(delta, threshold)
+
+
+def _fixed(place: _Place, part: s.FixedWindow) -> tuple[_Place, Window]:
+    window = api.fixed(ticks_of(place.context, part.start), ticks_of(place.context, part.end))
+    return place, window
+
+
+_WINDOWS: Mapping[type[s.Window], Callable[[_Place, Any], tuple[_Place, Window]]] = {
+    s.GridWindow: _grid,
+    s.SizeWindow: _sized,
+    s.SnapshotWindow: lambda place, _: (place, api.snapshot()),
+    s.CountWindow: lambda place, part: (
+        place,
+        api.count_by_start(part.count) if part.edge == "start" else api.count_by_end(part.count),
+    ),
+    s.SessionWindow: lambda place, part: (place, api.session(duration_of(place.context, part.gap))),
+    s.DeltaWindow: _delta,
+    s.LandmarkWindow: _landmark,
+    s.FixedWindow: _fixed,
+}
+
+
+# --- clocks ----------------------------------------------------------------------------------------------------------
+
+
+def _clock(context: Context, size: s.Measure, every: s.Measure) -> s.Application | s.Arrival | None:
+    """What the stream must be timed by; None for whatever it is timed by."""
+    if isinstance(size, s.Application) and isinstance(every, s.Application):
+        mine, other = size.column.name.text, every.column.name.text
+        if mine.lower() != other.lower():
+            raise context.error(
+                every.column, "SIZE and EVERY go by different columns", given=f"{mine} and {other}", instead=mine
+            )
+    for measure in (every, size):
+        if isinstance(measure, (s.Application, s.Arrival)):
+            return measure
+    return None
+
+
+def _timed(place: _Place, clock: s.Application | s.Arrival, part: s.Part) -> _Place:
+    if _is_own(clock):
+        return place
+    if isinstance(clock, s.Application):
+        column = place.expressions.scope.column(clock.column)
+        kind = place.stream.schema[column].type
+        if kind is not Type.DATETIME and not kind.is_integer:
+            raise place.context.error(
+                clock.column, f"{column} cannot be a time", given=kind.value, allowed="DATETIME or a whole number"
+            )
+        by: Expr | Literal["arrival"] = col(column)
+    else:
+        by = "arrival"
+    with place.context.at(clock.column if isinstance(clock, s.Application) else part):
+        node: Node = timed_by(place.stream.node, by)
+    return place.with_stream(Stream(node))
+
+
+def _is_own(clock: s.Application | s.Arrival) -> bool:
+    return isinstance(clock, s.Application) and clock.column.name.text.lower() == OWN_TIME
+
+
+def _unit(place: _Place, column: s.Column) -> int:
+    """How many ticks a bare number stands for: seconds on a DATETIME, else the column's own unit."""
+    if column.name.text.lower() == OWN_TIME:
+        return 1
+    name = place.expressions.scope.column(column)
+    return _SECOND if place.stream.schema[name].type is Type.DATETIME else 1
+
+
+def _measured(place: _Place, measure: s.Measure, clock: s.Application | s.Arrival | None) -> Any:
+    """What the API takes for it, on a stream that goes by `clock`."""
+    if isinstance(measure, s.Tuples):
+        return measure.count
+    if isinstance(measure, s.Arrival):
+        ticks = duration_of(place.context, measure.duration)
+        if isinstance(clock, s.Arrival):
+            return timedelta(microseconds=ticks)
+        return api.arrival(ticks)
+    number = isinstance(measure.amount, s.Number)
+    ticks = duration_of(place.context, measure.amount) * (_unit(place, measure.column) if number else 1)
+    if isinstance(clock, s.Application):
+        return timedelta(microseconds=ticks)
+    return api.by(place.expressions.scope.column(measure.column), ticks)

@@ -1,0 +1,229 @@
+"""How expressions, names and literals are written; `printer` has the rest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from functools import singledispatch
+from typing import Any
+
+from headrace.sql import syntax as s
+from headrace.sql.tables import RESERVED
+
+__all__ = [
+    "LINE_BREAK",
+    "clause",
+    "clauses",
+    "enclosed",
+    "indented",
+    "lines",
+    "listed",
+    "quoted",
+    "text",
+    "words",
+    "writes",
+    "written_name",
+]
+
+_BARE = re.compile(r"[^\W\d]\w*")
+LINE_BREAK = "\0"  # no text has this character
+_AS_CALL = frozenset({"CAST", "TRY_CAST"})  # in front of a parenthesis these are no names
+
+_LEVELS = (
+    ("OR",), ("AND",), ("NOT",), ("=", "<>", "<", "<=", ">", ">="),
+    ("|",), ("^",), ("&",), ("<<", ">>"), ("+", "-", "||"), ("*", "/", "%"),
+)  # fmt: skip
+_LEVEL = {operator: level for level, operators in enumerate(_LEVELS) for operator in operators}
+_COMPARISON, _SIGN, _PRIMARY = _LEVEL["="], len(_LEVELS), len(_LEVELS) + 1
+
+
+@singledispatch
+def text(part: Any) -> str:
+    """The text of a part."""
+    raise TypeError(f"{type(part).__name__} has no text")
+
+
+def writes(kind: type[Any]) -> Callable[[Callable[[Any], str]], Callable[[Any], str]]:
+    """Marks the function that writes parts of this kind."""
+    return text.register(kind)
+
+
+def listed(parts: Iterable[s.Part]) -> str:
+    """Parts with commas between them."""
+    return ", ".join(text(part) for part in parts)
+
+
+def words(*given: str) -> str:
+    """Words with a space between them, without those that are empty."""
+    return " ".join(word for word in given if word)
+
+
+def lines(*given: str) -> str:
+    """Lines, without those that are empty."""
+    return "\n".join(line for line in given if line)
+
+
+def clause(keyword: str, part: s.Part | None) -> str:
+    """A keyword and its part, or nothing if there is none."""
+    return f"{keyword} {text(part)}" if part is not None else ""
+
+
+def clauses(keyword: str, parts: tuple[Any, ...]) -> str:
+    """A keyword and its parts, or nothing if there are none."""
+    return f"{keyword} {listed(parts)}" if parts else ""
+
+
+def indented(lines: str) -> str:
+    """Lines, moved to the right."""
+    return "\n".join(f"    {line}" for line in lines.split("\n"))
+
+
+# ---- names and literals
+
+
+def written_name(name: s.Name, keywords: frozenset[str] = frozenset()) -> str:
+    """A name, in quotes if it could be taken for something else; `keywords` are those of the place it stands in."""
+    word = name.text.upper()
+    if _BARE.fullmatch(name.text) and word not in RESERVED and word not in keywords:
+        return name.text
+    return enclosed(name.text, '"')
+
+
+def enclosed(value: str, quote: str) -> str:
+    """A text in quotes. Its own line breaks are hidden until all is written, or they would be indented."""
+    return quote + value.replace(quote, quote * 2).replace("\n", LINE_BREAK) + quote
+
+
+def quoted(value: str) -> str:
+    """A text in single quotes."""
+    return enclosed(value, "'")
+
+
+text.register(s.Name, written_name)
+
+
+@writes(s.Number)
+def _(part: s.Number) -> str:
+    return repr(part.value)
+
+
+@writes(s.Text)
+def _(part: s.Text) -> str:
+    return quoted(part.value)
+
+
+@writes(s.Value)
+def _(part: s.Value) -> str:
+    return "NULL" if part.value is None else str(part.value).upper()
+
+
+@writes(s.DateTime)
+def _(part: s.DateTime) -> str:
+    return f"DATETIME {quoted(part.text)}"
+
+
+@writes(s.Duration)
+def _(part: s.Duration) -> str:
+    amounts = (f"{Decimal(repr(number)):f} {unit}" for number, unit in part.amounts)
+    return " ".join(amounts) or "FOREVER"
+
+
+@writes(s.Column)
+def _(part: s.Column) -> str:
+    return written_name(part.name) if part.stream is None else f"{written_name(part.stream)}.{written_name(part.name)}"
+
+
+@writes(s.Star)
+def _(part: s.Star) -> str:
+    return "*" if part.stream is None else f"{written_name(part.stream)}.*"
+
+
+# ---- expressions
+
+
+def _level(part: s.Expression) -> int:
+    """How tightly an expression holds together."""
+    if isinstance(part, s.Binary):
+        return _LEVEL[part.operator]
+    if isinstance(part, s.Unary):
+        return _LEVEL.get(part.operator, _SIGN) if part.operator == "NOT" else _SIGN
+    return _COMPARISON if isinstance(part, s.Between | s.In | s.IsNull | s.Like) else _PRIMARY
+
+
+def _at_least(level: int, part: s.Expression) -> str:
+    return text(part) if _level(part) >= level else f"({text(part)})"
+
+
+def _negated(part: Any) -> str:
+    return "NOT " if part.negated else ""
+
+
+@writes(s.Unary)
+def _(part: s.Unary) -> str:
+    if part.operator == "NOT":
+        return f"NOT {_at_least(_LEVEL['NOT'], part.value)}"
+    value = _at_least(_SIGN, part.value)
+    gap = " " if value.startswith(part.operator) else ""  # two minus signs in a row would begin a comment
+    return f"{part.operator}{gap}{value}"
+
+
+@writes(s.Binary)
+def _(part: s.Binary) -> str:
+    level = _LEVEL[part.operator]
+    # Comparisons do not chain; everything else groups from the left.
+    left = _at_least(level + 1 if level == _COMPARISON else level, part.left)
+    return f"{left} {part.operator} {_at_least(level + 1, part.right)}"
+
+
+@writes(s.Between)
+def _(part: s.Between) -> str:
+    value, low, high = (_at_least(_COMPARISON + 1, each) for each in (part.value, part.low, part.high))
+    return f"{value} {_negated(part)}BETWEEN {low} AND {high}"
+
+
+@writes(s.In)
+def _(part: s.In) -> str:
+    return f"{_at_least(_COMPARISON + 1, part.value)} {_negated(part)}IN ({listed(part.options)})"
+
+
+@writes(s.IsNull)
+def _(part: s.IsNull) -> str:
+    return f"{_at_least(_COMPARISON + 1, part.value)} IS {_negated(part)}NULL"
+
+
+@writes(s.Like)
+def _(part: s.Like) -> str:
+    value, pattern = (_at_least(_COMPARISON + 1, each) for each in (part.value, part.pattern))
+    return f"{value} {_negated(part)}{part.operator} {pattern}"
+
+
+@writes(s.Case)
+def _(part: s.Case) -> str:
+    branches = (f"WHEN {text(condition)} THEN {text(value)}" for condition, value in part.branches)
+    subject = text(part.subject) if part.subject is not None else ""
+    return words("CASE", subject, *branches, clause("ELSE", part.default), "END")
+
+
+@writes(s.Cast)
+def _(part: s.Cast) -> str:
+    return f"CAST({text(part.value)} AS {written_name(part.type)})"
+
+
+@writes(s.Named)
+def _(part: s.Named) -> str:
+    return f"{written_name(part.name)} => {text(part.value)}"
+
+
+@writes(s.Over)
+def _(part: s.Over) -> str:
+    size = "UNBOUNDED" if part.frame == "unbounded" else f"{part.frame.upper()} {text(part.size)}"
+    slide, active = clause("SLIDE", part.slide), "ACTIVE EXPIRATION" if part.active else ""
+    return f"OVER ({words(clauses('PARTITION BY', part.partition), size, 'PRECEDING', slide, active)})"
+
+
+@writes(s.Call)
+def _(part: s.Call) -> str:
+    name = ".".join(written_name(each, _AS_CALL) for each in part.name)
+    distinct = "DISTINCT " if part.distinct else ""
+    return words(f"{name}({distinct}{listed((*part.arguments, *part.named))})", text(part.over) if part.over else "")

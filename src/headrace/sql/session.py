@@ -1,0 +1,469 @@
+"""Sessions: statements one after the other, over a catalog that remembers; and scripts, which are run as one query.
+
+A statement is bound when it is met, and nothing runs: what a script asks for (queries by themselves, `INSERT INTO` a
+file or the console) is collected. Streams that several of them read are part of one plan, so they run once. VERIFY is
+the exception: it runs when it is met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from headrace.api.checks import node_of
+from headrace.api.running import Run, run, start
+from headrace.api.stream import Stream
+from headrace.errors import nearest
+from headrace.expr import Udf, col
+from headrace.modules import Module
+from headrace.modules.registry import modules
+from headrace.plan.nodes import Select, Source, walk
+from headrace.schema import Field, Schema, Type
+from headrace.sql import syntax as s
+from headrace.sql.bind import sources
+from headrace.sql.bind.catalog import SETTINGS, Catalog, StreamEntry
+from headrace.sql.bind.context import Context
+from headrace.sql.bind.expressions import SQL_AGGREGATES, SQL_FUNCTIONS
+from headrace.sql.bind.queries import Queries
+from headrace.sql.bind.relations import plain
+from headrace.sql.bind.scope import visible
+from headrace.sql.bind.values import constant
+from headrace.sql.parse import parse
+from headrace.sql.printer import to_sql
+
+__all__ = ["Answers", "Delivery", "Done", "Outcome", "Rows", "Script", "Session", "Verified", "Words"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a statement."""
+
+    statement: s.Statement
+
+
+@dataclass(frozen=True)
+class Done(Outcome):
+    """Something exists now, or no longer."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class Answers(Outcome):
+    """A query that was asked: its answers are a stream."""
+
+    name: str
+    stream: Stream
+
+
+@dataclass(frozen=True)
+class Delivery(Outcome):
+    """A stream and where it is to go."""
+
+    name: str
+    stream: Stream
+    sink: Any
+
+
+@dataclass(frozen=True)
+class Rows(Outcome):
+    """A table to look at."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Words(Outcome):
+    """A text to read."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Verified(Outcome):
+    """A query that was tried: the report of what was tried."""
+
+    report: Any
+
+
+class Session:
+    """Executes statements. `streams` are there from the start, `functions` are functions and modules by name.
+
+    Relative paths start at `base`; with `roots`, files elsewhere are refused.
+    """
+
+    def __init__(
+        self,
+        streams: Mapping[str, Stream] | None = None,
+        *,
+        functions: Mapping[str, Any] | None = None,
+        base: str | Path = "",
+        roots: Sequence[str | Path] | None = None,
+    ) -> None:
+        self.catalog = Catalog(
+            own=dict(functions or {}),
+            base=Path(base),
+            roots=None if roots is None else tuple(Path(root) for root in roots),
+        )
+        self._waiting = dict(streams or {})
+        for name, stream in self._waiting.items():
+            self.add(name, stream)
+        self._asked = 0
+
+    def add(self, name: str, stream: Stream) -> None:
+        """Let statements use a stream under a name."""
+        node = node_of(stream, "sql(text, name=stream)")
+        schema = Schema(tuple(field for field in node.schema if field.name in visible(node.schema.names)))
+        self.catalog.streams[name] = StreamEntry(name, schema, node)
+
+    def execute(self, text: str) -> list[Outcome]:
+        """Bind the statements of a text, one after the other."""
+        context = Context(text)
+        return [self.statement(context, statement) for statement in parse(text).statements]
+
+    def statement(self, context: Context, part: s.Statement) -> Outcome:
+        """Bind one statement of a text."""
+        with context.at(part):
+            return self._statements[type(part)](self, context, part)
+
+    def options(self, host: str | None = None) -> dict[str, Any]:
+        """The options of a run that follow from the settings, on another host if one is named."""
+        settings = {**self.catalog.settings, **({} if host is None else {"host": host})}
+        wanted = ("host", "buckets", "master" if settings["host"] == "spark" else "batch_rows")
+        return {name: settings[name] for name in wanted if settings[name] is not None}
+
+    # --- what exists -------------------------------------------------------------------------------------------------
+
+    def _create_schema(self, context: Context, part: s.CreateSchema) -> Outcome:
+        self.catalog.free(context, part.name, among=self.catalog.schemas)
+        schema = self._columns(context, part.columns, part.like)
+        if part.extends is not None:
+            parent = self.catalog.schema(context, part.extends)
+            with context.at(part.extends):
+                schema = Schema((*parent.fields, *schema.fields))
+        self.catalog.schemas[part.name.text] = schema
+        return Done(part, f"schema {part.name.text} ({schema})")
+
+    def _columns(self, context: Context, columns: Sequence[s.TypedColumn], like: s.Name | None) -> Schema:
+        if like is not None:
+            return self.catalog.schema(context, like)
+        found = []
+        for column in columns:
+            with context.at(column.type):
+                found.append(Field(column.name.text, Type.parse(column.type.text)))
+        return Schema(tuple(found))
+
+    def _create_stream(self, context: Context, part: s.CreateStream) -> Outcome:
+        name = part.name.text
+        given = self.catalog.streams.get(name) if name in self._waiting else None
+        if given is None:
+            self.catalog.free(context, part.name, among={**self.catalog.streams, **self.catalog.tables})
+        declared = self._columns(context, part.columns, part.like) if part.columns or part.like else None
+        stream: Stream | None = None
+        if part.derived is not None:
+            derived = self._fitted(context, part, self._derived(context, part.derived), declared)
+            stream = sources.timed(context, self.catalog, part, derived)
+        elif part.source is not None:
+            if declared is None:
+                raise context.error(part, "a stream from a source needs columns", instead=f"CREATE STREAM {name} (…) …")
+            stream = sources.source(context, self.catalog, part, declared)
+        elif given is not None:
+            del self._waiting[name]
+            stream = self._fitted(context, part, given.stream, declared)
+        elif declared is None:
+            raise context.error(
+                part, "a stream needs columns, a source, or a query", instead=f"CREATE STREAM {name} (…)"
+            )
+        schema = declared if declared is not None else stream.schema  # type: ignore[union-attr]
+        node = None if stream is None else stream.node
+        self.catalog.streams[name] = StreamEntry(name, schema, node, to_sql(part))
+        return Done(part, f"stream {name} ({schema})")
+
+    def _derived(self, context: Context, part: s.Name | s.Query | s.Merge) -> Stream:
+        queries = Queries(context, self.catalog)
+        if isinstance(part, s.Name):
+            return queries.named(part)
+        return queries.query(part) if isinstance(part, s.Query) else self._merged(context, part)
+
+    def _fitted(self, context: Context, part: s.Part, stream: Stream, wanted: Schema | None) -> Stream:
+        """A stream with the columns that were declared: by their place, if types widen to them."""
+        if wanted is None:
+            return stream
+        shown = plain(stream)
+        if len(shown.schema) != len(wanted):
+            raise context.error(
+                part,
+                "the columns declared are not those of the query",
+                given=str(shown.schema),
+                allowed=str(wanted),
+            )
+        outputs = []
+        for mine, theirs in zip(shown.schema, wanted, strict=True):
+            if not _widens(mine.type, theirs.type):
+                raise context.error(
+                    part,
+                    f"{mine} does not become {theirs} by itself",
+                    given=str(shown.schema),
+                    allowed=str(wanted),
+                    instead=f"CAST({mine.name} AS {theirs.type.value})",
+                )
+            value = col(mine.name)
+            outputs.append((theirs.name, value if mine.type is theirs.type else value.cast(theirs.type)))
+        if shown.schema == wanted:
+            return shown
+        return Stream(Select(shown.node, tuple(outputs)))
+
+    def _create_table(self, context: Context, part: s.CreateTable) -> Outcome:
+        self.catalog.free(context, part.name, among={**self.catalog.streams, **self.catalog.tables})
+        schema = self._columns(context, part.columns, None) if part.columns else None
+        entry = sources.table(context, self.catalog, part, schema)
+        self.catalog.tables[part.name.text] = entry
+        return Done(part, f"table {entry.name} ({entry.schema})")
+
+    def _drop(self, context: Context, part: s.Drop) -> Outcome:
+        among: dict[str, Any] = getattr(self.catalog, f"{part.kind}s")
+        key = next((key for key in among if key.lower() == part.name.text.lower()), None)
+        if key is None:
+            raise context.error(
+                part.name,
+                f"there is no {part.kind} {part.name.text!r}",
+                given=part.name.text,
+                allowed=", ".join(among) or "(none)",
+                instead=nearest(part.name.text, among) or "",
+            )
+        del among[key]
+        return Done(part, f"{part.kind} {key} dropped")
+
+    # --- streams into streams ----------------------------------------------------------------------------------------
+
+    def _insert(self, context: Context, part: s.Insert) -> Outcome:
+        stream = self._derived(context, part.source)
+        if isinstance(part.target, s.Into):
+            return Delivery(part, self._numbered(None), plain(stream), sources.sink(context, self.catalog, part.target))
+        return self._feed(context, part, part.target, stream)
+
+    def _feed(self, context: Context, part: s.Statement, name: s.Name, stream: Stream) -> Done:
+        """Give a stream its source; one that was not declared has the columns of what it is given."""
+        known = next((key for key in self.catalog.streams if key.lower() == name.text.lower()), None)
+        if known is None:
+            self.catalog.free(context, name, among=self.catalog.tables)
+            self.catalog.streams[name.text] = StreamEntry(name.text, plain(stream).schema, stream.node, to_sql(part))
+            return Done(part, f"stream {name.text} ({plain(stream).schema})")
+        entry = self.catalog.streams[known]
+        if entry.node is not None:
+            raise context.error(
+                name,
+                f"the stream {entry.name!r} has a source already",
+                given=to_sql(part),
+                allowed="streams that were created without one",
+                instead=f"MERGE {entry.name}, other INTO both",
+            )
+        fitted = self._fitted(context, name, stream, entry.schema)
+        self.catalog.streams[known] = replace(entry, node=fitted.node, text=f"{entry.text};\n{to_sql(part)}")
+        return Done(part, f"stream {entry.name} ({entry.schema})")
+
+    def _merge(self, context: Context, part: s.Merge) -> Outcome:
+        merged = self._merged(context, part)
+        if part.into is not None:
+            return self._feed(context, part, part.into, merged)
+        return Answers(part, self._numbered(None), merged)
+
+    def _merged(self, context: Context, part: s.Merge) -> Stream:
+        queries = Queries(context, self.catalog)
+        streams = [plain(queries.named(name)) for name in part.streams]
+        for name, stream in zip(part.streams, streams, strict=True):
+            if stream.schema != streams[0].schema:
+                raise context.error(
+                    name,
+                    "streams that are merged have equal schemas",
+                    given=f"{name.text} ({stream.schema})",
+                    allowed=str(streams[0].schema),
+                    instead="SELECT … UNION ALL SELECT …, which widens types",
+                )
+        return streams[0].union(*streams[1:]) if len(streams) > 1 else streams[0]
+
+    def _split(self, context: Context, part: s.Split) -> Outcome:
+        queries = Queries(context, self.catalog)
+        made = []
+        for branch in part.branches:
+            source = s.FromItem(part.stream, at=part.stream.at)
+            select = s.Select(branch.entries, source, where=branch.where, at=branch.at)
+            stream = queries.query(s.Query(select, at=branch.at))
+            made.append(self._feed(context, part, branch.target, stream).message)
+        return Done(part, "; ".join(made))
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def _ask(self, context: Context, part: s.Ask) -> Outcome:
+        stream = Queries(context, self.catalog).query(part.query)
+        if part.query.into is not None:
+            return self._feed(context, part, part.query.into, stream)
+        return Answers(part, self._numbered(part.name), self._emitted(part.query, stream))
+
+    def _emitted(self, query: s.Query, stream: Stream) -> Stream:
+        final = query.emit is None and self.catalog.settings["emit"] == "final"
+        return stream.final() if final else stream
+
+    def _numbered(self, name: s.Name | None) -> str:
+        self._asked += 1
+        return name.text if name is not None else f"query_{self._asked}"
+
+    def _explain(self, context: Context, part: s.Explain) -> Outcome:
+        return Words(part, plain(self._derived(context, part.target)).explain(liveliness=part.liveliness))
+
+    def _verify(self, context: Context, part: s.Verify) -> Outcome:
+        options: dict[str, Any] = {"seeds": part.seeds, "over": part.over}
+        stream = plain(self._derived(context, part.target))
+        return Verified(part, stream.verify(**{name: value for name, value in options.items() if value is not None}))
+
+    def _describe(self, context: Context, part: s.Describe) -> Outcome:
+        schema = self.catalog.schema(context, part.name)
+        return Rows(part, ("column", "type"), tuple((field.name, field.type.value) for field in schema))
+
+    def _show(self, context: Context, part: s.Show) -> Outcome:
+        known = _SHOWS
+        if part.what not in known:
+            raise context.error(
+                part,
+                f"there is nothing to show of {part.what!r}",
+                given=part.what,
+                allowed=", ".join(name.upper() for name in known),
+                instead=(nearest(part.what, known) or "streams").upper(),
+            )
+        columns, rows = known[part.what](self.catalog)
+        return Rows(part, columns, tuple(rows))
+
+    def _set(self, context: Context, part: s.Set) -> Outcome:
+        name, value = part.name.text.lower(), constant(context, part.value)
+        if name not in SETTINGS:
+            raise context.error(
+                part.name,
+                f"there is no setting {name!r}",
+                given=name,
+                allowed=", ".join(SETTINGS),
+                instead=nearest(name, SETTINGS) or "",
+            )
+        allowed = SETTINGS[name][2]
+        value = value.lower() if allowed and isinstance(value, str) else value
+        if allowed and value not in allowed:
+            raise context.error(
+                part.value, f"{name} cannot be {value!r}", given=value, allowed=", ".join(map(str, allowed))
+            )
+        if name in ("buckets", "batch_rows", "rows") and not (isinstance(value, int) and value > 0):
+            raise context.error(part.value, f"{name} is a number above 0", given=value)
+        self.catalog.settings[name] = value
+        return Done(part, f"{name} = {value}")
+
+    _statements: ClassVar[Mapping[type[s.Statement], Callable[[Session, Context, Any], Outcome]]] = {
+        s.CreateSchema: _create_schema,
+        s.CreateStream: _create_stream,
+        s.CreateTable: _create_table,
+        s.Drop: _drop,
+        s.Insert: _insert,
+        s.Merge: _merge,
+        s.Split: _split,
+        s.Ask: _ask,
+        s.Explain: _explain,
+        s.Verify: _verify,
+        s.Describe: _describe,
+        s.Show: _show,
+        s.Set: _set,
+    }
+
+
+_Shown = tuple[tuple[str, ...], list[tuple[str, ...]]]
+
+
+def _show_streams(catalog: Catalog) -> _Shown:
+    def source(entry: StreamEntry) -> str:
+        if entry.node is None:
+            return "(no source yet)"
+        return ", ".join(dict.fromkeys(_sources(entry)))
+
+    return ("stream", "columns", "from"), [(e.name, str(e.schema), source(e)) for e in catalog.streams.values()]
+
+
+def _sources(entry: StreamEntry) -> list[str]:
+    assert entry.node is not None
+    return [str(node.origin) for node in walk(entry.node) if isinstance(node, Source)]
+
+
+_SHOWS: Mapping[str, Callable[[Catalog], _Shown]] = {
+    "streams": _show_streams,
+    "schemas": lambda c: (("schema", "columns"), [(name, str(schema)) for name, schema in c.schemas.items()]),
+    "tables": lambda c: (("table", "columns"), [(t.name, str(t.schema)) for t in c.tables.values()]),
+    "modules": lambda c: (
+        ("module", "kind", "summary"),
+        [*((m.name, m.kind, m.summary) for m in modules()), *((name, _kind(own), "") for name, own in c.own.items())],
+    ),
+    "functions": lambda _: (
+        ("function", "kind"),
+        [*((name, "function") for name in SQL_FUNCTIONS), *((name, "aggregate") for name in SQL_AGGREGATES)],
+    ),
+    "settings": lambda c: (
+        ("setting", "value", "what it is"),
+        [(name, str(c.settings[name]), what) for name, (_, what, _) in SETTINGS.items()],
+    ),
+}
+
+
+def _kind(own: Any) -> str:
+    if isinstance(own, Udf):
+        return "function"
+    return own.kind if isinstance(own, type) and issubclass(own, Module) else "module"
+
+
+def _widens(mine: Type, wanted: Type) -> bool:
+    """Whether values of one type are taken for another without a CAST (the dialect's table of types)."""
+    if mine is wanted or (mine.is_text and wanted.is_text):
+        return True
+    order = (Type.BYTE, Type.SHORT, Type.INT, Type.LONG, Type.FLOAT, Type.DOUBLE)
+    return mine in order and wanted in order and order.index(mine) <= order.index(wanted)
+
+
+# --- scripts ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Script:
+    """A text of statements, bound: what exists, and what it asks for."""
+
+    session: Session
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """The streams that have a source, by name."""
+        entries = self.session.catalog.streams.values()
+        return {entry.name: plain(entry.stream) for entry in entries if entry.node is not None}
+
+    @property
+    def queries(self) -> dict[str, Stream]:
+        """What is asked: queries by themselves, by their names or as `query_1`, in order."""
+        return {one.name: one.stream for one in self.outcomes if isinstance(one, Answers)}
+
+    @property
+    def deliveries(self) -> dict[str, tuple[Stream, Any]]:
+        """What goes to sinks."""
+        return {one.name: (one.stream, one.sink) for one in self.outcomes if isinstance(one, Delivery)}
+
+    def run(self, **options: Any) -> Run:
+        """Run everything that is asked to the end of its inputs, as one query; options as `headrace.run` has them.
+
+        What is inserted into files or the console goes there; the answers of queries by themselves are in the run.
+        """
+        asked = self.queries | {name: stream for name, (stream, _) in self.deliveries.items()}
+        sinks = {name: sink for name, (_, sink) in self.deliveries.items()}
+        return run(asked, sinks=sinks, **(self.session.options(options.get("host")) | options))
+
+    def start(self, sink: Any = None, **options: Any) -> Any:
+        """Run on Spark until stopped, as one query: every INSERT INTO, and queries by themselves into `sink`."""
+        pairs = [*self.deliveries.values(), *((stream, sink) for stream in self.queries.values() if sink is not None)]
+        settings = self.session.options("spark")
+        settings.pop("host")
+        if "checkpoint" not in options and self.session.catalog.settings["checkpoint"] is not None:
+            settings["checkpoint"] = self.session.catalog.settings["checkpoint"]
+        return start(pairs, **(settings | options))

@@ -1,0 +1,181 @@
+"""Names, literals and expressions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from headrace.sql.syntax.parts import Part
+
+__all__ = [
+    "Between", "Binary", "Call", "Case", "Cast", "Column", "DateTime", "Duration", "Expression", "In", "IsNull",
+    "Like", "Name", "Named", "Number", "Over", "Star", "Text", "Unary", "Value",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Name(Part):
+    """An identifier as it was written, without its quotes."""
+
+    text: str
+    quoted: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Expression(Part):
+    """Anything that has a value."""
+
+
+@dataclass(frozen=True)
+class Number(Expression):
+    """A number: int, or float where there is a point or an exponent."""
+
+    value: int | float
+
+
+@dataclass(frozen=True)
+class Text(Expression):
+    """A text in single quotes."""
+
+    value: str
+
+
+@dataclass(frozen=True)
+class Value(Expression):
+    """TRUE, FALSE or NULL."""
+
+    value: bool | None
+
+
+@dataclass(frozen=True)
+class DateTime(Expression):
+    """`DATETIME '2024-05-01 12:00:00'`."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Duration(Expression):
+    """`10 s`, `1 h 30 min`: amounts and units as they were written; `FOREVER` and `UNBOUNDED` have no parts."""
+
+    amounts: tuple[tuple[int | float, str], ...]
+
+
+@dataclass(frozen=True)
+class Column(Expression):
+    """`price`, `s.price`; inside a DELTA window also `first.price` and `this.price`."""
+
+    name: Name
+    stream: Name | None = None
+
+
+@dataclass(frozen=True)
+class Star(Expression):
+    """`*`, `s.*`; as the argument of `count(*)` too."""
+
+    stream: Name | None = None
+
+
+@dataclass(frozen=True)
+class Unary(Expression):
+    """`-x`, `+x`, `NOT x`, `~x`; the operator in upper case."""
+
+    operator: str
+    value: Expression
+
+
+@dataclass(frozen=True)
+class Binary(Expression):
+    """`a + b`: the operators `+ - * / % || = <> < <= > >= AND OR & | ^ << >>`."""
+
+    operator: str
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True)
+class Between(Expression):
+    """`x [NOT] BETWEEN a AND b`."""
+
+    value: Expression
+    low: Expression
+    high: Expression
+    negated: bool = False
+
+
+@dataclass(frozen=True)
+class In(Expression):
+    """`x [NOT] IN (a, b, …)`."""
+
+    value: Expression
+    options: tuple[Expression, ...]
+    negated: bool = False
+
+
+@dataclass(frozen=True)
+class IsNull(Expression):
+    """`x IS [NOT] NULL`."""
+
+    value: Expression
+    negated: bool = False
+
+
+@dataclass(frozen=True)
+class Like(Expression):
+    """`x [NOT] LIKE 'a%'`, `x [NOT] REGEXP '^a'` (also written RLIKE)."""
+
+    value: Expression
+    pattern: Expression
+    operator: Literal["LIKE", "REGEXP"] = "LIKE"
+    negated: bool = False
+
+
+@dataclass(frozen=True)
+class Case(Expression):
+    """`CASE [subject] WHEN … THEN … [ELSE …] END`."""
+
+    branches: tuple[tuple[Expression, Expression], ...]
+    default: Expression | None = None
+    subject: Expression | None = None
+
+
+@dataclass(frozen=True)
+class Cast(Expression):
+    """`CAST(x AS TYPE)`, also written `TRY_CAST`: what cannot be cast is NULL."""
+
+    value: Expression
+    type: Name
+
+
+@dataclass(frozen=True)
+class Named(Part):
+    """A parameter given by name: `alpha => 0.2`."""
+
+    name: Name
+    value: Expression
+
+
+@dataclass(frozen=True)
+class Over(Part):
+    """`OVER (PARTITION BY k ROWS n PRECEDING …)`: what each tuple's result is made from (rule 7.5).
+
+    `frame` is `rows` with a Number, `range` with a Duration or a Number, or `unbounded`. `slide` is a Number or a
+    Duration.
+    """
+
+    partition: tuple[Expression, ...] = ()
+    frame: Literal["rows", "range", "unbounded"] = "unbounded"
+    size: Expression | None = None
+    slide: Expression | None = None
+    active: bool = False
+
+
+@dataclass(frozen=True)
+class Call(Expression):
+    """A function, an aggregate or a module by its name (which may have dots), with DISTINCT and OVER where given."""
+
+    name: tuple[Name, ...]
+    arguments: tuple[Expression, ...] = ()
+    named: tuple[Named, ...] = ()
+    distinct: bool = False
+    over: Over | None = None

@@ -1,0 +1,99 @@
+"""Queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.sql.syntax.expressions import Column, Expression, Name
+from headrace.sql.syntax.parts import Part
+from headrace.sql.syntax.windows import Bracket
+
+__all__ = [
+    "Entry", "FromItem", "Join", "Limit", "OrderKey", "Query", "Select", "Subquery", "Union",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Entry(Part):
+    """An entry of a SELECT list: an expression and its name."""
+
+    value: Expression
+    alias: Name | None = None
+
+
+@dataclass(frozen=True)
+class Subquery(Part):
+    """`(SELECT …)` in FROM."""
+
+    query: Query
+
+
+@dataclass(frozen=True)
+class FromItem(Part):
+    """A stream or a sub-select, its brackets in order, its alias."""
+
+    stream: Name | Subquery
+    brackets: tuple[Bracket, ...] = ()
+    alias: Name | None = None
+
+
+@dataclass(frozen=True)
+class Join(Part):
+    """`JOIN`: kind `inner`, `cross`, `left`, `anti` or `clip`, with ON, USING, or neither (cross)."""
+
+    kind: Literal["inner", "cross", "left", "anti", "clip"]
+    right: FromItem
+    on: Expression | None = None
+    using: tuple[Name, ...] = ()
+
+
+@dataclass(frozen=True)
+class OrderKey(Part):
+    """An entry of ORDER BY."""
+
+    value: Expression
+    descending: bool = False
+
+
+@dataclass(frozen=True)
+class Limit(Part):
+    """`ORDER BY … LIMIT k [BY key, …]`: the k that come first, of each window and key."""
+
+    count: int
+    by: tuple[Expression, ...] = ()
+
+
+@dataclass(frozen=True)
+class Select(Part):
+    """A SELECT without what may stand behind a whole query."""
+
+    entries: tuple[Entry, ...]
+    source: FromItem
+    joins: tuple[Join, ...] = ()
+    where: Expression | None = None
+    group: tuple[Entry, ...] = ()
+    having: Expression | None = None
+    order: tuple[OrderKey, ...] = ()
+    limit: Limit | None = None
+    distinct: bool = False
+
+
+@dataclass(frozen=True)
+class Union(Part):
+    """`a UNION [ALL] b`, from left to right."""
+
+    left: Select | Union
+    right: Select
+    all: bool = False
+
+
+@dataclass(frozen=True)
+class Query(Part):
+    """A query: SELECTs, and how they answer. `tick_by` is the column that tells batches apart."""
+
+    body: Select | Union
+    into: Name | None = None
+    emit: Literal["speculative", "final"] | None = None
+    tick: Literal["tuple", "time", "batch"] | None = None
+    tick_by: Column | None = None

@@ -1,0 +1,226 @@
+"""Statements (rule 8.5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.sql.syntax.expressions import Duration, Expression, Name, Named, Number
+from headrace.sql.syntax.parts import Part
+from headrace.sql.syntax.queries import Entry, Query
+
+__all__ = [
+    "Ask", "CreateSchema", "CreateStream", "CreateTable", "Describe", "Drop", "EdgeLifetime", "Explain", "Insert",
+    "IntervalLifetime", "Into", "Merge", "PhysicalLifetime", "PointLifetime", "Policy", "Progress", "Script", "Set",
+    "Show", "SourceClause", "Split", "SplitBranch", "Statement", "TypedColumn", "Verify",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Statement(Part):
+    """What stands between two semicolons."""
+
+
+@dataclass(frozen=True)
+class TypedColumn(Part):
+    """`price DOUBLE`."""
+
+    name: Name
+    type: Name
+
+
+@dataclass(frozen=True)
+class CreateSchema(Statement):
+    """`CREATE SCHEMA s (…) | other [EXTENDS parent]`."""
+
+    name: Name
+    columns: tuple[TypedColumn, ...] = ()
+    like: Name | None = None
+    extends: Name | None = None
+
+
+@dataclass(frozen=True)
+class SourceClause(Part):
+    """`SOURCE FILE ('ticks.csv', ',', header => TRUE)`: a kind in upper case and its arguments."""
+
+    kind: Name
+    arguments: tuple[Expression, ...] = ()
+    named: tuple[Named, ...] = ()
+
+
+@dataclass(frozen=True)
+class PointLifetime(Part):
+    """`ORDER BY ts`: each row is an instant. `ORDER BY current_time`: of its arrival (`value` is that column)."""
+
+    value: Expression
+
+
+@dataclass(frozen=True)
+class IntervalLifetime(Part):
+    """`LIFETIME FROM a TO b`."""
+
+    start: Expression
+    end: Expression
+
+
+@dataclass(frozen=True)
+class EdgeLifetime(Part):
+    """`LIFETIME EDGE AT ts [KEY a, b] [CLOSED WHEN p]`."""
+
+    value: Expression
+    key: tuple[Name, ...] = ()
+    closes: Expression | None = None
+
+
+@dataclass(frozen=True)
+class PhysicalLifetime(Part):
+    """`LIFETIME PHYSICAL`: the rows are physical events."""
+
+
+@dataclass(frozen=True)
+class Progress(Part):
+    """`WITH PROGRESS ADVANCE 10 s [EVERY d] [SKEW d] | ORDERED | EXPLICIT | HEARTBEAT d [DELAY d]`."""
+
+    kind: Literal["advance", "ordered", "explicit", "heartbeat"]
+    amount: Duration | Number | None = None
+    every: Duration | Number | None = None
+    skew: Duration | Number | None = None
+    delay: Duration | Number | None = None
+
+
+@dataclass(frozen=True)
+class Policy(Part):
+    """`LATE RAISE|DROP|ADJUST|DIVERT`, `BAD ROWS RAISE|DIVERT`, in lower case."""
+
+    late: str | None = None
+    bad_rows: str | None = None
+
+
+@dataclass(frozen=True)
+class CreateStream(Statement):
+    """`CREATE STREAM name [schema] [ORDER BY | LIFETIME] [SOURCE | AS] [WITH PROGRESS …] [LATE …] [BAD ROWS …]`.
+
+    `derived` is a stream's name, a query, or a MERGE.
+    """
+
+    name: Name
+    columns: tuple[TypedColumn, ...] = ()
+    like: Name | None = None
+    lifetime: PointLifetime | IntervalLifetime | EdgeLifetime | PhysicalLifetime | None = None
+    source: SourceClause | None = None
+    derived: Name | Query | Merge | None = None
+    progress: Progress | None = None
+    policy: Policy = Policy()
+
+
+@dataclass(frozen=True)
+class CreateTable(Statement):
+    """`CREATE TABLE name [(…)] SOURCE …`: stored rows, read when a query starts."""
+
+    name: Name
+    columns: tuple[TypedColumn, ...] = ()
+    source: SourceClause | None = None
+
+
+@dataclass(frozen=True)
+class Into(Part):
+    """Where rows leave: `FILE ('out')`, `CONSOLE`, with arguments as a source has."""
+
+    kind: Name
+    arguments: tuple[Expression, ...] = ()
+    named: tuple[Named, ...] = ()
+
+
+@dataclass(frozen=True)
+class Insert(Statement):
+    """`INSERT INTO stream | FILE ('out') | CONSOLE [AS] stream | query`."""
+
+    target: Name | Into
+    source: Name | Query
+
+
+@dataclass(frozen=True)
+class Merge(Statement):
+    """`MERGE a, b, c [INTO d]`: streams of equal schemas as one."""
+
+    streams: tuple[Name, ...]
+    into: Name | None = None
+
+
+@dataclass(frozen=True)
+class SplitBranch(Part):
+    """`INSERT INTO a SELECT … [WHERE …]`."""
+
+    target: Name
+    entries: tuple[Entry, ...]
+    where: Expression | None = None
+
+
+@dataclass(frozen=True)
+class Split(Statement):
+    """`ON s INSERT INTO a SELECT … WHERE … INSERT INTO b …`: every branch that matches."""
+
+    stream: Name
+    branches: tuple[SplitBranch, ...]
+
+
+@dataclass(frozen=True)
+class Drop(Statement):
+    """`DROP STREAM|SCHEMA|TABLE name`; kind in lower case."""
+
+    kind: Literal["stream", "schema", "table"]
+    name: Name
+
+
+@dataclass(frozen=True)
+class Show(Statement):
+    """`SHOW STREAMS|SCHEMAS|TABLES|MODULES|FUNCTIONS|QUERIES|SETTINGS`; what, in lower case."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class Describe(Statement):
+    """`DESCRIBE name`."""
+
+    name: Name
+
+
+@dataclass(frozen=True)
+class Explain(Statement):
+    """`EXPLAIN [LIVELINESS] query | stream`."""
+
+    target: Name | Query
+    liveliness: bool = False
+
+
+@dataclass(frozen=True)
+class Verify(Statement):
+    """`VERIFY query | stream [SEEDS n] [OVER 'highly_out_of_order']`."""
+
+    target: Name | Query
+    seeds: int | None = None
+    over: str | None = None
+
+
+@dataclass(frozen=True)
+class Set(Statement):
+    """`SET host = spark`; the value is an expression, or a Column for a bare word."""
+
+    name: Name
+    value: Expression
+
+
+@dataclass(frozen=True)
+class Ask(Statement):
+    """A query by itself: its answers are what the script gives. `name` from `QUERY name AS SELECT …`."""
+
+    query: Query
+    name: Name | None = None
+
+
+@dataclass(frozen=True)
+class Script(Part):
+    """Statements, one after the other."""
+
+    statements: tuple[Statement, ...]

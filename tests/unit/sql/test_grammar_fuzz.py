@@ -1,0 +1,319 @@
+"""Any tree survives being written and read again; any text is read, or refused with the dialect's own error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from headrace.errors import SqlError
+from headrace.sql import syntax as s
+from headrace.sql.parse import parse, parse_expression
+from headrace.sql.printer import to_sql
+from headrace.sql.tables import RESERVED, tables
+
+QUICK = settings(
+    max_examples=100, deadline=None, suppress_health_check=list(HealthCheck), phases=set(Phase) - {Phase.explain}
+)
+
+# ---- any tree
+
+characters = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
+texts = st.text(characters, max_size=6)
+keywords = [*sorted(tables().lexemes.words), "datetime", "cast", "try_cast", "s", "first", "this", "x"]
+names = st.builds(
+    s.Name, st.one_of(st.sampled_from(keywords).map(str.lower), st.text(characters, min_size=1, max_size=4))
+)
+counts = st.integers(0, 10**9)
+amounts = st.one_of(counts, st.floats(0, 1e9, allow_subnormal=False))
+units = st.sampled_from(["s", "ms", "us", "µs", "min", "m", "hours", "Days", "weeks", "tick", "sec"])
+some_durations = st.lists(st.tuples(amounts, units), min_size=1, max_size=3).map(tuple).map(s.Duration)
+durations = st.one_of(some_durations, st.just(s.Duration(())))
+numbers = st.builds(s.Number, st.one_of(st.integers(0, 10**30), st.floats(0, allow_infinity=False)))
+columns = st.builds(s.Column, names, st.none() | names)
+stars = st.builds(s.Star, st.none() | names)
+leaves = st.one_of(
+    numbers,
+    texts.map(s.Text),
+    st.sampled_from([True, False, None]).map(s.Value),
+    texts.map(s.DateTime),
+    some_durations,
+    columns,
+)
+
+
+def several(parts: st.SearchStrategy[Any], least: int = 0) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(parts, min_size=least, max_size=least + 2).map(tuple)
+
+
+def maybe(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | parts
+
+
+OPERATORS = ["+", "-", "*", "/", "%", "||", "=", "<>", "<", "<=", ">", ">=", "AND", "OR", "&", "|", "^", "<<", ">>"]
+
+
+def overs(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Over]:
+    frames = st.one_of(
+        st.just(("unbounded", None)),
+        st.tuples(st.just("rows"), counts.map(s.Number)),
+        st.tuples(st.just("range"), some_durations | numbers),
+    )
+    return st.builds(
+        lambda partition, frame, slide, active: s.Over(partition, *frame, slide, active),
+        several(parts), frames, maybe(some_durations | numbers), st.booleans(),
+    )  # fmt: skip
+
+
+def nameds(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Named]:
+    return st.builds(s.Named, names, parts)
+
+
+def calls(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Call]:
+    plain = st.builds(
+        s.Call, several(names, 1), several(parts | stars), several(nameds(parts)), over=maybe(overs(parts))
+    )
+    return plain | st.builds(s.Call, several(names, 1), several(parts, 1), distinct=st.just(value=True))
+
+
+def larger(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Expression]:
+    return st.one_of(
+        st.builds(s.Unary, st.sampled_from(["-", "+", "NOT", "~"]), parts),
+        st.builds(s.Binary, st.sampled_from(OPERATORS), parts, parts),
+        st.builds(s.Between, parts, parts, parts, st.booleans()),
+        st.builds(s.In, parts, several(parts, 1), st.booleans()),
+        st.builds(s.IsNull, parts, st.booleans()),
+        st.builds(s.Like, parts, parts, st.sampled_from(["LIKE", "REGEXP"]), st.booleans()),
+        st.builds(s.Case, several(st.tuples(parts, parts), 1), maybe(parts), maybe(parts)),
+        st.builds(s.Cast, parts, names),
+        calls(parts),
+    )
+
+
+expressions = st.recursive(leaves, larger, max_leaves=8)
+small = st.recursive(leaves, larger, max_leaves=3)
+measures = st.one_of(
+    counts.map(s.Tuples), durations.map(s.Arrival), st.builds(s.Application, durations | numbers, columns)
+)
+policies = st.builds(
+    s.WindowPolicies,
+    maybe(st.sampled_from(["left", "right", "full", "none"])),
+    maybe(st.sampled_from(["align", "unchanged", "clip", "time_bound"])),
+)
+window = {"partition": several(columns), "where": maybe(small), "policies": policies}
+signed = st.one_of(durations, st.builds(s.Unary, st.just("-"), durations))
+brackets = st.one_of(
+    st.builds(
+        s.SizeWindow, size=measures, every=maybe(measures), starting=st.none() | st.just("first") | small, **window
+    ),
+    st.builds(s.GridWindow, size=durations, every=maybe(durations), starting=maybe(small), **window),
+    st.builds(s.SnapshotWindow, **window),
+    st.builds(s.CountWindow, edge=st.sampled_from(["start", "end"]), count=counts, **window),
+    st.builds(s.SessionWindow, gap=durations, **window),
+    st.builds(s.DeltaWindow, delta=small, threshold=small, **window),
+    st.builds(s.LandmarkWindow, start=small, every=measures, **window),
+    st.builds(s.FixedWindow, start=small, end=small, **window),
+    st.builds(s.Lifespan, st.just("range"), durations),
+    st.builds(s.Lifespan, st.sampled_from(["now", "point_at_start", "point_at_end", "coalesce"])),
+    st.builds(s.Lifespan, st.sampled_from(["shift", "extend", "cap"]), signed),
+    st.builds(s.Module, calls(small)),
+)
+entries = st.builds(s.Entry, small, maybe(names)) | st.builds(s.Entry, stars)
+
+
+def selects(streams: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Select]:
+    items = st.builds(s.FromItem, streams, several(brackets), maybe(names))
+    kinds = st.sampled_from(["inner", "left", "anti", "clip"])
+    joins = st.one_of(
+        st.builds(s.Join, st.just("cross"), items),
+        st.builds(s.Join, kinds, items, maybe(small)),
+        st.builds(s.Join, kinds, items, using=several(names, 1)),
+    )
+    return st.builds(
+        s.Select,
+        several(entries, 1),
+        items,
+        several(joins),
+        maybe(small),
+        several(st.builds(s.Entry, small, maybe(names))),
+        maybe(small),
+        several(st.builds(s.OrderKey, small, st.booleans())),
+        maybe(st.builds(s.Limit, counts, several(small))),
+        st.booleans(),
+    )
+
+
+def queries(streams: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Query]:
+    one = selects(streams)
+    body = st.one_of(one, st.builds(s.Union, one | st.builds(s.Union, one, one, st.booleans()), one, st.booleans()))
+    emit = maybe(st.sampled_from(["speculative", "final"]))
+    plain = st.builds(s.Query, body, maybe(names), emit, maybe(st.sampled_from(["tuple", "time", "batch"])))
+    return plain | st.builds(s.Query, body, tick=st.just("batch"), tick_by=columns)
+
+
+some_queries = queries(names | queries(names).map(s.Subquery))
+kinds = names.map(lambda name: s.Name(name.text.upper()))
+places: dict[str, Any] = {"arguments": several(small), "named": several(nameds(small))}
+typed = several(st.builds(s.TypedColumn, names, names), 1)
+shapes = st.one_of(
+    st.fixed_dictionaries({"columns": typed}), st.fixed_dictionaries({"like": names}), st.fixed_dictionaries({})
+)
+lifetimes = st.one_of(
+    st.builds(s.PointLifetime, small),
+    st.builds(s.IntervalLifetime, small, small),
+    st.builds(s.EdgeLifetime, small, several(names), maybe(small)),
+    st.just(s.PhysicalLifetime()),
+)
+lengths = durations | numbers
+progresses = st.one_of(
+    st.builds(s.Progress, st.just("advance"), lengths, maybe(lengths), maybe(lengths)),
+    st.sampled_from(["ordered", "explicit"]).map(s.Progress),
+    st.builds(s.Progress, st.just("heartbeat"), lengths, delay=maybe(lengths)),
+)
+sources = st.builds(s.SourceClause, kinds, **places)
+merges = several(names, 2)
+late = maybe(st.sampled_from(["raise", "drop", "adjust", "divert"]))
+statements = st.one_of(
+    st.builds(
+        lambda name, shape, extends: s.CreateSchema(name, **shape, extends=extends if shape else s.Name("p")),
+        names, shapes, maybe(names),
+    ),
+    st.builds(
+        lambda name, shape, **clauses: s.CreateStream(name, **shape, **clauses),
+        names,
+        shapes,
+        lifetime=maybe(lifetimes),
+        source=maybe(sources),
+        derived=maybe(names | some_queries | merges.map(s.Merge)),
+        progress=maybe(progresses),
+        policy=st.builds(s.Policy, late, maybe(st.sampled_from(["raise", "divert"]))),
+    ),
+    st.builds(s.CreateTable, names, st.just(()) | typed, maybe(sources)),
+    st.builds(s.Insert, names | st.builds(s.Into, kinds | st.just(s.Name("CONSOLE")), **places), names | some_queries),
+    st.builds(s.Merge, merges, maybe(names)),
+    st.builds(s.Split, names, several(st.builds(s.SplitBranch, names, several(entries, 1), maybe(small)), 1)),
+    st.builds(s.Drop, st.sampled_from(["stream", "schema", "table"]), names),
+    st.sampled_from(["streams", "schemas", "tables", "modules", "functions", "queries", "settings"]).map(s.Show),
+    st.builds(s.Describe, names),
+    st.builds(s.Explain, names | some_queries, st.booleans()),
+    st.builds(s.Verify, names | some_queries, maybe(counts), maybe(texts)),
+    st.builds(s.Set, names, small),
+    st.builds(s.Ask, some_queries, maybe(names)),
+)  # fmt: skip
+
+
+@QUICK
+@given(expressions)
+def test_an_expression_is_read_as_it_was_written(tree: s.Expression):
+    text = to_sql(tree)
+    assert parse_expression(text) == tree
+    assert to_sql(parse_expression(text)) == text
+
+
+@QUICK
+@given(st.lists(statements, max_size=2).map(tuple).map(s.Script))
+def test_a_script_is_read_as_it_was_written(tree: s.Script):
+    text = to_sql(tree)
+    read = parse(text)
+    assert read == tree
+    assert to_sql(read) == text
+    assert_places_nest(read)
+
+
+def assert_places_nest(whole: s.Part) -> None:
+    for part in whole.parts():
+        said = part not in (s.Policy(), s.WindowPolicies())  # what was not said stands nowhere
+        assert not said or whole.at[0] <= part.at[0] < part.at[1] <= whole.at[1]
+        assert_places_nest(part)
+
+
+# ---- any text
+
+VALID = """
+CREATE SCHEMA ticks_schema (symbol STRING, ts DATETIME, price DOUBLE) EXTENDS base;
+CREATE STREAM ticks ticks_schema ORDER BY ts SOURCE FILE ('ticks.csv', ",", header => TRUE)
+    WITH PROGRESS ADVANCE 10 s EVERY 5 s LATE DIVERT BAD ROWS DIVERT;
+/* a comment */ SELECT DISTINCT symbol, avg(price) * -2 AS p, CASE WHEN a IN (1, 2.5e3) THEN 'x' ELSE NULL END
+FROM ticks [SIZE 60 s ON ts EVERY 10 PARTITIONED BY symbol WHERE price > 100.000 CLIP LEFT] AS t
+LEFT JOIN (SELECT * FROM b [RANGE 1 h 30 min]) c ON t.a = c.a AND c.b NOT BETWEEN 1 AND 2 -- why
+WHERE sum(x) OVER (PARTITION BY k ROWS 5 PRECEDING SLIDE 2) > 3 GROUP BY symbol HAVING count(*) > 1
+ORDER BY p DESC LIMIT 3 BY symbol UNION ALL SELECT a FROM `b` INTO out EMIT FINAL TICK BATCH BY id;
+ON ticks INSERT INTO large SELECT symbol WHERE price >= 10, INSERT INTO small SELECT symbol WHERE price < 10;
+EXPLAIN LIVELINESS SELECT a FROM s [DELTA abs(this.x - first.x) THRESHOLD 10]; VERIFY q SEEDS 10 OVER 'late'; SET a = b
+"""
+SNIPPETS = [
+    *tables().lexemes.words,
+    *tables().lexemes.signs,
+    "'",
+    '"',
+    "`",
+    "/*",
+    "*/",
+    "--",
+    "\n",
+    "10 s",
+    "1e999",
+    "x",
+    "\0",
+    "é",
+    "${a}",
+    "@",
+]
+
+
+def only_its_own_error(text: str) -> None:
+    error = refusal(text)
+    if error is not None:
+        assert 0 <= error.at[0] <= error.at[1] <= len(text)
+        assert error.text == text
+        assert str(error).startswith("[SQL] ")
+
+
+def refusal(text: str) -> SqlError | None:
+    try:
+        parse(text)
+    except SqlError as error:
+        return error
+    return None
+
+
+def test_the_valid_text_is_valid():
+    assert len(parse(VALID).statements) == 7
+
+
+@QUICK
+@given(st.data())
+def test_a_changed_text_is_read_or_refused_at_its_place(data: st.DataObject):
+    text = VALID
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(text)))
+        end = data.draw(st.integers(start, min(len(text), start + 12)))
+        text = text[:start] + data.draw(st.sampled_from(SNIPPETS) | st.just("")) + text[end:]
+    only_its_own_error(text)
+
+
+@QUICK
+@given(st.text(st.characters(), max_size=60) | st.lists(st.sampled_from(SNIPPETS), max_size=30).map(" ".join))
+def test_any_text_is_read_or_refused_at_its_place(text: str):
+    only_its_own_error(text)
+
+
+@pytest.mark.parametrize("word", sorted(RESERVED))
+def test_a_reserved_word_is_a_name_in_quotes_alone(word: str):
+    assert parse_expression(f'"{word}"') == s.Column(s.Name(word))
+    with pytest.raises(SqlError):
+        parse(f"SELECT a AS {word} FROM s")
+
+
+@pytest.mark.parametrize("word", sorted(set(tables().lexemes.words) - RESERVED))
+def test_any_other_keyword_is_a_name_where_it_can_be(word: str):
+    name = s.Name(word.lower())
+    query = parse(f"SELECT {name.text}, s.{name.text} AS {name.text} FROM {name.text} [SIZE 1] WHERE {name.text} > 1")
+    ask = query.statements[0]
+    assert isinstance(ask, s.Ask)
+    assert isinstance(ask.query.body, s.Select)
+    assert ask.query.body.entries[0] == s.Entry(s.Column(name))
+    assert ask.query.body.entries[1] == s.Entry(s.Column(name, s.Name("s")), name)
+    assert ask.query.body.source.stream == name
