@@ -126,7 +126,19 @@ def arithmetic() -> Iterator[Expr]:
         yield from (-x, x.abs(), x.floor(), x.ceil(), x.round(), x.round(2), x.sign())
         yield from (x.sqrt(), x.exp(), x.ln(), x.log10(), x.sin(), x.cos(), x.tan())
     yield from (d.power(d2), i.power(2), d.power(0.5), f.power(-1), lit(2) - i, 2.5 * m, m % 3, m + 2**40, 7 % d, 1 / i)
+    for x in (b, h, i, m, f, d):
+        yield from (x.asin(), x.acos(), x.atan(), x.radians(), x.degrees())
     yield from ((d * d2).round(3) + i, (i + i2) * (i - i2) % 10, d.round(15))
+
+
+def bits() -> Iterator[Expr]:
+    for x, y in ((b, col("b2")), (h, col("h2")), (i, i2), (m, m2), (i, m), (m, i), (b, h)):
+        yield from (x.bit_and(y), x.bit_or(y), x.bit_xor(y), x.shift_left(y), x.shift_right(y))
+    for x in (b, h, i, m):
+        yield from (x.bit_not(), *(x.shift_left(n) for n in (0, 1, 31, 32, 63, 64, -1, None)))
+        yield from (x.shift_right(n) for n in (0, 1, 31, 32, 63, 64, -1, 2**40))
+    yield from (lit(5).bit_xor(i), lit(1).shift_left(b), lit(2**40).shift_right(i), lit(None).bit_and(i))
+    yield from (i.bit_or(1).bit_xor(m).bit_and(255), (i + 1).bit_not() * 2, lit(6).shift_left(2), lit(6).shift_left(-2))
 
 
 def logic() -> Iterator[Expr]:
@@ -211,6 +223,12 @@ def texts() -> Iterator[Expr]:
         s.replace("\\", "/"),
         s.replace(" ", ""),
     )
+    yield from (s.position(part) for part in ("a", "b", "%", "\\", "😀", "𐐨", "'", "\n", "語", "  ", "ab"))
+    yield from (s.reverse(), s.reverse().reverse(), n.reverse(), concat(s, "e\u0301🇩🇪\r\n").reverse())
+    yield from (fn(k) for fn in (s.repeat, s.left, s.right) for k in (0, 1, 2, 3, 100))
+    yield from (
+        fn(*fill) for fn in (s.lpad, s.rpad) for fill in ((0,), (1,), (3, "日"), (7, "😀"), (30, "'"), (9, "\\"))
+    )
     yield from (
         fn(part) for fn in (s.starts_with, s.ends_with, s.contains) for part in ("", "a", "%", "\\", "😀", "'", "\n")
     )
@@ -243,6 +261,9 @@ def texts() -> Iterator[Expr]:
 def dates() -> Iterator[Expr]:
     yield from (t.year(), t.month(), t.day(), t.hour(), t.minute(), t.second(), t.day_of_week())
     yield from (t.date_trunc(u) for u in ("year", "quarter", "month", "week", "day", "hour", "minute", "second"))
+    yield from (t.day_of_year(), t.epoch(), t.time_diff(t2), t.time_diff(datetime(2024, 2, 29, tzinfo=UTC)))
+    yield from (t.shift_time(k) for k in (0, 1, -1, DAY, -400 * DAY, 2**63 - 1, -(2**63), m, i, b, None))
+    yield from (lit(datetime(2024, 2, 29, tzinfo=UTC)).shift_time(m), lit(None).cast("DATETIME").epoch())
     yield from (
         t.cast("LONG") - t2.cast("LONG"),
         (t.cast("LONG") + 1).cast("DATETIME"),
@@ -272,7 +293,7 @@ def casts() -> Iterator[Expr]:
     )
 
 
-MATRIX = [*arithmetic(), *logic(), *texts(), *dates(), *casts()]
+MATRIX = [*arithmetic(), *bits(), *logic(), *texts(), *dates(), *casts()]
 TABLE = nasty_table()
 SCHEMA = Schema.of(TABLE.schema)
 

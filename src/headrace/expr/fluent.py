@@ -181,6 +181,33 @@ class Fluent:
     def replace(self, search: str, replacement: str) -> Expr:
         return self._call("replace", search, replacement)
 
+    def position(self, text: str) -> Expr:
+        """Where the text is found first, the first character being 1; 0 where it is not."""
+        return self._call("position", text)
+
+    def reverse(self) -> Expr:
+        """The characters from the last to the first."""
+        return self._call("reverse")
+
+    def repeat(self, times: int) -> Expr:
+        return self._call("repeat", times)
+
+    def left(self, length: int) -> Expr:
+        """The first so many characters."""
+        return self._call("left", length)
+
+    def right(self, length: int) -> Expr:
+        """The last so many characters."""
+        return self._call("right", length)
+
+    def lpad(self, width: int, fill: str = " ") -> Expr:
+        """Filled up at the front to a width; what is longer is cut at its end."""
+        return self._call("lpad", width, fill)
+
+    def rpad(self, width: int, fill: str = " ") -> Expr:
+        """Filled up at the end to a width; what is longer is cut there."""
+        return self._call("rpad", width, fill)
+
     def starts_with(self, text: str) -> Expr:
         return self._call("starts_with", text)
 
@@ -233,6 +260,45 @@ class Fluent:
     def tan(self) -> Expr:
         return self._call("tan")
 
+    def asin(self) -> Expr:
+        return self._call("asin")
+
+    def acos(self) -> Expr:
+        return self._call("acos")
+
+    def atan(self) -> Expr:
+        return self._call("atan")
+
+    def radians(self) -> Expr:
+        """Degrees as radians."""
+        return self._call("radians")
+
+    def degrees(self) -> Expr:
+        """Radians as degrees."""
+        return self._call("degrees")
+
+    # Bits of whole numbers; `&`, `|` and `~` are logic.
+
+    def bit_and(self, other: Value) -> Expr:
+        return self._call("bit_and", other)
+
+    def bit_or(self, other: Value) -> Expr:
+        return self._call("bit_or", other)
+
+    def bit_xor(self, other: Value) -> Expr:
+        return self._call("bit_xor", other)
+
+    def bit_not(self) -> Expr:
+        return self._call("bit_not")
+
+    def shift_left(self, places: Value) -> Expr:
+        """Bits moved up, those that fall off lost; NULL by less than no place, or by more than there are."""
+        return self._call("shift_left", places)
+
+    def shift_right(self, places: Value) -> Expr:
+        """Bits moved down, the sign kept; NULL by less than no place, or by more than there are."""
+        return self._call("shift_right", places)
+
     # Dates, in UTC.
 
     def year(self) -> Expr:
@@ -256,6 +322,22 @@ class Fluent:
     def day_of_week(self) -> Expr:
         """1 for Monday to 7 for Sunday."""
         return self._call("day_of_week")
+
+    def day_of_year(self) -> Expr:
+        """1 for the first of January."""
+        return self._call("day_of_year")
+
+    def epoch(self) -> Expr:
+        """Whole seconds since 1970, rounded down."""
+        return self._call("epoch")
+
+    def time_diff(self, earlier: Value) -> Expr:
+        """The ticks (microseconds) from another time to this one."""
+        return self._call("time_diff", earlier)
+
+    def shift_time(self, ticks: Value) -> Expr:
+        """So many ticks (microseconds) later; NULL outside of the years 1 to 9999."""
+        return self._call("shift_time", ticks)
 
     def date_trunc(self, unit: Value) -> Expr:
         """The start of the year, quarter, month, week, day, hour, minute or second; weeks start on Monday."""

@@ -12,7 +12,23 @@ from sqlglot import exp
 from headrace.expr.literals import DATETIME_STRFTIME
 from headrace.expr.nodes import Bound, Literal
 from headrace.expr.patterns import re2_regex
-from headrace.expr.printer import SHARED, Build, Node, Printer, double, fn, number, op, plain, power, text, when
+from headrace.expr.printer import (
+    SHARED,
+    Build,
+    Node,
+    Printer,
+    double,
+    fn,
+    number,
+    op,
+    plain,
+    power,
+    shifted_bits,
+    shifted_time,
+    text,
+    when,
+    whole,
+)
 from headrace.schema import Type
 
 __all__ = ["DuckDBPrinter"]
@@ -54,7 +70,7 @@ def _rlike(bound: Bound, a: Node, _: Node) -> Node:
 
 
 def _as_int(name: str) -> Build:
-    return lambda _, a: exp.Cast(this=fn(name, a), to=exp.DataType.build("INT"))
+    return lambda _, *args: exp.Cast(this=fn(name, *args), to=exp.DataType.build("INT"))
 
 
 def _utc(time: Node) -> Node:
@@ -64,6 +80,24 @@ def _utc(time: Node) -> Node:
 
 def _part(name: str) -> Build:
     return lambda _, a: exp.Cast(this=fn(name, _utc(a)), to=exp.DataType.build("INT"))
+
+
+def _epoch(_: Bound, a: Node) -> Node:
+    """Division here leaves out what is behind the point, which before 1970 would round up."""
+    ticks, second = fn("epoch_us", a), whole(1_000_000)
+    before = when(op(exp.LT, op(exp.Mod, ticks, second), number(0)), number(1), number(0))
+    return op(exp.Sub, op(exp.IntDiv, ticks, second), before)
+
+
+def _shift_left(bound: Bound, a: Node, places: Node) -> Node:
+    """Bits fall off the end of a BIT; a number would be an overflow."""
+    bits = op(exp.BitwiseLeftShift, exp.Cast(this=a, to=exp.DataType.build("BIT")), places)
+    return exp.Cast(this=bits, to=exp.DataType.build(bound.type.duckdb, dialect="duckdb"))
+
+
+def _reverse(_: Bound, a: Node) -> Node:
+    """Character by character: the engine's own function keeps together what is written as one."""
+    return fn("array_to_string", fn("list_reverse", fn("regexp_extract_all", a, text("(?s)."))), text(""))
 
 
 def _date_trunc(_: Bound, a: Node, unit: Node) -> Node:
@@ -87,6 +121,9 @@ class DuckDBPrinter(Printer):
         "multiply": _arithmetic(exp.Mul),
         "divide": lambda _, a, b: op(exp.Div, a, fn("nullif", b, number(0))),
         "modulo": _modulo,
+        "bit_xor": plain("xor"),
+        "shift_left": shifted_bits(_shift_left),
+        "shift_right": shifted_bits(lambda _, a, places: op(exp.BitwiseRightShift, a, places)),
         "negate": _negate,
         "abs": _abs,
         "floor": _whole("floor"),
@@ -100,11 +137,19 @@ class DuckDBPrinter(Printer):
         "rtrim": _trimmed("rtrim"),
         "length": _as_int("length"),
         "concat": lambda _, *args: reduce(lambda a, b: op(exp.DPipe, a, b), args),
+        "position": _as_int("strpos"),
+        "reverse": _reverse,
         "starts_with": plain("starts_with"),
         "ends_with": plain("ends_with"),
         "rlike": _rlike,
         "date_trunc": _date_trunc,
         "day_of_week": _part("isodow"),
+        "day_of_year": _part("dayofyear"),
+        "epoch": _epoch,
+        "time_diff": lambda _, a, b: fn("try", op(exp.Sub, fn("epoch_us", a), fn("epoch_us", b))),
+        "shift_time": shifted_time(
+            lambda _, a, ticks: fn("try", op(exp.Add, fn("epoch_us", a), ticks)), plain("make_timestamptz")
+        ),
         **{name: _part(name) for name in ("year", "month", "day", "hour", "minute", "second")},
     }
 

@@ -15,7 +15,22 @@ from sqlglot import exp
 
 from headrace.expr.nodes import Bound, Literal
 from headrace.expr.patterns import java_regex
-from headrace.expr.printer import SHARED, Build, Node, Printer, double, fn, number, op, plain, power, text, when
+from headrace.expr.printer import (
+    SHARED,
+    Build,
+    Node,
+    Printer,
+    double,
+    fn,
+    number,
+    op,
+    plain,
+    power,
+    shifted_bits,
+    shifted_time,
+    text,
+    when,
+)
 from headrace.schema import Type
 
 __all__ = ["SparkPrinter"]
@@ -91,6 +106,9 @@ class SparkPrinter(Printer):
         "multiply": plain("try_multiply"),
         "divide": plain("try_divide"),
         "modulo": plain("try_mod"),
+        "bit_xor": lambda _, a, b: op(exp.BitwiseXor, a, b),
+        "shift_left": shifted_bits(lambda _, a, places: fn("shiftleft", a, places)),
+        "shift_right": shifted_bits(lambda _, a, places: fn("shiftright", a, places)),
         "negate": _negate,
         "abs": _abs,
         "floor": _whole("floor"),
@@ -104,10 +122,18 @@ class SparkPrinter(Printer):
         "rtrim": plain("rtrim"),
         "length": plain("length"),
         "concat": plain("concat"),
+        "position": lambda _, a, part: fn("locate", part, a),
+        "reverse": plain("reverse"),
         "starts_with": plain("startswith"),
         "ends_with": plain("endswith"),
         "rlike": _rlike,
         "date_trunc": lambda _, time, unit: fn("date_trunc", unit, time),
+        "day_of_year": plain("dayofyear"),
+        "epoch": plain("unix_seconds"),
+        "time_diff": lambda _, a, b: fn("try_subtract", fn("unix_micros", a), fn("unix_micros", b)),
+        "shift_time": shifted_time(
+            lambda _, a, ticks: fn("try_add", fn("unix_micros", a), ticks), plain("timestamp_micros")
+        ),
         "day_of_week": lambda _, a: op(exp.Add, fn("weekday", a), number(1)),
         **{name: plain(name) for name in ("year", "month", "day", "hour", "minute", "second")},
     }

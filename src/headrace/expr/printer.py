@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from headrace.errors import ExpressionError
 from headrace.expr.arrow.dates import FIRST_DAY, LAST_TICK
-from headrace.expr.arrow.numbers import EXACT
+from headrace.expr.arrow.numbers import DEGREE, EXACT
 from headrace.expr.literals import text_pattern
 from headrace.expr.nodes import Bound, Call, Case, Cast, Column, Literal
 from headrace.expr.python import UdfCall
@@ -25,7 +25,10 @@ from headrace.expr.signatures import widens
 from headrace.schema import Type
 from headrace.time import ticks
 
-__all__ = ["SHARED", "Build", "Node", "Printer", "double", "fn", "number", "op", "plain", "power", "text", "when"]
+__all__ = [
+    "SHARED", "Build", "Node", "Printer", "double", "fn", "number", "op", "plain", "power", "shifted_bits",
+    "shifted_time", "text", "when", "whole",
+]  # fmt: skip
 
 Node = exp.Expression
 Build = Callable[..., Node]  # of the bound call and its printed arguments
@@ -49,6 +52,11 @@ def text(value: str) -> Node:
 def number(value: int) -> Node:
     """A whole literal of at most 31 bits."""
     return exp.Literal.number(value)
+
+
+def whole(value: int) -> Node:
+    """A LONG literal."""
+    return exp.Cast(this=text(str(value)), to=exp.DataType.build("BIGINT"))
 
 
 def double(value: float) -> Node:
@@ -75,6 +83,32 @@ def _of_finite(name: str) -> Build:
 def _of_domain(name: str, inside: type[exp.Binary]) -> Build:
     """`name` of numbers that compare with zero as `inside` says."""
     return lambda _, a: fn(name, when(op(inside, a, double(0.0)), a))
+
+
+def _of_one(name: str) -> Build:
+    """`name` of numbers from -1 to 1; NaN stays as it is."""
+    return lambda _, a: when(fn("isnan", a), a, op(exp.LTE, fn("abs", a), double(1.0)), fn(name, a))
+
+
+def shifted_bits(shift: Callable[[Bound, Node, Node], Node]) -> Build:
+    """Bits moved by as many places as there are, else NULL; `shift` is the engine's, by an INT."""
+
+    def build(bound: Bound, a: Node, places: Node) -> Node:
+        inside = op(exp.And, op(exp.GTE, places, number(0)), op(exp.LT, places, number(bound.type.arrow.bit_width)))
+        return when(inside, shift(bound, a, exp.Cast(this=places, to=exp.DataType.build("INT"))))
+
+    return build
+
+
+def shifted_time(moved: Build, from_ticks: Build) -> Build:
+    """A DATETIME of the ticks that `moved` gives, NULL outside of the years 1 to 9999."""
+
+    def build(bound: Bound, time: Node, ticks: Node) -> Node:
+        count = moved(bound, time, ticks)
+        inside = op(exp.And, op(exp.GTE, count, whole(FIRST_DAY)), op(exp.LTE, count, whole(LAST_TICK)))
+        return when(inside, from_ticks(bound, count))
+
+    return build
 
 
 def _operator(kind: type[exp.Binary]) -> Build:
@@ -151,12 +185,25 @@ SHARED: Mapping[str, Build] = {
     "sin": _of_finite("sin"),
     "cos": _of_finite("cos"),
     "tan": _of_finite("tan"),
+    "asin": _of_one("asin"),
+    "acos": _of_one("acos"),
+    "atan": plain("atan"),
+    "radians": lambda _, a: op(exp.Mul, a, double(DEGREE)),
+    "degrees": lambda _, a: op(exp.Mul, a, double(1 / DEGREE)),
+    "bit_and": _operator(exp.BitwiseAnd),
+    "bit_or": _operator(exp.BitwiseOr),
+    "bit_not": lambda _, a: exp.Paren(this=exp.BitwiseNot(this=a)),
     "sqrt": _of_domain("sqrt", exp.GTE),
     "ln": _of_domain("ln", exp.GT),
     "log10": _of_domain("log10", exp.GT),
     "substring": plain("substring"),
     "replace": plain("replace"),
     "contains": plain("contains"),
+    "repeat": plain("repeat"),
+    "left": plain("left"),
+    "right": plain("right"),
+    "lpad": plain("lpad"),
+    "rpad": plain("rpad"),
     "like": _like,
 }
 

@@ -109,6 +109,12 @@ def _arithmetic(text: object, types: Types) -> Signature:
     return Signature((wide,) * len(types), wide)
 
 
+def _bits(text: object, types: Types) -> Signature:
+    if any(t is not None and not t.is_integer for t in types):
+        raise _misfit(text, types, "BYTE, SHORT, INT, LONG", "cast first: .cast('LONG')")
+    return _arithmetic(text, types)
+
+
 def _real(text: object, types: Types) -> Signature:
     _numbers(text, types)
     return Signature((Type.DOUBLE,) * len(types), Type.DOUBLE)
@@ -159,6 +165,19 @@ def _date(result: Type, *constants: Type) -> Rule:
     return rule
 
 
+def _shifted_time(text: object, types: Types) -> Signature:
+    _date(Type.DATETIME)(text, types[:1])
+    if types[1] is not None and not types[1].is_integer:
+        raise _misfit(text, types[1:], "a whole number of ticks (microseconds)", "cast it: .cast('LONG')")
+    return Signature((Type.DATETIME, Type.LONG), Type.DATETIME)
+
+
+def _times(text: object, types: Types) -> Signature:
+    for place in range(len(types)):
+        _date(Type.LONG)(text, types[place : place + 1])
+    return Signature((Type.DATETIME,) * len(types), Type.LONG)
+
+
 def _words(value: object) -> None:
     if not isinstance(value, str):
         raise ExpressionError("this argument must be a plain text", given=value, allowed="a str, equal in every row")
@@ -168,6 +187,12 @@ def _some_words(value: object) -> None:
     _words(value)
     if not value:
         raise ExpressionError("the text to look for must not be empty", given=value, allowed="at least one character")
+
+
+def _one_character(value: object) -> None:
+    _words(value)
+    if len(str(value)) != 1:
+        raise ExpressionError("a text is filled up with one character", given=value, allowed="one", instead="' '")
 
 
 def _like(value: object) -> None:
@@ -195,10 +220,13 @@ def _between(low: int, high: int) -> Constant:
 
 
 _MOST = 2**30  # a start and a length of this size still add up in 32 bits
+_LONGEST = 10_000  # as often a text is repeated, or as long as it is made, at most: more is a mistake
 _TEST = _text(Type.BOOLEAN, Type.STRING)
 _TABLE = (
     *(Function(name, _arithmetic, 2, 2) for name in ("add", "subtract", "multiply", "modulo")),
     Function("divide", _real, 2, 2),
+    *(Function(name, _bits, 2, 2) for name in ("bit_and", "bit_or", "bit_xor", "shift_left", "shift_right")),
+    Function("bit_not", _bits),
     *(Function(name, _arithmetic) for name in ("negate", "abs")),
     *(Function(name, _comparison, 2, 2) for name in ("eq", "ne", "lt", "le", "gt", "ge")),
     Function("isin", _comparison, 1, None),
@@ -207,18 +235,30 @@ _TABLE = (
     *(Function(name, _null_test) for name in ("is_null", "is_not_null")),
     *(Function(name, _choice, 1, None) for name in ("coalesce", "greatest", "least")),
     *(Function(name, _real) for name in ("sqrt", "exp", "ln", "log10", "sign", "sin", "cos", "tan")),
+    *(Function(name, _real) for name in ("asin", "acos", "atan", "radians", "degrees")),
     Function("power", _real, 2, 2),
     *(Function(name, _rounding) for name in ("floor", "ceil")),
     Function("round", _rounding, 2, 2, {1: _between(0, DIGITS)}),
-    *(Function(name, _text(Type.STRING)) for name in ("upper", "lower", "trim", "ltrim", "rtrim")),
+    *(Function(name, _text(Type.STRING)) for name in ("upper", "lower", "trim", "ltrim", "rtrim", "reverse")),
     Function("length", _text(Type.INT)),
     Function("concat", _text(Type.STRING), 1, None),
     Function("substring", _text(Type.STRING, Type.INT, Type.INT), 3, 3, {1: _between(1, _MOST), 2: _between(0, _MOST)}),
     Function("replace", _text(Type.STRING, Type.STRING, Type.STRING), 3, 3, {1: _some_words, 2: _words}),
+    Function("position", _text(Type.INT, Type.STRING), 2, 2, {1: _some_words}),
+    Function("repeat", _text(Type.STRING, Type.INT), 2, 2, {1: _between(0, _LONGEST)}),
+    *(Function(name, _text(Type.STRING, Type.INT), 2, 2, {1: _between(0, _MOST)}) for name in ("left", "right")),
+    *(
+        Function(n, _text(Type.STRING, Type.INT, Type.STRING), 3, 3, {1: _between(0, _LONGEST), 2: _one_character})
+        for n in ("lpad", "rpad")
+    ),
     *(Function(name, _TEST, 2, 2, {1: _words}) for name in ("starts_with", "ends_with", "contains")),
     Function("like", _TEST, 2, 2, {1: _like}),
     Function("rlike", _TEST, 2, 2, {1: _regex}),
     *(Function(n, _date(Type.INT)) for n in ("year", "month", "day", "hour", "minute", "second", "day_of_week")),
+    Function("day_of_year", _date(Type.INT)),
+    Function("epoch", _times),
+    Function("time_diff", _times, 2, 2),
+    Function("shift_time", _shifted_time, 2, 2),
     Function("date_trunc", _date(Type.DATETIME, Type.STRING), 2, 2, {1: _unit}),
 )
 FUNCTIONS: Mapping[str, Function] = {function.name: function for function in _TABLE}

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.expr.arrow.columns import Datum, Kernel, from_numpy, to_numpy, valid
+from headrace.expr.arrow.columns import Datum, Kernel, from_numpy, null_where, to_numpy, valid
+from headrace.expr.arrow.numbers import NUMBERS
 from headrace.schema import Type
 
 __all__ = ["DATES", "FIRST_DAY", "LAST_TICK", "ticks_of"]
@@ -53,6 +55,26 @@ def _day_of_week(ticks: NDArray[np.int64]) -> NDArray[np.int64]:
     return (ticks // _DAY + 3) % 7 + 1  # 1970 began on a Thursday
 
 
+def _day_of_year(ticks: NDArray[np.int64]) -> NDArray[np.int64]:
+    months = _months(ticks)
+    return ticks // _DAY - _first_days(months - months % 12) + 1
+
+
+def epoch(times: Datum) -> Datum:
+    """Whole seconds since 1970, rounded down."""
+    return from_numpy(ticks_of(times) // _SECOND, valid(times), pa.int64())
+
+
+def time_diff(later: Datum, earlier: Datum) -> Datum:
+    return NUMBERS["subtract"](later.cast(pa.int64()), earlier.cast(pa.int64()))
+
+
+def shift_time(times: Datum, ticks: Datum) -> Datum:
+    moved = NUMBERS["add"](times.cast(pa.int64()), ticks)
+    outside = pc.or_(pc.less(moved, FIRST_DAY), pc.greater(moved, LAST_TICK))
+    return null_where(outside, moved).cast(Type.DATETIME.arrow)
+
+
 def date_trunc(times: Datum, unit: Datum) -> Datum:
     ticks, name = ticks_of(times), unit.as_py()
     if name in _SIZES:
@@ -73,5 +95,9 @@ DATES: dict[str, Kernel] = {
     "minute": _part(lambda ticks: ticks % _SIZES["hour"] // _SIZES["minute"]),
     "second": _part(lambda ticks: ticks % _SIZES["minute"] // _SECOND),
     "day_of_week": _part(_day_of_week),
+    "day_of_year": _part(_day_of_year),
+    "epoch": epoch,
+    "time_diff": time_diff,
+    "shift_time": shift_time,
     "date_trunc": date_trunc,
 }

@@ -6,6 +6,7 @@ function's domain give NULL; NaN in gives NaN out. Results never tell 0.0 from -
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,12 @@ from numpy.typing import NDArray
 
 from headrace.expr.arrow.columns import Datum, Kernel, from_numpy, null_where, to_numpy, valid
 
-__all__ = ["EXACT", "NUMBERS"]
+__all__ = ["DEGREE", "EXACT", "NUMBERS"]
 
 # From here on a double has no decimals.
 EXACT = 2.0**52
+# In radians.
+DEGREE = math.pi / 180
 
 
 def _checked(fast: Kernel, slow: Kernel) -> Kernel:
@@ -119,6 +122,10 @@ def _infinite(a: Datum) -> Datum:
     return pc.is_inf(a)
 
 
+def _beyond_one(a: Datum) -> Datum:
+    return pc.greater(pc.abs(a), 1.0)
+
+
 def sign(a: Datum) -> Datum:
     return pc.add(pc.sign(a), 0.0)
 
@@ -160,6 +167,11 @@ NUMBERS: dict[str, Kernel] = {
     "sin": _within(pc.sin, _infinite),
     "cos": _within(pc.cos, _infinite),
     "tan": _within(pc.tan, _infinite),
+    "asin": _within(pc.asin, _beyond_one),
+    "acos": _within(pc.acos, _beyond_one),
+    "atan": pc.atan,
+    "radians": lambda a: pc.multiply(a, DEGREE),
+    "degrees": lambda a: pc.multiply(a, 1 / DEGREE),
     "sign": sign,
     "power": power,
 }

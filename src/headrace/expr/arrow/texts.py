@@ -24,6 +24,27 @@ def replace(text: Datum, search: Datum, replacement: Datum) -> Datum:
     return pc.replace_substring(text, search.as_py(), replacement.as_py())
 
 
+def position(text: Datum, part: Datum) -> Datum:
+    """One more than the characters before the first place it is found at; 0 if there is none."""
+    pieces = pc.split_pattern(text, part.as_py(), max_splits=1)
+    place = pc.add(pc.utf8_length(pc.list_element(pieces, 0)), pa.scalar(1, pa.int32()))
+    return pc.if_else(pc.greater(pc.list_value_length(pieces), 1), place, pa.scalar(0, pa.int32()))
+
+
+def right(text: Datum, length: Datum) -> Datum:
+    count = length.as_py()
+    return pc.utf8_slice_codeunits(text, -count) if count else pc.utf8_slice_codeunits(text, 0, 0)
+
+
+def _padded(kernel: Kernel) -> Kernel:
+    """Filled up to a width; what is longer is cut, at its end either way."""
+
+    def padded(text: Datum, width: Datum, fill: Datum) -> Datum:
+        return pc.utf8_slice_codeunits(kernel(text, width.as_py(), fill.as_py()), 0, width.as_py())
+
+    return padded
+
+
 def like(text: Datum, pattern: Datum) -> Datum:
     return pc.match_substring_regex(text, like_regex(pattern.as_py()))
 
@@ -42,6 +63,13 @@ TEXTS: dict[str, Kernel] = {
     "concat": concat,
     "substring": substring,
     "replace": replace,
+    "position": position,
+    "reverse": pc.utf8_reverse,
+    "repeat": lambda text, times: pc.binary_repeat(text, times.as_py()),
+    "left": lambda text, length: pc.utf8_slice_codeunits(text, 0, length.as_py()),
+    "right": right,
+    "lpad": _padded(pc.utf8_lpad),
+    "rpad": _padded(pc.utf8_rpad),
     "starts_with": lambda text, part: pc.starts_with(text, part.as_py()),
     "ends_with": lambda text, part: pc.ends_with(text, part.as_py()),
     "contains": lambda text, part: pc.match_substring(text, part.as_py()),

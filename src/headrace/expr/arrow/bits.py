@@ -1,0 +1,32 @@
+"""Whole numbers as rows of bits, the first of which is the sign."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow.compute as pc
+
+from headrace.expr.arrow.columns import Datum, Kernel, from_numpy, to_numpy, valid
+
+__all__ = ["BITS"]
+
+
+def _shift(kernel: Kernel) -> Kernel:
+    """`kernel` by as many places as there are, else NULL."""
+
+    def shifted(a: Datum, places: Datum) -> Datum:
+        bits, by, mask = to_numpy(a), to_numpy(places), valid(a, places)
+        fits = (by >= 0) & (by < a.type.bit_width)
+        moved = kernel(bits, np.where(fits, by, 0).astype(bits.dtype))
+        return from_numpy(moved, fits if mask is None else fits & mask, a.type)
+
+    return shifted
+
+
+BITS: dict[str, Kernel] = {
+    "bit_and": pc.bit_wise_and,
+    "bit_or": pc.bit_wise_or,
+    "bit_xor": pc.bit_wise_xor,
+    "bit_not": pc.bit_wise_not,
+    "shift_left": _shift(np.left_shift),
+    "shift_right": _shift(np.right_shift),
+}

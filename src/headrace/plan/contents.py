@@ -1,0 +1,108 @@
+"""The content of windows as a stream: from stream to relation to stream again (rule 8.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from headrace.errors import PlanError
+from headrace.expr import col
+from headrace.plan.base import Node, Properties, refuse_reserved
+from headrace.plan.coalesce import Coalesce
+from headrace.plan.group_apply import GroupApply, GroupInput
+from headrace.plan.output import Final
+from headrace.plan.policies import Point
+from headrace.plan.source import Admit, Source
+from headrace.plan.span import CapDuration, PointAtEnd, PointAtStart, Select, SetDuration, Shift, Union, Where
+from headrace.plan.table import TableJoin
+from headrace.plan.windowed import PerWindow
+from headrace.plan.windows import Count, Grid, Session
+from headrace.schema import Field, Schema, Type
+
+__all__ = ["Contents", "always_ends"]
+
+
+@dataclass(frozen=True, eq=False)
+class Contents(PerWindow):
+    """Every event once for each window it belongs to, for as long as the window lasts.
+
+    `start` names a column for the time at which the window starts, so that events of the same window can be found.
+    """
+
+    start: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.start is not None and (type(self.start) is not str or not self.start):
+            raise PlanError(
+                "the start of a window needs a column's name",
+                given=self.start,
+                allowed="a text, or nothing",
+                instead="contents(start='window_start')",
+            )
+        if self.start in (*self.input.schema.names, *self.key_names):
+            raise PlanError(
+                f"there is a column {self.start!r} already",
+                given=str(self.input.schema),
+                allowed="a name of its own for the start of the window",
+                instead=f"contents(start='{self.start}_of_window')",
+            )
+        refuse_reserved(self.schema, self.input.schema)
+        self.check_policy()
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The keys that are not columns already, then all columns, then the start of the window."""
+        mine = self.input.schema
+        for name, expr in self.keys:
+            if name in mine and str(expr) != str(col(name)):
+                raise PlanError(
+                    f"the key {name!r} hides a column of the same name",
+                    given=str(expr),
+                    allowed="keys that are columns, or have names of their own",
+                    instead=f"group_by({name}_key={expr})",
+                )
+        keys = (field for field in self.key_fields if field.name not in mine)
+        start = () if self.start is None else (Field(self.start, Type.LONG),)
+        return Schema((*keys, *mine.fields, *start))
+
+    @cached_property
+    def each_alone(self) -> bool:
+        """Whether an event's windows depend on that event only.
+
+        A grid is there before its events; but where one never ends, its last window depends on the others (rule 5.3).
+        """
+        return isinstance(self.window, Grid) and always_ends(self.input)
+
+    @property
+    def needs(self) -> tuple[str, ...] | None:
+        """The keys; without any, an event that is looked at alone must meet its own retraction, by equal columns."""
+        return self.input.schema.names if self.each_alone and not self.keys else super().needs
+
+    @cached_property
+    def properties(self) -> Properties:
+        below, needs = self.input.properties, self.needs or ()
+        together = below.keys is not None and set(below.keys) <= set(needs)
+        # Under a grid nothing but an event's own retraction takes its copies back.
+        insert_only = below.insert_only and isinstance(self.window, Grid)
+        return Properties(insert_only, settled=not self.prompt, keys=below.keys if together else needs)
+
+    def describe(self) -> str:
+        start = f" with start as {self.start}" if self.start is not None else ""
+        return f"Contents{start} {self.over()}"
+
+
+_FINITE = 2**60  # ticks: far beyond all calendars, and added to any of their times not yet infinite
+
+
+def always_ends(node: Node) -> bool:
+    """Whether no event of a stream can last for ever, as far as the plan tells."""
+    if isinstance(node, Source):
+        return isinstance(node.lifetime, Point)
+    if isinstance(node, (PointAtStart, PointAtEnd)):
+        return True
+    if isinstance(node, (SetDuration, CapDuration)):
+        return node.duration < _FINITE
+    if isinstance(node, PerWindow):
+        return node.timestamping == "align" and isinstance(node.window, (Count, Grid, Session))
+    passing = (Admit, Coalesce, Final, GroupApply, GroupInput, Select, Shift, TableJoin, Union, Where)
+    return isinstance(node, passing) and all(map(always_ends, node.inputs))
