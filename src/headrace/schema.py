@@ -18,9 +18,11 @@ import pyarrow as pa
 
 from headrace.errors import SchemaError, UnknownColumn, nearest
 
-__all__ = ["RESERVED", "Field", "Schema", "Type"]
+__all__ = ["ARRIVAL", "POSITION", "RESERVED", "STAMPS", "Field", "Schema", "Type"]
 
 RESERVED = ("kind", "le", "re", "re_new", "weight")
+#: What ingress stamps on rows: when each arrived, in ticks, and its position among those it came with (rule 8.1).
+ARRIVAL, POSITION = "__arrival", "__position"
 _TIGHT = re.compile(r"\s*([<>])\s*")
 
 
@@ -246,3 +248,6 @@ def _parse_field(part: str, whole: str) -> Field:
             instead="'symbol STRING, price DOUBLE'",
         )
     return Field(words[0], Type.parse(words[1]))
+
+
+STAMPS = Schema((Field(ARRIVAL, Type.LONG), Field(POSITION, Type.LONG)))

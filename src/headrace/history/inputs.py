@@ -19,8 +19,8 @@ from headrace.history.dialect import Dialect
 from headrace.history.script import Check, Relation
 from headrace.io.origins import Events, SparkRead
 from headrace.plan.nodes import Source
-from headrace.plan.policies import Advance, Edge, Explicit, Heartbeat, Interval, Physical, Point
-from headrace.schema import Field, Schema, Type
+from headrace.plan.policies import Advance, Arrival, Edge, Explicit, Heartbeat, Interval, Physical, Point
+from headrace.schema import ARRIVAL, Field, Schema, Type
 from headrace.time import CHRONON, INFINITY
 
 __all__ = ["FILE", "LATE", "ROW", "Late", "SourceQuery"]
@@ -154,9 +154,18 @@ class SourceQuery:
         if self.physical:
             return self._admitted(admit) if admit else f"WITH {self._changes()}, {self._summed('changes')}"
         le, kept = "le", _KEPT
+        if isinstance(self.source.lifetime, Arrival):
+            return self._arriving()
         if self.decides and self.source.policy.late == "adjust":
             le, kept = "greatest(le, __cti)", "__fine AND (__cti IS NULL OR re > __cti)"
         return f"WITH {self._judged()}\nSELECT {le} AS le, re{self._columns}\nFROM judged WHERE {kept}"
+
+    def _arriving(self) -> str:
+        """Points at their arrival: where it is before the CTI, they arrive at the CTI."""
+        at = "greatest(le, __cti)"
+        columns = [(self.dialect.quote(new), at if old == ARRIVAL else "") for old, new in self.columns.items()]
+        payload = "".join(f", {value} AS {name}" if value else f", {name}" for name, value in columns)
+        return f"WITH {self._judged()}\nSELECT {at} AS le, {at} + {CHRONON} AS re{payload}\nFROM judged WHERE __fine"
 
     def _changes(self) -> str:
         """Common table expressions up to `changes`: what the physical events that are let in add and take away."""
@@ -238,7 +247,7 @@ SELECT __life.le AS le, __life.re AS re, {payload} FROM lives"""
             bad = f"WITH events AS (\n  {self._events()}\n)\nSELECT * FROM events WHERE NOT __fine"
             found.append(Check(bad, lambda row: BadRow(f"{origin}: a row that is no event", given=_plain(row))))
         breaks = f"WITH {self._judged()}\nSELECT * FROM judged WHERE __fine AND __sync < __cti"
-        if self.decides and late == "raise":
+        if self.decides and late == "raise" and not isinstance(self.source.lifetime, Arrival):
             found.append(
                 Check(breaks, lambda row: LateEvent(f"{origin}: an event breaks a promise", given=_plain(row)))
             )

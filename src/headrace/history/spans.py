@@ -8,6 +8,7 @@ from headrace.errors import HistoryError
 from headrace.history.admitted import admit_function
 from headrace.history.inputs import SourceQuery
 from headrace.history.script import Relation, Statement
+from headrace.history.stored import at_rest
 from headrace.history.translation import Translation
 from headrace.io.tables import TableFiles, TableRows
 from headrace.plan.nodes import (
@@ -38,7 +39,7 @@ __all__ = [
 def source(t: Translation, node: Source) -> None:
     """The history of a source, how far it came, and what must not be in it."""
     rows = f"{t.prefix}s{len(t.script.sources)}"
-    t.script.sources[rows] = node
+    t.script.sources[rows] = at_rest(node)
     query = SourceQuery(node, rows, t.dialect, t.late)
     t.script.checks += [check for check in query.checks() if check.error is not None or not t.orphans]
     high = Relation(f"{rows}_high", Schema.of("high LONG"))
@@ -83,12 +84,12 @@ def shift(t: Translation, node: Shift) -> None:
 
 def set_duration(t: Translation, node: SetDuration) -> None:
     """Lifetimes of one length."""
-    _lifetimes(t, node, "le", f"le + {node.duration}")
+    _lifetimes(t, node, "le", f"le + {node.duration}" if node.duration < INFINITY else str(INFINITY))
 
 
 def extend(t: Translation, node: Extend) -> None:
     """Ends moved."""
-    _lifetimes(t, node, "le", t.dialect.moved("re", node.by))
+    _lifetimes(t, node, "le", t.dialect.moved("re", node.by) if node.by < INFINITY else str(INFINITY))
 
 
 def point_at_start(t: Translation, node: PointAtStart) -> None:
@@ -103,7 +104,7 @@ def point_at_end(t: Translation, node: PointAtEnd) -> None:
 
 def cap_duration(t: Translation, node: CapDuration) -> None:
     """Ends that come no later than this after the start."""
-    _lifetimes(t, node, "le", f"least(re, le + {node.duration})")
+    _lifetimes(t, node, "le", f"least(re, le + {node.duration})" if node.duration < INFINITY else "re")
 
 
 def table_join(t: Translation, node: TableJoin) -> None:

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.errors import BadRow, HistoryError
 from headrace.history.inputs import FILE, ROW
-from headrace.io.origins import Events, Files, read_columns, read_path
+from headrace.io.origins import Events, Files, HostRead, read_columns, read_path
 from headrace.plan.nodes import Source
 
-__all__ = ["file_rows", "stored_rows"]
+__all__ = ["at_rest", "file_rows", "stored_rows"]
+
+
+def at_rest(source: Source) -> Source:
+    """The source over what is stored: of a host, the lines that have been received, if they are kept."""
+    origin = source.origin
+    if not isinstance(origin, HostRead):
+        return source
+    if not origin.spool:
+        raise HistoryError(
+            "what this host has sent is not stored",
+            given=str(origin),
+            allowed="hosts whose lines are kept in a directory",
+            instead="read_host(..., spool='a directory')",
+        )
+    return replace(source, origin=origin.files(Path()))
 
 
 def stored_rows(source: Source) -> pa.Table:

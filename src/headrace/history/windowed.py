@@ -7,14 +7,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.expr import AggregateCall, Expr
+from headrace.history import ordered
 from headrace.history.functions import list_function, module_function, operator_function
 from headrace.history.translation import Translation
 from headrace.history.windows import content
 from headrace.modules import Module, ModuleCall
-from headrace.plan.nodes import Aggregate, Operate, PerWindow, Top
+from headrace.plan.nodes import Aggregate, Contents, Operate, Over, PerWindow, Top
+from headrace.plan.ordered import Ordered
 from headrace.schema import Field, Schema, Type
 
-__all__ = ["aggregate", "operate", "top"]
+__all__ = ["aggregate", "contents", "operate", "over", "top"]
 
 
 def _keyed(t: Translation, node: PerWindow) -> tuple[list[str], str]:
@@ -24,13 +26,50 @@ def _keyed(t: Translation, node: PerWindow) -> tuple[list[str], str]:
     exprs = "".join(f", {t.over(expr, below)} AS {key}" for key, (_, expr) in zip(keys, node.keys, strict=True))
     high = t.highs[node.input.fingerprint]
     keyed = f"keyed AS (\n  SELECT {t.all(below)}{exprs} FROM {below.name}\n)"
-    return keys, f"{keyed}, {content(node, keys, high, t.dialect)}"
+    windows = (
+        ordered.content(t, node, keys, high)
+        if isinstance(node.window, Ordered)
+        else content(node, keys, high, t.dialect)
+    )
+    return keys, f"{keyed}, {windows}"
+
+
+def _window(keys: Sequence[str], node: PerWindow) -> list[str]:
+    """The columns that tell windows apart."""
+    return [*keys, *(["__wid"] if isinstance(node.window, Ordered) else []), "__wle", "__wre"]
 
 
 def aggregate(t: Translation, node: Aggregate) -> None:
     """One row for each window, of the engine's own aggregates and of functions that are called back."""
+    answers, values = _answers(t, node)
+    t.give(node, f"WITH {answers}\nSELECT __wle AS le, __wre AS re, {t.named(values, node.schema)} FROM answers")
+
+
+def over(t: Translation, node: Over) -> None:
+    """Each tuple beside the answers for what precedes it."""
+    answers, values = _answers(t, node.aggregate)
+    keys = [f"__k{i}" for i in range(len(node.keys))]
+    same = "".join(f"e.{key} IS NOT DISTINCT FROM w.{key} AND " for key in keys)
+    below = t.of(node)
+    columns = {name: f"e.{t.quote(column)}" for name, column in below.columns.items()}
+    columns |= {name: f"e.{key}" for key, (name, _) in zip(keys, node.keys, strict=True) if name not in below.schema}
+    own = {name: f"__o{i}" for i, (name, _) in enumerate(node.outputs)}
+    named = ", ".join(f"{values[name]} AS {new}" for name, new in own.items())
+    result = t.named(columns | {name: f"w.{new}" for name, new in own.items()}, node.schema)
+    by = "".join(f"{key}, " for key in keys)
+    t.give(
+        node,
+        f"""WITH {answers}, results AS (
+  SELECT {by}__wid, {named} FROM answers
+)
+SELECT e.le, e.re, {result} FROM placed e JOIN results w ON {same}e.__pos = w.__wid""",
+    )
+
+
+def _answers(t: Translation, node: Aggregate) -> tuple[str, dict[str, str]]:
+    """Common table expressions, the last of which is `answers`, and what the outputs are there."""
     keys, windows = _keyed(t, node)
-    by = ", ".join([*keys, "__wle", "__wre"])
+    by = ", ".join(_window(keys, node))
     calls, outputs = node.split
     folded, read, conditions = [], [], []
     for name, call in calls.items():
@@ -51,17 +90,14 @@ def aggregate(t: Translation, node: Aggregate) -> None:
     values = {name: t.expr(expr, schema, plain) for name, expr in outputs.items()}
     values |= {name: key for key, (name, _) in zip(keys, node.keys, strict=True)}
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    t.give(
-        node,
-        f"""WITH {windows}, folded AS (
+    text = f"""{windows}, folded AS (
   SELECT {by}, {", ".join(folded)} FROM content GROUP BY {by}
 ), answered AS (
   SELECT {by}, {", ".join(read)} FROM folded
 ), answers AS (
   SELECT {by}, {", ".join(given)} FROM answered{where}
-)
-SELECT __wle AS le, __wre AS re, {t.named(values, node.schema)} FROM answers""",
-    )
+)"""
+    return text, values
 
 
 def _gathered(t: Translation, node: PerWindow, module: Module, mapping: Sequence[Expr]) -> str:
@@ -106,7 +142,7 @@ def top(t: Translation, node: Top) -> None:
     """The first few rows of each window."""
     keys, windows = _keyed(t, node)
     below = t.of(node)
-    by = ", ".join([*keys, "__wle", "__wre"])
+    by = ", ".join(_window(keys, node))
     ranks = [f"{t.over(expr, below)} {'DESC' if node.descending else 'ASC'} NULLS LAST" for expr in node.by]
     ranks += [f"{column} ASC NULLS LAST" for column in t.columns(below)]
     values = {name: t.quote(column) for name, column in below.columns.items()}
@@ -120,10 +156,20 @@ SELECT __wle AS le, __wre AS re, {t.named(values, node.schema)} FROM ranked WHER
     )
 
 
+def contents(t: Translation, node: Contents) -> None:
+    """The events of each window, and when it starts."""
+    keys, windows = _keyed(t, node)
+    below = t.of(node)
+    values = {name: t.quote(column) for name, column in below.columns.items()}
+    values |= {name: key for key, (name, _) in zip(keys, node.keys, strict=True) if name not in below.schema}
+    values |= {} if node.start is None else {node.start: "__wle"}
+    t.give(node, f"WITH {windows}\nSELECT __wle AS le, __wre AS re, {t.named(values, node.schema)} FROM content")
+
+
 def operate(t: Translation, node: Operate) -> None:
     """What a user's operator makes of the list of each window's events."""
     keys, windows = _keyed(t, node)
-    by = ", ".join([*keys, "__wle", "__wre"])
+    by = ", ".join(_window(keys, node))
     function = t.function(lambda f: operator_function(f, node))
     values = {field.name: f"__output.f{i}" for i, field in enumerate(node.module.gives)}
     values |= {name: key for key, (name, _) in zip(keys, node.keys, strict=True)}

@@ -58,6 +58,11 @@ class BatchDirectory:
                 f"cannot write to {str(self.path)!r}: {error.strerror}", given=str(self.path), instead=_ADVICE
             ) from error
 
+    @property
+    def taken(self) -> bool:
+        """Whether it is the output of a query."""
+        return (self.path / _OWNER).exists() or bool(self.committed())
+
     def claim(self, owner: str, *, begun: bool) -> None:
         """Make it the output of one query; another's, or one that lacks what this query has written before, is refused.
 
@@ -66,7 +71,7 @@ class BatchDirectory:
         mark = self.path / _OWNER
         if mark.exists() and mark.read_text() == owner:
             return
-        if mark.exists() or self.committed():
+        if self.taken:
             raise SinkError(
                 f"{str(self.path)!r} holds the output of another query, or of this one from another checkpoint",
                 given=str(self.path),

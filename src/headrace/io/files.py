@@ -20,7 +20,7 @@ import pyarrow.fs as pafs
 
 from headrace.errors import HeadraceError, SourceError
 
-__all__ = ["list_files", "local_path", "open_file", "open_stream", "source_errors"]
+__all__ = ["list_files", "local_path", "modified_at", "open_file", "open_stream", "source_errors"]
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
@@ -55,6 +55,16 @@ def _file_system(path: str) -> tuple[Any, str]:
         return pafs.LocalFileSystem(), str(Path(local).absolute())
     found = pafs.FileSystem.from_uri(path)
     return found[0], str(found[1])
+
+
+def modified_at(path: str) -> int:
+    """When a file was last modified, in ticks."""
+    with source_errors(path):
+        files, name = _file_system(path)
+        found = files.get_file_info(name)
+        if found.type == pafs.FileType.NotFound:
+            raise FileNotFoundError(path)
+        return (found.mtime_ns or 0) // 1000
 
 
 @contextmanager

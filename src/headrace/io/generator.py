@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from headrace.errors import EventError, SchemaError, SinkError
+from headrace.errors import EventError, SchemaError, SinkError, nearest
 from headrace.io.encode import iso_texts, rows_to_jsonl
 from headrace.io.files import local_path
 from headrace.io.formats import Format
@@ -42,6 +42,7 @@ __all__ = [
     "facts",
     "persons",
     "plain_ticks",
+    "rows_of",
     "sync_times",
     "ticks",
     "write_files",
@@ -324,6 +325,44 @@ def _recent(rng: np.random.Generator, known: Longs, at: Longs, reach: int = 1000
 def _delivered(table: pa.Table, ts: Longs, rng: np.random.Generator, config: Auctions) -> pa.Table:
     arrival, _ = _arrivals(rng, ts, config.disorder, duration(config.max_delay))
     return table.take(pa.array(np.argsort(arrival, kind="stable")))
+
+
+# By name.
+
+
+def rows_of(name: str, **options: Any) -> tuple[pa.Table, int]:
+    """Plain rows of a kind in arrival order, and how late one may be, in ticks; `options` are those of its config.
+
+    Kinds are `trades` and, of an auction house, `persons`, `auctions` and `bids`.
+    """
+    kind = _KINDS.get(str(name).lower())
+    if kind is None:
+        raise SchemaError(
+            f"nothing generates {name!r}",
+            given=name,
+            allowed=", ".join(_KINDS),
+            instead=nearest(str(name), list(_KINDS)) or "trades",
+        )
+    config, make = kind
+    known = [field.name for field in fields(config) if field.name != "revisions"]  # which plain rows do not have
+    for option in options:
+        if option not in known:
+            raise SchemaError(
+                f"{name} have no option {option!r}",
+                given=option,
+                allowed=", ".join(known),
+                instead=nearest(option, known) or "",
+            )
+    chosen = config(**options)
+    return make(chosen), duration(chosen.max_delay)
+
+
+_KINDS: dict[str, tuple[Any, Any]] = {
+    "trades": (Ticks, plain_ticks),
+    "persons": (Auctions, persons),
+    "auctions": (Auctions, auctions),
+    "bids": (Auctions, bids),
+}
 
 
 # What is true of a stream.

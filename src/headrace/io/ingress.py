@@ -4,6 +4,9 @@ A row is *late* when its sync time is before the CTI in force when it arrives: t
 raised by the rows before it in the same channel (a file, or the whole of an in-process input). So the order of the
 rows decides, not how they happen to be cut into batches. What is late meets the input's policy; what is malformed is
 diverted or raised. Every row is counted: `rows = accepted + diverted + dropped`, always.
+
+Where rows are points at their arrival (rule 8.1), none is late: one whose file was modified before the CTI arrives
+now, which is at the CTI.
 """
 
 from __future__ import annotations
@@ -25,9 +28,9 @@ from headrace.events import CONTROL, FARTHEST, event_problems
 from headrace.expr import Expr, evaluate
 from headrace.operators.admit import RE_NEW
 from headrace.plan.nodes import DIVERTED, Source
-from headrace.plan.policies import Advance, Edge, Explicit, Interval, Physical, Point, ProgressPolicy
+from headrace.plan.policies import Advance, Arrival, Edge, Explicit, Interval, Physical, Point, ProgressPolicy
 from headrace.progress import Progress
-from headrace.schema import Schema
+from headrace.schema import ARRIVAL, STAMPS, Schema
 from headrace.time import CHRONON, INFINITY, NEG_INFINITY, add, format_ticks
 
 __all__ = ["Channel", "Report", "count_orphans", "resolve"]
@@ -92,6 +95,8 @@ class Channel:
         rows = self._events(table)
         bad, why_bad = self._problems(rows)
         late, cti = self._judge(rows, ~bad)
+        if isinstance(self.source.lifetime, Arrival) and late.any():
+            rows, late = _seen_now(rows, late, cti)
         events, refused = self._apply_policy(rows, late, cti, ~bad)
         if not (refused.any() or bad.any()):
             return self._accept(events), Changes.empty(DIVERTED)
@@ -258,6 +263,17 @@ class Channel:
         return Changes.inserts(at, at + CHRONON, payload)
 
 
+def _seen_now(events: pa.Table, late: Flags, cti: Int64s) -> tuple[pa.Table, Flags]:
+    """Points at their arrival that come late, moved to the CTI; which ones still are late, because time has ended."""
+    moved = late & (cti < FARTHEST)
+    le = np.where(moved, cti, to_numpy(pc.fill_null(events.column("le"), 0)))
+    absent = np.asarray(pc.is_null(events.column("le")))
+    values = {"le": le, "re": le + CHRONON} | ({ARRIVAL: le} if ARRIVAL in events.column_names else {})
+    for name, times in values.items():
+        events = events.set_column(events.schema.get_field_index(name), name, pa.array(times, mask=absent))
+    return events, late & ~moved
+
+
 def _inserts(size: int) -> pa.DictionaryArray | pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(size, np.int8)), pa.array(["insert"]))
 
@@ -326,4 +342,5 @@ def _row_text(table: pa.Table, row: int) -> str:
 
 
 def _row_texts(table: pa.Table) -> list[str]:
+    table = table.drop_columns([name for name in table.column_names if name in STAMPS])
     return [json.dumps(row, default=str, ensure_ascii=False) for row in table.to_pylist()]

@@ -1,41 +1,82 @@
-"""Where rows come from. An origin is a value: it is part of a plan, and its text is what a plan says of it."""
+"""Where rows come from. An origin is a value: it is part of a plan, and its text is what a plan says of it.
+
+An origin knows how its rows are stamped with arrival and position (rules 1.5 and 8.1), so that the stamps are the same
+on every host, in histories, and after restarts:
+
+- Rows of files arrive when their file was last modified, and their position is their number in it. Files are taken
+  oldest first, so that is the order in which a live query meets them.
+- Rows in memory have their number in the table as position. They arrive at the latest time that they or rows before
+  them speak of: a time that is made up, but never goes back.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from glob import has_magic
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.errors import SourceError
-from headrace.expr import predicate_mask
+from headrace.columnar import to_numpy
+from headrace.errors import PlanError, SourceError
+from headrace.expr import Expr, col, evaluate, predicate_mask
 from headrace.expr.pushdown import to_arrow_filter
 from headrace.io.decoded import Decoded, refused_table
-from headrace.io.files import local_path
+from headrace.io.files import local_path, modified_at
 from headrace.io.formats import Format, list_files, read_file
 from headrace.plan.nodes import Source
-from headrace.plan.policies import Edge, Interval, Physical, Point
+from headrace.plan.policies import Arrival, Edge, Explicit, Interval, Physical, Point
+from headrace.schema import ARRIVAL, POSITION, STAMPS, Schema
+from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["Events", "Files", "Origin", "SparkRead", "read_columns", "read_path", "whole_rows"]
+__all__ = ["Events", "Files", "HostRead", "Origin", "SparkRead", "read_columns", "read_path", "whole_rows"]
 
 
 _PLACES = "a file, a directory, or a pattern such as 'ticks/*.csv'"
 
 
+class _Unread:
+    """Rows that nobody has seen when a plan is made, and so may be anything."""
+
+    def stamped(self, source: Source) -> Source:
+        """`source`, which reads from here, with stamps on its rows."""
+        if isinstance(source.lifetime, Physical):
+            raise PlanError(
+                "physical events that may be retracted cannot be stamped: a retraction has another row than its insert",
+                given=str(self),
+                allowed="rows with a lifetime, and events in memory that are never retracted",
+            )
+        return _with_stamps(source)
+
+    def plain_rows(self, source: Source) -> Source:
+        """Physical events as rows: refused, since they may be retracted."""
+        raise PlanError(
+            "physical events cannot be read as rows where they may be retracted",
+            given=source.describe(),
+            allowed="rows with a lifetime, and events in memory that are never retracted",
+        )
+
+    def starts_at(self, at: Expr) -> bool:  # noqa: ARG002 - as the others are called
+        """Whether physical events start at this time: nobody knows."""
+        return False
+
+
 @dataclass(frozen=True)
-class Files:
+class Files(_Unread):
     """A file, a directory or a pattern; new files of a directory or pattern are new rows of the stream."""
 
     path: str
     format: Format
     #: What a plan says of it, when the path is an accident.
     label: str = ""
+    #: Whether the files hold arrival and position themselves: rows that were in memory bring theirs along.
+    holds_stamps: bool = False
 
     def check(self) -> None:
         """Raise unless files are there or may come: a directory may be empty, a pattern may fit nothing yet."""
@@ -73,6 +114,38 @@ class Events:
             yield self.table.slice(start, size)
             start += size
 
+    def stamped(self, source: Source) -> Source:
+        """`source`, which reads from here, with stamps on its rows: from now on they are part of the rows."""
+        if source.stamped:
+            return _with_stamps(source)
+        if isinstance(source.lifetime, Physical) and (retracted := _retraction(self.table)) is not None:
+            raise PlanError(
+                "events that are retracted cannot be stamped: a retraction has another row than its insert",
+                given=retracted,
+                allowed="events that are only inserted",
+            )
+        arrivals = pa.array(_arrivals(source, self.table))
+        table = self.table.append_column(ARRIVAL, arrivals)
+        table = table.append_column(POSITION, pa.array(np.arange(table.num_rows, dtype=np.int64)))
+        return replace(_with_stamps(source), origin=Events(table, self.sizes))
+
+    def plain_rows(self, source: Source) -> Source:
+        """Physical events that are only inserted, as rows with intervals; they keep their stamps, but bring no CTIs."""
+        stamped = self.stamped(source)
+        assert isinstance(stamped.origin, Events)
+        batches = [batch.filter(pc.equal(batch["kind"], "insert")) for batch in stamped.origin.batches()]
+        origin = Events(pa.concat_tables(batches), tuple(batch.num_rows for batch in batches))
+        life = Interval(col("le"), col("re"))
+        return replace(
+            stamped, origin=origin, lifetime=life, policy=Explicit(source.policy.late), read_columns=source.schema.names
+        )
+
+    def starts_at(self, at: Expr) -> bool:
+        """Whether physical events start at this time, all of them."""
+        events = self.table.filter(pc.not_equal(self.table["kind"], "cti"))
+        times = pc.cast(evaluate(at, events), pa.int64())
+        return bool(pc.all(pc.fill_null(pc.equal(times, events["le"]), False), min_count=0).as_py())
+
     @cached_property
     def _digest(self) -> str:
         sink = pa.BufferOutputStream()
@@ -85,12 +158,21 @@ class Events:
 
 
 @dataclass(frozen=True)
-class SparkRead:
+class SparkRead(_Unread):
     """Whatever one of Spark's own streaming readers gives: for what only Spark can read (Kafka, Delta, …)."""
 
     format: str
     options: tuple[tuple[str, str], ...] = ()
     path: str = ""
+
+    def stamped(self, source: Source) -> Source:  # noqa: ARG002 - as the others are called
+        """Refused: what Spark reads has no order that is kept."""
+        raise PlanError(
+            "what only Spark can read cannot be stamped: Spark does not say when a row came, and in which order",
+            given=str(self),
+            allowed="files, hosts and events in memory",
+            instead="the reader's own columns, such as Kafka's timestamp and offset",
+        )
 
     def __str__(self) -> str:
         return " ".join(
@@ -98,7 +180,31 @@ class SparkRead:
         ).strip()
 
 
-Origin = Files | Events | SparkRead
+@dataclass(frozen=True)
+class HostRead(_Unread):
+    """Lines that a TCP server sends. A receiver writes them to files of a *spool*, and these are what is read."""
+
+    host: str
+    port: int
+    format: Format
+    #: The directory for the lines; without one, a query keeps them in its checkpoint.
+    spool: str = ""
+    #: How many lines may wait for the query before the receiver reads no more.
+    buffer_rows: int = 100_000
+    #: After so many lines nothing more is read.
+    limit: int | None = None
+
+    def files(self, otherwise: Path) -> Files:
+        """The files of the spool: its own, or one below the folder `otherwise`."""
+        mark = hashlib.sha256(str(self).encode()).hexdigest()[:8]
+        folder = Path(self.spool) if self.spool else otherwise / f"host-{self.port}-{mark}"
+        return Files(str(folder.absolute()), self.format, label=str(self))
+
+    def __str__(self) -> str:
+        return f"{self.format} host {self.host}:{self.port}"
+
+
+Origin = Files | Events | SparkRead | HostRead
 
 
 def read_columns(source: Source) -> list[str]:
@@ -115,10 +221,56 @@ def read_columns(source: Source) -> list[str]:
 
 
 def read_path(source: Source, path: str) -> Iterator[Decoded]:
-    """The blocks of one file of a source."""
+    """The blocks of one file of a source, stamped if the source is."""
     assert isinstance(source.origin, Files)
-    row_filter = to_arrow_filter(source.pushed, source.columns) if source.pushed is not None else None
-    yield from read_file(path, source.origin.format, source.columns, read_columns(source), row_filter)
+    held, wanted = _held(source), read_columns(source)
+    row_filter = to_arrow_filter(source.pushed, held) if source.pushed is not None else None
+    columns = [name for name in wanted if name in held] or list(held.names[:1])  # at least one, to count rows by
+    blocks = read_file(path, source.origin.format, held, columns, row_filter)
+    if columns == wanted:
+        yield from blocks
+    else:
+        arrived = modified_at(path)
+        for block in blocks:
+            # No two rows of a file arrive at once: each comes a tick after the one before it.
+            stamps = {ARRIVAL: arrived + block.rows, POSITION: block.rows}
+            values = [pa.array(stamps[name]) if name in stamps else block.table[name] for name in wanted]
+            yield replace(block, table=pa.table(values, names=wanted))
+
+
+def _held(source: Source) -> Schema:
+    """The columns that a source's files hold: all but the stamps, which are made when a file is read."""
+    if not source.stamped or (isinstance(source.origin, Files) and source.origin.holds_stamps):
+        return source.columns
+    return Schema(tuple(field for field in source.columns if field.name not in STAMPS))
+
+
+def _with_stamps(source: Source) -> Source:
+    if source.stamped:
+        return replace(source, read_columns=None)
+    return replace(source, columns=Schema((*source.columns, *STAMPS)), read_columns=None, stamped=True)
+
+
+def _retraction(events: pa.Table) -> dict[str, object] | None:
+    """The first retraction of physical events."""
+    found = events.filter(pc.equal(events["kind"], "retract"))
+    return dict(found.slice(0, 1).to_pylist()[0]) if found.num_rows else None
+
+
+def _arrivals(source: Source, table: pa.Table) -> NDArray[np.int64]:
+    """For each row in memory the latest time that it or a row before it speaks of; its number where none does."""
+    lifetime = source.lifetime
+    if isinstance(lifetime, Arrival):
+        return np.arange(table.num_rows, dtype=np.int64)
+    if isinstance(lifetime, Physical):
+        starts = table["le"]
+    else:
+        starts = evaluate(lifetime.start if isinstance(lifetime, Interval) else lifetime.at, table)
+    times = to_numpy(pc.fill_null(pc.cast(starts, pa.int64()), NEG_INFINITY))
+    times = np.where(times == INFINITY, NEG_INFINITY, times)  # the end of time is no time to arrive at
+    reached = np.maximum.accumulate(times)
+    known = reached[reached != NEG_INFINITY]
+    return np.maximum(reached, known[0]) if len(known) else np.arange(len(reached), dtype=np.int64)
 
 
 def whole_rows(source: Source, path: str, block: Decoded) -> Callable[[NDArray[np.int64]], pa.Table] | None:
@@ -134,7 +286,7 @@ def whole_rows(source: Source, path: str, block: Decoded) -> Callable[[NDArray[n
         numbers = block.rows[places]
         found = [
             part.table.append_column("__row", pa.array(part.rows)).filter(pa.array(np.isin(part.rows, numbers)))
-            for part in read_file(path, origin.format, source.columns)
+            for part in read_file(path, origin.format, _held(source))
         ]
         table = pa.concat_tables(found).sort_by("__row").drop_columns(["__row"])
         # A row that is broken in a column nobody asked for is refused when read whole: then its known part must do.

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from headrace.changes import Changes
 from headrace.errors import PlanError
+from headrace.host.received import received
 from headrace.host.result import Finished, Result
 from headrace.io.decoded import Decoded
 from headrace.io.ingress import COUNTERS, Report, count_orphans, resolve
@@ -48,7 +49,11 @@ def run_local(
     finish: bool = True,
 ) -> Finished:
     """Run to the end of all sources. `batch_rows` cuts batches smaller; `finish=False` leaves the streams open."""
-    runner = Runner(cut(optimize(outputs, rules)), buckets, clock)
+    with received(outputs) as given:
+        return _run_to_the_end(Runner(cut(optimize(given, rules)), buckets, clock), batch_rows, finish=finish)
+
+
+def _run_to_the_end(runner: Runner, batch_rows: int | None, *, finish: bool) -> Finished:
     feeds = {source.fingerprint: batches_of(source, batch_rows) for source in runner.line.sources}
     while feeds:
         round_ = {f: next(feed, None) for f, feed in feeds.items()}

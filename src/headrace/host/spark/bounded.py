@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace.host.received import received
 from headrace.host.result import Finished, Result
 from headrace.host.spark.query import start_query
-from headrace.io.sinks import Memory
+from headrace.io.sinks import Memory, Sink
 from headrace.plan.nodes import Output
 
 __all__ = ["run_spark"]
 
 
-def run_spark(outputs: Sequence[Output], *, files_per_batch: int | None = 1, **options: Any) -> Finished:
-    """Run to the end of all sources; by default every file, or batch of events, is a batch of Spark's."""
-    sinks = [Memory() for _ in outputs]
-    query = start_query(
-        [(o.input, s) for o, s in zip(outputs, sinks, strict=True)], files_per_batch=files_per_batch, **options
-    )
-    try:
-        query.finish()
-    finally:
-        query.stop()
-    results = {o.name: Result(o.schema, s.batches) for o, s in zip(outputs, sinks, strict=True)}
+def run_spark(
+    outputs: Sequence[Output],
+    *,
+    sinks: Mapping[str, Sink] | None = None,
+    finish: bool = True,
+    files_per_batch: int | None = 1,
+    **options: Any,
+) -> Finished:
+    """Run to the end of all sources; by default every file, or batch of events, is a batch of Spark's.
+
+    Outputs that `sinks` names go there, the others come back. `finish=False` answers what is there and leaves the
+    streams open, so that a checkpoint can go on from there.
+    """
+    kept: dict[str, Memory] = {o.name: Memory() for o in outputs if o.name not in (sinks or {})}
+    targets: dict[str, Sink] = {**kept, **(sinks or {})}
+    with received(outputs) as given:
+        pairs = [(o.input, targets[o.name]) for o in given]
+        query = start_query(pairs, files_per_batch=files_per_batch, **options)
+        try:
+            if finish:
+                query.finish()
+            else:
+                query.process_all_available()
+        finally:
+            query.stop()
+    results = {o.name: Result(o.schema, kept[o.name].batches) for o in outputs if o.name in kept}
     return Finished(results, query.counts, query.statistics)

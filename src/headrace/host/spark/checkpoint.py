@@ -5,6 +5,7 @@ spark/          Spark's own: offsets, commits, state
 progress/       how far sources and outputs had come after each batch
 control/        a file here is a signal to the running query
 events/         events that were held in memory, written down
+spool/          lines that hosts have sent
 diverted/       rows set aside, with the reason
 relay/          under Spark Connect: batches on their way to the process that started the query
 """
@@ -18,6 +19,7 @@ import os
 import shutil
 import tempfile
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ from headrace.io.formats import Format
 from headrace.io.origins import Events, Files
 from headrace.stages.cut import Line
 
-__all__ = ["Checkpoint"]
+__all__ = ["Checkpoint", "difference"]
 
 #: Changes when what is stored can no longer be read by the code before it.
 FORMAT = 1
@@ -81,11 +83,8 @@ class Checkpoint:
                 given=f"{self.path}: format {theirs.get('format')}", allowed=f"format {FORMAT}", instead=instead,
             )  # fmt: skip
         if theirs["fingerprint"] != mine["fingerprint"]:
-            lines = difflib.unified_diff(
-                theirs["plan"], mine["plan"], "in the checkpoint", "this query", lineterm="", n=0
-            )
             raise CheckpointError(
-                "the checkpoint belongs to another query:\n    " + "\n    ".join(lines),
+                f"the checkpoint belongs to another query:\n{difference(theirs['plan'], mine['plan'])}",
                 given=str(self.path),
                 instead=instead,
             )
@@ -103,7 +102,7 @@ class Checkpoint:
                     writer.write_table(table)
                 os.utime(path, (number + 1, number + 1))  # Spark takes files in the order of their times
             draft.rename(folder)
-        return Files(str(folder), Format("arrow"), label=str(events))
+        return Files(str(folder), Format("arrow"), label=str(events), holds_stamps=True)
 
     def signal_end(self) -> None:
         """Tell the running query that its inputs have ended."""
@@ -116,6 +115,14 @@ class Checkpoint:
         """Remove it if it was only for this run."""
         if self.temporary:
             shutil.rmtree(self.path, ignore_errors=True)
+
+
+def difference(theirs: Sequence[str], mine: Sequence[str]) -> str:
+    """The lines of two plans that are not in both: those of the checkpoint with -, those of this query with +."""
+    changed = [line for line in difflib.ndiff(theirs, mine) if line[0] in "-+"]
+    if not changed:
+        return "    their operators read the same; what differs does not show, such as the code of a function"
+    return "\n".join(["    - in the checkpoint", "    + this query", *(f"    {line}" for line in changed)])
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +80,7 @@ class Delivery:
             "outputs": [self._commit_output(i, number, messages, before) for i in range(len(self.line.outputs))],
             "batch_time": max((r["batch_time"] for r in reports if "batch_time" in r), default=0.0),
             "counts": self._counted(before.get("counts", {}), reports, statistics),
+            "files": _added(before.get("files", {}), [report.get("files", {}) for report in reports]),
         }
         log.write(number, entry)
         return entry
@@ -112,6 +114,14 @@ class Delivery:
         totals |= {name: dict(total) for name, total in before.items() if "failed" in total}
         count_failed(totals, statistics)
         return totals
+
+
+def _added(before: dict[str, int], more: list[dict[str, int]]) -> dict[str, int]:
+    """How many files each source has taken, of those that are known by their number."""
+    total = Counter(before)
+    for part in more:
+        total.update(part)
+    return dict(total)
 
 
 def progress_of_output(output: int, messages: list[Message]) -> Progress:

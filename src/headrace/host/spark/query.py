@@ -27,6 +27,7 @@ from headrace import errors
 from headrace.changes import Changes
 from headrace.errors import HeadraceError, HostError, PlanError
 from headrace.expr.sql import to_spark
+from headrace.host.received import hosts_of, spooled
 from headrace.host.spark.checkpoint import Checkpoint
 from headrace.host.spark.delivery import Batch, Delivery, Relay, progress_of_output
 from headrace.host.spark.labels import bucket_labels
@@ -46,8 +47,9 @@ from headrace.io.commit import BatchDirectory
 from headrace.io.console import close as close_console
 from headrace.io.console import show_batch
 from headrace.io.files import local_path
+from headrace.io.host_source import Receiver
 from headrace.io.ingress import COUNTERS
-from headrace.io.origins import Events, Files, SparkRead, read_columns
+from headrace.io.origins import Events, Files, HostRead, SparkRead, read_columns
 from headrace.io.sinks import Call, Console, FileSink, Memory, Nowhere, Sink, prepared
 from headrace.optimizer import optimize
 from headrace.optimizer.rewrite import rewrite
@@ -88,16 +90,30 @@ class Query:
     stream: Any = None
     #: How batches come here from a Connect server; None when Spark calls this process itself.
     relay: Relay | None = None
+    #: How many files each source has taken, by its fingerprint.
+    files: dict[str, int] = field(default_factory=dict)
+    #: What brings lines from hosts.
+    receivers: list[Receiver] = field(default_factory=list)
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _failure: BaseException | None = None
+
+    def files_taken(self, origin: str) -> int:
+        """How many files every source with this origin has taken."""
+        return min(self.files.get(s.fingerprint, 0) for s in self.line.sources if str(s.origin) == origin)
 
     @property
     def is_active(self) -> bool:
         """Whether it still runs."""
         return bool(self.stream is not None and self.stream.isActive)
 
+    @property
+    def received(self) -> dict[str, dict[str, int]]:
+        """For every host that lines come from: connections, lines, what was set aside, how often it had to wait."""
+        return {str(receiver.origin): dict(receiver.counts) for receiver in self.receivers}
+
     def stop(self) -> None:
         """End it; the checkpoint stays, and starting again with it continues."""
+        self.end_receivers()
         if self.stream is not None:
             self.stream.stop()
         try:
@@ -139,10 +155,19 @@ class Query:
             raise
         if self.is_active:
             return False
-        failure = self.exception()
+        self.end_receivers()
+        failure = self.exception() or self._receiver_failure()
         if failure is not None:
             raise failure
         return True
+
+    def end_receivers(self) -> None:
+        """Take nothing more from hosts."""
+        for receiver in self.receivers:
+            receiver.stop()
+
+    def _receiver_failure(self) -> Exception | None:
+        return next((receiver.failure for receiver in self.receivers if receiver.failure is not None), None)
 
     def _wait(self, timeout: float | None, ended: threading.Event) -> None:
         with suppress(Exception):  # why it failed is asked for when it has ended
@@ -179,6 +204,7 @@ class Query:
         for number in range(len(self.line.outputs)):
             self._show(number, batch)
         self.counts.update(batch.entry["counts"])
+        self.files = batch.entry["files"]
         self.statistics.append(batch.statistics)
         self.batch_seconds.append(batch.seconds)
         del self.statistics[:-_KEPT_BATCHES], self.batch_seconds[:-_KEPT_BATCHES]
@@ -202,8 +228,9 @@ class Query:
 
     def _catch_up(self) -> None:
         """Hear the batches that a Connect server has committed meanwhile."""
-        if self._failure is not None:
-            raise self._failure
+        failure = self._failure or self._receiver_failure()
+        if failure is not None:
+            raise failure
         if self.relay is not None:
             with self._turn:
                 for batch in self.relay.receive():
@@ -286,7 +313,8 @@ def start_query(
     session = spark or get_session(master, options)
     warm_up(session, ["headrace.host.spark.worker"])
     _add_side_outputs(outputs, sinks, place)
-    line = cut(optimize(rewrite(tuple(outputs), lambda node: _on_disk(node, place))))
+    stored = spooled(outputs, place.path / "spool")
+    line = cut(optimize(rewrite(stored, lambda node: _on_disk(node, place))))
     count = place.claim(line, buckets or min(os.cpu_count() or 1, 8))
     handled = tuple(sink if isinstance(sink, (FileSink, Nowhere)) else None for sink in sinks)
     for sink in handled:
@@ -297,6 +325,7 @@ def start_query(
     query = Query(name, session, line, place, tuple(sinks), counts)
     _resume(query)
     apply_query_options(session, count)
+    query.receivers = [_receiver(query, host) for host in hosts_of(outputs)]
     _run(query, job, files_per_batch, trigger)
     return query
 
@@ -324,7 +353,14 @@ def _run(query: Query, job: Job, files_per_batch: int | None, trigger: str | Non
     if is_connect(query.spark):
         query.relay = Relay(job.checkpoint)
         query.relay.clear()
-    query.stream = _launch(query, job, files_per_batch, trigger)
+    try:
+        query.stream = _launch(query, job, files_per_batch, trigger)
+    except BaseException:
+        query.end_receivers()
+        raise
+    for receiver in query.receivers:
+        receiver.on_failure = query.stream.stop
+        receiver.start()
     if query.relay is not None:
         threading.Thread(target=query.listen, name="headrace-listen", daemon=True).start()
 
@@ -333,7 +369,13 @@ def _resume(query: Query) -> None:
     batch, entry = query.checkpoint.log.last()
     if entry:
         query.counts.update(entry["counts"])
+        query.files = entry.get("files", {})
         query.progress = _progress(batch, entry, [])
+
+
+def _receiver(query: Query, host: HostRead) -> Receiver:
+    folder = Path(host.files(query.checkpoint.path / "spool").path)
+    return Receiver(host, folder, taken=lambda: query.files_taken(str(host)))
 
 
 def _on_disk(node: Node, place: Checkpoint) -> Node:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,7 +131,8 @@ def _messages(job: Job, rows: list[dict[str, Any]], start: dict[str, Progress]) 
     for row in rows:
         if row["what"] != FILE:
             yield from _signals(job, row)
-    yield Message(0, REPORTS, extra={"batch_time": rows[0]["batch_time"].timestamp()})
+    taken = Counter(job.line.sources[row["source"]].fingerprint for row in rows if row["what"] == FILE)
+    yield Message(0, REPORTS, extra={"batch_time": rows[0]["batch_time"].timestamp(), "files": dict(taken)})
 
 
 def _plain(path: str) -> str:

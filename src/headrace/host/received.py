@@ -1,0 +1,45 @@
+"""Hosts as bounded inputs: what servers send until they close the connection, received before a run begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from headrace.io.host_source import receive_all
+from headrace.io.origins import HostRead
+from headrace.optimizer.rewrite import rewrite
+from headrace.plan.nodes import Node, Output, Source, walk
+
+__all__ = ["hosts_of", "received", "spooled"]
+
+
+def hosts_of(outputs: Sequence[Output]) -> list[HostRead]:
+    """The hosts that a query reads from, each once."""
+    origins = [node.origin for node in walk(*outputs) if isinstance(node, Source)]
+    return list(dict.fromkeys(origin for origin in origins if isinstance(origin, HostRead)))
+
+
+def spooled(outputs: Sequence[Output], folder: Path) -> tuple[Output, ...]:
+    """The query over the files of its hosts' spools; those without a directory of their own are below `folder`."""
+
+    def over_files(node: Node) -> Node:
+        if isinstance(node, Source) and isinstance(node.origin, HostRead):
+            return replace(node, origin=node.origin.files(folder))
+        return node
+
+    return rewrite(tuple(outputs), over_files)
+
+
+@contextmanager
+def received(outputs: Sequence[Output]) -> Iterator[tuple[Output, ...]]:
+    """The query over what its hosts have sent."""
+    hosts = hosts_of(outputs)
+    if not hosts:
+        yield tuple(outputs)
+        return
+    with TemporaryDirectory(prefix="headrace-") as folder:
+        receive_all([(host, Path(host.files(Path(folder)).path)) for host in hosts])
+        yield spooled(outputs, Path(folder))

@@ -1,0 +1,162 @@
+"""Arrival and position as columns, and plans whose rows get another time (rules 1.5 and 8.1).
+
+Windows that look at the order of arrival need it as data. `stamped` asks the sources of a plan for it, and carries the
+two columns up through operators that pass rows on one by one. `timed_by` gives the rows of a plan another time: what is
+decided where rows are read (lifetime, progress, lateness) is decided anew, for the new time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal, Protocol
+
+from headrace.errors import ExpressionError, PlanError
+from headrace.expr import Expr, col
+from headrace.expr.nodes import Column
+from headrace.plan.base import Node
+from headrace.plan.policies import Advance, Arrival, Explicit, Physical, Point, ProgressPolicy
+from headrace.plan.source import Admit, Source
+from headrace.plan.span import (
+    CapDuration,
+    Extend,
+    PointAtEnd,
+    PointAtStart,
+    Select,
+    SetDuration,
+    Shift,
+    Union,
+    Where,
+)
+from headrace.plan.table import TableJoin
+from headrace.schema import ARRIVAL, POSITION, STAMPS, Type
+
+__all__ = ["ARRIVAL", "POSITION", "is_stamped", "stamped", "timed_by"]
+
+_SPAN = (CapDuration, Extend, PointAtEnd, PointAtStart, SetDuration, Shift)
+#: Change only lifetimes, and leave no event out: without a meaning once rows have another time.
+_ONLY_LIFETIMES = (CapDuration, PointAtStart, SetDuration, Shift)
+
+
+class _Origin(Protocol):
+    """What is asked of an origin here."""
+
+    def stamped(self, source: Source) -> Source: ...
+
+    def plain_rows(self, source: Source) -> Source: ...
+
+    def starts_at(self, at: Expr) -> bool: ...
+
+
+def is_stamped(node: Node) -> bool:
+    """Whether a plan's rows have their arrival and position."""
+    return all(name in node.schema for name in STAMPS.names)
+
+
+# --- stamps ----------------------------------------------------------------------------------------------------------
+
+
+def stamped(node: Node) -> Node:
+    """The same plan, with `__arrival` and `__position` behind its columns.
+
+    Where its rows are not those of its sources, one by one (behind windows and joins of streams, say), or a source has
+    none to give, it is the plan as it was.
+    """
+    try:
+        return _stamped(node)
+    except PlanError:
+        return node
+
+
+def _stamped(node: Node) -> Node:
+    if isinstance(node, Source):
+        return _origin(node).stamped(node)
+    if isinstance(node, Admit):
+        return replace(node, input=_stamped(node.input), by=())
+    if isinstance(node, Select):
+        return Select(_stamped(node.input), (*node.outputs, *_STAMP_COLUMNS)) if not is_stamped(node) else node
+    if isinstance(node, Union):
+        return Union(tuple(map(_stamped, node.parts)))
+    if isinstance(node, TableJoin):
+        own = tuple((name, col(name)) for name in node.schema.names if name not in STAMPS)
+        return Select(node.with_inputs(_stamped(node.input)), (*own, *_STAMP_COLUMNS))
+    if isinstance(node, (Where, *_SPAN)):
+        return node.with_inputs(_stamped(node.input))
+    raise PlanError(f"{type(node).__name__} does not pass rows on one by one", given=node.describe())
+
+
+_STAMP_COLUMNS = tuple((name, col(name)) for name in STAMPS.names)
+
+
+def _origin(source: Source) -> _Origin:
+    return source.origin  # type: ignore[return-value]  # a plan tells origins apart by their text; all can do this
+
+
+# --- another time ----------------------------------------------------------------------------------------------------
+
+
+def timed_by(node: Node, at: Expr | Literal["arrival"], progress: ProgressPolicy | None = None) -> Node:
+    """The rows of a plan, each a point at the time `at`: an expression over the plan's columns, or its arrival.
+
+    Without `progress` the sources keep theirs, and that of the arrival is of rows in order. Operators that only change
+    lifetimes have nothing left to do, and fall away. A `PlanError` says why a plan cannot be given another time.
+    """
+    if isinstance(at, Expr):
+        found = at.type(node.schema)
+        if found is not Type.DATETIME and not found.is_integer:
+            raise PlanError(
+                f"{at} cannot be a time",
+                given=found.value,
+                allowed="DATETIME, or a whole number of ticks (microseconds)",
+            )
+    return _timed(node, at, progress)
+
+
+def _timed(node: Node, at: Expr | Literal["arrival"], progress: ProgressPolicy | None) -> Node:
+    if isinstance(node, Source):
+        return _timed_source(node, at, progress)
+    if isinstance(node, Admit):
+        return _timed_events(node, at, progress)
+    if isinstance(node, Select):
+        outputs = dict(node.outputs)
+        below = at.transform(lambda e: outputs[e.name] if isinstance(e, Column) else e) if isinstance(at, Expr) else at
+        return Select(_timed(node.input, below, progress), node.outputs)
+    if isinstance(node, Union):
+        return Union(tuple(_timed(part, at, progress) for part in node.parts))
+    if isinstance(node, _ONLY_LIFETIMES) or (isinstance(node, Extend) and node.by >= 0):
+        return _timed(node.input, at, progress)
+    if isinstance(node, Where) or (isinstance(node, TableJoin) and _below_table(node, at)):
+        return node.with_inputs(_timed(node.input, at, progress))
+    raise PlanError(
+        "only rows as a source gives them can get another time",
+        given=node.describe(),
+        allowed="streams made of sources by where, select and union",
+        instead=f"the time {at} before this operator, where the stream is created",
+    )
+
+
+def _timed_events(node: Admit, at: Expr | Literal["arrival"], progress: ProgressPolicy | None) -> Node:
+    """Physical events that start at this time already, or as rows of their own if they are never retracted."""
+    origin = _origin(node.source)
+    if isinstance(at, Expr) and progress is None and origin.starts_at(at):
+        return PointAtStart(node)
+    return _timed(origin.plain_rows(node.source), at, progress)
+
+
+def _below_table(node: TableJoin, at: Expr | Literal["arrival"]) -> bool:
+    return not isinstance(at, Expr) or at.columns() <= set(node.input.schema.names)
+
+
+def _timed_source(source: Source, at: Expr | Literal["arrival"], progress: ProgressPolicy | None) -> Node:
+    if not isinstance(at, Expr):
+        rows = _origin(source).stamped(source)
+        kept = source.schema.names  # who wants to see the stamps asks for them
+        return replace(rows, lifetime=Arrival(), policy=progress or Advance(), read_columns=kept)
+    if isinstance(source.lifetime, Physical):
+        raise PlanError("physical events have their times already", given=source.describe())
+    try:
+        at.type(source.columns)
+    except ExpressionError as error:
+        raise PlanError(f"{source.origin} has no column for the time {at}", given=str(source.columns)) from error
+    # That rows are in the order of their arrival says nothing about another time.
+    policy = Explicit(source.policy.late) if isinstance(source.lifetime, Arrival) else source.policy
+    return replace(source, lifetime=Point(at), policy=progress or policy)
