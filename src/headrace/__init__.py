@@ -5,15 +5,18 @@ from types import ModuleType as _ModuleType
 
 from headrace.api.inputs import (
     advance,
+    by_arrival,
     edge,
     events,
     explicit,
+    generated,
     heartbeat,
     interval,
     ordered,
     point,
     read_csv,
     read_events,
+    read_host,
     read_json,
     read_parquet,
     read_spark,
@@ -21,7 +24,20 @@ from headrace.api.inputs import (
 from headrace.api.outputs import console, files, memory
 from headrace.api.running import Run, run, start
 from headrace.api.stream import Stream
-from headrace.api.windows import count_by_end, count_by_start, hopping, session, snapshot, tumbling
+from headrace.api.windows import (
+    arrival,
+    by,
+    count_by_end,
+    count_by_start,
+    delta,
+    fixed,
+    hopping,
+    landmark,
+    session,
+    sliding,
+    snapshot,
+    tumbling,
+)
 from headrace.errors import HeadraceError
 from headrace.events import history_diff, same_history
 from headrace.expr import (
@@ -52,6 +68,7 @@ from headrace.modules import Aggregate, IncrementalAggregate, IncrementalOperato
 from headrace.modules.builtin import time_weighted_avg
 from headrace.modules.registry import module, modules
 from headrace.schema import Schema, Type
+from headrace.sql import script, sql
 from headrace.time import INFINITY, NEG_INFINITY
 
 __version__ = "0.1.0"
@@ -77,7 +94,10 @@ __all__ = [
     "Type",
     "advance",
     "approx_distinct",
+    "arrival",
     "avg",
+    "by",
+    "by_arrival",
     "case",
     "coalesce",
     "col",
@@ -87,17 +107,21 @@ __all__ = [
     "count",
     "count_by_end",
     "count_by_start",
+    "delta",
     "distinct_count",
     "edge",
     "events",
     "explicit",
     "files",
     "first",
+    "fixed",
+    "generated",
     "geometric_mean",
     "heartbeat",
     "history_diff",
     "hopping",
     "interval",
+    "landmark",
     "last",
     "lit",
     "max",
@@ -111,13 +135,17 @@ __all__ = [
     "quantile",
     "read_csv",
     "read_events",
+    "read_host",
     "read_json",
     "read_parquet",
     "read_spark",
     "run",
     "same_history",
+    "script",
     "session",
+    "sliding",
     "snapshot",
+    "sql",
     "start",
     "stddev",
     "sum",

@@ -69,8 +69,8 @@ def test_json_has_the_same_steps(file: Path):
 def test_what_cannot_be_explained_is_refused_with_advice(file: Path, tmp_path: Path):
     with pytest.raises(PlanError, match=r"instead: .*query\.py:averages"):
         find_stream(f"{file}:avrages")
-    with pytest.raises(PlanError, match="names no Python file"):
-        find_stream("query.sql")
+    with pytest.raises(PlanError, match="names no Python file and no script"):
+        find_stream("query.txt")
     with pytest.raises(SourceError, match="there is no file"):
         find_stream(str(tmp_path / "none.py"))
     (tmp_path / "empty.py").write_text("x = 1\n")

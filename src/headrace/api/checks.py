@@ -18,8 +18,8 @@ from headrace.plan.windows import Window
 
 __all__ = [
     "HasNode", "checked_aggregate", "checked_expr", "checked_function", "checked_operator", "checked_options",
-    "checked_pairs", "checked_streams", "checked_window", "column_or_expr", "join_keys", "named_exprs", "node_of",
-    "of_rows", "options_of",
+    "checked_pairs", "checked_sinks", "checked_streams", "checked_window", "column_or_expr", "join_keys",
+    "named_exprs", "node_of", "of_rows", "options_of",
 ]  # fmt: skip
 
 _POSITIVE = ("buckets", "batch_rows", "files_per_batch")
@@ -120,7 +120,9 @@ def checked_window(window: Any) -> Window:
     """`window`, which must be one."""
     if isinstance(window, Window):
         return window
-    allowed = "tumbling(...), hopping(...), snapshot(), count_by_start(...), count_by_end(...), session(...)"
+    allowed = (
+        "tumbling(...), hopping(...), snapshot(), count_by_start(...), count_by_end(...), session(...), sliding(...)"
+    )
     instead = f"{window.__name__}(...)" if callable(window) else "window(hr.tumbling('10 s'))"
     raise PlanError("this is not a window", given=_given(window), allowed=allowed, instead=instead)
 
@@ -170,6 +172,16 @@ def checked_pairs(pairs: Any) -> list[tuple[Node, Sink]]:
             "a query needs at least one sink", given="none", allowed=_SINKS, instead="stream.start(hr.console())"
         )
     return [(node_of(stream), _sink(sink)) for stream, sink in pairs]
+
+
+def checked_sinks(sinks: Mapping[str, Any], streams: Mapping[str, Node]) -> dict[str, Sink]:
+    """Sinks for some of the streams, by name."""
+    for name in sinks:
+        if name not in streams:
+            close = nearest(name, streams)
+            allowed = ", ".join(streams)
+            raise PlanError("a sink for a stream that is not there", given=name, allowed=allowed, instead=close or "")
+    return {name: _sink(sink) for name, sink in sinks.items()}
 
 
 _SINKS = "hr.console(...), hr.files(...), hr.memory(...)"

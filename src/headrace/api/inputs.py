@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.api.checks import column_or_expr
 from headrace.api.stream import Stream
-from headrace.errors import PlanError, SchemaError
+from headrace.errors import PlanError, SchemaError, nearest
 from headrace.events import check_events, events_table
-from headrace.expr import Expr
+from headrace.expr import Expr, col
+from headrace.io import generator
+from headrace.io.decoded import finish
 from headrace.io.formats import Format, infer_schema
-from headrace.io.origins import Events, Files, Origin, SparkRead
+from headrace.io.origins import Events, Files, HostRead, Origin, SparkRead
 from headrace.plan.nodes import Admit, EdgeLifetimes, Source
 from headrace.plan.policies import (
     BAD_ROWS,
     Advance,
+    Arrival,
     BadRowPolicy,
     Edge,
     Explicit,
@@ -34,8 +38,8 @@ from headrace.schema import RESERVED, Field, Schema, Type
 from headrace.time import DurationLike, duration
 
 __all__ = [
-    "advance", "edge", "events", "explicit", "heartbeat", "interval", "ordered", "point", "read_csv", "read_events",
-    "read_json", "read_parquet", "read_spark",
+    "advance", "by_arrival", "edge", "events", "explicit", "generated", "heartbeat", "interval", "ordered", "physical",
+    "point", "read_csv", "read_events", "read_host", "read_json", "read_parquet", "read_spark",
 ]  # fmt: skip
 
 SchemaLike: TypeAlias = "Schema | str | pa.Schema"
@@ -58,6 +62,20 @@ def interval(start: str | Expr, end: str | Expr) -> Interval:
 def edge(at: str | Expr, key: str | Sequence[str] = (), closes: Expr | None = None) -> Edge:
     """Every row samples a signal and lasts until the next row with its key; `closes` tells rows that only end it."""
     return Edge(_expr(at), (key,) if isinstance(key, str) else tuple(key), closes)
+
+
+def by_arrival() -> Arrival:
+    """Every row is an instant: when it arrived. For rows without a time of their own.
+
+    Rows of files arrive when their file was last modified, each a tick after the one before it. They are in order by
+    nature, and none is ever late.
+    """
+    return Arrival()
+
+
+def physical() -> Physical:
+    """The rows are physical events already, with the columns `kind, le, re, re_new`."""
+    return Physical()
 
 
 def explicit(late: LatePolicy = "divert") -> Explicit:
@@ -160,6 +178,76 @@ def read_spark(
     return _stream_of(SparkRead(format, given, str(path)), Schema.of(schema), lifetime, progress, bad_rows)
 
 
+def read_host(
+    host: str, port: int, schema: SchemaLike, *, delimiter: str = ",", format: Literal["csv", "json"] = "csv",
+    lifetime: Lifetime | None = None, progress: ProgressPolicy | None = None, spool: str | None = None,
+    buffer_rows: int = 100_000, limit: int | None = None, bad_rows: BadRowPolicy = "divert",
+) -> Stream:  # fmt: skip
+    """Lines that a TCP server sends, as a stream: each line a row, of CSV without a header or of JSON.
+
+    Lines are kept in files of the directory `spool`, or below the query's checkpoint, and read from there; rows without
+    another lifetime are points at their arrival. On Spark a broken connection is made again, and when the query is
+    `buffer_rows` lines behind, the server has to wait. In process everything is received first, until the server closes
+    the connection. After `limit` lines nothing more is read.
+    """
+    columns = Schema.of(schema)
+    _check_host(host, port, format, (buffer_rows, 1 if limit is None else limit))
+    how = Format("csv", delimiter=delimiter, header=False) if format == "csv" else Format("json")
+    _refuse_lists(columns, how)
+    origin = HostRead(host, int(port), how, str(spool or ""), int(buffer_rows), limit)
+    return _stream_of(origin, columns, by_arrival() if lifetime is None else lifetime, progress, bad_rows)
+
+
+def _check_host(host: Any, port: Any, format: str, counts: Sequence[Any]) -> None:
+    if not isinstance(host, str) or not host.strip():
+        raise PlanError("a host has a name", given=host, allowed="a name or an address", instead="'localhost'")
+    if type(port) is not int or not 0 < port < 65_536:
+        raise PlanError("this is not a port", given=port, allowed="a number from 1 to 65535", instead="9999")
+    if format not in ("csv", "json"):
+        raise PlanError("a host sends lines", given=format, allowed="csv, json", instead="format='csv'")
+    for count in counts:
+        if type(count) is not int or count < 1:
+            raise PlanError("buffer_rows and limit are counts", given=count, allowed="whole numbers from 1 on")
+
+
+def generated(
+    name: str, schema: SchemaLike | None = None, *, rows: int = 1000, seed: int = 0, lifetime: Lifetime | None = None,
+    progress: ProgressPolicy | None = None, bad_rows: BadRowPolicy = "divert", **options: Any,
+) -> Stream:  # fmt: skip
+    """A made-up stream, the same for the same seed: 'trades', or an auction house's 'persons', 'auctions' and 'bids'.
+
+    `schema` picks columns; `options` are the generator's, such as `disorder=0.1`. Rows are points at their column `ts`,
+    and as late as the generator's `max_delay` at most, unless said otherwise.
+    """
+    table, delay = generator.rows_of(name, rows=rows, seed=seed, **options)
+    if schema is not None:
+        table = _picked(table, Schema.of(schema), name)
+    at, promise = point("ts") if lifetime is None else lifetime, progress
+    if promise is None and "ts" in table.column_names and isinstance(at, Point) and str(at.at) == str(col("ts")):
+        promise = Advance(delay=delay)
+    return _stream_of(Events(table), Schema.of(table.schema), at, promise, bad_rows)
+
+
+def _picked(table: pa.Table, columns: Schema, name: str) -> pa.Table:
+    for column in columns:
+        if column.name not in table.column_names:
+            close = nearest(column.name, table.column_names)
+            raise SchemaError(
+                f"generated {name} have no column {column.name!r}",
+                given=str(columns),
+                allowed=str(Schema.of(table.schema)),
+                instead=close or "",
+            )
+    done = finish(table.select(list(columns.names)), np.arange(table.num_rows), columns.fields, str)
+    if done.refused.num_rows:
+        raise SchemaError(
+            f"generated {name} do not fit: {done.refused['reason'][0]}",
+            given=str(columns),
+            allowed=str(Schema.of(table.schema)),
+        )
+    return done.table
+
+
 def _read(
     path: str,
     format: Format,
@@ -170,6 +258,11 @@ def _read(
 ) -> Stream:
     origin = Files(str(path), format)
     columns = Schema.of(schema) if schema is not None else infer_schema(origin.files()[0], format)
+    _refuse_lists(columns, format)
+    return _stream_of(origin, columns, lifetime, progress, bad_rows)
+
+
+def _refuse_lists(columns: Schema, format: Format) -> None:
     lists = [column for column in columns if column.type.is_array]
     if lists and format.name == "csv":
         raise SchemaError(
@@ -178,7 +271,6 @@ def _read(
             allowed="columns of one value; JSON and Parquet hold lists",
             instead=f"{lists[0].name} STRING, taken apart by a function: hr.udf(..., returns={lists[0].type.value!r})",
         )
-    return _stream_of(origin, columns, lifetime, progress, bad_rows)
 
 
 def _stream_of(
@@ -194,10 +286,16 @@ def _stream_of(
             allowed=f"columns beside {', '.join(RESERVED)}",
             instead="a schema with another column, or another name for the column of the time",
         )
-    source = Source(origin, columns, lifetime, progress or Explicit(), bad_rows)
+    source = Source(origin, columns, lifetime, progress or _usual_progress(lifetime), bad_rows)
+    if isinstance(lifetime, Arrival):  # who wants to see it as a column asks for that
+        return Stream(replace(origin.stamped(source), read_columns=source.schema.names))
     if isinstance(lifetime, Edge):
         return Stream(EdgeLifetimes(source, lifetime.key, lifetime.closes))
     return Stream(Admit(source) if isinstance(lifetime, Physical) else source)
+
+
+def _usual_progress(lifetime: Lifetime) -> ProgressPolicy:
+    return Advance() if isinstance(lifetime, Arrival) else Explicit()
 
 
 def _check_lifetime(lifetime: Lifetime, columns: Schema) -> None:
@@ -205,10 +303,10 @@ def _check_lifetime(lifetime: Lifetime, columns: Schema) -> None:
         raise PlanError(
             "this is not a lifetime",
             given=lifetime,
-            allowed="hr.point(...), hr.interval(...), hr.edge(...)",
+            allowed="hr.point(...), hr.interval(...), hr.edge(...), hr.by_arrival()",
             instead=f"lifetime=hr.point({lifetime!r})" if isinstance(lifetime, str) else "lifetime=hr.point('ts')",
         )
-    if isinstance(lifetime, Physical):
+    if isinstance(lifetime, (Arrival, Physical)):
         return
     exprs = [lifetime.start, lifetime.end] if isinstance(lifetime, Interval) else [lifetime.at]
     for expr in exprs:

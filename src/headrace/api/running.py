@@ -8,11 +8,13 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from headrace.api.checks import HasNode, checked_options, checked_pairs, checked_streams, options_of
+from headrace.api.checks import HasNode, checked_options, checked_pairs, checked_sinks, checked_streams, options_of
 from headrace.errors import PlanError
 from headrace.events import history
 from headrace.host.local import run_local
-from headrace.host.result import Result
+from headrace.host.result import Finished, Result
+from headrace.io.deliver import check_free, deliver
+from headrace.io.sinks import Sink, prepared
 from headrace.plan.nodes import Final, Node, Output, set_aside
 from headrace.time import NEG_INFINITY
 
@@ -58,6 +60,13 @@ class Run:
         sides = [result.changes() for name, result in self.results.items() if name.startswith(DIVERTED)]
         return pa.concat_tables([history(side) for side in sides])
 
+    @property
+    def set_aside(self) -> int:
+        """How many rows were set aside; those that are kept in a checkpoint are counted since it began."""
+        if any(name.startswith(DIVERTED) for name in self.results):
+            return int(self.diverted().num_rows)
+        return sum(counts.get("diverted", 0) for counts in self.counts.values())
+
 
 def outputs_of(streams: Mapping[str, Node]) -> list[Output]:
     """The outputs of a query: the named streams, and for every source the rows it sets aside."""
@@ -70,28 +79,46 @@ def run(
     *,
     host: Host = "local",
     consistency: Consistency = "speculative",
+    sinks: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Run:
     """Run one or several streams over bounded inputs to their end, as one query.
 
+    Streams that `sinks` names go there; what left the others is in the run that is given back.
+
     With `consistency="final"` only what nothing can change any more leaves, and nothing is ever taken back; the history
     is the same. On the local host the options are `buckets`, `batch_rows`, `clock`, `finish`; on Spark `master`,
-    `buckets`, `checkpoint`.
+    `buckets`, `checkpoint`, `finish`.
     """
-    outputs = outputs_of({name: _consistent(node, consistency) for name, node in checked_streams(streams).items()})
-    ours = ["host", "consistency"]
+    nodes = {name: _consistent(node, consistency) for name, node in checked_streams(streams).items()}
+    places = checked_sinks(sinks or {}, nodes)
+    outputs = outputs_of(nodes)
+    ours = ["host", "consistency", "sinks"]
     if host == "local":
         given = checked_options(options, ours + options_of(run_local))
-        done = run_local(outputs, **{name: value for name, value in given.items() if value is not None})
+        done = _run_local(outputs, places, {name: value for name, value in given.items() if value is not None})
     elif host == "spark":
         # Spark is loaded only when it is asked for.
         from headrace.host.spark.bounded import run_spark
         from headrace.host.spark.query import start_query  # for the options that run_spark passes on to it
 
-        done = run_spark(outputs, **checked_options(options, ours + options_of(run_spark, start_query)))
+        given = checked_options(options, ours + options_of(run_spark, start_query))
+        if given.get("finish") is False:  # it goes on another time: what is set aside belongs to its checkpoint
+            outputs = outputs[: len(nodes)]
+        done = run_spark(outputs, sinks=places, **given)
     else:
         raise PlanError("unknown host", given=host, allowed="local, spark")
     return Run(done.results, done.counts, done.statistics)
+
+
+def _run_local(outputs: list[Output], sinks: Mapping[str, Sink], options: Mapping[str, Any]) -> Finished:
+    check_free(sinks.values())
+    ready = [Output(prepared(o.input, sinks[o.name]), o.name) if o.name in sinks else o for o in outputs]
+    done = run_local(ready, **options)
+    for name, sink in sinks.items():
+        result = done.results.pop(name)
+        deliver(sink, name, result.schema, result.batches)
+    return done
 
 
 def start(

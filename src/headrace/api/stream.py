@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,6 +26,7 @@ from headrace.errors import PlanError
 from headrace.expr import AggregateCall, Expr, as_expr
 from headrace.io.tables import table_of
 from headrace.modules import Module, Operator
+from headrace.plan.arrival import stamped
 from headrace.plan.group_apply import apply_to_groups
 from headrace.plan.join import JoinKind
 from headrace.plan.nodes import (
@@ -33,12 +34,14 @@ from headrace.plan.nodes import (
     CapDuration,
     Clip,
     Coalesce,
+    Contents,
     Extend,
     Final,
     GroupInput,
     Join,
     Node,
     Operate,
+    Over,
     PointAtEnd,
     PointAtStart,
     Select,
@@ -50,9 +53,10 @@ from headrace.plan.nodes import (
     Where,
     set_aside,
 )  # fmt: skip
+from headrace.plan.ordered import Frame, Ordered
 from headrace.plan.table import TableJoinKind
 from headrace.plan.windows import PLAIN_POLICY, Clipping, Snapshot, Timestamping, Window, WindowPolicy
-from headrace.schema import Schema
+from headrace.schema import STAMPS, Schema
 from headrace.stages.explain import explain
 from headrace.time import DurationLike, duration
 
@@ -60,7 +64,7 @@ if TYPE_CHECKING:
     from headrace.api.history import Engine, History
     from headrace.history.inputs import Late
 
-__all__ = ["Grouped", "Stream", "Windowed"]
+__all__ = ["Grouped", "Preceded", "Stream", "Windowed", "aggregate_name"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,6 +214,10 @@ class Stream:
         """Divide time into windows; see `Grouped.window`."""
         return Grouped(self, ()).window(window, **policy)
 
+    def over(self, *, rows: int | None = None, range: DurationLike | None = None, **policy: Any) -> Preceded:
+        """Look, from each event, at those before it; see `Grouped.over`."""
+        return Grouped(self, ()).over(rows=rows, range=range, **policy)
+
     def top(self, k: int, by: str | Expr | Sequence[str | Expr], *, descending: bool = True) -> Stream:
         """At every instant the k events that come first in an order, of those alive."""
         return Grouped(self, ()).top(k, by, descending=descending)
@@ -311,7 +319,30 @@ class Grouped:
         calls it twice to see whether it is deterministic; `time_limit` is in seconds for each call.
         """
         policy = WindowPolicy(clipping, timestamping, on_error, verify, time_limit)
-        return Windowed(self, checked_window(window), policy)
+        divided = checked_window(window)
+        return Windowed(self._in_order() if isinstance(divided, Ordered) else self, divided, policy)
+
+    def over(
+        self,
+        *,
+        rows: int | None = None,
+        range: DurationLike | None = None,
+        on_error: Literal["fail", "skip"] = "fail",
+        verify: bool = False,
+        time_limit: float | None = None,
+    ) -> Preceded:
+        """Look, from each event, at those of its group that start before it, and at itself.
+
+        Events stand in the order of their starts; where these are equal, in that of their arrival if their source tells
+        it, and of their columns. `over(rows=9)` looks at the nine before, `over(range="10 s")` at those that start up
+        to ten seconds before, `over()` at all.
+        """
+        policy = WindowPolicy("none", None, on_error, verify, time_limit)
+        return Preceded(self._in_order(), Frame(rows, None if range is None else duration(range)), policy)
+
+    def _in_order(self) -> Grouped:
+        """With the arrival of its events, where their source tells it: of those that start together it decides."""
+        return replace(self, stream=Stream(stamped(self.stream.node)))
 
     def apply(self, function: Callable[[Stream], Stream]) -> Stream:
         """The results of a query of its own for each group, united; the group's keys are their first columns.
@@ -343,7 +374,7 @@ class Windowed:
 
         A module stands for itself over columns that are named as its input fields; `module.of(...)` says which.
         """
-        found = [(_name(call), call) for call in map(checked_aggregate, calls)]
+        found = [(aggregate_name(call), call) for call in map(checked_aggregate, calls)]
         outputs = (*found, *((name, checked_aggregate(call, name)) for name, call in named.items()))
         return Stream(Aggregate(self.grouped.stream.node, self.grouped.keys, self.over, outputs, policy=self.policy))
 
@@ -361,10 +392,41 @@ class Windowed:
         order = [by] if isinstance(by, (str, Expr)) else by
         exprs = tuple(column_or_expr(column, "top", "top(3, by='price')") for column in order)
         node, keys = self.grouped.stream.node, self.grouped.keys
-        return Stream(Top(node, keys, self.over, k, exprs, descending, policy=self.policy))
+        return _without_stamps(Top(node, keys, self.over, k, exprs, descending, policy=self.policy))
+
+    def contents(self, start: str | None = None) -> Stream:
+        """Every event once for each window it belongs to, unchanged but for its lifetime, which is the window's.
+
+        So streams can be joined window by window. `start` names a column, of type LONG, for the time at which the
+        window starts: where windows overlap, a join on it pairs events of the same window only.
+        """
+        node, keys = self.grouped.stream.node, self.grouped.keys
+        return _without_stamps(Contents(node, keys, self.over, start, policy=self.policy))
 
 
-def _name(call: Expr) -> str:
+@dataclass(frozen=True, eq=False)
+class Preceded:
+    """A stream whose events are looked at together with those before them."""
+
+    grouped: Grouped
+    frame: Frame
+    policy: WindowPolicy = PLAIN_POLICY
+
+    def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
+        """Every event as it is, with aggregates of those before it and itself behind its columns."""
+        found = [(aggregate_name(call), call) for call in map(checked_aggregate, calls)]
+        outputs = (*found, *((name, checked_aggregate(call, name)) for name, call in named.items()))
+        node, keys = self.grouped.stream.node, self.grouped.keys
+        return _without_stamps(Over(node, keys, self.frame, outputs, policy=self.policy))
+
+
+def _without_stamps(node: Node) -> Stream:
+    names = [name for name in node.schema.names if name not in STAMPS]
+    return Stream(node) if len(names) == len(node.schema) else Stream(node).select(*names)
+
+
+def aggregate_name(call: Expr) -> str:
+    """What an aggregate is called that was given no name."""
     if isinstance(call, AggregateCall):
         numbers = [parameter for parameter in call.parameters if not isinstance(parameter, str)]
         parts = [call.function, *([] if call.argument is None else [call.argument]), *numbers]

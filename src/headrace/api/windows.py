@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+
+from headrace.errors import PlanError
+from headrace.expr import Expr, as_expr
+from headrace.plan.ordered import By, Delta, Fixed, Landmark, Slides, Tick, Time, Tuples
 from headrace.plan.windows import Count, Grid, Session, Snapshot
+from headrace.schema import ARRIVAL
 from headrace.time import DurationLike, TimeLike, duration, ticks
 
-__all__ = ["count_by_end", "count_by_start", "hopping", "session", "snapshot", "tumbling"]
+__all__ = [
+    "Arrived", "Extent", "Slide", "arrival", "by", "count_by_end", "count_by_start", "delta", "fixed", "hopping",
+    "landmark", "session", "sliding", "snapshot", "tumbling",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A span of time on the clock of arrival."""
+
+    ticks: int
+
+
+#: What a sliding window's size may be written as, and what its slide.
+Extent = int | str | timedelta | Tuples | Time | By | Arrived
+Slide = int | str | timedelta | Tuples | Time | Arrived
 
 
 def tumbling(size: DurationLike, origin: TimeLike = 0) -> Grid:
@@ -36,3 +59,99 @@ def count_by_end(n: int) -> Count:
 def session(gap: DurationLike) -> Session:
     """Runs of events that start less than `gap` apart, and until `gap` after the last start."""
     return Session(duration(gap))
+
+
+# --- windows of tuples ------------------------------------------------------------------------------------------------
+
+
+def arrival(span: DurationLike) -> Arrived:
+    """So much time on the clock of arrival: for the size of sliding windows over a stream that carries arrivals."""
+    return Arrived(duration(span))
+
+
+def by(column: str, extent: float | str | timedelta) -> By:
+    """As far as values of a column go: numbers in their own unit, times as a duration."""
+    return By(column, extent if isinstance(extent, (int, float)) else duration(extent))
+
+
+def sliding(
+    size: Extent,
+    every: Slide | None = None,
+    *,
+    tick: Tick = "tuple",
+    batch: str | None = None,
+    starting: TimeLike | Literal["first"] | None = None,
+) -> Slides | Grid:
+    """The last tuples of a group, every so often; both are a number of tuples, or a duration such as `"10 s"`.
+
+    Tuples are in the order of their starts. Without `every`, windows tumble. `tick="time"` reacts once to all tuples
+    of one time, and only where something changed; `tick="batch"` once to all that also have the same value in the
+    column `batch`. Slides of time are counted from 0, from `starting`, or from the group's `"first"` tuple.
+    """
+    measure = _size(size)
+    trigger = _every(size if every is None else every)
+    origin = starting if starting is None or starting == "first" else ticks(starting)
+    found = Slides(measure, trigger, tick, batch, origin)  # type: ignore[arg-type]
+    plain = tick == "tuple" and found.origin is not None
+    if plain and isinstance(measure, Time) and isinstance(trigger, Time):
+        assert found.origin is not None
+        return Grid(measure.ticks, trigger.ticks, (found.origin - measure.ticks) % trigger.ticks)
+    return found
+
+
+def _size(size: Any) -> Tuples | Time | By:
+    if isinstance(size, Arrived):
+        return By(ARRIVAL, size.ticks)
+    return size if isinstance(size, By) else _tuples_or_time(size, "size")
+
+
+def _every(every: Any) -> Tuples | Time:
+    if isinstance(every, (Arrived, By)):
+        raise PlanError(
+            "slides are counted in tuples or in the stream's own time",
+            given=every,
+            allowed="a number of tuples, or a duration",
+            instead="a stream that is timed by arrival, and every='1 min'",
+        )
+    return _tuples_or_time(every, "slide")
+
+
+def _tuples_or_time(value: Any, what: str) -> Tuples | Time:
+    if isinstance(value, (Tuples, Time)):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Tuples(value)
+    if isinstance(value, (str, timedelta)):
+        return Time(duration(value))
+    raise PlanError(
+        f"a window's {what} is a number of tuples or a duration",
+        given="None" if value is None else value,
+        allowed="100, '10 s', a timedelta" + (", by('column', 60), arrival('1 min')" if what == "size" else ""),
+        instead="sliding(100, every='10 s')",
+    )
+
+
+def delta(delta: Expr, threshold: Expr | float) -> Delta:
+    """Runs of tuples within a threshold of the first of them.
+
+    `delta` is over the columns of a tuple and, as `col("first.price")`, those of the first of its window:
+    `hr.delta(col("price") - col("first.price"), 10)`.
+    """
+    if not isinstance(delta, Expr):
+        raise PlanError(
+            "a delta is an expression",
+            given=delta,
+            allowed="columns of a tuple, and of the first one as col('first.price')",
+            instead="delta(col('price') - col('first.price'), 10)",
+        )
+    return Delta(delta, as_expr(threshold))
+
+
+def landmark(start: TimeLike, every: Slide) -> Landmark:
+    """All tuples since a time, every so many tuples or so much time; they are all kept."""
+    return Landmark(ticks(start), _every(every))
+
+
+def fixed(start: TimeLike, end: TimeLike) -> Fixed:
+    """All tuples that start from one time on and before another, in one window."""
+    return Fixed(ticks(start), ticks(end))

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from headrace.cli.explain import find_stream
+from headrace.cli.loading import find_stream
 from headrace.errors import IntentError
 
 if TYPE_CHECKING:
@@ -29,7 +29,11 @@ _TENTHS = 10
 
 def command(
     target: Annotated[
-        str, typer.Argument(metavar="[FILE.py[:NAME]]", help="A query; without one the engine itself is tried.")
+        str,
+        typer.Argument(
+            metavar="[FILE[:NAME]]",
+            help="A query of a Python file or a script of SQL; without one the engine itself is tried.",
+        ),
     ] = "",
     *,
     intent: Annotated[

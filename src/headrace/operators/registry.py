@@ -14,6 +14,8 @@ from headrace.operators.final import FinalKernel
 from headrace.operators.join import JoinKernel
 from headrace.operators.kernel import Kernel
 from headrace.operators.merge import MergeKernel
+from headrace.operators.ordered.kernel import OrderedKernel
+from headrace.operators.ordered.over import OverKernel
 from headrace.operators.output import OutputKernel
 from headrace.operators.sliding import SlidingKernel, slides
 from headrace.operators.snapshots import SnapshotKernel, adds_up
@@ -24,6 +26,7 @@ from headrace.plan.nodes import (
     Aggregate,
     Clip,
     Coalesce,
+    Contents,
     EdgeLifetimes,
     Final,
     Join,
@@ -31,23 +34,35 @@ from headrace.plan.nodes import (
     Node,
     Operate,
     Output,
+    Over,
+    PerWindow,
     Top,
 )
+from headrace.plan.ordered import Ordered
 
 __all__ = ["kernel_of", "linear_of"]
+
+
+def _windows(node: PerWindow) -> Kernel:
+    if isinstance(node.window, Ordered):
+        return OrderedKernel(node)
+    return SnapshotKernel(node) if isinstance(node, Aggregate) and adds_up(node) else WindowKernel(node)
+
 
 STATEFUL: dict[type[Node], Callable[[Any], Kernel]] = {
     Admit: AdmitKernel,
     Clip: ClipKernel,
     Coalesce: CoalesceKernel,
-    Aggregate: lambda node: SnapshotKernel(node) if adds_up(node) else WindowKernel(node),
+    Aggregate: _windows,
+    Contents: _windows,
     EdgeLifetimes: EdgeKernel,
     Final: FinalKernel,
     Join: JoinKernel,
     Merge: lambda node: SlidingKernel(node) if slides(node) else MergeKernel(node),
-    Operate: WindowKernel,
+    Operate: _windows,
     Output: OutputKernel,
-    Top: WindowKernel,
+    Over: OverKernel,
+    Top: _windows,
 }
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from headrace.expr import Expr, col
 from headrace.expr.nodes import Column
 from headrace.optimizer.rewrite import rewrite
-from headrace.plan.nodes import Aggregate, Node, Output, PerWindow, Select, Top
+from headrace.plan.nodes import Aggregate, Contents, Node, Output, Over, PerWindow, Select, Top
 
 __all__ = ["compute_keys"]
 
@@ -24,16 +24,15 @@ def _computed(node: Node) -> Node:
         return node
     below = node.input.schema.names
     names = {name: _name(name, expr, node) for name, expr in node.keys}
-    # The keys come first, where the ranking of whole events has them, too.
-    columns = {names[name]: expr for name, expr in node.keys}
-    kept = {name: col(name) for name in below if name not in columns}
-    inner = Select(node.input, (*columns.items(), *kept.items()))
+    # The keys that are no columns yet come first, where operators that pass whole events on have them, too.
+    columns = {names[name]: expr for name, expr in node.keys if names[name] not in below}
+    inner = Select(node.input, (*columns.items(), *((name, col(name)) for name in below)))
     return replace(node, input=inner, keys=tuple((name, col(new)) for name, new in names.items()))
 
 
 def _name(name: str, expr: Expr, node: PerWindow) -> str:
     """The column that a key is, or will be; it may not hide one that the operator reads."""
-    if isinstance(node, Top):  # which has its keys among its columns, in front
+    if isinstance(node, (Contents, Over, Top)):  # which have their keys among its columns, in front
         return name
     if isinstance(expr, Column):
         return expr.name

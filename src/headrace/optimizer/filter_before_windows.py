@@ -12,11 +12,11 @@ from dataclasses import replace
 from functools import reduce
 from operator import and_
 
-from headrace.expr import Expr
+from headrace.expr import Expr, col
 from headrace.expr.nodes import Column
 from headrace.expr.pushdown import conjuncts
 from headrace.optimizer.rewrite import rewrite
-from headrace.plan.nodes import Node, Operate, Output, PerWindow, Where, walk
+from headrace.plan.nodes import Contents, Node, Operate, Output, PerWindow, Where, walk
 
 __all__ = ["filter_before_windows"]
 
@@ -48,6 +48,8 @@ def filter_before_windows(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
 def _through(node: PerWindow) -> dict[str, Expr]:
     """The output columns that a filter may use before the operator, and what they are there."""
     found = dict(node.keys)
+    if isinstance(node, Contents) and node.each_alone:
+        found |= {name: col(name) for name in node.input.schema.names}
     if isinstance(node, Operate):
         fields = dict(node.mapping)
         found |= {name: fields[name] for name in node.module.filter_through if name in fields and name not in found}

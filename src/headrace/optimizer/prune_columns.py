@@ -10,6 +10,7 @@ from headrace.plan.nodes import (
     Aggregate,
     Clip,
     Coalesce,
+    Contents,
     Diverted,
     EdgeLifetimes,
     Failures,
@@ -18,6 +19,7 @@ from headrace.plan.nodes import (
     Operate,
     Orphans,
     Output,
+    Over,
     Select,
     Source,
     TableJoin,
@@ -26,6 +28,7 @@ from headrace.plan.nodes import (
     Where,
     walk,
 )
+from headrace.plan.ordered import Ordered
 
 __all__ = ["prune_columns"]
 
@@ -51,11 +54,8 @@ def prune_columns(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
 
 def _uses(node: Node, needed: set[str]) -> set[str]:
     """The columns of its input that a node uses, when its own readers need `needed`."""
-    if isinstance(node, Aggregate):
-        exprs = [expr for _, expr in (*node.keys, *node.outputs)]
-        return set().union(*(expr.columns() for expr in exprs))
-    if isinstance(node, Operate):
-        return set().union(*(expr.columns() for _, expr in (*node.keys, *node.mapping)))
+    if isinstance(node, (Aggregate, Contents, Operate)):
+        return _of_windows(node, needed)
     if isinstance(node, TableJoin):
         return needed | {name for name, _ in node.on}
     if isinstance(node, Select):
@@ -64,13 +64,26 @@ def _uses(node: Node, needed: set[str]) -> set[str]:
         return needed | node.predicate.columns()
     if isinstance(node, EdgeLifetimes):
         return needed | set(node.key) | (set(node.closes.columns()) if node.closes is not None else set())
-    if isinstance(node, (Admit, Coalesce, Output, Top)) or (isinstance(node, Diverted) and node.whole):
+    if isinstance(node, (Admit, Coalesce, Output, Over, Top)) or (isinstance(node, Diverted) and node.whole):
         return set(node.inputs[0].schema.names)
     if isinstance(node, (Diverted, Failures, Orphans)):
         return set()
     if isinstance(node, Union):
         return needed or {node.schema.names[0]}  # its inputs must agree on which column they keep
     return needed
+
+
+def _of_windows(node: Aggregate | Contents | Operate, needed: set[str]) -> set[str]:
+    """The keys, and what goes in; the content of windows is what its readers take of it.
+
+    Where windows depend on the order of tuples, all columns do, which decide it.
+    """
+    if isinstance(node.window, Ordered):
+        return set(node.input.schema.names)
+    if isinstance(node, Contents):
+        return needed.union(*(expr.columns() for _, expr in node.keys))
+    taken = node.outputs if isinstance(node, Aggregate) else node.mapping
+    return set().union(*(expr.columns() for _, expr in (*node.keys, *taken)))
 
 
 def _of_side(node: Clip | Join, side: int, needed: set[str]) -> set[str]:

@@ -1,7 +1,8 @@
 """Plain predicates directly over a source go into its reader, when progress does not depend on the rows left out.
 
 Under `advance` and with physical events, rows move the CTI even if a filter drops them later, so they must be read.
-So must intervals: where one never ends, the last LE read says where its windows stop (rule 5.3).
+So must intervals: where one never ends, the last LE read says where its windows stop (rule 5.3). A row's position is
+its number among all rows of its file, so where rows are stamped all are read, too.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def _candidates(outputs: tuple[Output, ...]) -> list[Where]:
 
 def _may_skip_rows(source: Node) -> bool:
     assert isinstance(source, Source)
-    return not isinstance(source.policy, Advance) and not isinstance(source.lifetime, (Interval, Physical))
+    plain = not isinstance(source.policy, Advance) and not isinstance(source.lifetime, (Interval, Physical))
+    return plain and not source.stamped
 
 
 def _parts(where: Where) -> tuple[Expr | None, Expr | None]:

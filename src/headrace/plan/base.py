@@ -16,7 +16,7 @@ from typing import ClassVar
 from headrace.errors import PlanError, SchemaError
 from headrace.expr import Expr, col
 from headrace.progress import Progress
-from headrace.schema import RESERVED, Schema
+from headrace.schema import RESERVED, STAMPS, Schema
 
 __all__ = ["Node", "OneInput", "Properties", "refuse_reserved", "renamed", "walk"]
 
@@ -129,9 +129,14 @@ def walk(*roots: Node) -> Iterator[Node]:
         yield from visit(root)
 
 
-def refuse_reserved(schema: Schema) -> None:
-    """Refuse payload columns with names that the engine gives to an event's own parts."""
+def refuse_reserved(schema: Schema, below: Schema | None = None) -> None:
+    """Refuse payload columns with names that the engine gives to an event's own parts.
+
+    Only the stamps of ingress pass, where they come from `below`.
+    """
     for column in schema:
+        if below is not None and column.name in STAMPS and column.name in below:
+            continue
         if column.name in RESERVED or column.name.startswith("__"):
             raise SchemaError(
                 f"a payload column may not be named {column.name!r}",

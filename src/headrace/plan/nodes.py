@@ -4,11 +4,13 @@ from headrace.plan.aggregate import Aggregate, Combine, Merge
 from headrace.plan.base import Node, Properties, walk
 from headrace.plan.clip import Clip
 from headrace.plan.coalesce import Coalesce
+from headrace.plan.contents import Contents
 from headrace.plan.edge import EdgeLifetimes
 from headrace.plan.group_apply import GroupApply, GroupInput
 from headrace.plan.join import Join
 from headrace.plan.operate import Operate, Top
 from headrace.plan.output import Final, Output
+from headrace.plan.over import Over
 from headrace.plan.panes import Panes
 from headrace.plan.source import DIVERTED, Admit, Diverted, Orphans, Source, set_aside
 from headrace.plan.span import (
@@ -26,8 +28,8 @@ from headrace.plan.table import TableJoin
 from headrace.plan.windowed import Failures, PerWindow
 
 __all__ = [
-    "DIVERTED", "Admit", "Aggregate", "CapDuration", "Clip", "Coalesce", "Combine", "Diverted", "EdgeLifetimes",
-    "Extend", "Failures", "Final", "GroupApply", "GroupInput", "Join", "Merge", "Node",
-    "Operate", "Orphans", "Output", "Panes", "PerWindow", "PointAtEnd", "PointAtStart",
+    "DIVERTED", "Admit", "Aggregate", "CapDuration", "Clip", "Coalesce", "Combine", "Contents", "Diverted",
+    "EdgeLifetimes", "Extend", "Failures", "Final", "GroupApply", "GroupInput", "Join", "Merge", "Node",
+    "Operate", "Orphans", "Output", "Over", "Panes", "PerWindow", "PointAtEnd", "PointAtStart",
     "Properties", "Select", "SetDuration", "Shift", "Source", "TableJoin", "Top", "Union", "Where", "set_aside", "walk",
 ]  # fmt: skip

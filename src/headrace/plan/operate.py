@@ -66,7 +66,7 @@ class Top(PerWindow):
             raise PlanError("top needs an order", given="none", allowed="columns", instead="top(3, by='price')")
         for expr in self.by:
             expr.type(self.input.schema)
-        refuse_reserved(self.schema)
+        refuse_reserved(self.schema, self.input.schema)
         self.check_policy()
 
     @cached_property

@@ -5,17 +5,19 @@ Each is a small value object, so that a plan says in words what it does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from headrace.errors import PlanError
-from headrace.expr import Expr
+from headrace.expr import Expr, col
+from headrace.schema import ARRIVAL
 from headrace.time import NEG_INFINITY, format_duration
 
 __all__ = [
     "BAD_ROWS",
     "LATE",
     "Advance",
+    "Arrival",
     "Edge",
     "Explicit",
     "Heartbeat",
@@ -40,6 +42,20 @@ class Point:
 
     def __str__(self) -> str:
         return f"point({self.at})"
+
+
+@dataclass(frozen=True, eq=False)
+class Arrival(Point):
+    """Every row is a point at the time it arrived: for streams without a time of their own (rule 8.1).
+
+    No row is late. One that comes with an arrival before the CTI (a file that was modified before one already taken)
+    arrives when it is seen, and that is at the CTI. A history takes files oldest first, and sees each at its own time.
+    """
+
+    at: Expr = field(default_factory=lambda: col(ARRIVAL))
+
+    def __str__(self) -> str:
+        return "arrival"
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.plan.base import Node, OneInput, Properties, refuse_reserved, walk
 from headrace.plan.policies import BadRowPolicy, Edge, Lifetime, Physical, ProgressPolicy
-from headrace.schema import Schema
+from headrace.schema import ARRIVAL, STAMPS, Schema
 
 __all__ = ["DIVERTED", "Admit", "Diverted", "Orphans", "Source", "set_aside"]
 
@@ -32,9 +33,13 @@ class Source(Node):
     #: Predicate and columns that the reader applies itself, put here by the optimizer.
     pushed: Expr | None = None
     read_columns: tuple[str, ...] | None = None
+    #: Whether rows have their arrival and position behind the other columns: `STAMPS`, the last of `columns`.
+    stamped: bool = False
 
     def __post_init__(self) -> None:
-        refuse_reserved(self.schema)
+        refuse_reserved(self.schema, STAMPS if self.stamped else None)
+        if self.stamped and ARRIVAL not in self.columns:
+            raise PlanError("rows that are stamped have columns for it", given=str(self.columns), allowed=str(STAMPS))
         if isinstance(self.lifetime, Edge):
             for name in self.lifetime.key:
                 self.schema[name]
@@ -54,7 +59,8 @@ class Source(Node):
     def describe(self) -> str:
         pushed = f", reads only where {self.pushed}" if self.pushed is not None else ""
         bad = "" if self.bad_rows == "divert" else f", bad rows {self.bad_rows}"
-        return f"Source {self.origin} as {self.lifetime}, progress {self.policy}{bad}{pushed}"
+        stamped = ", stamped" if self.stamped else ""
+        return f"Source {self.origin} as {self.lifetime}{stamped}, progress {self.policy}{bad}{pushed}"
 
 
 @dataclass(frozen=True, eq=False)

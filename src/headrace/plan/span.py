@@ -54,7 +54,7 @@ class Select(OneInput):
     def __post_init__(self) -> None:
         if not self.outputs:
             raise PlanError("select needs at least one column", instead="select('symbol', price2=col('price') * 2)")
-        refuse_reserved(self.schema)
+        refuse_reserved(self.schema, self.input.schema)
 
     @cached_property
     def schema(self) -> Schema:

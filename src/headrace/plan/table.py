@@ -50,7 +50,7 @@ class TableJoin(OneInput):
         if self.how not in HOW:
             raise PlanError("unknown kind of join with a table", given=self.how, allowed=", ".join(HOW))
         check_keys(self.input.schema, self.columns, self.on)
-        refuse_reserved(self.schema)
+        refuse_reserved(self.schema, self.input.schema)
 
     @cached_property
     def table_columns(self) -> dict[str, str]:

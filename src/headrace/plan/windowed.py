@@ -16,6 +16,7 @@ from headrace.expr import Expr, col
 from headrace.expr.nodes import Column
 from headrace.modules.base import Module
 from headrace.plan.base import Node, OneInput, Properties, renamed
+from headrace.plan.ordered import Ordered
 from headrace.plan.source import DIVERTED
 from headrace.plan.span import keys_first
 from headrace.plan.windows import PLAIN_POLICY, Grid, Snapshot, Timestamping, Window, WindowPolicy
@@ -51,6 +52,8 @@ class PerWindow(OneInput):
     @cached_property
     def clips_right(self) -> bool:
         """Whether modules are shown no end after the window's: the query says so, or they look at none themselves."""
+        if isinstance(self.window, Ordered):  # which looks at starts alone
+            return True
         return self.policy.clips_right or all(m.within_window for m in self.modules if m.time_sensitive)
 
     @cached_property
@@ -111,6 +114,8 @@ class PerWindow(OneInput):
 
     def check_policy(self) -> None:
         """Refuse policies that mean nothing here."""
+        if isinstance(self.window, Ordered):
+            self._check_ordered(self.window)
         if self.policy.clipping != "none" and not self.sensitive:
             raise PlanError(
                 "clipping is for time-sensitive modules; others see no lifetimes",
@@ -124,6 +129,16 @@ class PerWindow(OneInput):
                 given=f"timestamping={self.policy.timestamping!r}",
                 allowed="timestamping='align'",
                 instead="leave it out: answers last as long as their window",
+            )
+
+    def _check_ordered(self, window: Ordered) -> None:
+        window.check(self.input.schema)
+        if self.policy.timestamping == "time_bound":
+            raise PlanError(
+                "windows of tuples are not bound to time: one that is complete may reach back before what completed it",
+                given="timestamping='time_bound'",
+                allowed="align, unchanged, clip",
+                instead="timestamping='unchanged'",
             )
 
     @property

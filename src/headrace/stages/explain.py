@@ -9,6 +9,7 @@ from headrace.operators.accumulators import Layout
 from headrace.operators.snapshots import adds_up
 from headrace.optimizer import RULES, optimize
 from headrace.plan.nodes import Aggregate, Combine, Diverted, Failures, Merge, Node, Orphans, Output, PerWindow, Source
+from headrace.plan.ordered import Ordered
 from headrace.stages.cut import Line, cut
 from headrace.stages.liveliness import liveliness_of
 
@@ -84,8 +85,12 @@ def _runs_windows(node: PerWindow) -> str:
     """Windows are looked at again when something in them changes; only users' modules run in Python."""
     if isinstance(node, Aggregate) and adds_up(node):
         return "columnar, incremental"
+    ordered = isinstance(node.window, Ordered)
     if not node.modules:
-        return "columnar, changed windows anew"
+        return "columnar, open windows of changed groups anew" if ordered else "columnar, changed windows anew"
+    if ordered:
+        names = ", ".join(module.name for module in node.modules)
+        return f"Python; {names} called for open windows of changed groups with all their items"
     kinds = []
     for module in node.modules:
         if not module.incremental:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.operators.ordered.sums import RunSums
 from headrace.plan.nodes import (
     Admit,
     Clip,
@@ -14,11 +15,13 @@ from headrace.plan.nodes import (
     Join,
     Merge,
     Node,
+    Over,
     PerWindow,
     Shift,
     Source,
     Union,
 )
+from headrace.plan.ordered import Fixed, Frame, Landmark, Ordered, Slides, Time
 from headrace.plan.windows import Count, Grid, Session, Snapshot
 from headrace.time import format_duration
 
@@ -78,7 +81,31 @@ def _final(node: Final) -> Liveliness:
     )
 
 
+def _ordered(node: PerWindow, window: Ordered) -> Liveliness:
+    """Windows of tuples: a lower bound may lie as far back as the tuples that are kept."""
+    if isinstance(window, Frame):
+        state = "tuples of the frame before the CTI and those after it"
+        if window.rows is None and window.range is None:
+            total = isinstance(node, Over) and RunSums.of(node.aggregate) is not None
+            state = "a total of each group, tuples after the CTI" if total else "all tuples"
+        return Liveliness("as its input", "none", f"{state}; results of tuples that have not ended")
+    cti = "lower bound of the first open window"
+    if isinstance(window, Landmark):
+        advice = f"answers over all since {window.start} are never final; windows of a size are: sliding(...)"
+        return Liveliness("the landmark", "until the input ends", "all tuples since the landmark", (advice,))
+    if isinstance(window, Fixed):
+        return Liveliness(cti, f"up to {format_duration(window.end - window.start)}", "tuples until it has ended")
+    if isinstance(window, Slides) and isinstance(window.size, Time):
+        return Liveliness(cti, f"up to {window.size}", f"tuples of the last {window.size}, a row a group")
+    delay = "until the slowest group has its next windows"
+    if isinstance(window, Slides):
+        return Liveliness(cti, delay, f"the last {window.size} of each group, tuples after the CTI, a row a group")
+    return Liveliness(cti, "as long as the longest open run", "tuples since the open run of each group began")
+
+
 def _per_window(node: PerWindow) -> Liveliness:
+    if isinstance(node.window, Ordered):
+        return _ordered(node, node.window)
     state = _ENDED if node.holds_ends else _CLOSED
     if node.prompt:
         return Liveliness("as its input", "none", state, _clip_advice(node, delayed=False))

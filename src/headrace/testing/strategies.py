@@ -135,13 +135,14 @@ def _time(value: int | None) -> str:
 
 
 def physical_streams(
-    *, max_events: int = 12, odd: bool = True, retractions: bool = True, ctis: bool = True
+    *, max_events: int = 12, odd: bool = True, retractions: bool = True, ctis: bool = True, min_events: int = 0
 ) -> st.SearchStrategy[list[Event]]:
     """A physical stream that keeps its promises: inserts of all durations, chains of corrections, CTIs.
 
     Every event has an `id`, shared by an insert and its corrections, for `shuffled`; `tables` drops it.
     """
-    return _events(payloads(odd=odd), SCHEMA, max_events=max_events, retractions=retractions, ctis=ctis)
+    sizes = {"max_events": max_events, "min_events": min_events}
+    return _events(payloads(odd=odd), SCHEMA, **sizes, retractions=retractions, ctis=ctis)
 
 
 @st.composite
@@ -153,11 +154,12 @@ def _events(
     max_events: int,
     retractions: bool,
     ctis: bool,
+    min_events: int = 0,
 ) -> list[Event]:
     kinds = _KINDS if ctis else _KINDS - 2
     steps = st.tuples(st.integers(0, kinds - 1), st.integers(0, 24), st.integers(0, len(_DURATIONS)), of_columns)
     stream = _Stream(schema, retractions=retractions)
-    for kind, number, choice, payload in draw(st.lists(steps, max_size=max_events)):
+    for kind, number, choice, payload in draw(st.lists(steps, min_size=min_events, max_size=max_events)):
         stream.step(kind, number, choice, payload)
     return stream.events
 

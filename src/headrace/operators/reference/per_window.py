@@ -12,15 +12,16 @@ import pyarrow as pa
 
 from headrace.modules import Module, ModuleCall
 from headrace.modules.base import Window as SeenWindow
+from headrace.operators.reference.contents import contents
 from headrace.operators.reference.functions import FUNCTIONS
 from headrace.operators.reference.rows import Payload, Row, identity, value_of
 from headrace.operators.reference.windows import WindowSpan, open_window_start, windows_over
-from headrace.plan.nodes import Aggregate, Operate, PerWindow, Top
+from headrace.plan.nodes import Aggregate, Contents, Operate, PerWindow, Top
 from headrace.plan.windows import Count, Grid, Session, Snapshot
 from headrace.progress import Progress
 from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["per_window"]
+__all__ = ["outputs_of", "per_window"]
 
 
 def per_window(node: PerWindow, rows: Sequence[Row], now: Progress) -> tuple[list[Row], Progress]:
@@ -33,7 +34,7 @@ def per_window(node: PerWindow, rows: Sequence[Row], now: Progress) -> tuple[lis
     for group in groups.values():
         key_values = {name: value_of(expr, group[0][2], node.input.schema) for name, expr in node.keys}
         for span in _visible(node, group, now):
-            for le, re, payload in _outputs(node, _members(node, group, span), span):
+            for le, re, payload in outputs_of(node, _members(node, group, span), span):
                 whole = key_values | payload
                 out.append((le, re, {name: whole[name] for name in node.schema.names}))
     held = [time for group in groups.values() for time in _holding(node, group, now.cti)]
@@ -126,9 +127,12 @@ def _high(node: PerWindow, now: Progress) -> int:
 # --- what is in a window ----------------------------------------------------------------------------------------------
 
 
-def _outputs(node: PerWindow, members: list[Row], span: WindowSpan) -> list[Row]:
+def outputs_of(node: PerWindow, members: list[Row], span: WindowSpan) -> list[Row]:
+    """What is said of one window with these members; the keys are not in the payloads."""
     if isinstance(node, Top):
         return [(*span, payload) for _, _, payload in _ranked(node, members)[: node.k]]
+    if isinstance(node, Contents):
+        return contents(node, members, span)
     if isinstance(node, Operate):
         mapped = [[value_of(expr, row[2], node.input.schema) for _, expr in node.mapping] for row in members]
         outputs = _called(node, node.module, members, mapped, span)

@@ -16,6 +16,7 @@ from headrace.operators.reference.coalesce import coalesce
 from headrace.operators.reference.edge import edge_lifetimes
 from headrace.operators.reference.group_apply import group_apply
 from headrace.operators.reference.join import join
+from headrace.operators.reference.ordered import ordered
 from headrace.operators.reference.per_window import per_window
 from headrace.operators.reference.rows import Row
 from headrace.operators.reference.span import SPAN
@@ -38,6 +39,7 @@ from headrace.plan.nodes import (
     Source,
     Union,
 )
+from headrace.plan.ordered import Ordered
 from headrace.plan.windows import Grid
 from headrace.progress import Progress
 from headrace.time import INFINITY, NEG_INFINITY
@@ -83,6 +85,8 @@ def reference_stream(node: Node, seen: Seen, *, ended: bool = True) -> tuple[lis
         ctis, highs = [p.cti for _, p in below], [p.high for _, p in below]
         given = join(node, rows, below[1][0]) if isinstance(node, Join) else clip(node, rows, below[1][0])
         return given, Progress(min(ctis), max(highs))
+    if isinstance(node, PerWindow) and isinstance(node.window, Ordered):
+        return ordered(node, rows, now)
     if isinstance(node, PerWindow) and not (isinstance(node, Aggregate) and node.splits):
         return per_window(node, rows, now)
     if isinstance(node, Aggregate):

@@ -23,7 +23,8 @@ from headrace.operators.combine import compact
 from headrace.operators.windows.calling import Caller
 from headrace.operators.windows.divide import Windows
 from headrace.operators.windows.items import Calls, Members, ranks
-from headrace.plan.nodes import Aggregate, Operate, PerWindow, Select, Top
+from headrace.plan.nodes import Aggregate, Contents, Operate, PerWindow, Select, Top
+from headrace.plan.windows import Snapshot
 
 __all__ = ["Content", "Earlier", "Outputs", "content_of"]
 
@@ -85,6 +86,8 @@ def content_of(node: PerWindow) -> Content:
         return AggregateContent(node)
     if isinstance(node, Operate):
         return OperateContent(node)
+    if isinstance(node, Contents):
+        return WholeContent(node)
     assert isinstance(node, Top)
     return TopContent(node)
 
@@ -111,12 +114,13 @@ class AggregateContent(Content):
 
     def _layout(self, node: Aggregate) -> Layout | None:
         """Built-ins are computed as anywhere else, over an input that has just their arguments."""
+        any_window = Snapshot()  # what is remembered of a bag does not depend on it
         if not self._columns:
             calls = {f"c{i}": call for i, call in enumerate(self.built_in.values())}
-            return Layout(Aggregate(node.input, (), node.window, tuple(calls.items()))) if calls else None
+            return Layout(Aggregate(node.input, (), any_window, tuple(calls.items()))) if calls else None
         below = Select(node.input, self._columns)
         calls = {f"c{i}": call for i, call in enumerate(self.built_in.values())}
-        return Layout(Aggregate(below, (), node.window, tuple(calls.items()))) if calls else None
+        return Layout(Aggregate(below, (), any_window, tuple(calls.items()))) if calls else None
 
     @property
     def columns(self) -> tuple[tuple[str, Expr], ...]:
@@ -203,6 +207,36 @@ class OperateContent(Content):
             some = le < re
             return Outputs(of[some], le[some], re[some], payload.filter(pa.array(some)))
         return Outputs(of, le, re, payload)
+
+
+class WholeContent(Content):
+    """Every event of each window, as often as it is there."""
+
+    def __init__(self, node: Contents) -> None:
+        super().__init__(node)
+        self.contents = node
+
+    @property
+    def columns(self) -> tuple[tuple[str, Expr], ...]:
+        return tuple((f"arg{i}", col(name)) for i, name in enumerate(self.contents.input.schema.names))
+
+    def outputs(
+        self,
+        windows: Windows,
+        members: Members,
+        keys: pa.Table,  # noqa: ARG002
+        shown: Bools,
+        earlier: Earlier,  # noqa: ARG002
+    ) -> Outputs:
+        visible = shown[members.window]
+        window, row = members.window[visible], members.row[visible]
+        copies = np.repeat(np.arange(len(row)), members.events.weight[row])
+        window, row = window[copies], row[copies]
+        payload = members.events.payload.select([name for name, _ in self.columns]).take(pa.array(row))
+        payload = payload.rename_columns(list(self.contents.input.schema.names))
+        if self.contents.start is not None:
+            payload = payload.append_column(self.contents.start, pa.array(windows.le[window]))
+        return self._aligned(windows, window, payload)
 
 
 class TopContent(Content):

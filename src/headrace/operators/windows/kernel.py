@@ -309,13 +309,15 @@ class WindowKernel(Kernel):
         if not good.all():
             self.side = self._diverted(moved.filter(~good))
             moved = moved.filter(good)
-        keys = {name: mine for mine, (name, _) in zip(self.keys, self.per_window.keys, strict=False)}
-        columns = [
-            moved.payload.column(f"out.{name}" if f"out.{name}" in moved.payload.column_names else keys[name])
-            for name in self.node.schema.names
-        ]
+        there = moved.payload.column_names
+        columns = [moved.payload.column(self._columns_of(name, there)) for name in self.node.schema.names]
         payload = pa.Table.from_arrays(columns, schema=self.node.schema.arrow)
         return Changes(moved.le, moved.re, moved.weight, payload).cancelled()
+
+    def _columns_of(self, name: str, there: Sequence[str]) -> str:
+        """Where a column of the output is, among those that are remembered."""
+        keys = {name: mine for mine, (name, _) in zip(self.keys, self.per_window.keys, strict=False)}
+        return f"out.{name}" if f"out.{name}" in there else keys[name]
 
     def _diverted(self, failures: Changes) -> Changes:
         who = ", ".join(map(str, self.per_window.modules))

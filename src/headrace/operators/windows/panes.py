@@ -55,7 +55,7 @@ def _states(
     """The state of each run's items, as text."""
     module = call.module
     values = {name: evaluate(expr, changes.payload) for name, expr in call.mapping.items()}
-    events = Changes(changes.le, changes.re, changes.weight, pa.table(values))
+    events = Changes(changes.le, changes.re, changes.weight, canonical_floats(pa.table(values)))
     caller = Caller(module, node.aggregate.policy)
     calls = Calls(caller, node.aggregate, list(values), runs, Members(codes, np.arange(len(changes)), events), shown)
     states = []

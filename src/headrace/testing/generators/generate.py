@@ -33,6 +33,8 @@ Pattern = Callable[[Random, int], Iterable[Life]]
 
 #: In units: the shortest and the longest lifetime. Points last one tick, whatever the unit.
 _SHORT, _LONG = (1, 4), (8, 16)
+#: In units: how far an event may be said to reach, and does not.
+_FAR = (32, 96)
 _MEAN = {"points": 1, "short": 2.5, "long": 12, "infinite": 8, "all_durations": 6}
 #: About how many other events are alive when one starts.
 _ALIVE = {"low_overlap": 1, "medium_overlap": 4, "high_overlap": 10}
@@ -246,12 +248,14 @@ def _revised(random: Random, le: int, re: int, chosen: Setting, unit: int) -> tu
 
 
 def _wrong(random: Random, le: int, re: int, unit: int) -> int:
-    """Some end: never, one tick beside the right one, a few units before or after it, a point."""
-    kind = random.randrange(6)
+    """Some end: never, far away, one tick beside the right one, a few units before or after it, a point."""
+    kind = random.randrange(7)
     if kind == 0:
         return INFINITY
     if kind == 1:
         return le + CHRONON
+    if kind == 6:
+        return le + random.randint(*_FAR) * unit
     near = re if re != INFINITY else le + random.randint(*_SHORT) * unit
     by = CHRONON if kind == 2 else random.randint(*_SHORT) * unit
     return max(le + CHRONON, near + random.choice((by, -by)))
@@ -320,8 +324,8 @@ def _promised(
     """The steps with CTIs between them; none is later than the least sync time that is still to come."""
     told = Told(Schema(()), tuple(stories), tuple(order))
     syncs = [stories[step[0]].sync(step[1]) for step in told.told() if not isinstance(step, Promise)]
-    ends = [end for story in stories for end in (story.le, *story.ends) if end != INFINITY]
-    least = [max(ends, default=0) + unit]  # a last promise may come after everything
+    ends = [end for story in stories for end in (story.le, story.re) if end != INFINITY]
+    least = [max(ends, default=0) + unit]  # a last promise may come after everything that is left in the end
     for sync in reversed(syncs):
         least.append(min(sync, least[-1]))
     least.reverse()
@@ -349,10 +353,10 @@ class _Promises:
         if self._eagerness == "eager_ctis":
             return self._made(least)
         if self._eagerness == "regular_ctis" and number % 4 == 3:
-            return self._made(least - self._unit * self._random.choice((0, 0, 1, 2)))
+            return self._made(least - self._unit * self._random.choice((0, 0, 0, 2)))
         last = number == self._count and self._latest is None
         if self._eagerness == "rare_ctis" and (last or self._random.random() < 1.5 / self._count):
-            return self._made(least - self._unit * self._random.choice((0, 1, 3, 6)))
+            return self._made(least - self._unit * self._random.choice((0, 0, 1, 6)))
         return []
 
     def inside(self, start: int) -> list[Promise]:

@@ -149,7 +149,7 @@ def _uniform(random: Random, kind: Type, pool: Sequence[Any]) -> _Palette:
 
 
 def _zipf(random: Random, kind: Type, pool: Sequence[Any]) -> _Palette:
-    values = [*_some(random, kind, _plain, _MANY), *pool]
+    values = [*_some(random, kind, _plain, _MANY), None, *pool]
     random.shuffle(values)
     return _Palette(tuple(values), tuple(1 / rank**1.5 for rank in range(1, len(values) + 1)))
 
@@ -163,7 +163,7 @@ def _nulls(random: Random, kind: Type, pool: Sequence[Any]) -> _Palette:
 
 def _extremes(random: Random, kind: Type, pool: Sequence[Any]) -> _Palette:
     values = [*_some(random, kind, _extreme, _FEW), *_some(random, kind, _extreme, _MANY)]
-    return _even([*values, *(_plain(kind)[:2] if not kind.is_array else [])], pool, nulls=0.1)
+    return _even([*values, *(_plain(kind)[:2] if not kind.is_array else [])], pool, nulls=0.2)
 
 
 def _unicode(random: Random, kind: Type, pool: Sequence[Any]) -> _Palette:

@@ -24,10 +24,12 @@ _BODIES = {
     "final": "g.final()",
     "union": "g.union(g.shift(3))",
     "anti_join": "g.anti_join(g.shift(2), where=hr.col('i') >= hr.col('i_right'))",
+    "alone": "g.anti_join(g.where(hr.col('i') > 0).shift(1))",
     "clip": "g.clip(g.point_at_end())",
     "nested": (
         "g.group_by('i').apply(lambda h: h.window(hr.tumbling(4)).aggregate(k=hr.max('k'), x=hr.sum('x')))" + PLAIN
     ),
+    "equi_join": "g.join(g.where(hr.col('i') > 0), on='i').select('k', 'i', x=hr.col('x_right'))",
     "join": f"g.join(g, {_RISING}",
     "left_join": f"g.left_join(g.shift(2), on='i', {_RISING}",
 }
@@ -38,6 +40,7 @@ _MEETING_BODIES = {
     "join": "g.join({b}, on='i', " + _RISING,
     "join_from_outside": "{b}.join(g, on='i', " + _RISING,
     "left_join": "g.left_join({b}, on=('k', 'i'), " + _RISING,
+    "not_met": "g.anti_join(g.join({b}, on='i').select('k', 'i', 'x'))",
 }
 _APPLY = "{a}.group_by({keys}).apply(lambda g: {body})" + PLAIN
 GROUPED = (
@@ -46,7 +49,7 @@ GROUPED = (
         "group_apply_with",
         2,
         _APPLY,
-        {"body": ("anti_join", "clip", "left_join")},
+        {"body": ("anti_join", "clip", "left_join", "not_met")},
         keys=_APPLY_KEYS,
         body=_MEETING_BODIES,
     ),

@@ -77,8 +77,23 @@ def _theta(names: tuple[str, ...], options: Options) -> str:
     return f"{left}.join({right}, where={_THETAS[options['predicate']]}){taken}"
 
 
-_OF_RIGHT = "k=hr.col('k'), i=hr.col('i'), x=hr.col('x_right')"
-_COUNTED = "{a}.group_by('k').window(hr.tumbling(4)).aggregate(i=hr.count(), x=hr.max('x'))"
+#: What a stream may meet that is made of itself.
+_OF_ITSELF = {
+    "itself": "{a}",
+    "shifted": "{a}.shift(2)",
+    "filtered": "{a}.where(hr.col('i') > 0)",
+    "counted": "{a}.group_by('k').window(hr.tumbling(4)).aggregate(i=hr.count(), x=hr.max('x'))",
+    "ends": "{a}.point_at_end()",
+}
+_SELF_ON = ("text", "number", "two")
+
+
+def _self_join(names: tuple[str, ...], options: Options) -> str:
+    other = _OF_ITSELF[options["other"]].format(a=names[0])
+    taken = ".select('k', 'i', x=hr.col('x_right'))" if options["method"] in ("join", "left_join") else ""
+    return f"{names[0]}.{options['method']}({other}, on={_ON[options['on']]}){taken}"
+
+
 _TABLES = {
     "text": "TEXTS, on='k', how={how}).select('k', i=hr.col('number'), x=hr.col('x'))",
     "number": "NUMBERS, on='i', how={how}).select('k', 'i', x=hr.col('factor'))",
@@ -107,19 +122,12 @@ MEETINGS = (
         small={"on": ("number", "two", "renamed")},
     ),
     Kind("anti_join", 2, {"on": (*_ON, "nothing"), "where": _CONDITIONS}, _joined("anti_join")),
-    written(
+    Kind(
         "self_join",
         1,
-        "{a}.join({other}, on={on}).select(" + _OF_RIGHT + ")",
-        {"on": ("number", "two")},
-        other={
-            "itself": "{a}",
-            "shifted": "{a}.shift(2)",
-            "filtered": "{a}.where(hr.col('i') > 0)",
-            "counted": _COUNTED,
-            "ends": "{a}.point_at_end()",
-        },
-        on={"text": "'k'", "number": "'i'", "two": "('k', 'i')"},
+        {"method": ("join", "left_join", "anti_join", "clip"), "other": tuple(_OF_ITSELF), "on": _SELF_ON},
+        _self_join,
+        small={"on": _SELF_ON[1:]},
     ),
     written(
         "clip",

@@ -16,8 +16,9 @@ __all__ = ["pairwise"]
 
 #: How many rows are made for each that is taken: the one with the most new pairs.
 _CANDIDATES = 12
-#: How many steps may be spent to find out whether values go together.
-_STEPS = 20_000
+#: How many steps may be spent to find out whether values go together, and in how many orders of the dimensions: where
+#: one that rules out many values comes late, the search goes on for long.
+_STEPS, _ORDERS = 2_000, 10
 
 #: A value of a dimension, and two of them, by their numbers.
 Cell = tuple[int, int]
@@ -142,7 +143,15 @@ class _Array:
     def _completed(self, row: Row) -> Row | None:
         """A row at random that has these values: any that goes together, if there is one."""
         rest = [d for d in range(len(self._names)) if d not in row]
-        self._random.shuffle(rest)
+        for _ in range(_ORDERS):
+            self._random.shuffle(rest)
+            found, finished = self._searched(row, rest)
+            if finished:
+                return found
+        return None
+
+    def _searched(self, row: Row, rest: list[int]) -> tuple[Row | None, bool]:
+        """The row with values for the rest, chosen in this order; and whether the search came to an end."""
         steps = 0
 
         def fill(row: Row, rest: list[int]) -> Row | None:
@@ -157,4 +166,5 @@ class _Array:
             found = (fill(row | {rest[0]: v}, rest[1:]) for v in values)
             return next((whole for whole in found if whole is not None), None)
 
-        return fill(row, rest)
+        found = fill(row, rest)
+        return found, found is not None or steps <= _STEPS

@@ -19,7 +19,7 @@ from headrace.modules.base import Event, Window
 
 __all__ = [
     "NUMBERS", "TEXTS", "Each", "Grown", "InOrder", "Largest", "Later", "Merged", "Onwards", "Seen", "SeenInTime",
-    "Tally", "TallyEach", "capped", "foremost", "halved", "known", "reciprocal", "size",
+    "Tally", "TallyEach", "capped", "foremost", "halved", "known", "reciprocal", "sequence", "size",
 ]  # fmt: skip
 
 _FIELDS = "i LONG, x DOUBLE"
@@ -211,6 +211,12 @@ def size(values: list[float]) -> int:
 def foremost(values: list[str], otherwise: str | None) -> str | None:
     """The first value of a list."""
     return values[0] if values else otherwise
+
+
+@udf(takes="ARRAY<DOUBLE>", returns="DOUBLE")
+def sequence(values: list[float]) -> float:
+    """A checksum of a list, which depends on its order."""
+    return _checksum([value + 0.0 for value in values])  # both zeros are one value
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

@@ -29,6 +29,8 @@ _GROUPS = {
     "two": ".group_by('k', 'i')",
     "float": ".group_by('x')",
     "computed": ".group_by(k=hr.case().when(hr.col('i') > 0, 'a').otherwise(hr.col('k')))",
+    # Under the name of a column that is aggregated as well.
+    "renewed": ".group_by(i=(hr.col('i') > 0).cast('LONG'))",
 }
 _WINDOWED = {"window": tuple(_WINDOWS), "size": _SIZES, "keys": tuple(_GROUPS)}
 #: Modules give the column of floats, so that it cannot be their key.
@@ -48,36 +50,41 @@ def _policy(options: Options) -> str:
 
 def _grouped_by(keys: str) -> str:
     """The columns that a group's keys give."""
-    return {"none": "", "one": "k", "two": "ki", "float": "x", "computed": "k"}[keys]
+    return {"none": "", "one": "k", "two": "ki", "float": "x", "computed": "k", "renewed": "i"}[keys]
+
+
+#: Keys come first among the columns that a window gives.
+_OUT_OF_ORDER = ("float", "renewed")
 
 
 #: What an aggregate gives as k, i and x, as far as these are not keys already.
 _FUNCTIONS: Mapping[str, tuple[str, str, str]] = {
     "count": ("hr.max('k')", "hr.count()", "hr.count('x').cast('DOUBLE')"),
     "sum": ("hr.max('k')", "hr.sum('i')", "hr.sum('x')"),
-    "avg": ("hr.max('k')", "hr.count('i')", "hr.avg('x')"),
+    "avg": ("hr.max('k')", "hr.sum('i')", "hr.avg('x')"),
     "min": ("hr.min('k')", "hr.min('i')", "hr.min('x')"),
     "max": ("hr.max('k')", "hr.max('i')", "hr.max('x')"),
     "var": ("hr.min('k')", "hr.count()", "hr.var('x')"),
-    "stddev": ("hr.min('k')", "hr.count()", "hr.stddev('i')"),
+    "stddev": ("hr.min('k')", "hr.count('i')", "hr.stddev('i')"),
     "first": ("hr.first('k')", "hr.first('i')", "hr.first('x')"),
     "last": ("hr.last('k')", "hr.last('i')", "hr.last('x')"),
-    "median": ("hr.max('k')", "hr.count()", "hr.median('x')"),
-    "quantile": ("hr.max('k')", "hr.count()", "hr.quantile('x', 0.3)"),
+    "median": ("hr.last('k')", "hr.sum('i')", "hr.median('x')"),
+    "quantile": ("hr.max('k')", "hr.last('i')", "hr.quantile('x', 0.3)"),
     "collect": (
         "foremost(hr.collect('k'), hr.max('k'))",
-        "size(hr.collect('x'))",
-        "size(hr.collect('x')).cast('DOUBLE')",
+        "hr.distinct_count('x')",
+        "sequence(hr.collect('x'))",
     ),
     "distinct_count": ("hr.max('k')", "hr.distinct_count('x')", "hr.distinct_count('k').cast('DOUBLE')"),
     "approx_distinct": ("hr.max('k')", "hr.approx_distinct('i')", "hr.approx_distinct('x').cast('DOUBLE')"),
     "top_frequent": (
-        "foremost(hr.top_frequent('k', 2), hr.max('k'))",
+        "foremost(hr.top_frequent('k', 2), hr.first('k'))",
         "size(hr.top_frequent('x', 3))",
-        "size(hr.top_frequent('x', 2)).cast('DOUBLE')",
+        "sequence(hr.top_frequent('x', 2))",
     ),
-    "geometric_mean": ("hr.max('k')", "hr.count()", "hr.geometric_mean('x')"),
+    "geometric_mean": ("hr.first('k')", "hr.sum('i')", "hr.geometric_mean('x')"),
     "concat": ("hr.concat('k', '-')", "hr.count('k')", "hr.concat('k', '-').length().cast('DOUBLE')"),
+    "both_orders": ("hr.first('k')", "hr.distinct_count('k')", "hr.last('x') + hr.distinct_count('x')"),
     "several": (
         "hr.concat('k', '')",
         "hr.max('i') - hr.min('i')",
@@ -93,15 +100,24 @@ def _given(outputs: tuple[str, ...], keys: str) -> str:
     )
 
 
+#: Which answers are kept, by a number that some keys give and otherwise the aggregate.
+_HAVING = {"all": "", "some": ".where(hr.col('i') > 0)"}
+
+
 def _aggregate(names: tuple[str, ...], options: Options) -> str:
     outputs = _given(_FUNCTIONS[options["function"]], options["keys"])
-    plain = PLAIN if options["keys"] == "float" else ""
-    return f"{names[0]}{_GROUPS[options['keys']]}.window({_window(options)}).aggregate({outputs}){plain}"
+    aggregate = f".aggregate({outputs}){_HAVING[options['having']]}{_plain(options)}"
+    return f"{names[0]}{_GROUPS[options['keys']]}.window({_window(options)}){aggregate}"
+
+
+def _plain(options: Options) -> str:
+    """What brings the columns back to their order, if it is another."""
+    return PLAIN if options["keys"] in _OUT_OF_ORDER else ""
 
 
 #: Groups of groups: by more keys, then by fewer, or by the same in another order. Rows are together by what came first.
 _LEVELS = {
-    "one": (".group_by('k')", "i=hr.max('i'), x=hr.sum('x')"),
+    "one": (".group_by('k')", "i=hr.sum('i'), x=hr.sum('x')"),
     "two": (".group_by('k', 'i')", "x=hr.sum('x')"),
     "swapped": (".group_by('i', 'k')", "x=hr.max('x')"),
     "none": ("", "k=hr.max('k'), i=hr.count(), x=hr.sum('x')"),
@@ -118,6 +134,8 @@ def _rollup(names: tuple[str, ...], options: Options) -> str:
     text = names[0]
     for level, window in (("finer", "window"), ("coarser", "again")):
         keys, outputs = _LEVELS[options[level]]
+        if level == "finer" and options["by"] == "module":
+            outputs = f"x={_MODULE_AGGREGATES['merging']}"
         text += f"{keys}.window({_LEVEL_WINDOWS[options[window]]}).aggregate({outputs})"
     return text + PLAIN
 
@@ -130,7 +148,9 @@ _ORDERS = {
     "computed": "hr.col('x') * -1.0",
 }
 #: Of a ranking, the key must have a name of its own where it is computed.
-_TOP_GROUPS = _GROUPS | {"computed": ".group_by(up=hr.col('i') > 0)"}
+_TOP_GROUPS = {name: text for name, text in _GROUPS.items() if name != "renewed"} | {
+    "computed": ".group_by(up=hr.col('i') > 0)"
+}
 
 
 def _top(names: tuple[str, ...], options: Options) -> str:
@@ -152,6 +172,7 @@ _MODULE_AGGREGATES = {
     "incremental": "Tally().of('i', 'x')",
     "growing": "Grown().of('i', 'x')",
     "merging": "Merged().of('i', 'x')",
+    "two_merging": "Merged().of('i', 'x') - Merged().of('i', hr.col('x') + 1.0)",
     "in_order": "InOrder().of('i', 'x')",
 }
 _OPERATORS = {
@@ -182,9 +203,18 @@ def _operates(options: Options) -> bool:
 
 
 def _module_aggregate(names: tuple[str, ...], options: Options) -> str:
-    outputs = _given(("hr.max('k')", "hr.count()", _MODULE_AGGREGATES[options["module"]]), options["keys"])
+    module = _MODULE_AGGREGATES[options["module"]]
+    outputs, plain = _given(("hr.max('k')", "hr.count()", module), options["keys"]), _plain(options)
+    if options["beside"] == "nothing":
+        outputs, plain = f"x={module}", f".select({_constants(_grouped_by(options['keys']) + 'x')})"
     window = f".window({_window(options)}{_policy(options)})"
-    return f"{names[0]}{_GROUPS[options['keys']]}{window}.aggregate({outputs})"
+    return f"{names[0]}{_GROUPS[options['keys']]}{window}.aggregate({outputs}){plain}"
+
+
+def _constants(known: str) -> str:
+    """The columns that all streams have: those that are known, and constants."""
+    others = {"k": "hr.lit('a')", "i": "hr.lit(1).cast('LONG')"}
+    return ", ".join(f"{name}=hr.col({name!r})" if name in known else f"{name}={others[name]}" for name in "kix")
 
 
 def _operate(names: tuple[str, ...], options: Options) -> str:
@@ -212,7 +242,7 @@ def _udf(names: tuple[str, ...], options: Options) -> str:
 
 
 PER_WINDOW = (
-    Kind("aggregate", 1, _WINDOWED | {"function": tuple(_FUNCTIONS)}, _aggregate),
+    Kind("aggregate", 1, _WINDOWED | {"function": tuple(_FUNCTIONS), "having": tuple(_HAVING)}, _aggregate),
     Kind(
         "rollup",
         1,
@@ -221,13 +251,20 @@ PER_WINDOW = (
             "coarser": tuple(_LEVELS),
             "window": ("tumbling", "hopping", "snapshot"),
             "again": ("tumbling", "snapshot", "session"),
+            "by": ("function", "module"),
         },
         _rollup,
     ),
     Kind(
         "top",
         1,
-        _WINDOWED | {"k": ("1", "2", "5"), "by": tuple(_ORDERS), "order": ("descending", "ascending")},
+        _WINDOWED
+        | {
+            "keys": tuple(_TOP_GROUPS),
+            "k": ("1", "2", "5"),
+            "by": tuple(_ORDERS),
+            "order": ("descending", "ascending"),
+        },
         _top,
     ),
     Kind(
@@ -249,6 +286,7 @@ PER_WINDOW = (
         _FOR_MODULES
         | {
             "module": tuple(_MODULE_AGGREGATES),
+            "beside": ("others", "nothing"),
             "clipping": _CLIPPINGS,
             "timestamping": ("default", "align"),
             "verify": ("no", "yes"),

@@ -240,7 +240,8 @@ def try_case(
 def _checks_of(case: Case) -> list[str]:
     possible = [n for n in VARIANTS if n not in case.skips and (case.physical or n not in _HISTORY_ONLY)]
     random: Random = case.random
-    return [*ALWAYS, *random.sample(possible, _VARIANTS_EACH)]
+    chosen = random.sample(possible, _VARIANTS_EACH)
+    return [*ALWAYS, *chosen, *(name for name in case.asks if name in possible and name not in chosen)]
 
 
 def _why_not(trial: Trial, check: str) -> str | None:

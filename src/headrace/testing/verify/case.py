@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Literal, Protocol
@@ -19,21 +20,30 @@ import pyarrow.parquet as pq
 
 from headrace.api.inputs import advance, edge, interval, point, read_parquet
 from headrace.api.stream import Stream
+from headrace.expr import Expr, col
 from headrace.plan.policies import Advance, Lifetime
 from headrace.schema import Field, Schema, Type
 from headrace.testing.checks import Shape
 from headrace.testing.generators.generate import generate, speculated
-from headrace.testing.generators.stories import Told
+from headrace.testing.generators.stories import Promise, Told
 from headrace.testing.generators.traits import Setting
 from headrace.testing.generators.values import SCHEMA
+from headrace.testing.intents.grouped import GROUPED
 from headrace.testing.intents.transform import Concrete
 from headrace.testing.order import Order
 
-__all__ = ["Case", "Feed", "PlainFeed", "case_of", "cut_randomly", "write_files"]
+__all__ = ["ASKED_OF_GROUPS", "Case", "Feed", "PlainFeed", "case_of", "cut_randomly", "in_some_batches", "write_files"]
 
 _START, _END = "starts", "ends"
 #: When the first file of a stream was written, in seconds.
 _FIRST_FILE = 1_700_000_000
+_LIFETIMES: tuple[Literal["interval", "point", "edge"], ...] = ("interval", "point", "point", "edge")
+#: What is wanted of the rows of a file: all of them, or some.
+_WANTED = (None, col("i") > 0, col("k") == "a")
+#: Kinds of queries that run a query for each group. History translates that for all groups at once, as it runs; that
+#: groups stay apart is for the twins to say.
+_APPLIED = tuple(kind.name for kind in GROUPED)
+ASKED_OF_GROUPS = ("twins",)
 #: Of signals: the first column of generated streams.
 _KEY = SCHEMA.names[0]
 
@@ -51,11 +61,15 @@ class Feed(Protocol):
 
 @dataclass(frozen=True)
 class PlainFeed:
-    """As events in memory, or as rows in files that make promises of this kind and have such lifetimes."""
+    """As events in memory, or as rows in files that make promises of this kind and have such lifetimes.
+
+    Of some files only part of the rows is wanted; the others still say how far time has come.
+    """
 
     setting: Setting
     promise: Advance | None = None
     lifetime: Literal["interval", "point", "edge"] = "interval"
+    wanted: Expr | None = None
 
     @property
     def physical(self) -> bool:
@@ -75,10 +89,14 @@ class PlainFeed:
             "edge": edge(_START, _KEY),
         }
         read = read_parquet(str(folder), columns, lifetime=lifetimes[self.lifetime], progress=self.promise)
-        return read.select(*told.schema.names)
+        wanted = read if self.wanted is None else read.where(self.wanted)
+        return wanted.select(*told.schema.names)
 
     def __str__(self) -> str:
-        return "events" if self.promise is None else f"rows of files, {self.lifetime}, {self.promise}"
+        if self.promise is None:
+            return "events"
+        where = "" if self.wanted is None else f", where {self.wanted}"
+        return f"rows of files, {self.lifetime}, {self.promise}{where}"
 
 
 @dataclass(frozen=True)
@@ -100,8 +118,9 @@ class Case:
     order: Order = "corrections"
     #: What it was made for, as text.
     intent: str = ""
-    #: Checks that say nothing here.
+    #: Checks that say nothing here, and those that are not left to chance.
     skips: frozenset[str] = frozenset()
+    asks: tuple[str, ...] = ()
 
     @property
     def random(self) -> Random:
@@ -148,23 +167,38 @@ def case_of(query: Concrete, seed: int, number: int) -> Case:
     """A case for a query of the catalogue."""
     name = f"{seed}:{number}"
     random = Random(f"{name} {query}")  # noqa: S311 - nothing secret
-    size = random.choice((0, 3, 6, 9, 12, 16, 24))
+    size = random.choice((0, 3, 6, 9, 9, 12, 12, 16, 16, 24))
     told, feeds = [], []
     for setting in query.settings:
-        stream = generate(SCHEMA, setting, random.randrange(2**32), size=size)
+        # A stream that a fragment makes speculative may have been revised before it gets there.
+        plain = setting["speculation"] in ("certain", "revised") or random.random() < 1 / 2
+        told_as = setting if plain else {**setting, "speculation": "revised"}
+        stream = generate(SCHEMA, told_as, random.randrange(2**32), size=size)
         feed = PlainFeed(setting)
-        if setting["speculation"] == "certain" and random.random() < 0.3:
-            feed = PlainFeed(setting, _promise(random), random.choice(("interval", "interval", "point", "edge")))
+        if setting["speculation"] == "certain" and random.random() < 0.5:
+            lifetime = random.choice(_LIFETIMES)
+            feed = PlainFeed(setting, _promise(random), lifetime, random.choice(_WANTED))
             stream = replace(stream, steps=tuple(step for step in stream.steps if isinstance(step, int)), cuts=())
-        told.append(stream.in_batches(cut_randomly(len(stream), random)))
+        told.append(in_some_batches(stream, random))
         feeds.append(feed)
+    if len(told) > 1 and random.random() < 1 / 2:  # all but one are there from the start
+        slow = random.randrange(len(told))
+        told = [one if number == slow else one.in_batches() for number, one in enumerate(told)]
     covers = (
         query.covers()
         | {"operator": _operators(query)}
         | {"fed as": " + ".join(dict.fromkeys("rows" if f.promise else "events" for f in feeds))}
     )
     return Case(
-        query.build, tuple(told), tuple(feeds), random.choice((1, 1, 2, 3)), name, str(query), query.python(), covers
+        query.build,
+        tuple(told),
+        tuple(feeds),
+        random.choice((1, 1, 2, 3)),
+        name,
+        str(query),
+        query.python(),
+        covers,
+        asks=ASKED_OF_GROUPS if any(one.kind in _APPLIED for one in query.walk()) else (),
     )
 
 
@@ -178,7 +212,15 @@ def _operators(query: Concrete) -> str:
 
 def _promise(random: Random) -> Advance:
     late = random.choice(("drop", "divert", "adjust"))
-    return advance(random.choice((0, 2, 10, 60)), random.choice((1, 5)), late)  # type: ignore[arg-type]
+    return advance(random.choice((0, 0, 2, 10, 60)), random.choice((1, 5)), late)  # type: ignore[arg-type]
+
+
+def in_some_batches(told: Told, random: Random) -> Told:
+    """The stream in batches that end anywhere or, as those of a source that punctuates do, with its CTIs."""
+    ends = [number for number, step in enumerate(told.steps, 1) if isinstance(step, Promise) and number < len(told)]
+    if ends and random.random() < 3 / 4:
+        return told.in_batches([b - a for a, b in pairwise([0, *ends, len(told)])])
+    return told.in_batches(cut_randomly(len(told), random))
 
 
 def cut_randomly(rows: int, random: Random) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ from headrace.host.result import Result
 from headrace.optimizer import RULES, Rule, optimize
 from headrace.optimizer.read_tables import read_tables
 from headrace.plan.nodes import Final, Node, Output, PerWindow, walk
+from headrace.plan.ordered import Fixed, Landmark, Ordered
 from headrace.plan.windows import Grid
 from headrace.schema import Schema, Type
 from headrace.stages.cut import cut
@@ -246,7 +247,9 @@ def times(trial: Trial) -> None:
     windows = [n for n in walk(trial.node) if isinstance(n, PerWindow)]
     if any(n.sensitive for n in windows):
         raise Unasked
-    hops = [n.window.hop for n in windows if isinstance(n.window, Grid)]
+    if any(isinstance(n.window, (Fixed, Landmark)) for n in windows):  # which are bound to a time
+        raise Unasked
+    hops = [n.window.hop for n in windows if isinstance(n.window, (Grid, Ordered)) and n.window.hop is not None]
     by = lcm(*hops) * (1 + 7 // lcm(*hops))
     if by > 2**40:
         raise Unasked

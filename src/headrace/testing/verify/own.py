@@ -27,12 +27,13 @@ from headrace.io.origins import Events, Files
 from headrace.plan.group_apply import GroupApply, GroupInput
 from headrace.plan.nodes import Admit, Node, PerWindow, Source, walk
 from headrace.plan.policies import Advance, Edge, Explicit, Interval, Physical
-from headrace.schema import Schema, Type
+from headrace.schema import ARRIVAL, POSITION, STAMPS, Schema, Type
 from headrace.testing.generators.generate import Pattern, generate
 from headrace.testing.generators.stories import Story, Told
 from headrace.testing.generators.traits import DIMENSIONS, Setting, Traits
 from headrace.testing.intents.pairwise import pairwise
-from headrace.testing.verify.case import Case, cut_randomly, write_files
+from headrace.testing.verify.case import ASKED_OF_GROUPS, Case, in_some_batches, write_files
+from headrace.time import INFINITY
 
 __all__ = ["over_sources", "own_cases"]
 
@@ -55,6 +56,8 @@ def own_cases(node: Node, over: Traits, seed: int, pattern: Pattern | None = Non
     # Later times would show in columns that hold times.
     skips = frozenset(["times"] if any(_time_columns(source) for source in sources) else [])
 
+    asks = ASKED_OF_GROUPS if any(isinstance(n, GroupApply) for n in walk(node)) else ()
+
     def query(streams: Sequence[Stream]) -> Stream:
         given = {source.fingerprint: s.node for source, s in zip(sources, streams, strict=True)}
         return Stream(over_sources(node, given))
@@ -69,9 +72,11 @@ def own_cases(node: Node, over: Traits, seed: int, pattern: Pattern | None = Non
             feed = OwnFeed(source, setting, unit)
             size = random.choice((0, 3, 6, 12, 24, 40))
             start = random.randrange(2**32)
-            made = generate(source.schema, setting, start, size=size, unit=unit, pools=pools, pattern=pattern)
+            made = generate(
+                _unstamped(source.schema), setting, start, size=size, unit=unit, pools=pools, pattern=pattern
+            )
             made = feed.fitting(made)
-            told.append(made.in_batches(cut_randomly(len(made), random)))
+            told.append(in_some_batches(made, random))
             feeds.append(feed)
 
         covers = {
@@ -81,7 +86,9 @@ def own_cases(node: Node, over: Traits, seed: int, pattern: Pattern | None = Non
         }
         covers |= {"operator": " + ".join(operators), "policy": " + ".join(policies)}
         buckets = random.choice((1, 1, 2, 3))
-        yield Case(query, tuple(told), tuple(feeds), buckets, name, node.describe(), places, covers, skips=skips)
+        yield Case(
+            query, tuple(told), tuple(feeds), buckets, name, node.describe(), places, covers, skips=skips, asks=asks
+        )
 
 
 def _open(over: Traits) -> dict[str, tuple[str, ...]]:
@@ -134,6 +141,9 @@ class OwnFeed:
     def fitting(self, told: Told) -> Told:
         """The stream without what its source cannot have: rows bring no CTIs, points last one tick."""
         stories = told.stories
+        if ARRIVAL in self.source.schema:
+            told = _with_stamps(told, self.source.schema)
+            stories = told.stories
         if not self.physical:
             first = tuple(replace(s, ends=(self._end(s.le, s.ends[0]),)) for s in stories)
             return Told(told.schema, tuple(map(self._timed, first)), tuple(_firsts(told)))
@@ -159,20 +169,36 @@ class OwnFeed:
         if self.physical:
             origin = Events(told.table(), told.cuts)
             columns = Schema.of(told.table().schema)
-            return Stream(Admit(Source(origin, columns, Physical(), Explicit("raise"), "raise")))
+            stamped = ARRIVAL in columns
+            return Stream(Admit(Source(origin, columns, Physical(), Explicit("raise"), "raise", stamped=stamped)))
         rows = [{name: story.payload[name] for name in told.schema.names} for story in self._in_order(told)]
         write_files(pa.Table.from_pylist(rows, schema=self.source.schema.arrow), told.cuts, folder)
-        files = Files(str(folder), Format("parquet"), label=str(self.source.origin))
+        files = Files(str(folder), Format("parquet"), label=str(self.source.origin), holds_stamps=True)
         policy = self.source.policy
         late = "divert" if policy.late == "raise" else policy.late
         policy = replace(policy, late=late, max_skew=None) if isinstance(policy, Advance) else Explicit(late)
-        return Stream(replace(self.source, origin=files, columns=self.source.schema, policy=policy))
+        columns = self.source.schema
+        return Stream(replace(self.source, origin=files, columns=columns, policy=policy, stamped=ARRIVAL in columns))
 
     def _in_order(self, told: Told) -> list[Story]:
         return [told.stories[step] for step in told.steps if isinstance(step, int)]
 
     def __str__(self) -> str:
         return "events" if self.physical else f"rows of {self.source.origin}"
+
+
+def _unstamped(schema: Schema) -> Schema:
+    return Schema(tuple(field for field in schema if field.name not in STAMPS))
+
+
+def _with_stamps(told: Told, schema: Schema) -> Told:
+    """The stream with stamps in the order in which its stories are first told, never before a time it speaks of."""
+    stories, reached = list(told.stories), None
+    for position, number in enumerate(_firsts(told)):
+        story = stories[number]
+        reached = story.le if reached is None else max(reached, story.le)
+        stories[number] = replace(story, payload={**story.payload, ARRIVAL: reached, POSITION: position})
+    return replace(told, schema=schema, stories=tuple(stories))
 
 
 def _firsts(told: Told) -> Iterator[int]:
@@ -229,7 +255,7 @@ def _unit(node: Node, sources: Sequence[Source]) -> int:
     holders += [n.window for n in walk(node) if isinstance(n, PerWindow)]
     found = [abs(value) for h in holders for name in _DURATIONS if isinstance(value := getattr(h, name, None), int)]
     found += [s.policy.delay for s in sources if isinstance(s.policy, Advance)]
-    return max(1, min([value for value in found if value > 0], default=4) // 4)
+    return max(1, min([value for value in found if 0 < value < INFINITY], default=4) // 4)
 
 
 def _pools(node: Node) -> dict[str, list[Any]]:

@@ -1,0 +1,76 @@
+"""Running what is asked as batch SQL over what is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import typer
+
+from headrace.api.history import History
+from headrace.changes import Changes
+from headrace.cli.loading import Asked
+from headrace.cli.run.options import Options, Output
+from headrace.cli.run.printing import Printer, busy, say, show_outcomes, sorted_history
+from headrace.columnar import to_numpy
+from headrace.events import to_physical
+from headrace.io.deliver import check_free, deliver
+from headrace.io.sinks import prepared
+from headrace.plan.nodes import Node
+from headrace.progress import Progress
+from headrace.time import INFINITY
+
+__all__ = ["run_history"]
+
+
+def run_history(asked: Asked, options: Options) -> None:
+    """Run every query by itself; or only print the SQL."""
+    queries = {name: _history(stream.node, options) for name, stream in asked.queries.items()}
+    sinks = {name: sink for name, (_, sink) in asked.deliveries.items()}
+    nodes = {name: prepared(stream.node, sinks[name]) for name, (stream, _) in asked.deliveries.items()}
+    deliveries = {name: _history(node, options) for name, node in nodes.items()}
+    if options.only_sql:
+        _print_sql({**queries, **deliveries})
+        return
+    show_outcomes(asked.outcomes, quiet=options.shown is Output.jsonl)
+    check_free(sinks.values())
+    for name, query in deliveries.items():
+        with busy(f"{name}: history on {query.engine}"):
+            changes = _inserts(query.cht())
+        deliver(sinks[name], name, nodes[name].schema, [(changes, Progress(INFINITY))])
+    printer = Printer(options, several=len(queries) > 1)
+    for name, query in queries.items():
+        _one(name, query, printer)
+
+
+def _history(node: Node, options: Options) -> History:
+    settings: dict[str, Any] = {} if options.engine is None else {"engine": options.engine.value}
+    if options.late is not None:
+        settings["late"] = options.late.value
+    return History(node, master=options.master, **settings)
+
+
+def _print_sql(queries: dict[str, History]) -> None:
+    for name, query in queries.items():
+        typer.echo(f"-- {name}\n{query.sql()}" if len(queries) > 1 else query.sql(), nl=False)
+
+
+def _one(name: str, query: History, printer: Printer) -> None:
+    place = printer.place(name)
+    with busy(f"{name}: history on {query.engine}"):
+        if place is not None:
+            query.write(place)
+        else:
+            found = sorted_history(query.cht())  # an engine gives rows in any order
+    if place is not None:
+        say(f"the history of {name} is in {place}")
+    elif printer.output is Output.cht:
+        printer.table(name, found)
+    else:
+        printer.events(name, to_physical(_inserts(found), INFINITY))
+
+
+def _inserts(history: pa.Table) -> Changes:
+    """A whole history as changes: every event once."""
+    le, re = to_numpy(history.column("le")), to_numpy(history.column("re"))
+    return Changes.inserts(le, re, history.drop_columns(["le", "re"]))

@@ -1,0 +1,141 @@
+"""Running what is asked live: to the end of its inputs, or on Spark until it is stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace.api.history import check_new, write_parquet
+from headrace.api.running import Run, run, start
+from headrace.api.stream import Stream
+from headrace.changes import Changes
+from headrace.cli.loading import Asked, endless, folder_of
+from headrace.cli.run.options import Host, Options, Output
+from headrace.cli.run.printing import Printer, busy, say, show_outcomes, sorted_history
+from headrace.errors import PlanError
+from headrace.events import to_physical
+from headrace.io.console import close, show_batch
+from headrace.io.sinks import Call, Console
+from headrace.progress import Progress
+from headrace.time import NEG_INFINITY
+
+__all__ = ["run_live"]
+
+
+def run_live(asked: Asked, options: Options) -> None:
+    """Run everything as one query."""
+    show_outcomes(asked.outcomes, quiet=options.shown is Output.jsonl)
+    if not asked.queries and not asked.deliveries:
+        raise PlanError(
+            "this script asks nothing",
+            given=asked.name,
+            allowed="a script with a query or an INSERT INTO; or FILE.sql:NAME for a stream of it",
+            instead="SELECT …, or INSERT INTO FILE ('out') SELECT …",
+        )
+    if options.follow or (options.host is Host.spark and _never_ends(asked)):
+        _follow(asked, options)
+    else:
+        _to_the_end(asked, options)
+
+
+def _never_ends(asked: Asked) -> bool:
+    return bool(endless([*asked.queries.values(), *(stream for stream, _ in asked.deliveries.values())]))
+
+
+def _settings(asked: Asked, options: Options) -> dict[str, Any]:
+    assert options.host is not None
+    host = options.host.value
+    found: dict[str, Any] = asked.session.options(host) if asked.session is not None else {"host": host}
+    if options.host is Host.spark:
+        found["name"] = options.name
+        if options.master is not None:
+            found["master"] = options.master
+        if options.checkpoint is not None:
+            found["checkpoint"] = str(options.checkpoint / folder_of(str(options.name)))
+    return found
+
+
+# --- to the end of the inputs ----------------------------------------------------------------------------------------
+
+
+def _to_the_end(asked: Asked, options: Options) -> None:
+    printer = Printer(options, several=len(asked.queries) > 1)
+    for name in asked.queries:
+        place = printer.place(name)
+        if place is not None:
+            check_new(place)
+    settings = _settings(asked, options)
+    if options.checkpoint is not None:  # it goes on from there another time
+        settings["finish"] = False
+    streams = {name: _wanted(stream, options) for name, stream in asked.queries.items()}
+    streams |= {name: stream for name, (stream, _) in asked.deliveries.items()}
+    sinks = {name: sink for name, (_, sink) in asked.deliveries.items()}
+    with busy(f"{asked.name}: live on {settings['host']}"):
+        done = run(streams, sinks=sinks, **settings)
+    _tell_set_aside(done, settings.get("checkpoint"))
+    for name in asked.queries:
+        _print(name, done, printer)
+
+
+def _wanted(stream: Stream, options: Options) -> Stream:
+    return stream.final() if options.shown is Output.final else stream
+
+
+def _tell_set_aside(done: Run, checkpoint: str | None) -> None:
+    if done.set_aside:
+        where = f"; they are in {checkpoint}/diverted" if checkpoint is not None else ""
+        say(f"{done.set_aside} rows were set aside as late or malformed{where}")
+
+
+def _print(name: str, done: Run, printer: Printer) -> None:
+    place = printer.place(name)
+    if place is not None:
+        write_parquet(done.cht(name), place)
+        say(f"the history of {name} is in {place}")
+    elif printer.output is Output.cht:
+        printer.table(name, sorted_history(done.cht(name)))
+    else:
+        printer.events(name, done.events(name))
+
+
+# --- until it is stopped ---------------------------------------------------------------------------------------------
+
+
+def _follow(asked: Asked, options: Options) -> None:
+    printer = Printer(options, several=len(asked.queries) > 1)
+    settings = _settings(asked, options)
+    settings.pop("host")
+    screen = Console("final" if options.shown is Output.final else "events")
+    pairs = [(stream, _sink(name, screen, printer)) for name, stream in asked.queries.items()]
+    pairs += asked.deliveries.values()
+    with busy(f"{asked.name}: starting on Spark"):
+        query = start(pairs, **settings)
+    say(f"{asked.name} runs until Ctrl-C")
+    try:
+        query.await_termination()
+    except KeyboardInterrupt:
+        kept = f"; its checkpoint is {settings['checkpoint']}" if "checkpoint" in settings else ""
+        say(f"{asked.name} was stopped{kept}")
+    finally:
+        close(screen)
+
+
+def _sink(name: str, screen: Console, printer: Printer) -> Call:
+    """Shows or prints every batch of a query as it comes."""
+    take = _printing(name, printer) if printer.output is Output.jsonl else _showing(name, screen)
+    return Call(screen.encoding, (), take)
+
+
+def _showing(name: str, screen: Console) -> Callable[[int, Changes, Progress], None]:
+    return lambda number, changes, progress: show_batch(screen, name, number, changes, progress)
+
+
+def _printing(name: str, printer: Printer) -> Callable[[int, Changes, Progress], None]:
+    reached = NEG_INFINITY
+
+    def take(_: int, changes: Changes, progress: Progress) -> None:
+        nonlocal reached
+        printer.events(name, to_physical(changes, progress.cti if progress.cti > reached else None))
+        reached = max(reached, progress.cti)
+
+    return take

@@ -1,0 +1,131 @@
+"""What may be asked of `headrace run`, and what of it goes together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from headrace.cli.loading import Asked
+from headrace.errors import PlanError
+
+__all__ = ["Engine", "Host", "Late", "Options", "Output"]
+
+
+class Output(StrEnum):
+    """What is printed."""
+
+    cht = "cht"
+    events = "events"
+    final = "final"
+    jsonl = "jsonl"
+
+
+class Host(StrEnum):
+    """Where a live query runs."""
+
+    local = "local"
+    spark = "spark"
+
+
+class Engine(StrEnum):
+    """Where a history runs."""
+
+    spark = "spark"
+    duckdb = "duckdb"
+
+
+class Late(StrEnum):
+    """What becomes of rows that a live query would meet too late."""
+
+    decide = "decide"
+    include = "include"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for; None is what was not said."""
+
+    history: bool
+    engine: Engine | None
+    late: Late | None
+    output: Output | None
+    to: Path | None
+    host: Host | None
+    master: str | None
+    checkpoint: Path | None
+    name: str | None
+    follow: bool
+    only_sql: bool
+
+    def check(self) -> None:
+        """Options that would have no effect are mistakes; what a script sets is not known yet."""
+        if self.history:
+            self._check_history()
+        elif self.engine is not None or self.late is not None:
+            given = f"--late {self.late}" if self.engine is None else f"--engine {self.engine}"
+            instead = f"--history {given}"
+            raise PlanError("this is about histories", given=given, allowed="with --history", instead=instead)
+        self.check_output()
+
+    def _check_history(self) -> None:
+        if self.host is not None:
+            raise PlanError(
+                "a history is run by an engine, not by a host",
+                given=f"--host {self.host}",
+                allowed="--engine spark, --engine duckdb",
+                instead=f"--history --engine {'spark' if self.host is Host.spark else 'duckdb'}",
+            )
+        if self.master is not None and self.engine is Engine.duckdb:
+            raise _only_spark("has a master", f"--master {self.master}", f"--history --master {self.master}")
+        for given, flag in ((self.checkpoint, "--checkpoint"), (self.follow, "--follow")):
+            if given:
+                raise PlanError("a history ends", given=flag, allowed="without --history")
+
+    def check_output(self) -> None:
+        """What a query that goes on cannot show."""
+        goes_on = "--follow" if self.follow else "--checkpoint" if self.checkpoint is not None else ""
+        if goes_on and self.to is not None:
+            raise PlanError(
+                "a query that goes on has no whole history yet",
+                given=f"{goes_on} --to {self.to}",
+                allowed="INSERT INTO FILE in a script, or --to without it",
+            )
+        if goes_on and self.output is Output.cht:
+            raise PlanError(
+                "a query that goes on tells what is new, not its whole history",
+                given=f"{goes_on} --output cht",
+                allowed="--output events, final or jsonl",
+                instead=f"{goes_on} --output events",
+            )
+
+    def settled(self, asked: Asked) -> Options:
+        """With what the script sets where nothing was said; then what only Spark has can be refused."""
+        catalog = asked.session.catalog if asked.session is not None else None
+        settings: dict[str, Any] = catalog.settings if catalog is not None else {}
+        host = self.host or Host(settings.get("host", "local"))
+        checkpoint = self.checkpoint
+        if checkpoint is None and catalog is not None and host is Host.spark and settings["checkpoint"] is not None:
+            checkpoint = catalog.base / settings["checkpoint"]
+        if host is not Host.spark:
+            for given, flag, what in (
+                (self.master, f"--master {self.master}", "has a master"),
+                (checkpoint, f"--checkpoint {checkpoint}", "keeps a checkpoint"),
+                (self.follow, "--follow", "follows files that come later"),
+            ):
+                if given:
+                    raise _only_spark(what, flag, f"--host spark {flag}")
+        done = replace(self, host=host, checkpoint=checkpoint, name=self.name or asked.name)
+        done.check_output()
+        return done
+
+    @property
+    def shown(self) -> Output:
+        """What is printed: where a query goes on, what is new."""
+        return self.output or (Output.events if self.follow or self.checkpoint is not None else Output.cht)
+
+
+def _only_spark(what: str, given: str, instead: str) -> PlanError:
+    allowed = "with --host spark, or with --history on Spark" if "master" in what else "with --host spark"
+    return PlanError(f"only Spark {what}", given=given, allowed=allowed, instead=instead)

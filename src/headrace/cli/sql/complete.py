@@ -1,0 +1,194 @@
+"""What may be typed next: keywords as the grammar allows them, streams, columns, functions, settings, commands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
+from prompt_toolkit.document import Document
+
+from headrace.cli.sql.pieces import TOKENS, pieces
+from headrace.cli.sql.shell import Shell
+from headrace.sql.bind.catalog import SETTINGS, Catalog, StreamEntry, TableEntry
+from headrace.sql.bind.expressions import SQL_AGGREGATES, SQL_FUNCTIONS
+from headrace.sql.parse import following
+from headrace.sql.tables import RESERVED
+from headrace.sql.views import VIEWS
+
+__all__ = ["Completing", "candidates"]
+
+_WORD = re.compile(r"\w*\Z")
+_STREAM_COMES = ("FROM", "JOIN", "MERGE", "DESCRIBE", "EXPLAIN", "VERIFY", "INTO", "ON", "STREAM", "AS")
+_CLAUSES = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "MERGE", "USING", "SET", "LIMIT")
+_COLUMN_COMES = ("BY", ",", "USING", "(")
+
+
+class Completing(Completer):
+    """Completes words against what exists in a catalog."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._paths = PathCompleter(expanduser=True)
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        """The words that may stand at the cursor."""
+        before = document.text_before_cursor
+        path = re.search(r"(?:\A|\n)\s*\\i\s+(\S*)\Z", before)
+        if path is not None:
+            yield from self._paths.get_completions(Document(path[1]), complete_event)
+            return
+        for word, what in candidates(self._catalog, before, document.text_after_cursor):
+            typed = _typed(before)
+            yield Completion(word, start_position=-len(typed), display_meta=what)
+
+
+def candidates(catalog: Catalog, before: str, after: str = "") -> list[tuple[str, str]]:
+    """Words that may stand between two texts and begin as what was typed of them, and what they are."""
+    command = re.search(r"(?:\A|\n)\s*\\(\w*)\Z", before)
+    if command is not None:
+        return [(name, "command") for name in Shell.commands if name.startswith(command[1])]
+    if re.search(r"\\view\s+\w*\Z", before):
+        return _beginning(_typed(before), ((kind, "view") for kind in VIEWS))
+    typed = _typed(before)
+    place = _Place.of(before[: len(before) - len(typed)], after)
+    found = _beginning(typed, [*_names(catalog, place), *_keywords(place, typed)])
+    return list(dict(reversed(found)).items())[::-1]
+
+
+def _typed(before: str) -> str:
+    match = _WORD.search(before)
+    return match[0] if match is not None else ""
+
+
+def _beginning(typed: str, words: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(word, what) for word, what in words if word.lower().startswith(typed.lower()) and word != typed]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a word is to stand: its statement before it, as text and as tokens, and the tokens of all of it."""
+
+    text: str
+    before: tuple[str, ...]
+    whole: tuple[str, ...]
+
+    @classmethod
+    def of(cls, before: str, after: str) -> _Place:
+        statements = list(pieces(before))
+        text = statements[-1].text + " " if statements and not statements[-1].whole else ""
+        ends = next(pieces(text + "x" + after), None)
+        return cls(text, _tokens(text), _tokens(ends.text if ends is not None else ""))
+
+    @property
+    def last(self) -> str:
+        return self.before[-1].upper() if self.before else ""
+
+    @property
+    def clause(self) -> str:
+        """The clause it is in."""
+        return next((word.upper() for word in reversed(self.before) if word.upper() in _CLAUSES), "")
+
+
+def _tokens(text: str) -> tuple[str, ...]:
+    return tuple(m[0] for m in TOKENS.finditer(text) if m.lastgroup not in ("space", "comment", "end"))
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+def _names(catalog: Catalog, place: _Place) -> Iterator[tuple[str, str]]:
+    if place.last == ".":
+        yield from _columns_of(catalog, _sources(place.whole).get(place.before[-2].lower(), place.before[-2]))
+    elif place.before[:1] and place.before[0].upper() == "SET":
+        yield from _settings(place)
+    elif place.last in _STREAM_COMES or (place.last == "," and place.clause in ("FROM", "MERGE")):
+        yield from ((name, "stream") for name in catalog.streams)
+        yield from ((name, "table") for name in catalog.tables)
+    else:
+        yield from _values(catalog, place)
+
+
+def _values(catalog: Catalog, place: _Place) -> Iterator[tuple[str, str]]:
+    """Columns, and where any expression may stand functions too; nothing where a new name is made up."""
+    allowed = following(place.text)
+    if "CASE" in allowed:
+        yield from _columns(catalog, place)
+        yield from ((f"{name}(", "aggregate") for name in SQL_AGGREGATES)
+        yield from ((f"{name}(", "function") for name in SQL_FUNCTIONS)
+    elif "NAME" in allowed and place.last in _COLUMN_COMES:
+        yield from _columns(catalog, place)
+
+
+def _settings(place: _Place) -> Iterator[tuple[str, str]]:
+    if len(place.before) == 1:
+        yield from ((name, "setting") for name in SETTINGS)
+    elif place.last == "=":
+        yield from ((str(value), "value") for value in SETTINGS.get(place.before[1].lower(), (None, "", ()))[2])
+
+
+def _columns(catalog: Catalog, place: _Place) -> Iterator[tuple[str, str]]:
+    """Of the streams that stand in FROM; of all of them as long as none does."""
+    sources = _sources(place.whole)
+    for alias, stream in sources.items():
+        yield from _columns_of(catalog, stream)
+        yield alias, "stream"
+    if not sources and place.clause == "SELECT":
+        for name in catalog.streams:
+            yield from _columns_of(catalog, name)
+
+
+def _columns_of(catalog: Catalog, stream: str) -> Iterator[tuple[str, str]]:
+    every: dict[str, StreamEntry | TableEntry] = {**catalog.tables, **catalog.streams}
+    entry = next((entry for name, entry in every.items() if name.lower() == stream.lower()), None)
+    if entry is not None:
+        yield from ((field.name, f"{field.type.value} of {entry.name}") for field in entry.schema)
+
+
+def _sources(tokens: tuple[str, ...]) -> dict[str, str]:
+    """The streams in FROM by the names that columns may be written with."""
+    found: dict[str, str] = {}
+    position = 0
+    while position < len(tokens):
+        word = tokens[position].upper()
+        position += 1
+        if word in ("FROM", "JOIN"):
+            position = _source(tokens, position, found)
+            while position < len(tokens) and tokens[position] == ",":
+                position = _source(tokens, position + 1, found)
+    return found
+
+
+def _source(tokens: tuple[str, ...], position: int, found: dict[str, str]) -> int:
+    """Note one stream with its alias; gives the position behind it."""
+    name = tokens[position] if position < len(tokens) else ""
+    if not name.isidentifier() or name.upper() in RESERVED:
+        return position
+    position += 1
+    while position < len(tokens) and tokens[position] == "[":
+        position = tokens.index("]", position) + 1 if "]" in tokens[position:] else len(tokens)
+    if position < len(tokens) and tokens[position].upper() == "AS":
+        position += 1
+    alias = tokens[position] if position < len(tokens) else ""
+    taken = alias.isidentifier() and alias.upper() not in _NOT_ALIASES
+    found[alias.lower() if taken else name.lower()] = name
+    return position + taken
+
+
+_NOT_ALIASES = RESERVED | {"CROSS", "INNER", "LEFT", "ANTI", "CLIP", "LIMIT", "EMIT", "TICK", "X"}
+
+
+# --- keywords --------------------------------------------------------------------------------------------------------
+
+
+def _keywords(place: _Place, typed: str) -> Iterator[tuple[str, str]]:
+    """What the grammar allows here, written as the user writes: in lower case if that is how the word begins."""
+    if place.last == ".":
+        return
+    lower = typed[:1].islower()
+    words = sorted(word for word in following(place.text) if word[0].isalpha() and word not in _KINDS)
+    yield from ((word.lower() if lower else word, "") for word in words)
+
+
+_KINDS = frozenset(("NAME", "QUOTED", "TICKED", "TEXT", "NUMBER", "DURATION", "DATETIME", "CAST", "OVER_TEXT", "$END"))

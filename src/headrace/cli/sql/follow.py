@@ -1,0 +1,123 @@
+"""Following a query: what it has answered so far, while more keeps coming.
+
+In process, new files of its inputs are taken as they appear, and lines of hosts as they are sent. On Spark the query
+runs by itself and is listened to.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
+
+from headrace.api.running import outputs_of, start
+from headrace.api.stream import Stream
+from headrace.changes import Changes
+from headrace.errors import PlanError
+from headrace.host.local.run import Runner, batches_of
+from headrace.host.received import hosts_of, spooled
+from headrace.host.result import Result
+from headrace.io.files import list_files
+from headrace.io.host_source import Receiver
+from headrace.io.origins import Files, read_path
+from headrace.io.sinks import Call
+from headrace.optimizer import optimize
+from headrace.plan.nodes import Source
+from headrace.progress import Progress
+from headrace.stages.cut import cut
+
+__all__ = ["Followed", "InProcess", "OnSpark"]
+
+_OUT = "out"
+_KEPT = 1000  # batches that are kept apart; older ones become one
+
+
+class Followed(Protocol):
+    """A query that is being followed."""
+
+    result: Result
+
+    def poll(self) -> None:
+        """Take what has come; raise if it cannot go on."""
+
+    def stop(self) -> None:
+        """End it."""
+
+
+class InProcess:
+    """A query of this process, fed with what is new whenever it is asked."""
+
+    def __init__(self, stream: Stream, buckets: int = 1) -> None:
+        outputs = outputs_of({_OUT: stream.node})
+        self._folder = TemporaryDirectory(prefix="headrace-")
+        line = cut(optimize(spooled(outputs, Path(self._folder.name))))
+        self._runner = Runner(line, buckets, lambda: time.time_ns() // 1000)
+        self._taken: dict[str, set[str]] = {source.fingerprint: set() for source in line.sources}
+        self._fixed = [source for source in line.sources if not isinstance(source.origin, Files)]
+        self.result = self._runner.done.results[_OUT]
+        self._receivers = [Receiver(host, Path(host.files(Path(self._folder.name)).path)) for host in hosts_of(outputs)]
+        for receiver in self._receivers:
+            receiver.start()
+
+    def poll(self) -> None:
+        """Take the files that are new, all of them, oldest first; each is a batch."""
+        for receiver in self._receivers:
+            if receiver.failure is not None:
+                raise receiver.failure
+        for source in self._fixed:
+            for blocks in batches_of(source):
+                self._runner.round({source.fingerprint: blocks})
+        self._fixed = []
+        found = [(source, path) for source in self._runner.line.sources for path in self._new(source)]
+        for source, path in found:
+            blocks = [(block, path) for block in read_path(source, path)]
+            self._runner.round({source.fingerprint: blocks})
+            self._taken[source.fingerprint].add(path)
+        if not found and self._runner.ticking:
+            self._runner.round({})
+        _compact(self.result)
+        del self._runner.done.statistics[:-1]
+
+    def _new(self, source: Source) -> Sequence[str]:
+        if not isinstance(source.origin, Files):
+            return ()
+        return [path for path in list_files(source.origin.path) if path not in self._taken[source.fingerprint]]
+
+    def stop(self) -> None:
+        """Take nothing more."""
+        for receiver in self._receivers:
+            receiver.stop()
+        self._folder.cleanup()
+
+
+class OnSpark:
+    """A query that runs on Spark."""
+
+    def __init__(self, stream: Stream, **options: Any) -> None:
+        self.result = Result(stream.schema)
+        self._came: list[tuple[Changes, Progress]] = []
+        sink = Call(function=lambda _, changes, progress: self._came.append((changes, progress)))
+        self.query = start([(stream, sink)], **options)
+
+    def poll(self) -> None:
+        """Take the batches that Spark has brought meanwhile."""
+        if not self.query.is_active:
+            failure = self.query.exception()
+            raise failure if failure is not None else PlanError("the query has ended")
+        while self._came:
+            self.result.batches.append(self._came.pop(0))
+        _compact(self.result)
+
+    def stop(self) -> None:
+        """End the query; a checkpoint of its own stays."""
+        self.query.stop()
+
+
+def _compact(result: Result) -> None:
+    """Keep the latest batches apart, and of those before them what is left of them: people watch for long."""
+    old = result.batches[:-_KEPT]
+    if len(old) >= _KEPT:
+        changes = Changes.concat([changes for changes, _ in old]).consolidate()
+        result.batches[:-_KEPT] = [(changes, old[-1][1])]

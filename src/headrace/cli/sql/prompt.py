@@ -1,0 +1,105 @@
+"""The keyboard: several lines, history, completion and colours."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from rich.text import Text
+
+from headrace.cli.sql.colour import STYLE, Colouring
+from headrace.cli.sql.complete import Completing
+from headrace.cli.sql.pieces import is_complete
+from headrace.cli.sql.shell import Leave, Shell
+from headrace.errors import HeadraceError
+
+__all__ = ["converse", "history_file", "prompt_session"]
+
+_PROMPT, _MORE = "headrace> ", "     ...> "
+_LEAVE = ("quit", "exit")  # what people type who do not know \quit
+
+
+def converse(shell: Shell, **options: Any) -> None:
+    """Read and execute until the user leaves. An error, or Ctrl-C, ends a statement and not the shell."""
+    shell.console.print(Text("Headrace SQL. \\help lists the commands, Ctrl-D leaves.", "dim"))
+    session = prompt_session(shell, **options)
+    while True:
+        try:
+            text = session.prompt()
+            if text.strip().rstrip(";").lower() in _LEAVE:
+                return
+            shell.take(text)
+        except HeadraceError as error:
+            shell.tell(error)
+        except KeyboardInterrupt:
+            shell.errors.print(Text("cancelled", "dim"))
+        except (EOFError, Leave):
+            return
+        except Exception:  # noqa: BLE001 - a fault of ours must not take away what the user has built up
+            shell.errors.print_exception()
+
+
+def prompt_session(shell: Shell, **options: Any) -> PromptSession[str]:
+    """What reads from the keyboard; `options` are those of prompt_toolkit."""
+    return PromptSession(
+        _PROMPT,
+        multiline=True,
+        prompt_continuation=lambda *_: _MORE,
+        lexer=Colouring(),
+        style=STYLE,
+        completer=Completing(shell.session.catalog),
+        complete_while_typing=False,
+        auto_suggest=AutoSuggestFromHistory(),
+        history=_history(),
+        key_bindings=_keys(),
+        bottom_toolbar=lambda: _toolbar(shell),
+        **options,
+    )
+
+
+def _toolbar(shell: Shell) -> str:
+    settings = shell.session.catalog.settings
+    return f" host {settings['host']} · view {settings['view']} · {len(shell.session.catalog.streams)} streams"
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def enter(event: KeyPressEvent) -> None:
+        """Executes what is complete; anything else gets another line."""
+        buffer = event.current_buffer
+        if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+            buffer.complete_state = None
+        elif not buffer.document.text_after_cursor.strip() and _is_done(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return keys
+
+
+def _is_done(text: str) -> bool:
+    return is_complete(text) or text.strip().lower() in _LEAVE
+
+
+def history_file() -> Path:
+    """Where what was typed is kept, by the conventions of the desktop."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "headrace" / "history"
+
+
+def _history() -> History:
+    file = history_file()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with file.open("a"):
+            pass
+    except OSError:  # a home that cannot be written
+        return InMemoryHistory()
+    return FileHistory(str(file))

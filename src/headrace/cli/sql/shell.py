@@ -1,0 +1,297 @@
+"""The shell: statements and commands, one after the other, and what is shown of them.
+
+It knows nothing of keyboards: whoever reads them (`prompt`), a file or a pipe hands it texts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from headrace.api.running import Run, run
+from headrace.cli.loading import endless, folder_of, read_text
+from headrace.cli.run.printing import busy
+from headrace.cli.sql.follow import Followed, InProcess, OnSpark
+from headrace.cli.sql.pieces import Piece, pieces
+from headrace.cli.sql.show import answer, plain_table
+from headrace.errors import PlanError, nearest
+from headrace.host.result import Result
+from headrace.io.sinks import FileSink
+from headrace.sql import syntax as s
+from headrace.sql.bind.context import Context
+from headrace.sql.parse import parse
+from headrace.sql.session import Answers, Delivery, Done, Outcome, Rows, Session, Verified, Words
+from headrace.sql.views import VIEWS, view
+from headrace.time import format_ticks
+
+__all__ = ["Command", "Leave", "Shell"]
+
+_POLL = 0.2  # seconds between two looks at what a followed query has brought
+_SECONDS = 1.0
+
+
+class Leave(Exception):
+    """The user wants to leave."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the shell: how it is written, what it does, and at most how many words may follow."""
+
+    usage: str
+    what: str
+    run: Callable[..., None]
+    most: int = 0
+    short: tuple[str, ...] = ()
+
+
+class Shell:
+    """A session, and where its answers are shown. Errors are raised: what they end is for the caller to decide."""
+
+    def __init__(self, session: Session, console: Console, errors: Console) -> None:
+        self.session, self.console, self.errors = session, console, errors
+        #: Queries that were asked, by name; the last of them is what is watched.
+        self.asked: dict[str, Answers] = {}
+        self.followed: Followed | None = None
+        self._followed_name = ""
+        self._inside: list[Path] = []  # files that are being read
+
+    def take(self, text: str) -> None:
+        """Execute a text, piece by piece."""
+        for piece in pieces(text):
+            if piece.is_command:
+                self._command(piece)
+            else:
+                self._statement(piece.placed(text))
+
+    def include(self, file: Path) -> None:
+        """Execute a file; relative paths in it are meant from its directory."""
+        place = file.resolve()
+        if place in self._inside:
+            raise PlanError(
+                "a file that reads itself", given=str(file), allowed="files that do not go round in circles"
+            )
+        text, base = read_text(file), self.session.catalog.base
+        self.session.catalog.base = file.parent
+        self._inside.append(place)
+        try:
+            self.take(text)
+        finally:
+            self.session.catalog.base = base
+            self._inside.pop()
+
+    def tell(self, error: BaseException) -> None:
+        """Show what went wrong."""
+        self.errors.print(Text(str(error), "red"), soft_wrap=True)
+
+    def close(self) -> None:
+        """End what still runs."""
+        if self.followed is not None:
+            self.followed.stop()
+            self.followed = None
+
+    # --- statements --------------------------------------------------------------------------------------------------
+
+    def _statement(self, text: str) -> None:
+        context = Context(text)
+        for statement in parse(text).statements:
+            if isinstance(statement, s.Show) and statement.what == "queries":
+                self._show(self._queries(statement))
+            else:
+                self._show(self.session.statement(context, statement))
+
+    def _show(self, outcome: Outcome) -> None:
+        self._shown[type(outcome)](self, outcome)
+
+    def _done(self, outcome: Done) -> None:
+        self.errors.print(Text(outcome.message, "dim"), soft_wrap=True)
+
+    def _rows(self, outcome: Rows) -> None:
+        self.console.print(plain_table(outcome.columns, outcome.rows))
+
+    def _words(self, outcome: Words) -> None:
+        self.console.print(Text(outcome.text), soft_wrap=True)
+
+    def _verified(self, outcome: Verified) -> None:
+        report = outcome.report
+        checks = sum(report.checks.values())
+        self.console.print(
+            Text(f"{report.cases} cases, {report.rows} rows, {checks} checks: all of them held", "green")
+        )
+
+    def _queries(self, statement: s.Show) -> Rows:
+        def state(name: str) -> str:
+            return "is watched" if self.followed is not None and name == self._followed_name else ""
+
+        rows = tuple((name, str(one.stream.schema), state(name)) for name, one in self.asked.items())
+        return Rows(statement, ("query", "columns", ""), rows)
+
+    def _answers(self, outcome: Answers) -> None:
+        self.asked.pop(outcome.name, None)
+        self.asked[outcome.name] = outcome
+        if kept := endless([outcome.stream]):
+            self.console.print(Text(f"{', '.join(kept)} has no end: \\watch follows the answers of {outcome.name}"))
+            return
+        with busy(f"{outcome.name}: on {self._setting('host')}"):
+            done = run({outcome.name: outcome.stream}, **self.session.options())
+        self.console.print(answer(self._view(done.results[outcome.name])))
+        self._tell_set_aside(done)
+
+    def _delivery(self, outcome: Delivery) -> None:
+        options, sink = self.session.options(), outcome.sink
+        where = sink.path if isinstance(sink, FileSink) else "the console"
+        if options["host"] == "spark" and self._setting("checkpoint") is not None and isinstance(sink, FileSink):
+            options |= {"checkpoint": self._checkpoint(Path(sink.path).name), "finish": False}
+        with busy(f"{where}: on {self._setting('host')}"):
+            done = run({outcome.name: outcome.stream}, sinks={outcome.name: sink}, **options)
+        self.errors.print(Text(f"written to {where}", "dim"), soft_wrap=True)
+        self._tell_set_aside(done)
+
+    def _tell_set_aside(self, done: Run) -> None:
+        if done.set_aside:
+            self.errors.print(Text(f"{done.set_aside} rows were set aside as late or malformed", "dim"))
+
+    def _setting(self, name: str) -> Any:
+        return self.session.catalog.settings[name]
+
+    def _checkpoint(self, name: str) -> str:
+        return str(Path(self._setting("checkpoint")) / folder_of(name))
+
+    def _view(self, result: Result, *, newest: bool = False) -> Any:
+        return view(self._setting("view"), result, self._setting("rows"), newest=newest)
+
+    # --- commands ----------------------------------------------------------------------------------------------------
+
+    def _command(self, piece: Piece) -> None:
+        name, *arguments = piece.text[1:].split()
+        found = self.commands.get(name) or next((c for c in self.commands.values() if name in c.short), None)
+        if found is None:
+            close = nearest(name, self.commands)
+            raise PlanError(
+                f"there is no command \\{name}",
+                given=piece.text,
+                allowed=", ".join(f"\\{one}" for one in self.commands),
+                instead=f"\\{close}" if close else "\\help",
+            )
+        if len(arguments) > found.most:
+            raise PlanError(f"\\{name} takes less", given=piece.text, allowed=found.usage)
+        found.run(self, *arguments)
+
+    def _help(self) -> None:
+        rows = [(command.usage, command.what) for command in self.commands.values()]
+        self.console.print(plain_table(("command", "what it does"), rows))
+        self.console.print(Text("Statements end with ; and may have several lines. SHOW SETTINGS lists what SET sets."))
+
+    def _quit(self) -> None:
+        raise Leave
+
+    def set_view(self, kind: str | None = None) -> None:
+        """Choose how answers are shown, or say how they are."""
+        if kind is not None:
+            self.session.execute(f"SET view = '{kind.replace(chr(39), '')}'")
+        else:
+            self.console.print(Text(f"view = {self._setting('view')}, of {', '.join(VIEWS)}", "dim"))
+
+    def _include(self, name: str) -> None:
+        self.include(self.session.catalog.base / name)
+
+    def _watch(self, seconds: str | None = None, times: str | None = None) -> None:
+        pause, looks = _number(seconds, _SECONDS), None if times is None else int(_number(times, 1))
+        if looks is None and not self.console.is_terminal:
+            raise PlanError(
+                "nobody watches here", given="\\watch", allowed="a terminal", instead=f"\\watch {pause:g} 1"
+            )
+        name, followed = self._begin()
+        try:
+            self._look(name, followed, pause, looks)
+        except KeyboardInterrupt:
+            self._end_watch(name)
+        except BaseException:
+            self.close()
+            raise
+        else:
+            self._end_watch(name)
+
+    def _begin(self) -> tuple[str, Followed]:
+        """What is watched: the last query, unless it is being followed already."""
+        if not self.asked:
+            raise PlanError("there is nothing to watch", given="\\watch", allowed="after a query", instead="SELECT …;")
+        name, query = list(self.asked.items())[-1]
+        if self.followed is not None and name == self._followed_name:
+            return name, self.followed
+        self.close()
+        options = self.session.options()
+        if options.pop("host") == "spark":
+            if self._setting("checkpoint") is not None:
+                options["checkpoint"] = self._checkpoint(name)
+            with busy(f"{name}: starting on Spark"):
+                self.followed = OnSpark(query.stream, name=name, **options)
+        else:
+            self.followed = InProcess(query.stream, options.get("buckets", 1))
+        self._followed_name = name
+        return name, self.followed
+
+    def _look(self, name: str, followed: Followed, pause: float, looks: int | None) -> None:
+        with Live(console=self.console, auto_refresh=False, vertical_overflow="crop") as live:
+            next_look = time.monotonic()
+            while looks is None or looks > 0:
+                followed.poll()
+                if time.monotonic() >= next_look:
+                    shown = self._view(followed.result, newest=True)
+                    live.update(answer(shown, f" · {name} · CTI {_cti(followed.result)}"), refresh=True)
+                    next_look += pause
+                    looks = None if looks is None else looks - 1
+                time.sleep(min(_POLL, pause))
+
+    def _end_watch(self, name: str) -> None:
+        if isinstance(self.followed, OnSpark):
+            self.console.print(Text(f"{name} goes on: \\watch shows it again, \\stop ends it", "dim"))
+        else:
+            self.close()
+
+    def _stop(self) -> None:
+        if self.followed is None:
+            raise PlanError("nothing is running", given="\\stop", allowed="after \\watch, on Spark")
+        self.close()
+        self.console.print(Text(f"{self._followed_name} was stopped", "dim"))
+
+    _shown: ClassVar[Mapping[type[Outcome], Callable[[Any, Any], None]]] = {
+        Done: _done,
+        Rows: _rows,
+        Words: _words,
+        Verified: _verified,
+        Answers: _answers,
+        Delivery: _delivery,
+    }
+    commands: ClassVar[Mapping[str, Command]] = {
+        "help": Command("\\help", "this list", _help, short=("h", "?")),
+        "view": Command("\\view [events|changes|history]", "how answers are shown, as SET view = …", set_view, 1),
+        "watch": Command("\\watch [SECONDS]", "follow the last query, in a table kept up to date", _watch, 2, ("w",)),
+        "stop": Command("\\stop", "end the query that is watched on Spark", _stop),
+        "i": Command("\\i FILE", "execute a file; relative paths in it are meant from its directory", _include, 1),
+        "quit": Command("\\quit", "leave, as Ctrl-D does", _quit, short=("q",)),
+    }
+
+
+def _cti(result: Result) -> str:
+    if not result.batches:
+        return "-∞"
+    cti = result.batches[-1][1].cti
+    return format_ticks(cti, as_datetime=abs(cti) > 10**12)
+
+
+def _number(text: str | None, default: float) -> float:
+    try:
+        value = default if text is None else float(text)
+    except ValueError:
+        value = 0.0
+    if value <= 0:
+        raise PlanError("this is a number above 0", given=text, instead="\\watch 2")
+    return value

@@ -1,0 +1,175 @@
+"""Headrace SQL in notebooks: `%load_ext headrace.notebook`, then cells that begin with `%%headrace`.
+
+    %%headrace busy
+    SELECT symbol, count(*) AS n FROM ticks [TUMBLING 1 min] GROUP BY symbol
+
+A notebook has one session: what a cell creates is there in the next one, and so are the streams that Python knows by
+name. The answer of a cell's last query is shown as a table, in the view that `SET view` chooses, and kept under the
+name behind the magic, if there is one: `busy.stream`, `busy.table()`, `busy.to_pandas()`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.api.running import run
+from headrace.api.stream import Stream
+from headrace.errors import HeadraceError, PlanError
+from headrace.host.result import Result
+from headrace.sql.session import Answers, Delivery, Done, Outcome, Rows, Session, Verified, Words
+from headrace.sql.views import Cell, Line, Shown, view
+
+__all__ = ["Answer", "Cells", "load_ipython_extension"]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a query has answered, and the stream that it is."""
+
+    name: str
+    stream: Stream
+    result: Result
+    shown: Shown
+
+    def table(self) -> pa.Table:
+        """The history, as an Arrow table."""
+        return self.result.cht()
+
+    def to_pandas(self) -> Any:
+        """The history, as a frame."""
+        return self.table().to_pandas()
+
+    def events(self) -> pa.Table:
+        """The physical events, in the order they left."""
+        return self.result.events()
+
+    def _repr_html_(self) -> str:
+        return _html(self.shown)
+
+    def __repr__(self) -> str:
+        return f"{self.name} ({self.stream.schema}): {self.table().num_rows} rows"
+
+
+@dataclass(frozen=True)
+class Several:
+    """What several statements of a cell gave, one below the other."""
+
+    parts: tuple[Any, ...]
+
+    def _repr_html_(self) -> str:
+        return "\n".join(part._repr_html_() for part in self.parts)
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self.parts))
+
+
+@dataclass(frozen=True)
+class Said:
+    """A text, or a table of texts."""
+
+    text: str
+    shown: Shown | None = None
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.text)}</pre>" if self.shown is None else _html(self.shown)
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class Cells:
+    """The session of a notebook."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self.session = Session()
+        self._names = names  # what the notebook's Python knows
+        self._heard: set[str] = set()
+
+    def execute(self, line: str, cell: str) -> Any:
+        """Execute the statements of a cell; `line`, what stands behind the magic, is a name for the answer."""
+        name = line.strip()
+        if name and not name.isidentifier():
+            raise PlanError("an answer is kept under a name", given=name, instead="%%headrace answer")
+        self._hear_of_streams()
+        outcomes = self.session.execute(cell)
+        last = next((one for one in reversed(outcomes) if isinstance(one, Answers)), None)
+        parts = [part for one in outcomes if (part := self._part(one, last)) is not None]
+        answer = next((part for part in parts if isinstance(part, Answer)), None)
+        if name:
+            if answer is None:
+                raise PlanError("this cell asks nothing that could be kept", given=name, instead="SELECT … at its end")
+            self._names[name] = answer
+        return parts[0] if len(parts) == 1 else Several(tuple(parts)) if parts else None
+
+    def _hear_of_streams(self) -> None:
+        """Streams of Python under their names, unless statements have taken those."""
+        streams = self.session.catalog.streams
+        for name, value in list(self._names.items()):
+            if isinstance(value, Stream) and not name.startswith("_") and (name not in streams or name in self._heard):
+                self.session.add(name, value)
+                self._heard.add(name)
+
+    def _part(self, outcome: Outcome, last: Answers | None) -> Any:
+        """What is shown of an outcome; of the queries only the last is run."""
+        if isinstance(outcome, Answers):
+            return self._answer(outcome) if outcome is last else None
+        if isinstance(outcome, Delivery):
+            run({outcome.name: outcome.stream}, sinks={outcome.name: outcome.sink}, **self.session.options())
+            return None
+        if isinstance(outcome, Rows):
+            rows = tuple(tuple(row) for row in outcome.rows)
+            return Said("\n".join(" | ".join(row) for row in (outcome.columns, *rows)), _texts(outcome.columns, rows))
+        if isinstance(outcome, Verified):
+            return Said(f"{outcome.report.cases} cases: all of them held")
+        assert isinstance(outcome, (Done, Words))
+        return Said(outcome.message if isinstance(outcome, Done) else outcome.text)
+
+    def _answer(self, outcome: Answers) -> Answer:
+        settings = self.session.catalog.settings
+        done = run({outcome.name: outcome.stream}, **self.session.options())
+        result = done.results[outcome.name]
+        return Answer(outcome.name, outcome.stream, result, view(settings["view"], result, settings["rows"]))
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """What `%load_ext headrace.notebook` calls."""
+    cells = Cells(ipython.user_ns)
+
+    def headrace(line: str, cell: str) -> Any:
+        """Execute statements of Headrace SQL; a name behind the magic keeps the answer of the last query."""
+        try:
+            return cells.execute(line, cell)
+        except HeadraceError as error:
+            text = str(error)
+            # A mistake in a text is shown at its place in the text; where Python was when it met it says nothing.
+            vars(error)["_render_traceback_"] = text.splitlines
+            raise
+
+    ipython.register_magic_function(headrace, "cell", "headrace")
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def _texts(columns: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> Shown:
+    return Shown(columns, tuple(Line(tuple(map(Cell, row))) for row in rows))
+
+
+def _html(shown: Shown) -> str:
+    marked = any(line.mark for line in shown.lines)
+    head = "".join(f"<th>{escape(name)}</th>" for name in ([""] if marked else []) + list(shown.columns))
+    body = "\n".join(
+        "<tr>" + (f"<td>{escape(line.mark)}</td>" if marked else "") + "".join(map(_cell, line.cells)) + "</tr>"
+        for line in shown.lines
+    )
+    more = f"<p>and {shown.more} more (SET rows = … shows more)</p>" if shown.more else ""
+    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>{more}"
+
+
+def _cell(cell: Cell) -> str:
+    before = "" if cell.before is None else f"<s>{escape(cell.before)}</s> → "
+    return f"<td>{before}{escape(cell.text)}</td>"

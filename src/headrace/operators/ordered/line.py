@@ -1,0 +1,169 @@
+"""Tuples of groups in their order, as arrays: every question about them is index arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.changes import Changes
+from headrace.columnar import sortable
+from headrace.time import INFINITY, NEG_INFINITY
+
+__all__ = ["Bools", "Int64s", "Line", "Past", "distinct", "lined_up", "ranges", "runs"]
+
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Past:
+    """What is known of each group beside the tuples that are kept.
+
+    `count` tuples had an LE before `upto`; the first of all was at `first` (infinite if none was). Of the tuples that
+    are kept, so many at the beginning belong to windows that are closed (`skip`).
+    """
+
+    count: Int64s
+    upto: Int64s
+    first: Int64s
+    skip: Int64s
+
+    @classmethod
+    def none(cls, groups: int) -> Past:
+        zero = np.zeros(groups, np.int64)
+        return cls(zero, np.full(groups, NEG_INFINITY, np.int64), np.full(groups, INFINITY, np.int64), zero.copy())
+
+
+@dataclass(frozen=True)
+class Line:
+    """Tuples by group and order; `start[g] .. start[g + 1]` are those of group g."""
+
+    group: Int64s
+    le: Int64s
+    start: Int64s
+    #: The tuples themselves, each with weight 1.
+    events: Changes
+    past: Past = field(default_factory=lambda: Past.none(0))
+
+    def __len__(self) -> int:
+        return len(self.le)
+
+    @property
+    def groups(self) -> int:
+        return len(self.start) - 1
+
+    @cached_property
+    def some(self) -> Int64s:
+        """The groups that have tuples."""
+        return np.flatnonzero(np.diff(self.start))
+
+    def place(self, group: Int64s, time: Int64s) -> Int64s:
+        """The index of the first tuple of a group whose LE is not before a time; where it ends if there is none."""
+        order = np.lexsort((np.r_[np.zeros(len(group), np.int8), np.ones(len(self), np.int8)],
+                            np.r_[time, self.le], np.r_[group, self.group]))  # fmt: skip
+        asked = order < len(group)
+        before = np.cumsum(~asked)  # tuples before each place, of all groups so far
+        found = np.empty(len(group), np.int64)
+        found[order[asked]] = before[asked]
+        return found
+
+    def until(self, time: int) -> Int64s:
+        """For each group, the index of its first tuple with an LE from `time` on."""
+        groups = np.arange(self.groups)
+        return self.place(groups, np.full(self.groups, time, np.int64))
+
+    @cached_property
+    def new(self) -> Int64s:
+        """For each group, the index of the first tuple that is not counted by its past."""
+        return self.place(np.arange(self.groups), self.past.upto)
+
+    @cached_property
+    def position(self) -> Int64s:
+        """The number of each tuple in its group, from 1 on; right for all that are not counted by the past."""
+        return np.arange(len(self)) - self.new[self.group] + self.past.count[self.group] + 1
+
+    @cached_property
+    def origin(self) -> Int64s:
+        """The LE of each group's first tuple of all."""
+        first = self.past.first.copy()
+        first[self.some] = np.minimum(first[self.some], self.le[self.start[self.some]])
+        return first
+
+
+def lined_up(events: Changes, group: Int64s, groups: int, by: Sequence[str]) -> tuple[Line, Int64s]:
+    """Events in their order (LE, then these columns, nulls first, and ends at last), each as often as it is there.
+
+    Also, for each tuple, which event it is.
+    """
+    order = np.lexsort((events.le, group))
+    le, of = events.le[order], group[order]
+    same = (np.diff(le) == 0) & (np.diff(of) == 0)
+    tied = np.r_[same, False] | np.r_[False, same] if len(order) else np.empty(0, bool)
+    if tied.any():  # only among tuples of one instant do the columns decide, and there are few
+        rows = order[tied]
+        rank = _rank(events.payload.take(pa.array(rows)), by)
+        order[tied] = rows[np.lexsort((events.re[rows], rank, events.le[rows], group[rows]))]
+    order = np.repeat(order, events.weight[order])
+    of = group[order]
+    start = np.searchsorted(of, np.arange(groups + 1))
+    taken = events.take(order)
+    single = Changes(taken.le, taken.re, np.ones(len(order), np.int64), taken.payload)
+    return Line(of, taken.le, start, single), order
+
+
+def _rank(table: pa.Table, by: Sequence[str]) -> Int64s:
+    """The same number for equal rows, a greater one for later rows: nulls first, NaN last."""
+    table = sortable(table.select(list(dict.fromkeys(by))))
+    rank = np.zeros(table.num_rows, np.int64)
+    for name in by:
+        column = table.column(name).combine_chunks()
+        column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+        rank = rank * (table.num_rows + 2) + _dense(column)
+        rank = np.unique(rank, return_inverse=True)[1].astype(np.int64)
+    return rank
+
+
+def _dense(column: pa.Array) -> Int64s:
+    """Numbers in the order of the values, the same for equal ones; null is 0, NaN the greatest."""
+    encoded = pc.dictionary_encode(column)
+    values = encoded.dictionary
+    keys = pa.table({"nan": pc.is_nan(values), "v": values}) if pa.types.is_floating(values.type) else None
+    if keys is None:
+        order = pc.sort_indices(values).to_numpy()
+    else:
+        order = pc.sort_indices(keys, [("nan", "ascending"), ("v", "ascending")]).to_numpy()
+    number = np.empty(len(order), np.int64)
+    number[order] = np.arange(1, len(order) + 1)
+    index = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return np.where(index < 0, 0, number[index] if len(number) else 0)
+
+
+def distinct(group: Int64s, number: Int64s) -> tuple[Int64s, Int64s]:
+    """Each number of each group once, in order."""
+    order = np.lexsort((number, group))
+    group, number = group[order], number[order]
+    new = np.r_[True, (np.diff(group) != 0) | (np.diff(number) != 0)] if len(order) else np.empty(0, bool)
+    return group[new], number[new]
+
+
+def ranges(first: Int64s, last: Int64s) -> tuple[Int64s, Int64s]:
+    """All whole numbers from each first to its last, and whose they are; an empty range has none."""
+    count = np.maximum(last - first + 1, 0)
+    whose = np.repeat(np.arange(len(first)), count)
+    return whose, np.arange(len(whose)) - np.repeat(np.cumsum(count) - count, count) + first[whose]
+
+
+def runs(*columns: Int64s) -> Int64s:
+    """Where values begin that differ from those before them."""
+    if len(columns[0]) == 0:
+        return np.empty(0, np.int64)
+    new = np.zeros(len(columns[0]) - 1, bool)
+    for column in columns:
+        new |= np.diff(column) != 0
+    return np.flatnonzero(np.r_[True, new])

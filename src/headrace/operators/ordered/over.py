@@ -1,0 +1,238 @@
+"""Aggregates over what precedes each tuple (rule 7.5).
+
+A result lasts as long as its tuple, so it starts where the tuple does, and the output CTI is the input's. What a frame
+says is settled when the CTI has passed the LE of its tuple; until then it is computed anew when the group changes.
+After that only the end of the tuple may move, and the end of its result with it. Of equal tuples with different ends,
+the one that ends first has the first result; so `given` knows the place of each among its equals.
+
+Where all that precedes is asked for, and the aggregates add up, settled tuples are kept as a total for each group
+(`carried`); otherwise all of them are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.changes import Changes
+from headrace.columnar import factorize, group_sum, to_numpy
+from headrace.operators.kernel import Data
+from headrace.operators.ordered.divide import PREFIX, Spans
+from headrace.operators.ordered.keep import kept
+from headrace.operators.ordered.kernel import Hashes, OrderedKernel
+from headrace.operators.ordered.line import Bools, Int64s, Line, runs
+from headrace.operators.windows.content import Outputs
+from headrace.operators.windows.divide import Windows
+from headrace.plan.ordered import Frame
+from headrace.plan.over import Over
+from headrace.plan.source import DIVERTED
+from headrace.progress import Progress
+from headrace.time import INFINITY, add, format_ticks
+from headrace.trace import Trace
+
+__all__ = ["OverKernel"]
+
+_TIE, _UNTIL, _REASON = "__tie", "__until", "__reason"
+
+
+class OverKernel(OrderedKernel):
+    """Each tuple with the aggregates of its frame."""
+
+    def __init__(self, node: Over) -> None:
+        super().__init__(node.aggregate)
+        self.node = self.per_window = node
+        assert isinstance(node.window, Frame)
+        self.frame: Frame = node.window
+        self.endless = self.frame.rows is None and self.frame.range is None
+        #: Where all that precedes is asked for and adds up, settled tuples become a total.
+        self.carries = self.endless and self.sums is not None
+        if self.carries:
+            self.traces["carried"] = Trace(self._summed)
+
+    @property
+    def _sees_ends(self) -> bool:
+        return True
+
+    def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
+        (changes,), (now,) = inputs, progress
+        assert isinstance(changes, Changes)
+        delta = self._projected(changes)
+        now = Progress(max(now.cti, self.scalars["cti"]), now.high)
+        result = Changes.empty(self.node.schema)
+        self.side = Changes.empty(DIVERTED)
+        touched = self._touched_by(delta, "forget", now.cti)
+        if len(touched):
+            result = self._look_back(touched, delta, now.cti)
+        self._drop(now.cti, now.seen)
+        self.scalars = {"cti": now.cti, "seen": now.seen}
+        return result, now
+
+    def _look_back(self, touched: Hashes, delta: Changes, cti: int) -> Changes:
+        known_until = self.scalars["cti"]
+        fresh = delta.filter(delta.le >= known_until)
+        moving = np.unique(self._hashes(fresh.payload))
+        line, groups, known = self._lines(touched, delta)
+        rows = np.flatnonzero((line.le >= known_until) & np.isin(self._hashes(groups), moving)[line.group])
+        standing = self._standing(np.unique(self._hashes(delta.payload)))
+        stale = standing.filter((standing.le >= known_until) & np.isin(self._hashes(standing.payload), moving))
+        ends = delta.filter(delta.le < known_until)
+        old, new = _moved(standing.filter(standing.le < known_until), ends, self.schema.names)
+        given = self._results(line, groups, rows, self._carried(touched, groups))
+        result = self._leaving(self._replace("given", Changes.concat([stale, old]), Changes.concat([given, new])))
+        left = kept(self.frame, line, cti)
+        never = np.full(line.groups, INFINITY, np.int64)
+        if self.carries:
+            left = replace(left, keep=self._carry(line, groups, cti))
+        elif self.endless:
+            left = replace(left, alarm=never)  # nothing is ever forgotten
+        self._keep(touched, line, groups, replace(left, hold=never), known)
+        return result
+
+    def _standing(self, hashes: Hashes) -> Changes:
+        """What was given of some groups and may still change."""
+        found = self.traces["given"].lookup(hashes)
+        if found is not None:
+            return Changes.from_table(found).cancelled()
+        nothing = Line(*(np.empty(0, np.int64),) * 2, np.zeros(1, np.int64), Changes.empty(self.schema))
+        return self._results(nothing, self.schema.arrow.empty_table().select(self.keys), np.empty(0, np.int64))
+
+    # --- results ------------------------------------------------------------------------------------------------------
+
+    def _results(self, line: Line, groups: pa.Table, rows: Int64s, carried: dict[str, Int64s] | None = None) -> Changes:
+        """The results of these tuples, and which of them have none because a module failed."""
+        spans = self._frames(line, rows)
+        windows = Windows(spans.group, spans.le, spans.re, np.empty(0, np.int64))
+        if self.sums is not None:
+            outputs = self.sums.outputs(windows, spans.first, spans.last, self._evaluated(line), carried)
+        else:
+            outputs = self._outputs_of(spans, None, line, groups)
+        reasons = np.full(len(rows), None, object)
+        for number, reason in outputs.failures:
+            reasons[number] = reason
+        events = line.events.take(rows)
+        until = np.where(events.re == INFINITY, INFINITY, add(events.re, 1))
+        table = _beside(events.payload, self._of_tuples(outputs, len(rows)))
+        table = self._stamped(table, windows, until)
+        table = table.append_column(_TIE, pa.array(_ties(line)[rows]))
+        table = table.append_column(_REASON, pa.array(reasons, pa.string()))
+        return Changes.inserts(events.le, events.re, table)
+
+    def _frames(self, line: Line, rows: Int64s) -> Spans:
+        group, le = line.group[rows], line.le[rows]
+        first, frame = line.start[group], self.frame
+        start = None
+        if frame.rows is not None:
+            first = np.maximum(first, rows - frame.rows)
+        elif frame.range is not None:
+            start = add(le, -frame.range)
+            first = line.place(group, start)
+        return Spans(group, first, rows, line.le[first] if start is None else start, le + 1)
+
+    # --- totals -------------------------------------------------------------------------------------------------------
+
+    def _carried(self, touched: Hashes, groups: pa.Table) -> dict[str, Int64s]:
+        """What the settled tuples of each group add up to."""
+        found = self.traces["carried"].lookup(touched) if self.carries else None
+        if found is None:
+            return {}
+        codes, _ = factorize(pa.concat_tables([groups, found.select(self.keys)]))
+        number = np.full(int(codes.max()) + 1, -1, np.int64)
+        number[codes[: groups.num_rows]] = np.arange(groups.num_rows)
+        of = number[codes[groups.num_rows :]]
+        found, of = found.filter(pa.array(of >= 0)), of[of >= 0]
+        names = [name for name in found.column_names if name not in self.keys]
+        return {name: group_sum(of, _filled(found.column(name)), groups.num_rows) for name in names}
+
+    def _carry(self, line: Line, groups: pa.Table, cti: int) -> Bools:
+        """Add what is settled to the totals; the tuples that are left."""
+        assert self.sums is not None
+        settled = line.le < cti
+        some = np.unique(line.group[settled])
+        if len(some) and cti != INFINITY:
+            table = groups.take(pa.array(some))
+            for name, column in self.sums.of_tuples(self._evaluated(line)).items():
+                total = group_sum(line.group[settled], column[settled], line.groups)[some]
+                table = table.append_column(name, pa.array(total))
+            self.traces["carried"].append(table, self._hashes(table), np.full(len(some), INFINITY, np.int64))
+        return ~settled
+
+    def _summed(self, table: pa.Table) -> pa.Table:
+        """How totals compact: those of one group are added up."""
+        own = [*self.keys, "__hash", "__time"]
+        codes, first = factorize(table.select(self.keys))
+        result = table.select(own).take(pa.array(first))
+        for name in table.column_names:
+            if name not in own:
+                total = group_sum(codes, _filled(table.column(name)), len(first))
+                result = result.append_column(name, pa.array(total))
+        return result
+
+    def _drop(self, cti: int, seen: int) -> None:
+        super()._drop(cti, seen)
+        if self.carries and cti == INFINITY:
+            self.traces["carried"].drop(cti)
+
+    @staticmethod
+    def _of_tuples(outputs: Outputs, count: int) -> pa.Table:
+        """The outputs of all tuples; null for those that have none."""
+        row = np.full(count, -1, np.int64)
+        row[outputs.window] = np.arange(len(outputs.window))
+        taken = outputs.payload.take(pa.array(row, mask=row < 0))
+        return taken.rename_columns([f"out.{name}" for name in taken.column_names])
+
+    def _columns_of(self, name: str, there: Sequence[str]) -> str:
+        if f"out.{name}" in there:
+            return f"out.{name}"
+        return PREFIX + name if PREFIX + name in there else super()._columns_of(name, there)
+
+    def held_by(self) -> str:
+        frame = "a total a group" if self.carries else "all tuples" if self.endless else "tuples of frames to come"
+        return f"{frame}, and results whose tuple may still end elsewhere; CTI {format_ticks(self.scalars['cti'])}"
+
+
+def _filled(column: pa.ChunkedArray) -> Int64s:
+    return to_numpy(pc.fill_null(column, 0))  # a limb that was not needed before
+
+
+def _ties(line: Line) -> Int64s:
+    """The place of each tuple among those that are equal but for their ends."""
+    if len(line) == 0:
+        return np.empty(0, np.int64)
+    codes, _ = factorize(line.events.payload)
+    begins = runs(line.group, line.le, codes)
+    lengths = np.diff(np.r_[begins, len(line)])
+    return np.arange(len(line)) - np.repeat(begins, lengths)
+
+
+def _moved(standing: Changes, delta: Changes, columns: Sequence[str]) -> tuple[Changes, Changes]:
+    """Results of settled tuples whose ends move: as they were, and as they are."""
+    tables = [x.payload.select(columns).append_column("__start", pa.array(x.le)) for x in (standing, delta)]
+    codes, _ = factorize(pa.concat_tables(tables))
+    mine, theirs = codes[: len(standing)], codes[len(standing) :]
+    involved: Bools = np.isin(mine, theirs)
+    old = standing.filter(involved)
+    mine = mine[involved]
+    known = np.isin(theirs, mine)
+    ends = np.r_[old.re, delta.re[known]]
+    of = np.r_[mine, theirs[known]]
+    place, first = factorize(pa.table({"of": of, "end": ends}))
+    weight = group_sum(place, np.r_[old.weight, delta.weight[known]], len(first))
+    again = np.repeat(first, np.maximum(weight, 0))
+    again = again[np.lexsort((ends[again], of[again]))]
+    order = np.lexsort((to_numpy(old.payload.column(_TIE)), mine))
+    taken = old.take(order)
+    assert len(again) == len(taken), "an end moves of a tuple that has no result"
+    re = ends[again]
+    until = pa.array(np.where(re == INFINITY, INFINITY, add(re, 1)))
+    payload = taken.payload.set_column(taken.payload.schema.get_field_index(_UNTIL), _UNTIL, until)
+    return old, Changes(taken.le, re, taken.weight, payload)
+
+
+def _beside(table: pa.Table, columns: pa.Table) -> pa.Table:
+    for name in columns.column_names:
+        table = table.append_column(name, columns.column(name))
+    return table

@@ -1,0 +1,246 @@
+"""The twins of windows of tuples and of aggregates over what precedes (rules 7.5, 8.2 and 8.3), tuple by tuple."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+from headrace.operators.reference.per_window import outputs_of
+from headrace.operators.reference.rows import Row, identity, value_of
+from headrace.plan.nodes import Over, PerWindow
+from headrace.plan.ordered import (
+    FIRST,
+    By,
+    Delta,
+    Fixed,
+    Frame,
+    Landmark,
+    Measure,
+    Ordered,
+    Slides,
+    Time,
+    Tuples,
+    order_columns,
+)
+from headrace.progress import Progress
+from headrace.schema import Field, Schema
+from headrace.time import INFINITY, NEG_INFINITY
+
+__all__ = ["ordered"]
+
+#: The tuples of a window, and its bounds.
+Found = tuple[list[Row], int, int]
+
+
+def ordered(node: PerWindow, rows: Sequence[Row], now: Progress) -> tuple[list[Row], Progress]:
+    """The outputs of every window that can be seen, or of what precedes each tuple, and the promise."""
+    if isinstance(node, Over):
+        return _over(node, rows), now
+    assert isinstance(node.window, Ordered)
+    out, held = [], []
+    ended, seen = now.cti == INFINITY, now.high if now.cti == INFINITY else max(now.cti, now.high)
+    for keys, tuples in _groups(node, rows):
+        line = [row for row in tuples if _counts(node.window, row)]
+        for members, le, re in _windows(node, line, seen, ended=ended):
+            for a, b, payload in outputs_of(node, members, (le, re)):
+                whole = keys | payload
+                out.append((a, b, {name: whole[name] for name in node.schema.names}))
+        held += _holding(node, line, now.cti)
+    if now.cti in (INFINITY, NEG_INFINITY):
+        return out, now
+    return out, Progress(min([now.cti, *held, *_always(node.window, now.cti)]), now.high)
+
+
+def _over(node: Over, rows: Sequence[Row]) -> list[Row]:
+    """Each tuple with what is said of the frame that ends with it."""
+    frame = node.window
+    assert isinstance(frame, Frame)
+    out = []
+    for keys, tuples in _groups(node, rows):
+        for i, (le, re, payload) in enumerate(tuples):
+            members = tuples[: i + 1]
+            if frame.rows is not None:
+                members = members[-frame.rows - 1 :]
+            if frame.range is not None:
+                members = [row for row in members if row[0] >= le - frame.range]
+            start = members[0][0] if frame.range is None else le - frame.range
+            for _, _, found in outputs_of(node.aggregate, members, (start, le + 1)):
+                whole = keys | payload | found
+                out.append((le, re, {name: whole[name] for name in node.schema.names}))
+    return out
+
+
+def _groups(node: PerWindow, rows: Sequence[Row]) -> Iterator[tuple[dict[str, Any], list[Row]]]:
+    """The keys of every group, and its tuples in their order."""
+    groups: dict[Hashable, list[Row]] = {}
+    schema = node.input.schema
+    for row in rows:
+        key = tuple(identity(value_of(expr, row[2], schema)) for _, expr in node.keys)
+        groups.setdefault(key, []).append(row)
+    names = order_columns(schema)
+    for group in groups.values():
+        keys = {name: value_of(expr, group[0][2], schema) for name, expr in node.keys}
+        yield keys, sorted(group, key=lambda row: (row[0], [_order(row[2][name]) for name in names], row[1]))
+
+
+def _order(value: Any) -> tuple[int, Any]:
+    """Nulls first, NaN last."""
+    if value is None:
+        return 0, 0
+    if isinstance(value, float) and math.isnan(value):
+        return 2, 0
+    return 1, [_order(part) for part in value] if isinstance(value, list) else value
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+
+def _counts(window: Ordered, row: Row) -> bool:
+    if isinstance(window, Landmark):
+        return row[0] >= window.start
+    return not isinstance(window, Fixed) or window.start <= row[0] < window.end
+
+
+def _windows(node: PerWindow, line: list[Row], seen: int, *, ended: bool) -> Iterator[Found]:
+    window = node.window
+    if not line:
+        return
+    if isinstance(window, Slides):
+        yield from _slides(window, line, seen, ended=ended)
+    elif isinstance(window, Delta):
+        for run in _runs(window, line, node.input.schema):
+            yield run, run[0][0], run[-1][0] + 1
+    elif isinstance(window, Landmark):
+        for upto, re in _triggers(Slides(window.every, window.every), line, seen, ended, window.start):
+            yield upto, window.start, re
+    else:
+        assert isinstance(window, Fixed)
+        if ended or window.end <= seen:
+            yield line, window.start, window.end
+
+
+def _slides(window: Slides, line: list[Row], seen: int, *, ended: bool) -> Iterator[Found]:
+    origin = line[0][0] if window.starting == "first" else window.starting or 0
+    assert isinstance(origin, int)
+    for upto, re in _triggers(window, line, seen, ended, origin):
+        members = _sized(window.size, upto, re)
+        if not members:
+            continue
+        if isinstance(window.every, Time) and window.tick != "tuple":
+            before = re - window.every.ticks
+            earlier = _sized(window.size, [row for row in line if row[0] < before], before)
+            if [id(row) for row in earlier] == [id(row) for row in members]:
+                continue
+        yield members, re - window.size.ticks if isinstance(window.size, Time) else members[0][0], re
+
+
+def _triggers(window: Slides, line: list[Row], seen: int, ended: bool, origin: int) -> Iterator[tuple[list[Row], int]]:
+    """The tuples up to each trigger, and the upper bound there."""
+    if isinstance(window.every, Time):
+        every = window.every.ticks
+        limit = max(seen, _next(line[-1][0], origin, every)) if ended else seen
+        time = _next(line[0][0], origin, every)
+        while time <= limit:
+            yield [row for row in line if row[0] < time], time
+            time += every
+        return
+    passed = 0
+    for i in range(1, len(line) + 1):
+        if _reacts(window, line, i):
+            if i // window.every.count > passed // window.every.count:
+                yield line[:i], line[i - 1][0] + 1
+            passed = i
+
+
+def _next(time: int, origin: int, every: int) -> int:
+    """The first slide after a time."""
+    slide = origin
+    while slide <= time:
+        slide += every
+    while slide - every > time:
+        slide -= every
+    return slide
+
+
+def _reacts(window: Slides, line: list[Row], i: int) -> bool:
+    """Whether the i-th tuple is the last of its tick."""
+    later, mine = line[i:], line[i - 1]
+    if window.tick == "time":
+        return all(row[0] != mine[0] for row in later)
+    if window.tick == "batch" and window.batch is not None:
+        batch = identity(mine[2][window.batch])
+        return all(row[0] != mine[0] or identity(row[2][window.batch]) != batch for row in later)
+    return True
+
+
+def _sized(size: Measure, upto: list[Row], bound: int) -> list[Row]:
+    if isinstance(size, Tuples):
+        return upto[-size.count :]
+    if isinstance(size, Time):
+        return [row for row in upto if row[0] >= bound - size.ticks]
+    values = [_distance(row[2][size.column]) for row in upto]
+    top = max((value for value in values if value is not None), default=None)
+    return [
+        row
+        for row, value in zip(upto, values, strict=True)
+        if value is not None and top is not None and top - value < size.extent
+    ]
+
+
+def _distance(value: Any) -> Any:
+    """A value as a number; None for what is in no window."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return round(value.timestamp() * 1_000_000) if hasattr(value, "timestamp") else value
+
+
+def _runs(window: Delta, line: list[Row], schema: Schema) -> list[list[Row]]:
+    both = Schema((*schema.fields, *(Field(FIRST + f.name, f.type) for f in schema)))
+    runs: list[list[Row]] = []
+    for row in line:
+        first = {FIRST + name: value for name, value in runs[-1][0][2].items()} if runs else {}
+        if runs and value_of(window.joins, row[2] | first, both):
+            runs[-1].append(row)
+        else:
+            runs.append([row])
+    return runs
+
+
+# --- progress ---------------------------------------------------------------------------------------------------------
+
+
+def _always(window: Ordered, cti: int) -> list[int]:
+    """The least lower bounds that windows of any group may have."""
+    if isinstance(window, Landmark):
+        return [window.start]
+    if isinstance(window, Fixed):
+        return [window.start] if cti < window.end else []
+    if not isinstance(window, Slides) or not isinstance(window.size, Time):
+        return []
+    if isinstance(window.every, Tuples):
+        return [cti - window.size.ticks + 1]
+    if window.starting == "first":
+        return [cti + window.every.ticks - window.size.ticks]
+    return [_next(cti, int(window.starting or 0), window.every.ticks) - window.size.ticks]
+
+
+def _holding(node: PerWindow, line: list[Row], cti: int) -> list[int]:
+    """The least lower bound of a window to come that holds settled tuples of a group."""
+    window, settled = node.window, [row for row in line if row[0] < cti]
+    if not settled or cti == INFINITY:
+        return []
+    if isinstance(window, Delta):
+        open_runs = [run[0][0] for run in _runs(window, line, node.input.schema) if run[0][0] < cti]
+        return open_runs[-1:]
+    if not isinstance(window, Slides):
+        return []
+    if isinstance(window.size, Time):
+        if window.starting != "first":
+            return []
+        assert isinstance(window.every, Time)
+        return [_next(cti, settled[0][0], window.every.ticks) - window.size.ticks]
+    if isinstance(window.size, By) or isinstance(window.every, Time):
+        return [row[0] for row in _sized(window.size, settled, cti)[:1]]
+    trigger = (len(settled) // window.every.count + 1) * window.every.count
+    return [row[0] for row in settled[max(0, trigger - window.size.count) :][:1]]

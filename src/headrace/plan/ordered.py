@@ -1,0 +1,331 @@
+"""Windows that divide a sequence of tuples (rules 8.2 and 8.3).
+
+The tuples of a group stand in an order: by LE, then by when and where they arrived if the stream carries that
+(`__arrival`, `__position`), then by the columns of the payload, ascending, nulls first. Their ends do not matter. An
+event that is there n times is n tuples. The order is the stream's own: a late tuple is put where it belongs, a deleted
+one leaves its place, and the answers behind it are corrected.
+
+*Slides*: `SIZE` says which of the tuples up to the trigger are in the window, `EVERY` when there is one.
+
+- Every `Tuples(b)`: at each b-th tuple of the group, as soon as it is there. The first windows may be smaller than the
+  size; a slide that is not complete gives none.
+- Every `Time(b)`: at `g = o + k·b`, of the tuples with LE < g; `o` is 0, or what `starting` says: a time, or "first",
+  the LE of the group's first tuple. Windows with g <= m are given (rule 5.3). When the input has ended, they go on to
+  the greater of m and the first g behind the group's last tuple.
+- Of size `Tuples(n)`: the last n tuples. `Time(t)`: those with LE >= u - t, where u is the window's upper bound.
+  `By(column, x)`: those whose value is less than x below the highest value up to the trigger; null and NaN are in none.
+- The *tick* says what the query reacts to. "tuple": every tuple, or every slide that passes. "time": every different
+  LE, once, if it passes a multiple of b; slides of time only if they change what is in the window. "batch": the same
+  for every different LE and value of the batch column; without one each tuple is its own batch.
+
+*Delta*: the first tuple opens a window; each that follows joins while its delta to the first is within the threshold,
+and opens the next one otherwise. A delta that is null joins nothing. *Landmark*: all tuples since a time, every so
+often. *Fixed*: all tuples from one time to another, once. *Frame*: for each tuple, those before it and itself.
+
+A window's upper bound is its g, or one tick after the LE of its last tuple; its lower bound is the upper less a size
+in time, the start of a landmark or a fixed window, or else the LE of its first tuple. Answers last from one to the
+other (rule 6.3). What a time-sensitive module sees of lifetimes ends with the window, so that a window is closed when
+the CTI has reached its upper bound: no legal change can touch it (rule 3.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from headrace.errors import PlanError
+from headrace.expr import Expr
+from headrace.plan.windows import Window
+from headrace.schema import STAMPS, Field, Schema, Type
+from headrace.time import format_duration
+
+__all__ = [
+    "FIRST", "By", "Delta", "Fixed", "Frame", "Landmark", "Measure", "Ordered", "Slides", "Tick", "Time", "Trigger",
+    "Tuples", "order_columns",
+]  # fmt: skip
+
+_LIMIT = 2**60
+#: What stands before the name of a column of a window's first tuple, in a delta.
+FIRST = "first."
+
+Tick = Literal["tuple", "time", "batch"]
+
+
+@dataclass(frozen=True)
+class Tuples:
+    """A number of tuples."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        if type(self.count) is not int or not 0 < self.count < _LIMIT:
+            raise PlanError(
+                "a window counts at least one tuple",
+                given=self.count,
+                allowed="a whole number from 1 on",
+                instead="sliding(100, every=10)",
+            )
+
+    def __str__(self) -> str:
+        return f"{self.count} tuples"
+
+
+@dataclass(frozen=True)
+class Time:
+    """A span of application time, in ticks."""
+
+    ticks: int
+
+    def __post_init__(self) -> None:
+        if type(self.ticks) is not int or not 0 < self.ticks < _LIMIT:
+            raise PlanError(
+                "a window's time must be positive and finite",
+                given=self.ticks,
+                allowed="a duration",
+                instead="sliding('60 s', every='10 s')",
+            )
+
+    def __str__(self) -> str:
+        return format_duration(self.ticks)
+
+
+@dataclass(frozen=True)
+class By:
+    """A span of the values of a column: of numbers in their own unit, of a DATETIME in ticks."""
+
+    column: str
+    extent: int | float
+
+    def __post_init__(self) -> None:
+        extent: Any = self.extent
+        number = isinstance(extent, (int, float)) and not isinstance(extent, bool)
+        if not number or not 0 < extent < _LIMIT:
+            raise PlanError(
+                "a window's extent must be positive and finite",
+                given=self.extent,
+                allowed="a number, or a duration",
+                instead=f"by({self.column!r}, 60)",
+            )
+
+    def check(self, schema: Schema) -> None:
+        """Refuse a column that has no distances."""
+        kind = _column(self.column, schema, "a window's size")
+        whole = kind.is_integer or kind is Type.DATETIME
+        if not whole and not kind.is_floating:
+            raise PlanError(
+                f"a window's size is measured by numbers or times, and {self.column!r} is {kind.value}",
+                given=str(self),
+                allowed="a numeric or DATETIME column",
+                instead="sliding(100, every=10)",
+            )
+        if whole and self.extent != int(self.extent):
+            raise PlanError(
+                f"{self.column!r} is {kind.value}, whose distances are whole numbers",
+                given=str(self),
+                allowed="a whole number",
+                instead=f"by({self.column!r}, {int(self.extent) + 1})",
+            )
+
+    def __str__(self) -> str:
+        return f"{self.extent!r} on {self.column}"
+
+
+Measure = Tuples | Time | By
+Trigger = Tuples | Time
+
+
+def _column(name: str, schema: Schema, what: str) -> Type:
+    if name not in schema:
+        raise PlanError(
+            f"{what} names a column that is not there",
+            given=name,
+            allowed=", ".join(schema.names),
+            instead="a column of the stream",
+        )
+    return schema[name].type
+
+
+def order_columns(schema: Schema) -> tuple[str, ...]:
+    """The columns that tuples with equal LEs are ordered by: what ingress stamped on them, then the payload."""
+    stamps = tuple(name for name in STAMPS.names if name in schema)
+    return (*stamps, *(name for name in schema.names if name not in stamps))
+
+
+@dataclass(frozen=True)
+class Ordered(Window):
+    """Windows of tuples in their order."""
+
+    def check(self, schema: Schema) -> None:
+        """Refuse what makes no sense over these columns."""
+
+    @property
+    def hop(self) -> int | None:
+        """How far apart in time windows are, where time triggers them."""
+        every = getattr(self, "every", None)
+        return every.ticks if isinstance(every, Time) else None
+
+
+@dataclass(frozen=True)
+class Slides(Ordered):
+    """A window of a size, every so often; both may count tuples or time."""
+
+    size: Measure
+    every: Trigger
+    tick: Tick = "tuple"
+    batch: str | None = None
+    starting: int | Literal["first"] | None = None
+
+    def __post_init__(self) -> None:
+        _check_every(self.every)
+        if not isinstance(self.size, (Tuples, Time, By)):
+            raise PlanError("a window's size is a measure", given=self.size, allowed="Tuples, Time or By")
+        if self.tick not in ("tuple", "time", "batch"):
+            raise PlanError(
+                f"there is no tick {self.tick!r}", given=self.tick, allowed="tuple, time, batch", instead="tick='time'"
+            )
+        if self.batch is not None and self.tick != "batch":
+            raise PlanError(
+                "only the tick 'batch' looks at a batch column",
+                given=f"tick={self.tick!r}, batch={self.batch!r}",
+                allowed="batch=... with tick='batch'",
+                instead=f"tick='batch', batch={self.batch!r}",
+            )
+        self._check_starting()
+
+    def _check_starting(self) -> None:
+        starting: Any = self.starting
+        if starting is None:
+            return
+        if isinstance(self.every, Tuples):
+            raise PlanError(
+                "windows that tuples trigger start with the first tuple",
+                given=f"starting={starting!r}",
+                allowed="starting=... with a slide in time",
+                instead="leave it out",
+            )
+        if starting != "first" and (type(starting) is not int or abs(starting) >= _LIMIT):
+            raise PlanError("windows start at a time", given=starting, allowed="a finite time, or 'first'")
+
+    def check(self, schema: Schema) -> None:
+        if isinstance(self.size, By):
+            self.size.check(schema)
+        if self.batch is not None and _column(self.batch, schema, "the tick").is_array:
+            raise PlanError("batches are told apart by one value, not a list", given=self.batch)
+
+    @property
+    def origin(self) -> int | None:
+        """Where slides of time are counted from; None for the group's first tuple."""
+        return None if self.starting == "first" else int(self.starting or 0)
+
+    def __str__(self) -> str:
+        parts = [str(self.size), f"every {self.every}"]
+        parts += [f"tick {self.tick}"] if self.tick != "tuple" else []
+        parts += [f"batch {self.batch}"] if self.batch is not None else []
+        parts += [f"starting {self.starting}"] if self.starting is not None else []
+        return f"sliding({', '.join(parts)})"
+
+
+def _check_every(every: Any) -> None:
+    if not isinstance(every, (Tuples, Time)):
+        raise PlanError(
+            "a window is triggered by tuples or by time",
+            given=every,
+            allowed="a number of tuples, or a duration",
+            instead="sliding(100, every='10 s')",
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Delta(Ordered):
+    """Runs of tuples that are all within a threshold of the first of them."""
+
+    delta: Expr
+    threshold: Expr
+
+    @property
+    def joins(self) -> Expr:
+        """Whether a tuple joins the window of a first one, whose columns are called `first.name`."""
+        return self.delta <= self.threshold
+
+    def check(self, schema: Schema) -> None:
+        both = Schema((*schema.fields, *(Field(FIRST + f.name, f.type) for f in schema)))
+        kind = self.delta.type(both)
+        if not kind.is_numeric:
+            raise PlanError(
+                f"a delta is a number, and this is {kind.value}",
+                given=str(self.delta),
+                allowed="an expression over this tuple's columns and first.name",
+                instead="delta(abs(col('price') - col('first.price')), 10)",
+            )
+        self.joins.type(both)
+
+    def __str__(self) -> str:
+        return f"delta({self.delta}, threshold {self.threshold})"
+
+
+@dataclass(frozen=True)
+class Landmark(Ordered):
+    """All tuples since a time, every so often."""
+
+    start: int
+    every: Trigger
+
+    def __post_init__(self) -> None:
+        _check_every(self.every)
+        _check_time("a landmark", self.start)
+
+    def __str__(self) -> str:
+        return f"landmark({self.start}, every {self.every})"
+
+
+@dataclass(frozen=True)
+class Fixed(Ordered):
+    """All tuples from one time to another, once."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        _check_time("a fixed window", self.start)
+        _check_time("a fixed window", self.end)
+        if self.start >= self.end:
+            raise PlanError(
+                "a fixed window ends after it starts",
+                given=f"{self.start} to {self.end}",
+                instead=f"fixed({self.end}, {self.start})",
+            )
+
+    def __str__(self) -> str:
+        return f"fixed({self.start} to {self.end})"
+
+
+def _check_time(what: str, time: Any) -> None:
+    if type(time) is not int or abs(time) >= _LIMIT:
+        raise PlanError(f"{what} has a finite time", given=time, allowed="a time")
+
+
+@dataclass(frozen=True)
+class Frame(Ordered):
+    """For each tuple, those before it and itself: `rows` of them, or as far back as `range`, or all."""
+
+    rows: int | None = None
+    range: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.rows is not None and self.range is not None:
+            raise PlanError(
+                "a frame is so many rows or so much time",
+                given=f"rows={self.rows}, range={self.range}",
+                allowed="one of them, or none for all that came before",
+                instead=f"over(rows={self.rows})",
+            )
+        for name, value in (("rows", self.rows), ("range", self.range)):
+            if value is not None and (type(value) is not int or not 0 <= value < _LIMIT):
+                raise PlanError(
+                    f"a frame's {name} are not negative", given=value, allowed="from 0 on", instead=f"over({name}=9)"
+                )
+
+    def __str__(self) -> str:
+        if self.rows is not None:
+            return f"{self.rows} rows preceding"
+        return "all preceding" if self.range is None else f"{format_duration(self.range)} preceding"

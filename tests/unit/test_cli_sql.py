@@ -1,0 +1,384 @@
+"""The shell: what it executes, what it shows, and what it makes of keys."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+from rich.console import Console
+from typer.testing import CliRunner
+
+from headrace.cli import app
+from headrace.cli.sql.colour import coloured
+from headrace.cli.sql.complete import candidates
+from headrace.cli.sql.pieces import is_complete, pieces
+from headrace.cli.sql.prompt import converse, history_file
+from headrace.cli.sql.shell import Leave, Shell
+from headrace.errors import PlanError, SourceError, SqlError
+from headrace.sql.session import Session
+
+TICKS = "symbol,ts,price\nA,1,10.0\nB,4,50.0\nA,12,12.0\nA,5,11.0\nB,31,54.0\n"
+MADE = "CREATE STREAM ticks (symbol STRING, ts LONG, price DOUBLE) ORDER BY ts SOURCE FILE ('ticks.csv');"
+SUMS = "SELECT symbol, sum(price) AS s FROM ticks [TUMBLING 10 us] GROUP BY symbol;"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "ticks.csv").write_text(TICKS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path
+
+
+class Seen(Shell):
+    """A shell whose screen can be read."""
+
+    def __init__(self, *, terminal: bool = False) -> None:
+        self.out, self.err = io.StringIO(), io.StringIO()
+        consoles = [
+            Console(file=f, width=120, force_terminal=terminal, color_system=None) for f in (self.out, self.err)
+        ]
+        super().__init__(Session(), *consoles)
+
+    def text(self, statements: str) -> str:
+        """What is shown of these statements alone."""
+        self.out.seek(0)
+        self.out.truncate()
+        self.take(statements)
+        return self.out.getvalue()
+
+
+@pytest.fixture
+def shell(place: Path) -> Iterator[Seen]:  # noqa: ARG001 - where it is
+    seen = Seen()
+    seen.take(MADE)
+    yield seen
+    seen.close()
+
+
+def cells(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines() if line.strip() and not line.startswith("─")]
+
+
+# --- pieces ----------------------------------------------------------------------------------------------------------
+
+
+def test_pieces_end_where_statements_end():
+    text = "SELECT ';' -- ;\n FROM s; /* ; */ \\view changes\n ;; SELECT \"a;\" `;` FROM t"
+    found = list(pieces(text))
+    assert [(p.text.split()[0], p.is_command, p.whole) for p in found] == [
+        ("SELECT", False, True),
+        ("\\view", True, True),
+        ("SELECT", False, False),
+    ]
+    assert found[1].text == "\\view changes"
+    assert all(text.startswith(p.text[:6], p.start) for p in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "complete"),
+    [("", True), ("SELECT 1", False), ("SELECT 1;", True), ("SELECT ';", False), ("SELECT 1; -- end", True),
+     ("SELECT 1 /* ;", False), ("SELECT 'it''s;", False), ("\\view", True), ("a;\nb", False), ('"a;', False)],
+)  # fmt: skip
+def test_what_is_complete(text: str, *, complete: bool):
+    assert is_complete(text) is complete
+
+
+@given(st.text(alphabet="ab;'\"`-/*\\\n ", max_size=40))
+def test_nothing_is_lost_between_pieces(text: str):
+    found = list(pieces(text))
+    assert [p.start for p in found] == sorted(p.start for p in found)
+    for piece in found:
+        placed = piece.placed(text)
+        assert placed.count("\n") - piece.text.count("\n") == text[: piece.start].count("\n")
+        assert text[piece.start :].startswith(piece.text)
+    assert "".join("".join(part for _, part in line) + "\n" for line in coloured(text)) == text + "\n"
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_three_views(shell: Seen):
+    shell.take("SET batch_rows = 3;")
+    assert cells(shell.text(SUMS)) == [
+        ["from", "to", "symbol", "s"], ["0", "10", "A", "21.0"], ["0", "10", "B", "50.0"], ["10", "20", "A", "12.0"],
+        ["30", "40", "B", "54.0"], ["4", "rows"],
+    ]  # fmt: skip
+    changes = cells(shell.text(f"\\view changes\n{SUMS}"))
+    assert ["±", "1", "0", "10", "A", "10.0", "→", "21.0"] in changes
+    assert ["+", "0", "0", "10", "B", "50.0"] in changes
+    events = cells(shell.text(f"SET view = events; {SUMS}"))
+    assert ["retract", "0", "10", "0", "A", "10.0"] in events
+    assert events[0][0] == "kind"
+
+
+def test_long_answers_are_cut(shell: Seen):
+    assert "2 rows, and 2 more" in shell.text(f"SET rows = 2; {SUMS}")
+
+
+def test_what_exists_can_be_shown(shell: Seen):
+    assert "csv ticks.csv" in shell.text("SHOW STREAMS;")
+    assert ["price", "DOUBLE"] in cells(shell.text("DESCRIBE ticks;"))
+    assert "price > 1" in shell.text("EXPLAIN SELECT symbol FROM ticks WHERE price > 1.0;")
+    shell.take(f"QUERY sums AS {SUMS}")
+    assert "sums" in shell.text("SHOW QUERIES;")
+    assert "\\watch" in shell.text("\\help")
+    assert "all of them held" in shell.text("VERIFY ticks SEEDS 2;")
+
+
+def test_answers_go_to_files(shell: Seen, place: Path):
+    shell.take("INSERT INTO FILE ('out') SELECT symbol FROM ticks;")
+    assert "written to" in shell.err.getvalue()
+    assert list((place / "out").glob("batch-*/part-*.jsonl"))
+
+
+def test_a_file_is_executed_from_where_it_is(shell: Seen, place: Path):
+    (place / "sub").mkdir()
+    (place / "sub" / "ticks.csv").write_text("symbol,ts,price\nZ,1,1.0\n")
+    (place / "sub" / "more.sql").write_text(f"{MADE.replace('ticks (', 'more (')} SELECT symbol FROM more;")
+    assert ["1", "2", "Z"] in cells(shell.text("\\i sub/more.sql"))
+    assert "5 rows" in shell.text("SELECT symbol FROM ticks;")
+    (place / "round.sql").write_text("\\i round.sql")
+    with pytest.raises(PlanError, match="reads itself"):
+        shell.take("\\i round.sql")
+    with pytest.raises(SourceError, match="cannot be read"):
+        shell.take("\\i none.sql")
+
+
+def test_mistakes_are_told_at_their_place(shell: Seen):
+    with pytest.raises(SqlError) as caught:
+        shell.take(f"SHOW STREAMS;\n\\view changes\n  {SUMS.replace('sum(price)', 'sum(prize)')}")
+    assert caught.value.line == 3
+    assert "^^^^^" in str(caught.value)
+    assert shell.session.catalog.settings["view"] == "changes"
+    for wrong, instead in (
+        ("\\wtch", "watch"),
+        ("\\view a b", "view"),
+        ("\\watch never", "watch"),
+        ("\\stop", "watch"),
+    ):
+        with pytest.raises(PlanError, match=instead):
+            shell.take(wrong)
+    with pytest.raises(SqlError, match="view cannot be"):
+        shell.take("\\view pictures")
+    with pytest.raises(Leave):
+        shell.take("\\q")
+
+
+# --- watching --------------------------------------------------------------------------------------------------------
+
+
+def test_watching_follows_new_files(place: Path):
+    seen = Seen(terminal=True)
+    (place / "in").mkdir()
+    (place / "in" / "0.csv").write_text(TICKS)
+    seen.take(MADE.replace("ticks.csv", "in") + SUMS)
+    with pytest.raises(PlanError, match="nobody watches"):
+        Seen.take(Seen(), MADE + SUMS + "\\watch")
+
+    def deliver() -> None:
+        (place / "in" / "1.tmp").write_text("symbol,ts,price\nC,2,7.0\n")
+        (place / "in" / "1.tmp").rename(place / "in" / "1.csv")
+
+    timer = threading.Timer(0.3, deliver)
+    timer.start()
+    text = seen.text("\\watch 0.1 12")
+    timer.join()
+    assert text.index("3 rows") < text.index("4 rows")
+    assert seen.followed is None
+
+
+def test_hosts_are_watched_and_not_waited_for(place: Path):  # noqa: ARG001 - where it is
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        port = server.getsockname()[1]
+        seen = Seen(terminal=True)
+        seen.take(f"CREATE STREAM sent (x LONG, ts LONG) ORDER BY ts SOURCE HOST ('127.0.0.1', {port});")
+        assert "has no end" in seen.text("SELECT x FROM sent;")
+
+        def serve() -> None:
+            with closing(server.accept()[0]) as connection:
+                connection.sendall(b"1,10\n2,11\n")
+                time.sleep(2)
+
+        sender = threading.Thread(target=serve)
+        sender.start()
+        text = seen.text("\\watch 0.2 8")
+        seen.close()
+        sender.join()
+    assert "2 rows" in text
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+def typed(shell: Shell, keys: str) -> None:
+    with create_pipe_input() as pipe:
+        pipe.send_text(keys)
+        converse(shell, input=pipe, output=DummyOutput())
+
+
+def test_several_lines_are_one_statement(shell: Seen):
+    typed(shell, "SELECT symbol\rFROM ticks\r;\r\x04")
+    assert "5 rows" in shell.out.getvalue()
+
+
+def test_errors_and_interrupts_end_a_statement_and_not_the_shell(shell: Seen):
+    typed(shell, "SELECT x FROM ticks;\rSELECT 1\x03DESCRIBE ticks;\rquit\r")
+    assert "there is no column 'x'" in shell.err.getvalue()
+    assert "cancelled" in shell.err.getvalue()
+    assert "DOUBLE" in shell.out.getvalue()
+
+
+def test_what_was_typed_is_kept(shell: Seen, place: Path):
+    typed(shell, "SHOW STREAMS;\r\x04")
+    assert history_file() == place / "state" / "headrace" / "history"
+    assert "SHOW STREAMS;" in history_file().read_text()
+    typed(shell, "\x1b[A\r\x04")  # the arrow up brings it back
+    assert shell.out.getvalue().count("csv ticks.csv") == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "some", "none"),
+    [
+        ("", "", {"SELECT", "CREATE"}, {"FROM"}),
+        ("sel", "", {"select"}, {"SELECT"}),
+        ("SELECT * FROM ", "", {"ticks"}, {"symbol", "sum("}),
+        ("SELECT s", " FROM ticks", {"symbol", "sum(", "sqrt("}, {"price"}),
+        ("SELECT t.", " FROM ticks [TUMBLING 5 s] AS t", {"symbol", "price"}, {"sum(", "FROM"}),
+        ("SELECT symbol FROM ticks ", "", {"WHERE", "GROUP"}, {"symbol"}),
+        ("SELECT * FROM ticks [", "", {"TUMBLING", "HOPPING"}, {"WHERE"}),
+        ("SELECT * FROM ticks WHERE p", "", {"price", "power("}, {"symbol"}),
+        ("DESCRIBE ", "", {"ticks"}, {"price"}),
+        ("SHOW ", "", {"STREAMS", "QUERIES"}, {"ticks"}),
+        ("SET v", "", {"view"}, {"host"}),
+        ("SET view = ", "", {"events", "changes", "history"}, {"local"}),
+        ("\\w", "", {"watch"}, {"view"}),
+        ("\\view ", "", {"changes"}, {"watch"}),
+        ("SELECT * FROM ticks; MERGE ", "", {"ticks"}, {"price"}),
+    ],
+)
+def test_what_may_come_next(shell: Seen, before: str, after: str, some: set[str], none: set[str]):
+    found = {word for word, _ in candidates(shell.session.catalog, before, after)}
+    assert some <= found
+    assert not none & found
+
+
+def test_colours():
+    styles = {text: style for style, text in coloured("SELECT sum(x), 'a' FROM t -- c\n\\")[0]}
+    assert styles["SELECT"] == styles["FROM"] == "class:keyword"
+    assert (styles["sum"], styles["'a'"], styles["-- c"], styles["x"]) == (
+        "class:function",
+        "class:text",
+        "class:comment",
+        "",
+    )
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+def command(*arguments: str, given: str | None = None) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["sql", *arguments], input=given)
+    return result.exit_code, result.stdout, result.stderr if result.exception is None else str(result.exception)
+
+
+def test_texts_files_and_pipes(place: Path):
+    (place / "made.sql").write_text(MADE)
+    code, out, _ = command("-f", "made.sql", "-c", SUMS, "--view", "events")
+    assert code == 0
+    assert cells(out)[1][:3] == ["insert", "0", "10"]
+    assert command(given=f"{MADE}\nSELECT symbol\nFROM ticks;\n\\quit\nnonsense")[1].count("\n") == 8
+    code, out, told = command("-c", "SHOW STREAMS", "-c", "SELECT 1 FROM nothing", "-c", "SHOW SCHEMAS")
+    assert code == 1
+    assert "SELECT 1 FROM nothing\n" in told
+    assert "schema" not in out
+
+
+def test_files_outside_the_allowed_roots_are_refused(place: Path):  # noqa: ARG001 - where it is
+    assert "may not use files there" in command("--allow-root", "elsewhere", "-c", MADE)[2]
+
+
+def test_spark_is_not_loaded():
+    code = (
+        "import sys; from headrace.cli import app; app(['sql', '-c', 'SHOW STREAMS'], standalone_mode=False);"
+        "assert not {'pyspark', 'pandas', 'prompt_toolkit', 'IPython'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+
+
+def test_a_person_at_a_terminal(place: Path):
+    """The real program on a terminal of its own: typing, Tab, Ctrl-C while watching, Ctrl-D."""
+    terminal, theirs = pty.openpty()
+    # The terminal must be the one that sends Ctrl-C to the program: only the leader of a session can ask for that.
+    program = (
+        "import fcntl, runpy, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); sys.argv = ['headrace', 'sql']; "
+    )
+    program += "runpy.run_module('headrace', run_name='__main__')"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=theirs, stdout=theirs, stderr=theirs, cwd=place, start_new_session=True,
+        env={**os.environ, "TERM": "xterm"},
+    )  # fmt: skip
+    os.close(theirs)
+    talk = _Talk(terminal)
+    try:
+        talk.expect("headrace>")
+        talk.say(f"{MADE}\r", "1 streams")
+        talk.say("SELECT symbol\r", "...>")
+        talk.say("FROM ti\t", "cks")
+        talk.say(";\r", "5 rows")
+        talk.say("SELECT x FROM ticks;\r", "^")
+        talk.say("\\watch\r", "CTI")
+        talk.say("\x03", "streams")
+        talk.say("\x04", "")
+        while process.poll() is None:
+            talk.read()
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+    assert process.returncode == 0
+
+
+class _Talk:
+    """The other end of a terminal."""
+
+    def __init__(self, terminal: int) -> None:
+        self.terminal = terminal
+
+    def read(self) -> str:
+        if not select.select([self.terminal], [], [], 0.05)[0]:
+            return ""
+        try:
+            data = os.read(self.terminal, 65536)
+        except OSError:  # the other process has ended
+            return ""
+        if b"\x1b[6n" in data:  # where is the cursor?
+            os.write(self.terminal, b"\x1b[1;1R")
+        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", data.decode(errors="replace"))
+
+    def expect(self, words: str) -> None:
+        seen, deadline = "", time.monotonic() + 60
+        while words not in seen:
+            seen += self.read()
+            assert time.monotonic() < deadline, seen
+
+    def say(self, keys: str, words: str) -> None:
+        os.write(self.terminal, keys.encode())
+        self.expect(words)
