@@ -1,7 +1,7 @@
 """Run a query of NEXMark: `python -m examples.nexmark q5`, from the folder of the project.
 
-Without `--data` the events come from the generator, out of order and with corrections. `--explain` shows what would
-run, and where.
+Without `--data` the events come from the generator, out of order and with corrections. `--sql` asks the query's twin
+in `queries.sql`, `--explain` shows what would run, and where.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import inspect
 from dataclasses import replace
 
+from examples.nexmark.in_sql import asked_in_sql
 from examples.nexmark.queries import QUERIES, asked
 from examples.nexmark.streams import HOUSE, generated, read
 
@@ -23,11 +24,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=HOUSE.seed, help="another seed, another house (%(default)s)")
     parser.add_argument("--rows", type=int, default=10, help="how many rows to show (%(default)s)")
     parser.add_argument("--host", choices=["local", "spark"], default="local", help="what runs it (%(default)s)")
+    parser.add_argument("--sql", action="store_true", help="ask it in SQL: the text is in queries.sql")
     parser.add_argument("--explain", action="store_true", help="show what would run, and where")
     given = parser.parse_args()
 
     house = read(given.data) if given.data else generated(replace(HOUSE, rows=given.events, seed=given.seed))
-    stream = asked(given.query, house)
+    stream = asked_in_sql(house)[given.query] if given.sql else asked(given.query, house)
     print(inspect.getdoc(QUERIES[given.query]), end="\n\n")
     if given.explain:
         print(stream.explain())

@@ -131,9 +131,11 @@ def _in_range(value: int, given: object) -> int:
 
 
 def add(times: Times, delta: int) -> Times:
-    """`times + delta`, infinities sticky, finite results saturating."""
+    """`times + delta`, infinities sticky (an infinite delta too), finite results saturating."""
     if delta == 0:
         return times
+    if delta == INFINITY:
+        return np.where(times == NEG_INFINITY, times, np.int64(INFINITY))
     with np.errstate(over="ignore"):
         moved = times + np.int64(delta)
     if delta > 0:
@@ -148,7 +150,7 @@ def add_one(time: int, delta: int) -> int:
     """`add` for a single time."""
     if time in (INFINITY, NEG_INFINITY):
         return time
-    return max(NEG_INFINITY, min(INFINITY, time + delta))
+    return INFINITY if delta == INFINITY else max(NEG_INFINITY, min(INFINITY, time + delta))
 
 
 def format_ticks(value: int, *, as_datetime: bool = False) -> str:

@@ -14,74 +14,27 @@ from headrace.host.local.run import Runner, batches_of
 from headrace.operators.ordered.kernel import OrderedKernel
 from headrace.optimizer import optimize
 from headrace.plan.nodes import Final, Output
-from headrace.plan.ordered import By, Delta, Fixed, Landmark, Slides, Time, Tuples
+from headrace.plan.ordered import By, Delta, Fixed, Slides, Time, Tuples
 from headrace.stages.cut import cut
 from headrace.testing.batches import check_same_batches
 from headrace.testing.checks import check_output
 from headrace.testing.differential import differential_reference
-from headrace.testing.strategies import SCHEMA, batch_sizes, physical_streams, tables
+from headrace.testing.ordered_strategies import frames, long_streams, ordered_windows
+from headrace.testing.strategies import SCHEMA
 from headrace.testing.verify.checks import live, restarted
 
-SOME = settings(max_examples=max(5, settings().max_examples // 2))
+SOME = settings(max_examples=max(5, settings().max_examples // 3))
 FEW = settings(max_examples=max(5, settings().max_examples // 10))
 BUCKETS = st.integers(1, 3)
 
 
-@st.composite
-def streams(draw: st.DrawFn, max_events: int = 16) -> hr.Stream:
-    """Long enough for several CTIs with tuples between them."""
-    events = draw(physical_streams(min_events=min(8, max_events - 3), max_events=max_events, odd=draw(st.booleans())))
-    return hr.events(tables(events), SCHEMA, batches=draw(batch_sizes(len(events))))
-
-
-SMALL = st.sampled_from([1, 2, 3, 4, 6])
-SPANS = st.sampled_from([1, 2, 3, 5, 9])
-TRIGGERS = st.one_of(st.builds(Tuples, SMALL), st.builds(Time, SPANS))
-
-
-def sizes() -> st.SearchStrategy[Any]:
-    near = st.sampled_from([By("i", 1), By("i", 4), By("x", 0.5), By("x", 3.0)])
-    return st.one_of(st.builds(Tuples, SMALL), st.builds(Time, SPANS), near)
-
-
-@st.composite
-def slides(draw: st.DrawFn) -> Slides:
-    every = draw(TRIGGERS)
-    tick = draw(st.sampled_from(["tuple", "time", "batch"]))
-    batch = draw(st.sampled_from([None, "k", "x"])) if tick == "batch" else None
-    starting = draw(st.sampled_from([None, "first", 2, -3])) if isinstance(every, Time) else None
-    return Slides(draw(sizes()), every, tick, batch, starting)
-
-
-def deltas() -> st.SearchStrategy[Delta]:
-    return st.sampled_from([
-        Delta(col("i") - col("first.i"), lit(1)),
-        Delta((col("x") - col("first.x")) * (col("x") - col("first.x")), lit(2.0)),
-        Delta(col("i"), col("first.i") + 2),
-    ])  # fmt: skip
-
-
-def landmarks() -> st.SearchStrategy[Landmark]:
-    return st.builds(Landmark, st.integers(0, 15), TRIGGERS)
-
-
-@st.composite
-def fixed(draw: st.DrawFn) -> Fixed:
-    start = draw(st.integers(0, 20))
-    return Fixed(start, start + draw(st.integers(1, 15)))
-
-
-WINDOWS = st.integers(0, 7).flatmap(lambda n: [deltas(), landmarks(), fixed()][n] if n < 3 else slides())
+WINDOWS = ordered_windows()
 AGGREGATES = {
     "n": hr.count(), "s": hr.sum("i"), "a": hr.avg("x"), "high": hr.max("i"), "l": hr.last("i"), "v": hr.var("x"),
     "all": hr.collect("x"),
 }  # fmt: skip
 NAMES = st.sets(st.sampled_from(sorted(AGGREGATES)), min_size=1)
-FRAMES = st.one_of(
-    st.builds(lambda n: {"rows": n}, st.integers(0, 4)),
-    st.builds(lambda d: {"range": d}, st.integers(0, 8)),
-    st.just({}),
-)
+FRAMES = frames()
 KEYS = st.sampled_from([None, "computed", "k", None, "x"])
 
 
@@ -92,7 +45,7 @@ def grouped(stream: hr.Stream, key: str | None) -> Any:
 
 
 @SOME
-@given(streams(), WINDOWS, KEYS, NAMES, BUCKETS)
+@given(long_streams(), WINDOWS, KEYS, NAMES, BUCKETS)
 def test_differential_aggregates(stream: hr.Stream, window: Any, key: str | None, names: set[str], n: int):
     out = grouped(stream, key).window(window).aggregate(**{name: AGGREGATES[name] for name in sorted(names)})
     differential_reference(out.node, buckets=n)
@@ -140,7 +93,7 @@ class Timed(hr.Operator):
 
 
 @FEW
-@given(streams(), WINDOWS, KEYS, BUCKETS)
+@given(long_streams(), WINDOWS, KEYS, BUCKETS)
 def test_differential_modules(stream: hr.Stream, window: Any, key: str | None, n: int):
     out = grouped(stream, key).window(window).aggregate(t=Listed().of("i", "x"), g=Grown().of("i"), n=hr.count())
     differential_reference(out.node, buckets=n)
@@ -148,7 +101,7 @@ def test_differential_modules(stream: hr.Stream, window: Any, key: str | None, n
 
 @SOME
 @given(
-    streams(),
+    long_streams(),
     WINDOWS,
     KEYS,
     st.sampled_from(["none", "left"]),
@@ -163,7 +116,7 @@ def test_differential_sensitive_operators(
 
 
 @FEW
-@given(streams(), WINDOWS, KEYS, st.integers(1, 3), BUCKETS)
+@given(long_streams(), WINDOWS, KEYS, st.integers(1, 3), BUCKETS)
 def test_differential_top_and_contents(stream: hr.Stream, window: Any, key: str | None, k: int, n: int):
     differential_reference(grouped(stream, key).window(window).top(k, "x").node, buckets=n)
     differential_reference(grouped(stream, key).window(window).contents(start="at").node, buckets=n)
@@ -173,7 +126,7 @@ def test_differential_top_and_contents(stream: hr.Stream, window: Any, key: str 
 
 
 @FEW
-@given(streams(max_events=9), WINDOWS, WINDOWS, BUCKETS)
+@given(long_streams(max_events=9), WINDOWS, WINDOWS, BUCKETS)
 def test_differential_nested(stream: hr.Stream, first: Any, second: Any, n: int):
     """Corrections of one are corrections to the next, inside groups and behind them."""
     counted = stream.group_by("k").window(first).aggregate(i=hr.count(), x=hr.avg("x"))
@@ -185,16 +138,18 @@ def test_differential_nested(stream: hr.Stream, first: Any, second: Any, n: int)
 
 
 @FEW
-@given(streams(), WINDOWS, KEYS)
-def test_what_is_final_is_never_taken_back(stream: hr.Stream, window: Any, key: str | None):
-    out = grouped(stream, key).window(window).aggregate(n=hr.count(), s=hr.sum("i"))
-    result = live(Final(out.node), 2)
-    check_output(result.events(), retractions=False)
-    assert hr.same_history(result.cht(), out.cht())
+@given(long_streams(), WINDOWS, FRAMES, KEYS)
+def test_what_is_final_is_never_taken_back(stream: hr.Stream, window: Any, frame: Any, key: str | None):
+    windowed = grouped(stream, key).window(window).aggregate(n=hr.count(), s=hr.sum("i"))
+    points = grouped(stream.point_at_start(), key).over(**frame).aggregate(n=hr.count())
+    for out in (windowed, grouped(stream, key).over(**frame).aggregate(n=hr.count()), points):
+        result = live(Final(out.node), 2)
+        check_output(result.events(), retractions=False)
+        assert hr.same_history(result.cht(), out.cht())
 
 
 @FEW
-@given(streams(), WINDOWS, KEYS, BUCKETS)
+@given(long_streams(), WINDOWS, KEYS, BUCKETS)
 def test_a_restored_run_continues_as_if_nothing_had_happened(stream: hr.Stream, window: Any, key: str | None, n: int):
     windowed = grouped(stream, key).window(window).aggregate(n=hr.count(), l=hr.last("i"))
     over = grouped(stream, key).over(rows=2).aggregate(n=hr.count(), l=hr.last("i"))
@@ -203,7 +158,7 @@ def test_a_restored_run_continues_as_if_nothing_had_happened(stream: hr.Stream, 
 
 
 @FEW
-@given(streams(), WINDOWS, FRAMES)
+@given(long_streams(), WINDOWS, FRAMES)
 def test_nothing_is_left_when_the_input_has_ended(stream: hr.Stream, window: Any, frame: Any):
     grouping = stream.group_by("k")
     for out in (grouping.window(window).aggregate(n=hr.count()), grouping.over(**frame).aggregate(n=hr.count())):
@@ -241,11 +196,11 @@ def test_state_stays_bounded(number: int):
         rows.append({"kind": "cti", "le": t + 5, "re": None, "re_new": None, "k": None, "i": None, "x": None})
     # What comes after the CTI of the batch before: all of a batch is at or after it.
     stream = hr.events(rows, SCHEMA.arrow, batches=[5] * ROUNDS).group_by("k")
-    frames: list[dict[str, Any]] = [{"rows": 3}, {"range": 20}, {}]
+    over: list[dict[str, Any]] = [{"rows": 3}, {"range": 20}, {}]
     if number < len(LONG):
         out = stream.window(LONG[number]).aggregate(n=hr.count(), m=hr.max("x"))
     else:
-        out = stream.over(**frames[number - len(LONG)]).aggregate(m=hr.avg("x"))
+        out = stream.over(**over[number - len(LONG)]).aggregate(m=hr.avg("x"))
     run = out.run(buckets=1, finish=False)
     sizes = [
         max(
@@ -263,7 +218,7 @@ def test_state_stays_bounded(number: int):
 
 
 @SOME
-@given(streams(), FRAMES, KEYS, NAMES, BUCKETS)
+@given(long_streams(), FRAMES, KEYS, NAMES, BUCKETS)
 def test_differential_over(stream: hr.Stream, frame: Any, key: str | None, names: set[str], n: int):
     out = grouped(stream, key).over(**frame).aggregate(**{name: AGGREGATES[name] for name in sorted(names)})
     differential_reference(out.node, buckets=n)

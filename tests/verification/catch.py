@@ -41,7 +41,9 @@ def catch(names: list[str], limit: int) -> Iterator[tuple[str, Found | None]]:
             if not left:
                 return
             right, ran = _watched(lambda case=case: try_case(case, oracle, shrinking=0), left)
-            assert right is None, f"{case.name} of {intent} fails without any fault"
+            if right is not None:  # it would be caught whatever the fault
+                print(f"{case.name} of {intent} fails without any fault: {right}", file=sys.stderr)  # noqa: T201
+                continue
             for name in ran:
                 with planted(fault(name)):
                     failure = try_case(case, oracle, shrinking=0)

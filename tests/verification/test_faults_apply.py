@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from tests.properties.test_recovery import run as run_with_restarts
 from tests.verification.faults import FAULTS, Fault, FaultError, fault, planted
+from tests.verification.planting import site
 
 import headrace as hr
 from headrace import col
@@ -381,6 +382,12 @@ def test_the_function_stays_and_its_code_comes_back():
         assert factorize is before
         assert factorize.__code__ is not code
     assert factorize.__code__ is code
+
+
+def test_where_a_fault_is():
+    """A function that remembers what it was asked may not run when it matters: nothing is said of it."""
+    assert site(fault("minus zero is another key")) is factorize.__code__
+    assert site(Fault("once", "headrace.operators.table", "_index", "", "", "")) is None
 
 
 def test_the_code_comes_back_after_an_error():

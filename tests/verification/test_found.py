@@ -57,3 +57,32 @@ def test_a_history_counts_as_approximately_as_the_live_query(window: Any, tmp_pa
     query = rows.window(window).aggregate(n=hr.approx_distinct("v"))
     (live,), (history,) = query.cht()["n"].to_pylist(), query.history(engine="duckdb").cht()["n"].to_pylist()
     assert live == history != 5000
+
+
+def test_a_module_whose_states_merge_sees_one_zero():
+    """Where states were made before rows are brought together, the module saw -0.0, and 0.0 everywhere else."""
+
+    class Signs(hr.IncrementalAggregate):
+        """The signs of its values."""
+
+        input = "x DOUBLE"
+        output = "STRING"
+
+        def initial(self) -> str:
+            return ""
+
+        def add(self, state: str, values: list[float]) -> str:
+            return "".join(sorted([*state, *("-" if str(x).startswith("-") else "+" for x in values)]))
+
+        def merge(self, state: str, other: str) -> str:
+            return "".join(sorted(state + other))
+
+        def compute(self, state: str) -> str:
+            return state
+
+    schema = Schema.of("t LONG, x DOUBLE")
+    rows = pa.table([[1, 2], [-0.0, -1.0]], schema=schema.arrow)
+    stream = hr.Stream(Source(Events(rows), schema, hr.point("t"), hr.explicit()))
+    query = stream.window(hr.tumbling(10)).aggregate(signs=Signs().of("x"))
+    assert "Panes" in str(query.explain())
+    assert query.cht()["signs"].to_pylist() == ["+-"]

@@ -159,6 +159,13 @@ def test_the_first_queries_of_an_intent_cover_all_pairs_of_what_it_leaves_open()
         assert {((a, v), (b, w)) for v in mine for w in others} <= seen
 
 
+def test_options_that_rule_out_most_others_are_found():
+    """For a module that sees no lifetimes nothing is clipped: most values of one dimension do not go with it."""
+    wanted = read_intent("module_aggregate(module=merging|two_merging, beside=nothing, verify=no)")
+    for query in islice(concrete(wanted, 0), 20):
+        assert query.options["clipping"] == "none"
+
+
 def test_what_is_said_of_an_intent_holds_for_all_its_streams_and_what_is_said_of_one_for_that_one():
     wanted = intent.equi_join(
         intent.stream(over=traits.points), intent.where(over=traits.infinite | traits.long), over=traits.lulls

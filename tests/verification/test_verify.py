@@ -18,6 +18,7 @@ from headrace.io.origins import Events
 from headrace.plan.nodes import Source
 from headrace.schema import Schema
 from headrace.testing import Violation, intent, traits
+from headrace.testing.generators.stories import Promise
 from headrace.testing.intents import KINDS, read_intent
 from headrace.testing.verify import Report, verify_cases, verify_intent, verify_node
 from headrace.testing.verify.campaign import default_cases, try_case
@@ -76,6 +77,20 @@ def test_every_check_can_be_asked_alone(check: str):
             try_case(next(made), oracle, only=["chekc"])
     finally:
         oracle.close()
+
+
+def test_streams_come_in_many_ways():
+    """In batches that end with CTIs, all but one at once, and as rows of which some are wanted."""
+    cases = [case for _, case in islice(default_cases(2), 300)]
+    ends = [told.steps[told.cuts[0] - 1] for case in cases for told in case.streams if told.cuts]
+    assert {type(step) for step in ends} == {int, Promise}
+    several = [[len(told.cuts) for told in case.streams] for case in cases if len(case.streams) > 1]
+    assert any(max(counts) > 1 and sorted(counts)[-2] == 0 for counts in several)
+    assert any("where" in str(feed) for case in cases for feed in case.feeds)
+
+
+def test_the_twins_are_asked_about_queries_for_each_group():
+    assert verify_intent(intent.group_apply(), seed=0, cases=6).checks["twins"] > 3
 
 
 # --- what is told of a failure --------------------------------------------------------------------------------------

@@ -252,7 +252,7 @@ class Call(Expr):
                 raise ExpressionError(
                     f"argument {position + 1} of {self.function} must be a plain value, the same for every row",
                     given=str(argument),
-                    allowed="a Python value",
+                    allowed="a plain value",
                 )
             check(argument.value)
 

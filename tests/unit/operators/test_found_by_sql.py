@@ -28,3 +28,10 @@ def test_what_lasts_forever_does_so_in_histories(forever: str):
     stream = getattr(hr.events(POINTS), forever)(hr.INFINITY)
     assert hr.same_history(stream.history(engine="duckdb").cht(), stream.cht())
     assert stream.verify(seeds=1).cases
+
+
+@pytest.mark.parametrize("forever", ["set_duration", "extend"])
+def test_what_starts_before_time_0_lasts_forever_as_well(forever: str):
+    early = getattr(hr.events("le | re | price\n-5 | -4 | 1"), forever)(hr.INFINITY)
+    assert early.cht()["re"].to_pylist() == [hr.INFINITY]
+    assert hr.same_history(early.history(engine="duckdb").cht(), early.cht())

@@ -9,9 +9,9 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.errors import HeadraceError, PlanError
-from headrace.plan.arrival import stamped as with_stamps
 from headrace.plan.ordered import By, Slides, Time, Tuples
 from headrace.plan.windows import Grid
+from headrace.testing.checks import check_output
 
 
 def points(*rows: tuple[int, int], late: bool = False) -> hr.Stream:
@@ -101,6 +101,23 @@ def test_figure_2_7_a_delta():
     assert contents(late, hr.delta(col("v") - col("first.v"), 10)) == [[10, 14, 20], [22]]
 
 
+def test_an_open_run_goes_on_behind_the_cti_from_its_own_first_tuple():
+    """Though others that start with it are kept as well."""
+    stream = hr.events("""
+        kind   | le | re | re_new | v
+        insert | 0  | 1  |        | 5
+        insert | 1  | 2  |        | 10
+        insert | 1  | 2  |        | 30
+        cti    | 2  |    |        |
+        insert | 3  | 4  |        | 35
+        cti    | 4  |    |        |
+        insert | 5  | 6  |        | 36
+    """, batches=[1] * 7)  # fmt: skip
+    run = stream.window(hr.delta(col("v") - col("first.v"), 10)).aggregate(all=hr.collect("v")).run()
+    assert sorted(row["all"] for row in run.cht().to_pylist()) == [[5, 10], [30, 35, 36]]
+    check_output(run.events())
+
+
 def test_a_fixed_window_is_one():
     found = HOURS.window(hr.fixed(2, 4)).aggregate(n=hr.count()).cht().to_pylist()
     assert found == [{"le": 2, "re": 4, "n": 4}]
@@ -141,14 +158,15 @@ def test_equal_lifetimes_are_different_windows():
     assert found.to_pylist() == [{"le": 1, "re": 2, "n": 1}] * 3
 
 
-def test_arrival_decides_among_tuples_of_one_time():
-    rows = [{"kind": "insert", "le": 10, "re": 11, "v": v} for v in (20, 10, 15)]
-    stamped = hr.Stream(with_stamps(hr.events(rows, "v LONG").node))
+def test_arrival_decides_among_tuples_of_one_time_and_else_their_columns():
+    rows = [{"kind": "insert", "le": 10, "re": 11, "re_new": None, "v": v} for v in (20, 10, 15)]
     window = hr.sliding(2, every=1)
-    assert contents(stamped, window) == [[10, 15], [10, 20], [20]]
-    assert contents(hr.events(rows, "v LONG"), window) == [[10], [10, 15], [15, 20]]
-    found = stamped.over(rows=1).aggregate(s=hr.sum("v")).select("v", "s").cht().to_pylist()
+    assert contents(hr.events(rows, "v LONG"), window) == [[10, 15], [10, 20], [20]]
+    found = hr.events(rows, "v LONG").over(rows=1).aggregate(s=hr.sum("v")).cht().to_pylist()
     assert sorted((row["v"], row["s"]) for row in found) == [(10, 30), (15, 25), (20, 20)]
+    # What is retracted has no arrival of its own.
+    retracted = [*rows, rows[0] | {"v": 0}, {"kind": "retract", "le": 10, "re": 11, "re_new": 10, "v": 0}]
+    assert contents(hr.events(retracted, "v LONG"), window) == [[10], [10, 15], [15, 20]]
 
 
 def test_a_tuple_that_left_at_the_slide_before_is_no_change():
@@ -189,6 +207,23 @@ def test_over_lets_ends_move():
     assert [(row["le"], row["re"]) for row in found.cht().to_pylist()] == [(1, 7), (2, hr.INFINITY)]
     ctis = [row["le"] for row in found.events().to_pylist() if row["kind"] == "cti"]
     assert 5 in ctis
+
+
+@pytest.mark.parametrize("frame", [{"rows": 1}, {"range": 3}, {}])
+def test_of_equal_tuples_the_one_that_ends_first_comes_first(frame: dict[str, int]):
+    """Whichever end moves, and however settled what precedes them is."""
+    stream = hr.events("""
+        kind    | le | re | re_new | v
+        insert  | 1  | ∞  |        | 1
+        insert  | 1  | 8  |        | 1
+        cti     | 5  |    |        |
+        retract | 1  | ∞  | 6      | 1
+        insert  | 5  | 6  |        | 2
+    """, batches=[1] * 5)  # fmt: skip
+    run = stream.over(**frame).aggregate(n=hr.count()).run()
+    found = [(row["le"], row["re"], row["n"]) for row in run.cht().to_pylist()]
+    assert found == [(1, 6, 1), (1, 8, 2), (5, 6, {"rows": 2, "range": 1}.get(next(iter(frame), ""), 3))]
+    check_output(run.events())
 
 
 # --- what is written and what is refused -----------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from headrace.plan.ordered import Delta, Fixed, Landmark, Ordered, Slides, Time,
 from headrace.plan.source import DIVERTED
 from headrace.progress import Progress
 from headrace.schema import Field, Schema
-from headrace.time import INFINITY, NEG_INFINITY
+from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 from headrace.trace import Trace
 
 __all__ = ["OrderedKernel"]
@@ -265,4 +265,7 @@ class OrderedKernel(WindowKernel):
         return min(promise, int(np.min(to_numpy(left.payload.column("__hold")), initial=INFINITY)))
 
     def held_by(self) -> str:
-        return f"tuples that windows to come may hold, and a row a group; CTI {self.scalars['cti']}"
+        held = "tuples that windows to come may hold, and a row a group"
+        if isinstance(self.ordered, Landmark):
+            held = "all tuples since the landmark"
+        return f"{held}; CTI {format_ticks(self.scalars['cti'])}"

@@ -28,7 +28,9 @@ Rows = Sequence[Row]
 
 def _moved(time: int, by: int) -> int:
     """`time + by`; what never ends still never ends, and finite times stop at the ends of time."""
-    return time if time in (INFINITY, NEG_INFINITY) else max(NEG_INFINITY, min(INFINITY, time + by))
+    if time in (INFINITY, NEG_INFINITY):
+        return time
+    return INFINITY if by == INFINITY else max(NEG_INFINITY, min(INFINITY, time + by))
 
 
 def _alive(rows: Rows) -> list[Row]:

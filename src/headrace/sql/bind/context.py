@@ -14,7 +14,7 @@ __all__ = ["Context"]
 
 #: Hints of errors raised further down are written for people who write Python.
 _PYTHON = re.compile(
-    r"hr\.|col\(|hopping\(|tumbling\(|sliding\(|\bwhere\(|select\(|\.cast\(|window\(|aggregate\(|group_by\(|@|lambda|=hr"
+    r"""hr\.|@|lambda|\w=['"]|\.cast\(|\b(col|hopping|tumbling|sliding|where|select|window|aggregate|group_by|by)\("""
 )
 
 

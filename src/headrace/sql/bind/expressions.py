@@ -321,9 +321,9 @@ class Expressions:
         if len(part.arguments) != 1 + parameters:
             raise self.context.error(
                 part,
-                f"{name} takes {1 + parameters} argument{'s' if parameters else ''}",
+                f"{part.name[0].text} takes {1 + parameters} argument{'s' if parameters else ''}",
                 given=to_sql(part),
-                instead=f"{name}(column{', value' * parameters})",
+                instead=f"{part.name[0].text}(column{', value' * parameters})",
             )
         constants = tuple(constant(self.context, one) for one in part.arguments[1:])
         below = Expressions(self.context, self.scope, self.schema, self.own, aggregates=True, given=self.given)

@@ -25,7 +25,7 @@ from headrace.sql.bind.joins import Joins
 from headrace.sql.bind.relations import Item, plain, same_columns
 from headrace.sql.bind.scope import Relation, Scope, visible
 from headrace.sql.bind.values import duration_of
-from headrace.sql.bind.windows import Tick, bracketed
+from headrace.sql.bind.windows import Tick, Windowing, bracketed
 from headrace.sql.printer import to_sql
 
 __all__ = ["Queries", "united"]
@@ -40,9 +40,20 @@ class Queries:
 
     def query(self, part: s.Query) -> Stream:
         """The stream of a query's answers."""
+        self._check_tick(part)
         tick = Tick(part.tick or self.catalog.settings["tick"], part.tick_by)
         stream = plain(self._body(part.body, tick))
         return stream.final() if (part.emit or "speculative") == "final" else stream
+
+    def _check_tick(self, part: s.Query) -> None:
+        sized = any(isinstance(one, s.SizeWindow) for one in inside(part.body))
+        if part.tick not in (None, "tuple") and not sized:
+            raise self.context.error(
+                part.tick_by or part,
+                "TICK says what windows of SIZE and EVERY react to, and there is none",
+                given=f"TICK {str(part.tick).upper()}",
+                allowed="TICK behind a query with [SIZE … EVERY …]",
+            )
 
     def named(self, name: s.Name) -> Stream:
         """The stream of a name."""
@@ -91,6 +102,7 @@ class Queries:
         """Without groups: a row for every row, of every window if there is one."""
         windowing = item.windowing
         given: dict[s.Call, str] = {}
+        self._check_over(part, windowing)
         if part.limit is not None or part.order:
             item = self._first(part, item)
         elif windowing is not None:
@@ -107,6 +119,17 @@ class Queries:
             return item.stream
         with self.context.at(part.entries[0]):
             return Stream(Select(item.stream.node, tuple(outputs)))
+
+    def _check_over(self, part: s.Select, windowing: Windowing | None) -> None:
+        calls = [one for entry in part.entries for one in inside(entry) if isinstance(one, s.Call) and one.over]
+        if calls and (windowing is not None or part.limit is not None):
+            raise self.context.error(
+                calls[0],
+                "OVER looks back from each tuple of a stream: a window in FROM, or LIMIT, has no place beside it",
+                given=to_sql(calls[0]),
+                allowed="one of them in a SELECT",
+                instead="a sub-select with the one, and the other around it",
+            )
 
     def _filtered(self, part: s.Select, item: Item) -> Item:
         if part.where is None:
@@ -130,8 +153,6 @@ class Queries:
                 allowed="ORDER BY … LIMIT k: the k that come first, of every window",
                 instead=f"ORDER BY {to_sql(part.order[0])} LIMIT 10",
             )
-        if any(isinstance(one, s.Call) and one.over for entry in part.entries for one in inside(entry)):
-            raise self.context.error(part.limit, "OVER and LIMIT do not go together", instead="a sub-select")
         item = self._filtered(part, item)
         expressions = self.expressions(item)
         by, descending = self.order(part, expressions)

@@ -15,12 +15,13 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.api.stream import Stream
+from headrace.errors import PlanError
 from headrace.events import history_diff
 from headrace.expr import Expr, col
 from headrace.history.duckdb import DuckDBHistory
@@ -28,10 +29,12 @@ from headrace.host.local.run import Runner, batches_of, run_local
 from headrace.host.result import Result
 from headrace.optimizer import RULES, Rule, optimize
 from headrace.optimizer.read_tables import read_tables
-from headrace.plan.nodes import Final, Node, Output, PerWindow, walk
+from headrace.plan.nodes import Admit, EdgeLifetimes, Final, Node, Output, PerWindow, Source, walk
 from headrace.plan.ordered import Fixed, Landmark, Ordered
 from headrace.plan.windows import Grid
 from headrace.schema import Schema, Type
+from headrace.sql import sql
+from headrace.sql.unbind import unbind
 from headrace.stages.cut import cut
 from headrace.testing.batches import check_same_batches
 from headrace.testing.checks import Violation, check_output
@@ -128,6 +131,26 @@ def output(trial: Trial) -> None:
     events = trial.result.events()
     check_output(events, trial.case.shape)
     check_order(events, trial.case.order)
+
+
+def in_sql(trial: Trial) -> None:
+    """The query said in SQL is the same query, or gives the same answer; what SQL has no words for is not asked."""
+    names = {node: f"s{number}" for number, node in enumerate(_inputs(trial.node))}
+    try:
+        spoken = unbind(trial.node, names)
+    except PlanError:
+        return
+    streams: dict[str, Any] = {name: Stream(node) for node, name in names.items()}
+    bound = sql(spoken.text, functions=spoken.functions, **streams).node
+    if bound != trial.node:
+        trial.same(live(bound, trial.case.buckets).cht(), f"in SQL:\n{spoken.text}\n")
+
+
+def _inputs(node: Node) -> list[Node]:
+    """The streams that a query begins with, each as it enters."""
+    nodes = list(walk(node))
+    entering = [n for n in nodes if isinstance(n, (Admit, EdgeLifetimes))]
+    return entering + [n for n in nodes if isinstance(n, Source) and not any(n == e.input for e in entering)]
 
 
 def twins(trial: Trial) -> None:
@@ -277,7 +300,7 @@ def _again(trial: Trial, change: Callable[[Told], Told]) -> pa.Table:
 Check = Callable[[Trial], None]
 
 #: What is asked of every case.
-ALWAYS: Mapping[str, Check] = {"output": output, "history": history}
+ALWAYS: Mapping[str, Check] = {"output": output, "history": history, "sql": in_sql}
 #: Of these, one or two are asked of each case, in turn. The last four need streams of which only the history counts.
 VARIANTS: Mapping[str, Check] = {
     "twins": twins,
