@@ -123,6 +123,21 @@ def test_groups_ranks_and_modules(agree: Agree, rows: hr.Stream):
     agree(inside.union(means, echoes))
 
 
+def test_ordered_windows_contents_and_frames(agree: Agree, rows: hr.Stream):
+    windows = [
+        hr.sliding(2), hr.sliding(3, every=1, tick="time"), hr.sliding(2, every="4 ticks"),
+        hr.sliding("5 ticks", every=2), hr.sliding("4 ticks", every="2 ticks", starting="first"),
+        hr.sliding(hr.by("x", 2), every=2), hr.sliding(hr.arrival("1 s"), every="6 ticks"),
+        hr.delta((col("x") - col("first.x")).abs(), 1), hr.landmark(2, every="5 ticks"), hr.fixed(2, 6),
+    ]  # fmt: skip
+    parts = [rows.group_by("k").window(window).aggregate(n=hr.count(), s=hr.max("x")) for window in windows]
+    agree(parts[0].union(*parts[1:]))
+    framed = [rows.group_by("k").over(**frame).aggregate(n=hr.count(), s=hr.sum("x"))
+              for frame in ({"rows": 1}, {"range": 3}, {})]  # fmt: skip
+    whole = rows.window(hr.tumbling(4)).contents(start="began").select("k", "x", n=col("began"), s=col("x"))
+    agree(whole.union(*(one.select("k", "x", "n", "s") for one in framed)))
+
+
 def test_late_rows_and_signals(agree: Agree, tmp_path: Path):
     (tmp_path / "0.csv").write_text("ts,k,x\n10,a,1.0\n14,b,2.0\n11,a,3.0\n30,b,4.0\nnow,b,4.0\n12,a,5.0\n")
     (tmp_path / "1.csv").write_text("ts,k,x\n22,a,6.0\n29,b,7.0\n40,a,8.0\n41,b,9.0\n33,a,10.0\n")
