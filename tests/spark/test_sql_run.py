@@ -6,21 +6,26 @@ import json
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner
 
+import headrace as hr
 from headrace.cli import app
 from headrace.cli.loading import find
 from headrace.cli.run.live import run_live
 from headrace.cli.run.options import Host, Options, Output
 from headrace.cli.sql.follow import OnSpark
-from headrace.errors import CheckpointError
+from headrace.errors import CheckpointError, SqlError
 from headrace.events import history_diff
 from headrace.host.spark import query as spark_query
 from headrace.io.encode import jsonl_to_physical
 from headrace.io.sinks import read_events_output
 from headrace.testing.same import read_history
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -107,3 +112,17 @@ def test_a_query_is_watched_on_spark(file: Path):
         assert [row["s"] for row in followed.result.cht().to_pylist()] == [10.0, 50.0]
     finally:
         followed.stop()
+
+
+def test_a_table_of_sparks_is_a_stream(spark: SparkSession):
+    rows = spark.createDataFrame([(1, "a", 2.0), (3, "b", 4.0), (12, "a", 8.0)], "at BIGINT, k STRING, x DOUBLE")
+    rows.write.mode("overwrite").saveAsTable("headrace_trades")
+    try:
+        create = "CREATE STREAM t (at LONG, k STRING, x DOUBLE) SOURCE TABLE ('{}') ORDER BY at;"
+        sums = "SELECT k, sum(x) AS s FROM t [TUMBLING 10 us] GROUP BY k"
+        found = hr.sql(create.format("headrace_trades") + sums).cht(host="spark").to_pylist()
+        assert [(row["le"], row["k"], row["s"]) for row in found] == [(0, "a", 2.0), (0, "b", 4.0), (10, "a", 8.0)]
+        with pytest.raises(SqlError, match="not the name of a table"):
+            hr.sql(create.format("t; DROP TABLE headrace_trades") + sums)
+    finally:
+        spark.sql("DROP TABLE headrace_trades")

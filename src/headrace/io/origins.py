@@ -12,6 +12,7 @@ on every host, in histories, and after restarts:
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -35,9 +36,12 @@ from headrace.plan.policies import Arrival, Edge, Explicit, Interval, Physical, 
 from headrace.schema import ARRIVAL, POSITION, STAMPS, Schema
 from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["Events", "Files", "HostRead", "Origin", "SparkRead", "read_columns", "read_path", "whole_rows"]
+__all__ = ["TABLE", "Events", "Files", "HostRead", "Origin", "SparkRead", "read_columns", "read_path", "whole_rows"]
 
 
+#: The format of a table in Spark's catalog; the path is its name.
+TABLE = "table"
+_TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*(\.[A-Za-z_][A-Za-z_0-9]*){0,2}")
 _PLACES = "a file, a directory, or a pattern such as 'ticks/*.csv'"
 
 
@@ -164,6 +168,15 @@ class SparkRead(_Unread):
     format: str
     options: tuple[tuple[str, str], ...] = ()
     path: str = ""
+
+    def __post_init__(self) -> None:
+        if self.format == TABLE and not _TABLE_NAME.fullmatch(self.path):
+            raise PlanError(
+                "this is not the name of a table of Spark's",
+                given=self.path,
+                allowed="letters, digits and _, with its database before a dot",
+                instead="trades, or market.trades",
+            )
 
     def stamped(self, source: Source) -> Source:  # noqa: ARG002 - as the others are called
         """Refused: what Spark reads has no order that is kept."""

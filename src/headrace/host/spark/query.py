@@ -49,7 +49,7 @@ from headrace.io.console import show_batch
 from headrace.io.files import local_path
 from headrace.io.host_source import Receiver
 from headrace.io.ingress import COUNTERS
-from headrace.io.origins import Events, Files, HostRead, SparkRead, read_columns
+from headrace.io.origins import TABLE, Events, Files, HostRead, SparkRead, read_columns
 from headrace.io.sinks import Call, Console, FileSink, Memory, Nowhere, Sink, prepared
 from headrace.optimizer import optimize
 from headrace.optimizer.rewrite import rewrite
@@ -417,15 +417,23 @@ def _taker(query: Query, delivery: Delivery) -> Callable[[DataFrame, int], None]
 
 def _read_frame(spark: SparkSession, source: Source, origin: SparkRead) -> DataFrame:
     """Rows that Spark reads; columns and filters are its own work."""
-    reader = spark.readStream.format(origin.format).options(**dict(origin.options))
-    if origin.format in _WANT_SCHEMA:
-        reader = reader.schema(", ".join(f"`{f.name}` {f.type.spark}" for f in source.columns))
-    frame = reader.load(origin.path) if origin.path else reader.load()
+    reader = spark.readStream.options(**dict(origin.options))
+    if origin.format == TABLE:
+        frame = reader.table(origin.path)
+    else:
+        reader = reader.format(origin.format)
+        if origin.format in _WANT_SCHEMA:
+            reader = reader.schema(", ".join(f"{_quoted(f.name)} {f.type.spark}" for f in source.columns))
+        frame = reader.load(origin.path) if origin.path else reader.load()
     types = {f.name: f.type.spark for f in source.columns}
-    frame = frame.select(*(F.col(name).cast(types[name]).alias(name) for name in read_columns(source)))
+    frame = frame.select(*(F.col(_quoted(name)).cast(types[name]).alias(name) for name in read_columns(source)))
     if source.pushed is not None:
         frame = frame.where(to_spark(source.pushed, source.columns))
     return frame.withColumn(BATCH_TIME, F.current_timestamp())
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _binary_files(spark: SparkSession, path: str, files_per_batch: int | None) -> DataFrame:

@@ -254,6 +254,10 @@ def _topic(given: _Given, reading: _Reading) -> Stream:
     return inputs.read_spark("kafka", reading.schema, options=options, **reading.options)
 
 
+def _spark_table(given: _Given, reading: _Reading) -> Stream:
+    return inputs.read_spark("table", reading.schema, path=given.text("name"), **reading.options)
+
+
 def _generator(given: _Given, reading: _Reading) -> Stream:
     return inputs.generated(given.text("name"), reading.schema, **given.rest("name"), **reading.options)
 
@@ -268,6 +272,7 @@ SOURCES: Mapping[str, tuple[tuple[str, ...], int, _Make]] = {
     "EVENTS": (("path", "format"), 1, _events),
     "HOST": (("host", "port", "delimiter", "format", "spool"), 2, _host),
     "TOPIC": (("servers", "topic", "start"), 2, _topic),
+    "TABLE": (("name",), 1, _spark_table),
     "GENERATOR": (("name", "rows", "seed"), 1, _generator),
 }
 
