@@ -68,7 +68,7 @@ from headrace.modules import Aggregate, IncrementalAggregate, IncrementalOperato
 from headrace.modules.builtin import time_weighted_avg
 from headrace.modules.registry import module, modules
 from headrace.schema import Schema, Type
-from headrace.sql import script, sql
+from headrace.sql import script, sql, sql_aggregate
 from headrace.time import INFINITY, NEG_INFINITY
 
 __version__ = "0.1.0"
@@ -146,6 +146,7 @@ __all__ = [
     "sliding",
     "snapshot",
     "sql",
+    "sql_aggregate",
     "start",
     "stddev",
     "sum",

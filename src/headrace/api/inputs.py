@@ -67,8 +67,8 @@ def edge(at: str | Expr, key: str | Sequence[str] = (), closes: Expr | None = No
 def by_arrival() -> Arrival:
     """Every row is an instant: when it arrived. For rows without a time of their own.
 
-    Rows of files arrive when their file was last modified, each a tick after the one before it. They are in order by
-    nature, and none is ever late.
+    Rows of files arrive when their file was last modified, and no two at once: a row comes a tick after the
+    one before it at the earliest. They are in order by nature, and none is ever late.
     """
     return Arrival()
 

@@ -22,6 +22,8 @@ from headrace.schema import Schema, Type
 __all__ = ["conjuncts", "split_pushdown", "to_arrow_filter"]
 
 Filter = Any  # pc.Expression; pyarrow ships no types
+#: A filter is a tree as deep as its list is long; Arrow goes through it by recursion, and a long list ends the process.
+_MOST_MEMBERS = 100
 _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _COMPARE: dict[str, Callable[[Filter, Filter], Filter]] = {
     "eq": lambda a, b: a == b,
@@ -118,6 +120,8 @@ def _comparison(function: str, left: Bound, right: Bound) -> Filter | None:
 def _isin(value: Bound, *members: Bound) -> Filter | None:
     if not members:
         return pc.scalar(False)
+    if len(members) > _MOST_MEMBERS:
+        return None
     parts = [part for member in members if (part := _comparison("eq", value, member)) is not None]
     return reduce(lambda a, b: a | b, parts) if len(parts) == len(members) else None
 

@@ -161,11 +161,18 @@ class SourceQuery:
         return f"WITH {self._judged()}\nSELECT {le} AS le, re{self._columns}\nFROM judged WHERE {kept}"
 
     def _arriving(self) -> str:
-        """Points at their arrival: where it is before the CTI, they arrive at the CTI."""
-        at = "greatest(le, __cti)"
-        columns = [(self.dialect.quote(new), at if old == ARRIVAL else "") for old, new in self.columns.items()]
+        """Points at their arrival, no two of them at once: each at its own time, or a tick after the one before it."""
+        columns = [(self.dialect.quote(new), "__at" if old == ARRIVAL else "") for old, new in self.columns.items()]
         payload = "".join(f", {value} AS {name}" if value else f", {name}" for name, value in columns)
-        return f"WITH {self._judged()}\nSELECT {at} AS le, {at} + {CHRONON} AS re{payload}\nFROM judged WHERE __fine"
+        return f"""WITH events AS (
+  {self._events()}
+), numbered AS (
+  SELECT *, row_number() OVER (ORDER BY {FILE}, {ROW}) AS __number FROM events WHERE __fine
+), apart AS (
+  SELECT *, __number + max(le - __number) OVER (ORDER BY __number ROWS UNBOUNDED PRECEDING) AS __at FROM numbered
+)
+SELECT __at AS le, __at + {CHRONON} AS re{payload}
+FROM apart"""
 
     def _changes(self) -> str:
         """Common table expressions up to `changes`: what the physical events that are let in add and take away."""

@@ -93,6 +93,8 @@ class Channel:
         """
         self.report.counts["rows"] += table.num_rows
         rows = self._events(table)
+        if isinstance(self.source.lifetime, Arrival):
+            rows = _one_by_one(rows, self._high)
         bad, why_bad = self._problems(rows)
         late, cti = self._judge(rows, ~bad)
         if isinstance(self.source.lifetime, Arrival) and late.any():
@@ -263,15 +265,29 @@ class Channel:
         return Changes.inserts(at, at + CHRONON, payload)
 
 
+def _one_by_one(events: pa.Table, high: int) -> pa.Table:
+    """Points at their arrival, no two of them at once: each at its own time, or a tick after the one before it."""
+    absent = np.asarray(pc.is_null(events.column("le")))
+    le = to_numpy(pc.fill_null(events.column("le"), NEG_INFINITY // 2))
+    place = np.arange(len(le), dtype=np.int64)
+    first = np.int64(NEG_INFINITY // 2 if high == NEG_INFINITY else min(high, FARTHEST) + 1)
+    le = np.maximum.accumulate(np.maximum(le - place, first)) + place
+    return _timed(events, le, absent)
+
+
 def _seen_now(events: pa.Table, late: Flags, cti: Int64s) -> tuple[pa.Table, Flags]:
     """Points at their arrival that come late, moved to the CTI; which ones still are late, because time has ended."""
     moved = late & (cti < FARTHEST)
     le = np.where(moved, cti, to_numpy(pc.fill_null(events.column("le"), 0)))
-    absent = np.asarray(pc.is_null(events.column("le")))
+    return _timed(events, le, np.asarray(pc.is_null(events.column("le")))), late & ~moved
+
+
+def _timed(events: pa.Table, le: Int64s, absent: Flags) -> pa.Table:
+    """Points at other times, which are those of their arrival."""
     values = {"le": le, "re": le + CHRONON} | ({ARRIVAL: le} if ARRIVAL in events.column_names else {})
     for name, times in values.items():
         events = events.set_column(events.schema.get_field_index(name), name, pa.array(times, mask=absent))
-    return events, late & ~moved
+    return events
 
 
 def _inserts(size: int) -> pa.DictionaryArray | pa.Array:

@@ -238,16 +238,19 @@ def read_path(source: Source, path: str) -> Iterator[Decoded]:
     assert isinstance(source.origin, Files)
     held, wanted = _held(source), read_columns(source)
     row_filter = to_arrow_filter(source.pushed, held) if source.pushed is not None else None
-    columns = [name for name in wanted if name in held] or list(held.names[:1])  # at least one, to count rows by
+    # A row of text is malformed if any of its columns is, whoever reads them: else another query in the same script, or
+    # a history, would see other rows. Where types are stored, only what is wanted is read, but at least one column.
+    typed = source.origin.format.name == "parquet"
+    columns = [name for name in held.names if name in wanted or not typed] or list(held.names[:1])
     blocks = read_file(path, source.origin.format, held, columns, row_filter)
     if columns == wanted:
         yield from blocks
     else:
-        arrived = modified_at(path)
+        made = [name for name in wanted if name not in held]
+        arrived = modified_at(path) if ARRIVAL in made else 0
         for block in blocks:
-            # No two rows of a file arrive at once: each comes a tick after the one before it.
-            stamps = {ARRIVAL: arrived + block.rows, POSITION: block.rows}
-            values = [pa.array(stamps[name]) if name in stamps else block.table[name] for name in wanted]
+            stamps = {ARRIVAL: np.full(len(block.rows), arrived, np.int64), POSITION: block.rows}
+            values = [pa.array(stamps[name]) if name in made else block.table[name] for name in wanted]
             yield replace(block, table=pa.table(values, names=wanted))
 
 

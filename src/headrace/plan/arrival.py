@@ -97,8 +97,9 @@ def _origin(source: Source) -> _Origin:
 def timed_by(node: Node, at: Expr | Literal["arrival"], progress: ProgressPolicy | None = None) -> Node:
     """The rows of a plan, each a point at the time `at`: an expression over the plan's columns, or its arrival.
 
-    Without `progress` the sources keep theirs, and that of the arrival is of rows in order. Operators that only change
-    lifetimes have nothing left to do, and fall away. A `PlanError` says why a plan cannot be given another time.
+    Without `progress` nothing is promised, because a promise about one time says nothing about another; by their
+    arrival rows are in order. Operators that only change lifetimes have nothing left to do, and fall away. A
+    `PlanError` says why a plan cannot be given another time.
     """
     if isinstance(at, Expr):
         found = at.type(node.schema)
@@ -157,6 +158,7 @@ def _timed_source(source: Source, at: Expr | Literal["arrival"], progress: Progr
         at.type(source.columns)
     except ExpressionError as error:
         raise PlanError(f"{source.origin} has no column for the time {at}", given=str(source.columns)) from error
-    # That rows are in the order of their arrival says nothing about another time.
-    policy = Explicit(source.policy.late) if isinstance(source.lifetime, Arrival) else source.policy
+    # A promise about one time says nothing about another.
+    same = isinstance(source.lifetime, Point) and str(source.lifetime.at) == str(at)
+    policy = source.policy if same else Explicit(source.policy.late)
     return replace(source, lifetime=Point(at), policy=progress or policy)

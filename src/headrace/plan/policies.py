@@ -48,8 +48,8 @@ class Point:
 class Arrival(Point):
     """Every row is a point at the time it arrived: for streams without a time of their own (rule 8.1).
 
-    No row is late. One that comes with an arrival before the CTI (a file that was modified before one already taken)
-    arrives when it is seen, and that is at the CTI. A history takes files oldest first, and sees each at its own time.
+    No two rows arrive at once: each comes at its own time, or a tick after the one before it, so that their times are
+    in the order of their arrival. No row is late: one whose arrival is before a CTI of the clock arrives at that CTI.
     """
 
     at: Expr = field(default_factory=lambda: col(ARRIVAL))

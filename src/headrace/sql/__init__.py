@@ -13,9 +13,10 @@ from headrace.errors import SqlError
 
 if TYPE_CHECKING:
     from headrace.api.stream import Stream
+    from headrace.sql.aggregates import SqlAggregate, SqlRows
     from headrace.sql.session import Script
 
-__all__ = ["script", "sql"]
+__all__ = ["script", "sql", "sql_aggregate"]
 
 
 def script(
@@ -35,6 +36,8 @@ def script(
     """
     from headrace.sql.session import Answers, Delivery, Script, Session  # loaded when it is asked for
 
+    if not isinstance(text, str):
+        raise SqlError.of("this is not a text", "", (0, 0), given=text, allowed="a str of statements")
     session = Session(streams, functions=functions, base=base, roots=roots)
     outcomes = tuple(session.execute(text))
     names: set[str] = set()
@@ -70,3 +73,14 @@ def sql(
             instead="SELECT … at the end, or hr.script(…) for what it makes",
         )
     return list(found.values())[-1]
+
+
+def sql_aggregate(text: str, /) -> SqlAggregate | SqlRows:
+    """An aggregate written in SQL, as a module: `hr.sql_aggregate("CREATE AGGREGATE f(x DOUBLE): DOUBLE { … }")`.
+
+    It is used as others are: `group_by(…).window(…).aggregate(a=f.of("x"))`; one that gives rows, by `apply`. Of
+    several it is the last, which may call those before it. `source` is the Python that it runs as.
+    """
+    from headrace.sql.aggregates import modules_of  # loaded when it is asked for
+
+    return list(modules_of(text).values())[-1]

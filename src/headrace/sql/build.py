@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from headrace.sql import syntax as s
-from headrace.sql.build_expressions import Clause, ExpressionBuilder, Token, clause, clauses, unquoted
+from headrace.sql.build_aggregates import AggregateBuilder
+from headrace.sql.build_expressions import Clause, Token, clause, clauses, unquoted
 from headrace.sql.syntax import Span
 
 __all__ = ["Builder"]
@@ -19,7 +20,7 @@ __all__ = ["Builder"]
 P = TypeVar("P", bound=s.Part)
 
 
-class Builder(ExpressionBuilder):
+class Builder(AggregateBuilder):
     """Makes the statements, queries and windows of one text."""
 
     # ---- scripts and schemas

@@ -6,6 +6,7 @@ read as something else otherwise. Statements and queries go over several lines, 
 
 from __future__ import annotations
 
+from headrace.sql import printer_aggregates as _aggregates  # noqa: F401 - which writes its own parts
 from headrace.sql import syntax as s
 from headrace.sql.printer_expressions import (
     LINE_BREAK,

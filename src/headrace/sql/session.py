@@ -22,6 +22,7 @@ from headrace.modules.registry import modules
 from headrace.plan.nodes import Select, Source, walk
 from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
+from headrace.sql.aggregates import module_of
 from headrace.sql.bind import sources
 from headrace.sql.bind.catalog import SETTINGS, Catalog, StreamEntry
 from headrace.sql.bind.context import Context
@@ -223,6 +224,14 @@ class Session:
         self.catalog.tables[part.name.text] = entry
         return Done(part, f"table {entry.name} ({entry.schema})")
 
+    def _create_aggregate(self, context: Context, part: s.CreateAggregate) -> Outcome:
+        name = part.name.text
+        self.catalog.free(context, part.name, among=self.catalog.own)
+        made = module_of(context, part, self.catalog.own, self.catalog.tables)
+        self.catalog.own[name] = made
+        self.catalog.aggregates[name] = part
+        return Done(part, "aggregate {} ({}): {}".format(*made.told))
+
     def _drop(self, context: Context, part: s.Drop) -> Outcome:
         among: dict[str, Any] = getattr(self.catalog, f"{part.kind}s")
         key = next((key for key in among if key.lower() == part.name.text.lower()), None)
@@ -235,6 +244,8 @@ class Session:
                 instead=nearest(part.name.text, among) or "",
             )
         del among[key]
+        if part.kind == "aggregate":
+            del self.catalog.own[key]
         return Done(part, f"{part.kind} {key} dropped")
 
     # --- streams into streams ----------------------------------------------------------------------------------------
@@ -301,7 +312,9 @@ class Session:
         stream = Queries(context, self.catalog).query(part.query)
         if part.query.into is not None:
             return self._feed(context, part, part.query.into, stream)
-        return Answers(part, self._numbered(part.name), self._emitted(part.query, stream))
+        name = self._numbered(part.name)
+        self.catalog.queries[name] = to_sql(part.query)
+        return Answers(part, name, self._emitted(part.query, stream))
 
     def _emitted(self, query: s.Query, stream: Stream) -> Stream:
         final = query.emit is None and self.catalog.settings["emit"] == "final"
@@ -354,6 +367,8 @@ class Session:
             )
         if name in ("buckets", "batch_rows", "rows") and not (isinstance(value, int) and value > 0):
             raise context.error(part.value, f"{name} is a number above 0", given=value)
+        if name == "checkpoint" and value is not None and not self.catalog.may_use(self.catalog.base / str(value)):
+            raise context.error(part.value, "this session may not use files there", given=value)
         self.catalog.settings[name] = value
         return Done(part, f"{name} = {value}")
 
@@ -361,6 +376,7 @@ class Session:
         s.CreateSchema: _create_schema,
         s.CreateStream: _create_stream,
         s.CreateTable: _create_table,
+        s.CreateAggregate: _create_aggregate,
         s.Drop: _drop,
         s.Insert: _insert,
         s.Merge: _merge,
@@ -395,6 +411,10 @@ _SHOWS: Mapping[str, Callable[[Catalog], _Shown]] = {
     "streams": _show_streams,
     "schemas": lambda c: (("schema", "columns"), [(name, str(schema)) for name, schema in c.schemas.items()]),
     "tables": lambda c: (("table", "columns"), [(t.name, str(t.schema)) for t in c.tables.values()]),
+    "aggregates": lambda c: (
+        ("aggregate", "takes", "gives", "answers"),
+        [c.own[name].told for name in c.aggregates],
+    ),
     "modules": lambda c: (
         ("module", "kind", "summary"),
         [*((m.name, m.kind, m.summary) for m in modules()), *((name, _kind(own), "") for name, own in c.own.items())],
@@ -403,6 +423,7 @@ _SHOWS: Mapping[str, Callable[[Catalog], _Shown]] = {
         ("function", "kind"),
         [*((name, "function") for name in SQL_FUNCTIONS), *((name, "aggregate") for name in SQL_AGGREGATES)],
     ),
+    "queries": lambda c: (("query", "text"), [(name, " ".join(text.split())) for name, text in c.queries.items()]),
     "settings": lambda c: (
         ("setting", "value", "what it is"),
         [(name, str(c.settings[name]), what) for name, (_, what, _) in SETTINGS.items()],
@@ -413,7 +434,8 @@ _SHOWS: Mapping[str, Callable[[Catalog], _Shown]] = {
 def _kind(own: Any) -> str:
     if isinstance(own, Udf):
         return "function"
-    return own.kind if isinstance(own, type) and issubclass(own, Module) else "module"
+    known = isinstance(own, Module) or (isinstance(own, type) and issubclass(own, Module))
+    return str(own.kind) if known else "module"
 
 
 def _widens(mine: Type, wanted: Type) -> bool:

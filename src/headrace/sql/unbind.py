@@ -23,7 +23,9 @@ from headrace.plan.arrival import stamped
 from headrace.plan.join import names_beside
 from headrace.plan.ordered import FIRST, Delta, Fixed, Frame, Landmark, Slides, Time, Trigger, Tuples
 from headrace.plan.windows import Count, Grid, Session, Snapshot, Window
+from headrace.schema import STAMPS
 from headrace.sql import syntax as s
+from headrace.sql.bind.relations import has_points
 from headrace.sql.bind.scope import visible
 from headrace.sql.bind.windows import OWN_TIME
 from headrace.sql.printer import to_sql
@@ -112,7 +114,8 @@ class _Speaker:
         return s.Query(_everything(self.item(node.input, s.Lifespan(kind, _duration(ticks)))))  # type: ignore[arg-type]
 
     def _join(self, node: p.Join) -> s.Query:
-        if node.groups or node.names is not None:
+        instants = has_points(node.left) and has_points(node.right)  # SQL takes this for a mistake
+        if node.groups or node.names is not None or instants:
             raise _unspoken(node.describe())
         on: s.Expression | None = None
         for mine, theirs in node.on:
@@ -122,10 +125,16 @@ class _Speaker:
         columns |= {new: _of(_RIGHT, old) for old, new in names.items()}
         if node.where is not None:
             on = _both(on, replace(self, columns=columns).expression(node.where))
+        if node.kind == "left" and node.where is None and all(mine == theirs for mine, theirs in node.on):
+            # By USING, which has each key once, as the plan has.
+            using = tuple(_name(mine) for mine, _ in node.on)
+            columns |= {mine: _column(mine) for mine, _ in node.on}
+            return self._listed(node, columns, s.Join("left", self.item(node.right, alias=_RIGHT), None, using))
         kind: Any = node.kind if on is not None or node.kind != "inner" else "cross"
-        shown = list(node.schema.names)
-        entries = tuple(s.Entry(columns[name], _name(name)) for name in shown)
-        join = s.Join(kind, self.item(node.right, alias=_RIGHT), on)
+        return self._listed(node, columns, s.Join(kind, self.item(node.right, alias=_RIGHT), on))
+
+    def _listed(self, node: p.Join, columns: Mapping[str, s.Expression], join: s.Join) -> s.Query:
+        entries = tuple(s.Entry(columns[name], _name(name)) for name in node.schema.names)
         return s.Query(s.Select(entries, self.item(node.left, alias=_LEFT), (join,)))
 
     def _clip(self, node: p.Clip) -> s.Query:
@@ -316,7 +325,7 @@ def _everything(source: s.FromItem, **more: Any) -> s.Select:
 
 
 def _name(text: str) -> s.Name:
-    if not text or len(text) > 255 or "\0" in text:
+    if not text or len(text) > 255 or "\0" in text or text in STAMPS:
         raise _unspoken(text)
     return s.Name(text)
 

@@ -56,7 +56,16 @@ def plans(streams: dict[str, Stream]) -> dict[str, Stream]:
         "FROM ticks": ticks.select(
             whole=col("price").cast("LONG"), s=col("symbol").upper(), e=hr.coalesce(col("exchange"), "?")
         ),
-        "SELECT DISTINCT symbol FROM ticks": ticks.distinct("symbol"),
+        "SELECT DISTINCT symbol FROM ticks": ticks.select("symbol")
+        .group_by("symbol")
+        .window(hr.snapshot())
+        .aggregate(_sql_n=hr.count())
+        .select("symbol"),
+        "SELECT DISTINCT id FROM spans": spans.distinct("id"),
+        "SELECT DISTINCT symbol FROM ticks [TUMBLING 5 s]": per_symbol.window(hr.tumbling("5 s"))
+        .aggregate(_sql_n=hr.count())
+        .select("symbol"),
+        "SELECT symbol, price FROM ticks GROUP BY symbol": ticks.select("symbol", "price"),
         # windows of rule 5
         "SELECT symbol, avg(price) AS p FROM ticks [TUMBLING 5 s] GROUP BY symbol": per_symbol.window(
             hr.tumbling("5 s")

@@ -89,7 +89,19 @@ def larger(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Expression]:
         st.builds(s.Case, several(st.tuples(parts, parts), 1), maybe(parts), maybe(parts)),
         st.builds(s.Cast, parts, names),
         calls(parts),
+        st.builds(s.Member, calls(parts), names),
+        local_selects(parts).map(s.ScalarSelect),
     )
+
+
+def local_selects(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.LocalSelect]:
+    entries = several(st.builds(s.Entry, parts, maybe(names)) | st.builds(s.Entry, stars), 1)
+    more: dict[str, Any] = {
+        "where": maybe(parts),
+        "order": several(st.builds(s.OrderKey, parts, st.booleans())),
+        "limit": maybe(counts),
+    }
+    return st.builds(s.LocalSelect, entries, **more) | st.builds(s.LocalSelect, entries, names, maybe(names), **more)
 
 
 expressions = st.recursive(leaves, larger, max_leaves=8)
@@ -174,7 +186,30 @@ progresses = st.one_of(
 )
 sources = st.builds(s.SourceClause, kinds, **places)
 merges = several(names, 2)
+values_rows = several(st.builds(s.ValuesRow, several(small, 1)), 1)
+body_statements = st.one_of(
+    st.builds(s.InsertRows, names, values_rows),
+    st.builds(s.InsertSelected, names, local_selects(small)),
+    st.builds(s.UpdateRows, names, several(st.builds(s.Assignment, names, small), 1), maybe(small)),
+    st.builds(s.DeleteRows, names, maybe(small)),
+)
+stages = st.builds(
+    s.Stage,
+    several(st.sampled_from(["initialize", "iterate", "terminate", "expire"]), 1),
+    several(body_statements),
+)
+aggregates = st.builds(
+    lambda name, parameters, gives, **more: s.CreateAggregate(name, parameters, **gives, **more),
+    names,
+    typed,
+    st.fixed_dictionaries({"returns": names}) | st.fixed_dictionaries({"columns": typed}),
+    algebraic=st.booleans(),
+    tables=several(st.builds(s.LocalTable, names, typed, several(names), st.just(()) | values_rows)),
+    stages=several(stages, 1),
+    window=st.booleans(),
+)
 late = maybe(st.sampled_from(["raise", "drop", "adjust", "divert"]))
+SHOWN = ["streams", "schemas", "tables", "aggregates", "modules", "functions", "queries", "settings"]
 statements = st.one_of(
     st.builds(
         lambda name, shape, extends: s.CreateSchema(name, **shape, extends=extends if shape else s.Name("p")),
@@ -191,11 +226,12 @@ statements = st.one_of(
         policy=st.builds(s.Policy, late, maybe(st.sampled_from(["raise", "divert"]))),
     ),
     st.builds(s.CreateTable, names, st.just(()) | typed, maybe(sources)),
+    aggregates,
     st.builds(s.Insert, names | st.builds(s.Into, kinds | st.just(s.Name("CONSOLE")), **places), names | some_queries),
     st.builds(s.Merge, merges, maybe(names)),
     st.builds(s.Split, names, several(st.builds(s.SplitBranch, names, several(entries, 1), maybe(small)), 1)),
-    st.builds(s.Drop, st.sampled_from(["stream", "schema", "table"]), names),
-    st.sampled_from(["streams", "schemas", "tables", "modules", "functions", "queries", "settings"]).map(s.Show),
+    st.builds(s.Drop, st.sampled_from(["stream", "schema", "table", "aggregate"]), names),
+    st.sampled_from(SHOWN).map(s.Show),
     st.builds(s.Describe, names),
     st.builds(s.Explain, names | some_queries, st.booleans()),
     st.builds(s.Verify, names | some_queries, maybe(counts), maybe(texts)),
@@ -241,7 +277,12 @@ LEFT JOIN (SELECT * FROM b [RANGE 1 h 30 min]) c ON t.a = c.a AND c.b NOT BETWEE
 WHERE sum(x) OVER (PARTITION BY k ROWS 5 PRECEDING SLIDE 2) > 3 GROUP BY symbol HAVING count(*) > 1
 ORDER BY p DESC LIMIT 3 BY symbol UNION ALL SELECT a FROM `b` INTO out EMIT FINAL TICK BATCH BY id;
 ON ticks INSERT INTO large SELECT symbol WHERE price >= 10, INSERT INTO small SELECT symbol WHERE price < 10;
-EXPLAIN LIVELINESS SELECT a FROM s [DELTA abs(this.x - first.x) THRESHOLD 10]; VERIFY q SEEDS 10 OVER 'late'; SET a = b
+EXPLAIN LIVELINESS SELECT a FROM s [DELTA abs(this.x - first.x) THRESHOLD 10]; VERIFY q SEEDS 10 OVER 'late'; SET a = b;
+CREATE AGGREGATE average(next REAL): REAL ALGEBRAIC {
+    TABLE state(total REAL, n INT, KEY (n)) AS VALUES (0.0, 0), (1.0, 1);
+    INITIALIZE: ITERATE: { UPDATE state SET total = total + next, n = (SELECT max(n) FROM state) WHERE n > 0; }
+    TERMINATE: { INSERT INTO RETURN SELECT total / n FROM state ORDER BY n DESC LIMIT 1; DELETE FROM state }
+}
 """
 SNIPPETS = [
     *tables().lexemes.words,
@@ -280,7 +321,7 @@ def refusal(text: str) -> SqlError | None:
 
 
 def test_the_valid_text_is_valid():
-    assert len(parse(VALID).statements) == 7
+    assert len(parse(VALID).statements) == 8
 
 
 @QUICK

@@ -25,6 +25,8 @@ TOKENS = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+#: Statements inside the braces of such a one end with semicolons of their own.
+_HAS_BODY = re.compile(r"CREATE\s+(?:WINDOW\s+)?AGGREGATE\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Piece:
 def pieces(text: str) -> Iterator[Piece]:
     """The pieces of a text, without those that are empty."""
     start = position = 0
-    begun = False
+    begun, open_braces = False, 0
     while position < len(text):
         token = TOKENS.match(text, position)
         assert token is not None
@@ -60,7 +62,8 @@ def pieces(text: str) -> Iterator[Piece]:
                 position = len(text) if stop < 0 else stop + 1
                 yield Piece(text[start:position].strip(), start, is_command=True, whole=True)
                 continue
-        if kind != "end":
+        open_braces = max(0, open_braces + {"{": 1, "}": -1}.get(token[0], 0)) if begun else 0
+        if kind != "end" or (open_braces and _HAS_BODY.match(text, start)):
             begun = True
         elif begun:
             yield Piece(text[start:position], start, is_command=False, whole=True)

@@ -54,7 +54,7 @@ from headrace.io.sinks import Call, Console, FileSink, Memory, Nowhere, Sink, pr
 from headrace.optimizer import optimize
 from headrace.optimizer.rewrite import rewrite
 from headrace.plan.nodes import Node, Output, Source, set_aside, walk
-from headrace.plan.policies import Heartbeat
+from headrace.plan.policies import Arrival, Heartbeat
 from headrace.stages.cut import Line, cut
 from headrace.stages.message import RESULT
 from headrace.time import INFINITY, NEG_INFINITY
@@ -393,7 +393,9 @@ def _launch(query: Query, job: Job, files_per_batch: int | None, trigger: str | 
                 _read_frame(query.spark, source, source.origin).mapInArrow(make_row_intake(job, number), CHUNK)
             )
         else:
-            frames.append(_file_frame(query.spark, number, cast("Files", source.origin), files_per_batch))
+            # Rows that arrive one after the other do so across files, too.
+            most = 1 if isinstance(source.lifetime, Arrival) else files_per_batch
+            frames.append(_file_frame(query.spark, number, cast("Files", source.origin), most))
         if isinstance(source.policy, Heartbeat):
             frames.append(_clock_frame(query.spark, number))
     rows = reduce(DataFrame.union, frames).withColumn(BATCH_TIME, F.current_timestamp())

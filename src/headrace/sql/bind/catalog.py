@@ -13,7 +13,7 @@ from headrace.io.tables import TableFiles, TableRows
 from headrace.plan.nodes import Node
 from headrace.schema import Schema
 from headrace.sql.bind.context import Context
-from headrace.sql.syntax import Name
+from headrace.sql.syntax import CreateAggregate, Name
 
 __all__ = ["SETTINGS", "Catalog", "StreamEntry", "TableEntry"]
 
@@ -68,15 +68,23 @@ class Catalog:
     schemas: dict[str, Schema] = field(default_factory=dict)
     streams: dict[str, StreamEntry] = field(default_factory=dict)
     tables: dict[str, TableEntry] = field(default_factory=dict)
-    #: Functions and modules of the user's own, by name.
+    #: Aggregates written in SQL, by name: what made them.
+    aggregates: dict[str, CreateAggregate] = field(default_factory=dict)
+    #: Functions and modules of the user's own, by name; those aggregates too.
     own: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(
         default_factory=lambda: {name: default for name, (default, *_) in SETTINGS.items()}
     )
+    #: The queries that were asked, by name, as they were written.
+    queries: dict[str, str] = field(default_factory=dict)
     #: Where relative paths start.
     base: Path = field(default_factory=Path)
     #: Directories that files may be in; None for any.
     roots: tuple[Path, ...] | None = None
+
+    def may_use(self, path: Path) -> bool:
+        """Whether files there may be used."""
+        return self.roots is None or any(path.resolve().is_relative_to(root.resolve()) for root in self.roots)
 
     def schema(self, context: Context, name: Name) -> Schema:
         """The schema of that name; a stream or a table has one too."""

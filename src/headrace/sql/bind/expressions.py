@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
@@ -326,7 +326,7 @@ class Expressions:
                 instead=f"{part.name[0].text}(column{', value' * parameters})",
             )
         constants = tuple(constant(self.context, one) for one in part.arguments[1:])
-        below = Expressions(self.context, self.scope, self.schema, self.own, aggregates=True, given=self.given)
+        below = replace(self, aggregates=True)
         return AggregateCall(name, below.bind(part.arguments[0]), constants)
 
     def _refuse_unless_aggregates(self, part: s.Call, name: str) -> None:

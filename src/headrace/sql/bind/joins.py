@@ -25,7 +25,8 @@ from headrace.sql.printer import to_sql
 __all__ = ["Joins"]
 
 #: The start, and the end, of the window that a tuple of a join is from.
-_FROM, _UNTIL = "_sql_from", "_sql_until"
+_OURS = "_sql_"
+_FROM, _UNTIL = f"{_OURS}from", f"{_OURS}until"
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ class Joins:
         on, rest = self._condition(left, right.relations, join)
         if _UNTIL in left.stream.schema and _UNTIL in right.stream.schema:
             on.append((_UNTIL, _UNTIL))
+        if join.kind == "left" and not join.using:
+            right, on = _keys_apart(left, right, on)
         both = {"on": dict(on)}
         with self.context.at(join):
             if join.kind == "clip":
@@ -75,7 +78,8 @@ class Joins:
             keys = tuple(on)
             names = names_beside(left.stream.schema, right.stream.schema, keys)
             shared = {theirs: mine for mine, theirs in keys if mine == theirs}
-            beside = tuple(relation.renamed({**names, **shared}) for relation in right.relations)
+            hidden = shared if join.kind == "left" else {}
+            beside = tuple(relation.without(hidden).renamed({**names, **shared}) for relation in right.relations)
             relations = (*left.relations, *beside)
             where = self._rest(rest, left, right, names, relations)
             joins = {"left": left.stream.left_join, "anti": left.stream.anti_join}
@@ -144,7 +148,30 @@ class Joins:
         with self.context.at(join):
             how: TableJoinKind = "left" if join.kind == "left" else "inner"
             stream = Stream(TableJoin(left.stream.node, table.table, table.schema, keys, how))
-        return Item(stream, (*left.relations, relation.renamed({**names, **shared})))
+        hidden = shared if join.kind == "left" else {}
+        return Item(stream, (*left.relations, relation.without(hidden).renamed({**names, **shared})))
+
+
+def _keys_apart(left: Item, right: Item, on: list[tuple[str, str]]) -> tuple[Item, list[tuple[str, str]]]:
+    """The right side of an outer join with keys of their own names: where nothing matches, they are null."""
+    shared = [theirs for mine, theirs in on if mine == theirs and not theirs.startswith(_OURS)]
+    if not shared:
+        return right, on
+    taken = {*left.stream.schema.names, *right.stream.schema.names}
+    names = {}
+    for name in shared:
+        new = f"{name}_right"
+        while new in taken:
+            new += "_right"
+        taken.add(new)
+        names[name] = new
+    outputs = tuple((names.get(name, name), col(name)) for name in right.stream.schema.names)
+    renamed = replace(
+        right,
+        stream=Stream(Select(right.stream.node, outputs)),
+        relations=tuple(relation.renamed(names) for relation in right.relations),
+    )
+    return renamed, [(mine, names.get(theirs, theirs)) for mine, theirs in on]
 
 
 def _conjuncts(part: s.Expression) -> list[s.Expression]:

@@ -13,22 +13,27 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.api.stream import Grouped, Stream
-from headrace.expr import Expr, col
+from headrace.expr import AggregateCall, Expr, col
 from headrace.expr.signatures import common
 from headrace.plan.nodes import Over, Select
+from headrace.plan.windows import Snapshot
 from headrace.sql import syntax as s
+from headrace.sql.aggregates.online import online
 from headrace.sql.bind.catalog import Catalog, TableEntry
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions, has_aggregate, inside
 from headrace.sql.bind.grouping import Grouping, column_name
 from headrace.sql.bind.joins import Joins
-from headrace.sql.bind.relations import Item, plain, same_columns
+from headrace.sql.bind.relations import Item, has_points, plain, same_columns
 from headrace.sql.bind.scope import Relation, Scope, visible
 from headrace.sql.bind.values import duration_of
 from headrace.sql.bind.windows import Tick, Windowing, bracketed
 from headrace.sql.printer import to_sql
 
-__all__ = ["Queries", "united"]
+__all__ = ["Queries", "united", "without_duplicates"]
+
+#: Words that other dialects have before JOIN; here they would be taken for the name of the stream before them.
+_NO_JOINS = ("ASOF", "FULL", "NATURAL", "OUTER", "RIGHT", "SEMI")
 
 
 @dataclass(frozen=True)
@@ -78,20 +83,47 @@ class Queries:
     def _body(self, part: s.Select | s.Union, tick: Tick) -> Stream:
         if isinstance(part, s.Select):
             return self.select(part, tick)
+        for select in (part.left, part.right):
+            if isinstance(select, s.Select) and select.limit is not None:
+                raise self.context.error(
+                    select.limit,
+                    "LIMIT belongs to one SELECT, and it is not plain which",
+                    given=to_sql(select.limit),
+                    instead="SELECT … FROM (SELECT … UNION ALL SELECT …) ORDER BY … LIMIT …",
+                )
         left, right = plain(self._body(part.left, tick)), plain(self.select(part.right, tick))
         with self.context.at(part):
             both = united(self.context, part.right, left, right)
-        return both if part.all else both.distinct()
+        return both if part.all else without_duplicates(both)
 
     # --- one SELECT --------------------------------------------------------------------------------------------------
 
     def select(self, part: s.Select, tick: Tick) -> Stream:
         """The stream of one SELECT."""
+        part = online(part, self.catalog.own)
         item = self._from(part, tick)
-        grouped = bool(part.group) or part.having is not None
-        grouped = grouped or any(has_aggregate(entry, self.catalog.own) for entry in part.entries)
+        aggregates = part.having is not None or any(has_aggregate(e, self.catalog.own) for e in part.entries)
+        windowed = item.windowing is not None or item.windows is not None
+        if part.distinct and windowed and not aggregates and not part.order:
+            # Of each window: the groups of equal answers.
+            entries = self._named(part.entries, item)
+            group = tuple(s.Entry(entry.value) for entry in entries)
+            return Grouping(self, replace(part, entries=entries, group=group), item).stream()
+        # Groups without a window are the stream itself, in parts: nothing is computed of them.
+        grouped = aggregates or (bool(part.group) and windowed)
         stream = Grouping(self, part, item).stream() if grouped else self._listed(part, item)
-        return plain(stream).distinct() if part.distinct else stream
+        return without_duplicates(plain(stream), windowed=windowed) if part.distinct else stream
+
+    def _named(self, entries: Sequence[s.Entry], item: Item) -> tuple[s.Entry, ...]:
+        """Entries of a list, with what `*` stands for."""
+        scope = Scope(self.context, item.relations)
+        found: list[s.Entry] = []
+        for entry in entries:
+            if isinstance(entry.value, s.Star):
+                found += [s.Entry(s.Column(s.Name(name)), at=entry.at) for name, _ in scope.star(entry.value)]
+            else:
+                found.append(entry)
+        return tuple(found)
 
     def expressions(self, item: Item, **more: Any) -> Expressions:
         """What binds expressions over the columns of FROM."""
@@ -258,6 +290,8 @@ class Queries:
     # --- FROM --------------------------------------------------------------------------------------------------------
 
     def _from(self, part: s.Select, tick: Tick) -> Item:
+        for place in (part.source, *(join.right for join in part.joins)):
+            self._check_alias(place)
         first = self._item(part.source, tick)
         if not part.joins:
             return first
@@ -270,6 +304,17 @@ class Queries:
             else:
                 left = joins.joined(left, self._item(join.right, tick), join)
         return left
+
+    def _check_alias(self, part: s.FromItem) -> None:
+        alias = part.alias
+        if alias is not None and not alias.quoted and alias.text.upper() in _NO_JOINS:
+            raise self.context.error(
+                alias,
+                f"there is no {alias.text.upper()} JOIN",
+                given=alias.text,
+                allowed="JOIN, LEFT JOIN, ANTI JOIN, CROSS JOIN, CLIP JOIN",
+                instead="LEFT JOIN with the streams the other way round, or the name in double quotes",
+            )
 
     def _table(self, part: s.FromItem) -> TableEntry | None:
         """The table that is meant, if it is one."""
@@ -290,6 +335,15 @@ class Queries:
         relation = Relation(name, {column: column for column in visible(stream.schema.names)})
         relation, stream, windowing = bracketed(self.context, self.catalog.own, tick, relation, stream, part)
         return Item(stream, (relation,), windowing)
+
+
+def without_duplicates(stream: Stream, *, windowed: bool = False) -> Stream:
+    """Each payload at most once at every instant. Instants and windows stay apart; what else lasts is one event."""
+    if not windowed and not has_points(stream.node):
+        return stream.distinct()
+    names = stream.schema.names
+    counted = stream.group_by(*names).window(Snapshot()).aggregate(_sql_n=AggregateCall("count"))
+    return counted.select(*names)
 
 
 def united(context: Context, part: s.Part, left: Stream, right: Stream) -> Stream:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.errors import nearest
 from headrace.sql.bind.context import Context
@@ -26,9 +26,14 @@ class Relation:
     #: Its columns are only meant where it is named: `first.price`.
     by_name: bool = False
 
+    def without(self, names: Iterable[str]) -> Relation:
+        """The same without some columns of the plan: a key that is null on one side only is told by the other."""
+        gone = set(names)
+        return replace(self, columns={mine: theirs for mine, theirs in self.columns.items() if theirs not in gone})
+
     def renamed(self, names: Mapping[str, str]) -> Relation:
         """The same under other names in the plan."""
-        return Relation(self.name, {mine: names.get(theirs, theirs) for mine, theirs in self.columns.items()})
+        return replace(self, columns={mine: names.get(theirs, theirs) for mine, theirs in self.columns.items()})
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from glob import has_magic
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +17,7 @@ from headrace.io.files import list_files, local_path
 from headrace.io.tables import table_of
 from headrace.plan.arrival import timed_by
 from headrace.plan.policies import Lifetime, Point, ProgressPolicy
-from headrace.schema import Schema
+from headrace.schema import RESERVED, Schema
 from headrace.sql import syntax as s
 from headrace.sql.bind.catalog import Catalog, TableEntry
 from headrace.sql.bind.context import Context
@@ -89,9 +90,13 @@ class _Given:
         path = Path(local)
         if not path.is_absolute() and self.catalog.base != Path():
             path = self.catalog.base / path
-        roots = self.catalog.roots
-        if roots is not None and not any(path.resolve().is_relative_to(root.resolve()) for root in roots):
+        # A directory, or a pattern, may hold links that lead out.
+        if not self.catalog.may_use(path):
             raise self._outside(given)
+        if self.catalog.roots is not None and (path.exists() or has_magic(str(path))):
+            for found in list_files(str(path)):
+                if not self.catalog.may_use(Path(found)):
+                    raise self._outside(found)
         return str(path)
 
     def _outside(self, path: str) -> Exception:
@@ -126,6 +131,7 @@ def source(context: Context, catalog: Catalog, part: s.CreateStream, schema: Sch
     """The stream that a CREATE STREAM with a SOURCE reads."""
     assert part.source is not None
     kind = part.source.kind.text.upper()
+    _check_names(context, part, schema)
     if kind not in SOURCES:
         raise _unknown(context, part.source.kind, "source", SOURCES)
     wanted, needed, make = SOURCES[kind]
@@ -138,6 +144,20 @@ def source(context: Context, catalog: Catalog, part: s.CreateStream, schema: Sch
     )
     with context.at(part.source):
         return make(given, reading)
+
+
+def _check_names(context: Context, part: s.CreateStream, schema: Schema) -> None:
+    physical = isinstance(part.lifetime, s.PhysicalLifetime)
+    for name in schema.names:
+        if not physical and (name.lower() in RESERVED or name.startswith("__")):
+            place = next((column for column in part.columns if column.name.text == name), part.name)
+            raise context.error(
+                place,
+                f"a column may not be named {name!r}: that is a part of every event",
+                given=name,
+                allowed=f"any name but {', '.join(RESERVED)} and those that begin with __",
+                instead=f"{name}_of_it",
+            )
 
 
 def timed(context: Context, catalog: Catalog, part: s.CreateStream, stream: Stream) -> Stream:
@@ -210,7 +230,11 @@ def _progress(context: Context, part: s.CreateStream) -> ProgressPolicy | None:
 
 
 def _csv(given: _Given, reading: _Reading) -> Stream:
-    path, delimiter = given.path(), given.text("delimiter", ",")
+    path, delimiter = given.path(), given.text("delimiter", ",").replace("\\t", "\t")
+    if len(delimiter) != 1:
+        raise given.context.error(
+            given.part, "a delimiter is one character", given=delimiter, allowed="',', ';', '\\t'"
+        )
     header = given.values.get("header")
     if header is None:
         header = _has_header(path, delimiter, reading.schema)

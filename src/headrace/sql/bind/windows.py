@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from headrace.api import windows as api
 from headrace.api.stream import Grouped, Stream
+from headrace.errors import PlanError
 from headrace.expr import Expr, col
 from headrace.modules import Operator
 from headrace.plan.arrival import timed_by
@@ -263,8 +264,16 @@ def _timed(place: _Place, clock: s.Application | s.Arrival, part: s.Part) -> _Pl
         by: Expr | Literal["arrival"] = col(column)
     else:
         by = "arrival"
-    with place.context.at(clock.column if isinstance(clock, s.Application) else part):
+    try:
         node: Node = timed_by(place.stream.node, by)
+    except PlanError as error:
+        raise place.context.error(
+            clock.column if isinstance(clock, s.Application) else part,
+            error.message,
+            given=error.given,
+            allowed=error.allowed,
+            instead=f"ON {OWN_TIME}, if the stream's own time is meant: SIZE 60 s ON {OWN_TIME}",
+        ) from error
     return place.with_stream(Stream(node))
 
 
@@ -289,8 +298,11 @@ def _measured(place: _Place, measure: s.Measure, clock: s.Application | s.Arriva
         if isinstance(clock, s.Arrival):
             return timedelta(microseconds=ticks)
         return api.arrival(ticks)
-    number = isinstance(measure.amount, s.Number)
-    ticks = duration_of(place.context, measure.amount) * (_unit(place, measure.column) if number else 1)
+    if isinstance(measure.amount, s.Number):
+        unit = _unit(place, measure.column)
+        ticks = round(measure.amount.value * unit) if unit > 1 else duration_of(place.context, measure.amount)
+    else:
+        ticks = duration_of(place.context, measure.amount)
     if isinstance(clock, s.Application):
         return timedelta(microseconds=ticks)
     return api.by(place.expressions.scope.column(measure.column), ticks)

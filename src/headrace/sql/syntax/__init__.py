@@ -5,6 +5,21 @@ into text again, the binder gives them a meaning. Every part remembers where in 
 which does not count when trees are compared.
 """
 
+from headrace.sql.syntax.aggregates import (
+    Assignment,
+    BodyStatement,
+    CreateAggregate,
+    DeleteRows,
+    InsertRows,
+    InsertSelected,
+    LocalSelect,
+    LocalTable,
+    Member,
+    ScalarSelect,
+    Stage,
+    UpdateRows,
+    ValuesRow,
+)
 from headrace.sql.syntax.expressions import (
     Between,
     Binary,
@@ -77,12 +92,14 @@ from headrace.sql.syntax.windows import (
 )
 
 __all__ = [
-    "NOWHERE", "Application", "Arrival", "Ask", "Between", "Binary", "Bracket", "Call", "Case", "Cast", "Column",
-    "CountWindow", "CreateSchema", "CreateStream", "CreateTable", "DateTime", "DeltaWindow", "Describe", "Drop",
-    "Duration", "EdgeLifetime", "Entry", "Explain", "Expression", "FixedWindow", "FromItem", "GridWindow", "In",
-    "Insert", "IntervalLifetime", "Into", "IsNull", "Join", "LandmarkWindow", "Lifespan", "Like", "Limit", "Measure",
-    "Merge", "Module", "Name", "Named", "Number", "OrderKey", "Over", "Part", "PhysicalLifetime", "PointLifetime",
-    "Policy", "Progress", "Query", "Script", "Select", "SessionWindow", "Set", "Show", "SizeWindow", "SnapshotWindow",
-    "SourceClause", "Span", "Split", "SplitBranch", "Star", "Statement", "Subquery", "Text", "Tuples", "TypedColumn",
-    "Unary", "Union", "Value", "Verify", "Window", "WindowPolicies",
+    "NOWHERE", "Application", "Arrival", "Ask", "Assignment", "Between", "Binary", "BodyStatement", "Bracket", "Call",
+    "Case", "Cast", "Column", "CountWindow", "CreateAggregate", "CreateSchema", "CreateStream", "CreateTable",
+    "DateTime", "DeleteRows", "DeltaWindow", "Describe", "Drop", "Duration", "EdgeLifetime", "Entry", "Explain",
+    "Expression", "FixedWindow", "FromItem", "GridWindow", "In", "Insert", "InsertRows", "InsertSelected",
+    "IntervalLifetime", "Into", "IsNull", "Join", "LandmarkWindow", "Lifespan", "Like", "Limit", "LocalSelect",
+    "LocalTable", "Measure", "Member", "Merge", "Module", "Name", "Named", "Number", "OrderKey", "Over", "Part",
+    "PhysicalLifetime", "PointLifetime", "Policy", "Progress", "Query", "ScalarSelect", "Script", "Select",
+    "SessionWindow", "Set", "Show", "SizeWindow", "SnapshotWindow", "SourceClause", "Span", "Split", "SplitBranch",
+    "Stage", "Star", "Statement", "Subquery", "Text", "Tuples", "TypedColumn", "Unary", "Union", "UpdateRows",
+    "Value", "ValuesRow", "Verify", "Window", "WindowPolicies",
 ]  # fmt: skip

@@ -166,15 +166,15 @@ class Split(Statement):
 
 @dataclass(frozen=True)
 class Drop(Statement):
-    """`DROP STREAM|SCHEMA|TABLE name`; kind in lower case."""
+    """`DROP STREAM|SCHEMA|TABLE|AGGREGATE name`; kind in lower case."""
 
-    kind: Literal["stream", "schema", "table"]
+    kind: Literal["stream", "schema", "table", "aggregate"]
     name: Name
 
 
 @dataclass(frozen=True)
 class Show(Statement):
-    """`SHOW STREAMS|SCHEMAS|TABLES|MODULES|FUNCTIONS|QUERIES|SETTINGS`; what, in lower case."""
+    """`SHOW STREAMS|SCHEMAS|TABLES|AGGREGATES|MODULES|FUNCTIONS|QUERIES|SETTINGS`; what, in lower case."""
 
     what: str
 

@@ -80,9 +80,15 @@ class Failure:
         told = zip(self.drawn, self.schemas, self.batches, self.feeds, strict=True)
         for number, (text, schema, batches, feed) in enumerate(told):
             cuts = f", batches={list(batches)}" if len(batches) > 1 else ""
-            came = f"  # came as {feed}" if feed != "events" else ""
+            made = feed.removeprefix("events, ") if feed.startswith("events, ") else ""
+            came = f"  # came as {feed}" if feed != "events" and not made else ""
             events = f'"""\n{_indented(text)}\n"""' if not text.startswith("[") else text
             yield f"s{number} = hr.events({events}, {schema!r}{cuts}){came}"
+            if made:
+                fragment = f"make_speculative(s{number}, {schema.split()[0]!r})"
+                whole = f"duplicate_retractions({fragment})" if made == "duplicate_retractions" else fragment
+                names = "duplicate_retractions, make_speculative" if whole != fragment else "make_speculative"
+                yield f"from headrace.testing.generators.generate import {names}\n\ns{number} = {whole}"
 
 
 def counted(number: int, what: str) -> str:

@@ -94,7 +94,8 @@ class PlainFeed:
 
     def __str__(self) -> str:
         if self.promise is None:
-            return "events"
+            how = self.setting["speculation"]
+            return "events" if how in ("certain", "revised") else f"events, {how}"
         where = "" if self.wanted is None else f", where {self.wanted}"
         return f"rows of files, {self.lifetime}, {self.promise}{where}"
 

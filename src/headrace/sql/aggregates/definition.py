@@ -1,0 +1,170 @@
+"""What an aggregate is once its text has been checked: tables with types, and statements over bound expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from headrace.expr import Expr
+from headrace.expr.nodes import Bound
+from headrace.schema import Field, Schema, Type
+
+__all__ = [
+    "EVENTS", "INWINDOW", "Definition", "Delete", "Insert", "Oldest", "Place", "Scalar", "Selected", "Source",
+    "Statement", "Table", "Update",
+]  # fmt: skip
+
+EVENTS = ("initialize", "iterate", "terminate", "expire")
+#: The table of a window aggregate that the system keeps.
+INWINDOW = "inwindow"
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table of an aggregate: `key` has the places of the columns that rows are told apart by."""
+
+    name: str
+    schema: Schema
+    key: tuple[int, ...] = ()
+    rows: tuple[tuple[Bound, ...], ...] = ()
+
+    @property
+    def kept_by_system(self) -> bool:
+        return self.name.lower() == INWINDOW
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """One place in a body where the rows of a table are gone through."""
+
+    table: Table
+    number: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a column of a bound expression stands for: of the rows of a source, else of the tuple that arrived."""
+
+    index: int
+    source: Source | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Selected:
+    """A SELECT; without a source it has one row."""
+
+    entries: tuple[Bound, ...]
+    source: Source | None = None
+    where: Bound | None = None
+    order: tuple[tuple[Bound, bool], ...] = ()
+    limit: int | None = None
+    aggregated: bool = False
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scalar(Expr):
+    """A SELECT as a value."""
+
+    select: Selected
+
+    def bind(self, schema: Schema) -> Bound:  # noqa: ARG002 - it has its type already
+        return Bound(self, self.select.entries[0].type)
+
+    def __str__(self) -> str:
+        return "(SELECT …)"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Oldest(Expr):
+    """A column of the tuple that leaves the window."""
+
+    index: int
+    kind: Type
+
+    def bind(self, schema: Schema) -> Bound:  # noqa: ARG002 - it has its type already
+        return Bound(self, self.kind)
+
+    def __str__(self) -> str:
+        return "oldest()"
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """A statement of a body: where it stands, and the tables it looks at."""
+
+    line: int
+    reads: frozenset[Table]
+
+
+@dataclass(frozen=True, eq=False)
+class Insert(Statement):
+    """Rows for a table, or for RETURN if there is none."""
+
+    table: Table | None
+    rows: tuple[tuple[Bound, ...], ...] = ()
+    select: Selected | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Update(Statement):
+    """New values for columns; None for those that stay."""
+
+    source: Source
+    values: tuple[Bound | None, ...]
+    where: Bound | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Delete(Statement):
+    """Rows that go."""
+
+    source: Source
+    where: Bound | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Definition:
+    """An aggregate: what it takes, what it gives, its tables and what it does at each event."""
+
+    name: str
+    parameters: tuple[Field, ...]
+    #: The columns of its rows; of a value, one.
+    returns: tuple[Field, ...]
+    #: Whether it gives a value, not rows.
+    value: bool
+    tables: tuple[Table, ...]
+    stages: Mapping[str, tuple[Statement, ...]]
+    #: What the columns of bound expressions stand for.
+    places: Mapping[str, Place]
+    #: The aggregates it calls.
+    calls: tuple[Any, ...] = ()
+    algebraic: bool = False
+    window: bool = False
+
+    @property
+    def blocking(self) -> bool:
+        """Whether it answers only when all tuples are there (rule 7.2)."""
+        return bool(self.stages.get("terminate"))
+
+    def form(self, table: Table) -> Literal["row", "keyed", "rows"]:
+        """How a table is kept: as one row that is always there, by its key, or as a list."""
+        if not table.kept_by_system and self._one_row(table):
+            return "row"
+        return "keyed" if table.key else "rows"
+
+    def _one_row(self, table: Table) -> bool:
+        every = [statement for event in EVENTS for statement in self.stages.get(event, ())]
+        inserts = [one for one in every if isinstance(one, Insert) and one.table is table]
+        if any(isinstance(one, Delete) and one.source.table is table for one in every):
+            return False
+        if table.rows:
+            return len(table.rows) == 1 and not inserts
+        first = next((one for one in self.stages.get("initialize", ()) if _touches(one, table)), None)
+        if len(inserts) != 1 or inserts[0] is not first or table in first.reads:
+            return False
+        return len(inserts[0].rows) == 1
+
+
+def _touches(statement: Statement, table: Table) -> bool:
+    return table in statement.reads or (isinstance(statement, Insert) and statement.table is table)

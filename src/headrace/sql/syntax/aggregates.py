@@ -1,0 +1,130 @@
+"""Aggregates written in SQL (rule 7.1): their tables, what they do at which event, their statements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.sql.syntax.expressions import Call, Expression, Name
+from headrace.sql.syntax.parts import Part
+from headrace.sql.syntax.queries import Entry, OrderKey
+from headrace.sql.syntax.statements import Statement, TypedColumn
+
+__all__ = [
+    "Assignment", "BodyStatement", "CreateAggregate", "DeleteRows", "InsertRows", "InsertSelected", "LocalSelect",
+    "LocalTable", "Member", "ScalarSelect", "Stage", "UpdateRows", "ValuesRow",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ValuesRow(Part):
+    """`(a, b, …)` behind VALUES."""
+
+    values: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class LocalTable(Part):
+    """`TABLE state(a REAL, b INT, KEY (a)) [AS VALUES (…)]`."""
+
+    name: Name
+    columns: tuple[TypedColumn, ...]
+    key: tuple[Name, ...] = ()
+    rows: tuple[ValuesRow, ...] = ()
+
+
+@dataclass(frozen=True)
+class LocalSelect(Part):
+    """A SELECT over at most one of the aggregate's tables."""
+
+    entries: tuple[Entry, ...]
+    table: Name | None = None
+    alias: Name | None = None
+    where: Expression | None = None
+    order: tuple[OrderKey, ...] = ()
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class ScalarSelect(Expression):
+    """`(SELECT …)` as a value."""
+
+    select: LocalSelect
+
+
+@dataclass(frozen=True)
+class Member(Expression):
+    """`oldest().price`: a column of what a call gives."""
+
+    call: Call
+    name: Name
+
+
+@dataclass(frozen=True)
+class BodyStatement(Part):
+    """A statement of a body."""
+
+
+@dataclass(frozen=True)
+class InsertRows(BodyStatement):
+    """`INSERT INTO t | RETURN VALUES (…), (…)`."""
+
+    target: Name
+    rows: tuple[ValuesRow, ...]
+
+
+@dataclass(frozen=True)
+class InsertSelected(BodyStatement):
+    """`INSERT INTO t | RETURN SELECT …`."""
+
+    target: Name
+    select: LocalSelect
+
+
+@dataclass(frozen=True)
+class Assignment(Part):
+    """`a = a + 1` of an UPDATE."""
+
+    column: Name
+    value: Expression
+
+
+@dataclass(frozen=True)
+class UpdateRows(BodyStatement):
+    """`UPDATE t SET a = … [WHERE …]`."""
+
+    table: Name
+    assignments: tuple[Assignment, ...]
+    where: Expression | None = None
+
+
+@dataclass(frozen=True)
+class DeleteRows(BodyStatement):
+    """`DELETE FROM t [WHERE …]`."""
+
+    table: Name
+    where: Expression | None = None
+
+
+@dataclass(frozen=True)
+class Stage(Part):
+    """`INITIALIZE: ITERATE: { … }`: statements, and at which events they are executed (in lower case)."""
+
+    events: tuple[str, ...]
+    statements: tuple[BodyStatement, ...] = ()
+
+
+@dataclass(frozen=True)
+class CreateAggregate(Statement):
+    """`CREATE [WINDOW] AGGREGATE f(next REAL): REAL | (a REAL, b INT) [ALGEBRAIC] { … }`.
+
+    `returns` is the type of its value; `columns`, instead, are those of the rows it gives.
+    """
+
+    name: Name
+    parameters: tuple[TypedColumn, ...]
+    returns: Name | None = None
+    columns: tuple[TypedColumn, ...] = ()
+    algebraic: bool = False
+    tables: tuple[LocalTable, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    window: bool = False

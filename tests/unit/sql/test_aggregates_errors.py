@@ -1,0 +1,181 @@
+"""Aggregates written in SQL: what is refused, where the error points, and that no text is ever executed as Python."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from tests.fixtures.esl import AVG, DECAY, GROUPING, NESTED, SELECTION, TOP, made
+
+import headrace as hr
+from headrace.errors import ModuleError, SqlError
+
+TICKS = hr.events("kind | le | re | symbol | price\ninsert | 1 | 2 | A | 1", "symbol STRING, price DOUBLE")
+
+# ---- what is refused
+
+BODY = "CREATE AGGREGATE f(next REAL): REAL {{ TABLE t(a REAL, b INT, KEY (b)); TABLE s(c STRING); {} }}"
+OK = "INITIALIZE: {{ INSERT INTO t VALUES (next, 1); {} }} TERMINATE: {{ INSERT INTO RETURN SELECT a FROM t; {} }}"
+WINDOW = (
+    "CREATE WINDOW AGGREGATE f(a REAL): REAL {{ TABLE inwindow(b REAL); "
+    "INITIALIZE: {{ INSERT INTO RETURN VALUES (a) }} EXPIRE: {{ {} }} }}"
+)
+
+
+def first(statement: str) -> str:
+    return BODY.format(OK.format(statement, ""))
+
+
+def last(statement: str) -> str:
+    return BODY.format(OK.format("", statement))
+
+
+#: A text, what the error says, and the words of the text it points at.
+REFUSED = [
+    (first("INSERT INTO u VALUES (1)"), "f has no table 'u'", "u"),
+    (first("DELETE FROM tt"), "f has no table 'tt'", "tt"),
+    (first("UPDATE t SET d = 1"), "t has no column 'd'", "d"),
+    (first("UPDATE t SET a = aa"), "no column 'aa'", "aa"),
+    (first("UPDATE t SET a = 1, A = 2"), "A is set twice", "A"),
+    (first("UPDATE t SET a = 1 WHERE c = 'x'"), "no column 'c'", "c"),
+    (first("INSERT INTO t VALUES (1)"), "t has 2 columns, and these are 1 values", "(1)"),
+    (first("INSERT INTO t SELECT a FROM t"), "t has 2 columns, and these are 1 values", "SELECT a FROM t"),
+    (first("INSERT INTO t VALUES ('x', 1)"), "a of t is FLOAT, and this is STRING", "'x'"),
+    (first("INSERT INTO t VALUES (1, 0.5)"), "b of t is INT, and this is DOUBLE", "0.5"),
+    (first("UPDATE s SET c = 1"), "c of s is STRING, and this is INT", "1"),
+    (first("INSERT INTO RETURN VALUES (1, 2)"), "RETURN has 1 column, and these are 2 values", "(1, 2)"),
+    (first("INSERT INTO RETURN VALUES ('a')"), "is FLOAT, and this is STRING", "'a'"),
+    (first("INSERT INTO inwindow VALUES (1)"), "no table 'inwindow'", "inwindow"),
+    (first("INSERT INTO RETURN SELECT f(a) FROM t"), "f calls itself", "f(a)"),
+    (first("INSERT INTO RETURN SELECT median(a) FROM t"), "not there yet", "median(a)"),
+    (first("INSERT INTO RETURN SELECT a, max(b) FROM t"), "RETURN has 1 column", "SELECT a, max(b) FROM t"),
+    (first("INSERT INTO RETURN SELECT a + max(b) FROM t"), "beside an aggregate", "a + max(b)"),
+    (
+        first("INSERT INTO RETURN SELECT max(b) FROM t ORDER BY b"),
+        "nothing to order",
+        "SELECT max(b) FROM t ORDER BY b",
+    ),
+    (first("INSERT INTO RETURN VALUES (max(b))"), "about many events", "max(b)"),
+    (first("UPDATE t SET a = (SELECT a, b FROM t)"), "has one column", "(SELECT a, b FROM t)"),
+    (first("UPDATE t SET a = 1 WHERE a"), "true or false", "a"),
+    (first("UPDATE t SET a = oldest()"), "oldest() is the oldest tuple of a window", "oldest()"),
+    (first("UPDATE t SET a = nonsense(a)"), "no function, aggregate or module 'nonsense'", "nonsense"),
+    (last("UPDATE t SET a = next"), "TERMINATE has no tuple", "next"),
+    (BODY.format("ITERATE: { INSERT INTO RETURN VALUES (1) }"), "what to do with the first tuple", "f"),
+    (BODY.format("INITIALIZE: { INSERT INTO t VALUES (1, 1) }"), "f returns nothing", "f"),
+    (BODY.format("INITIALIZE: {} INITIALIZE: {}"), "INITIALIZE is there twice", "INITIALIZE: {}"),
+    (BODY.format("INITIALIZE: {} EXPIRE: {}"), "tuples expire in windows", "EXPIRE: {}"),
+    ("CREATE AGGREGATE f(a REAL, A INT): REAL { INITIALIZE: {} }", "'A' is there twice", "A"),
+    ("CREATE AGGREGATE f(a REALL): REAL { INITIALIZE: {} }", "unknown type", "REALL"),
+    ("CREATE AGGREGATE f(a REAL): REAL { TABLE return(a INT); INITIALIZE: {} }", "where results go", "return"),
+    ("CREATE AGGREGATE f(a REAL): REAL { TABLE t(a INT); TABLE T(a INT); INITIALIZE: {} }", "already", "T"),
+    ("CREATE AGGREGATE f(a REAL): REAL { TABLE t(a INT, KEY (b)); INITIALIZE: {} }", "no column 'b'", "b"),
+    ("CREATE AGGREGATE f(a REAL): REAL { TABLE t(b INT) AS VALUES (a); INITIALIZE: {} }", "has no tuple", "a"),
+    ("CREATE AGGREGATE f(a REAL): REAL { TABLE inwindow(b REAL); INITIALIZE: {} }", "kept by the system", "inwindow"),
+    ("CREATE WINDOW AGGREGATE f(a REAL): REAL { INITIALIZE: {} }", "declares the table of its tuples", "f"),
+    (WINDOW.format("").replace("(b REAL)", "(b INT)"), "types of the arguments", "TABLE inwindow(b INT);"),
+    (WINDOW.format("INSERT INTO inwindow VALUES (1)"), "kept by the system", "inwindow"),
+    (WINDOW.format("UPDATE inwindow SET b = 1"), "kept by the system", "inwindow"),
+    (WINDOW.format("DELETE FROM inwindow WHERE b < oldest().bb"), "no such column", "bb"),
+    (WINDOW.format("DELETE FROM inwindow WHERE b < oldest() AND b > oldest().b"), "do not run yet", "f"),
+    (WINDOW.format("INSERT INTO RETURN VALUES (a)"), "EXPIRE has no tuple", "a"),
+    (f"{AVG};{AVG}", "exists already", "myavg"),
+    ("DROP AGGREGATE nothing", "no aggregate 'nothing'", "nothing"),
+]
+
+
+@pytest.mark.parametrize(("text", "says", "where"), REFUSED, ids=range(len(REFUSED)))
+def test_refused(text: str, says: str, where: str):
+    with pytest.raises(SqlError) as caught:
+        hr.script(text)
+    error = caught.value
+    assert says in error.message
+    assert text[slice(*error.at)] == where, str(error)
+    assert "^" in str(error)
+
+
+def test_a_text_that_makes_no_aggregate():
+    for text in ("", "SELECT a FROM b", "SHOW AGGREGATES", 5):
+        with pytest.raises(SqlError):
+            hr.sql_aggregate(text)  # type: ignore[arg-type]
+
+
+def test_an_error_points_at_its_line():
+    with pytest.raises(SqlError) as caught:
+        hr.sql_aggregate(AVG.replace("cnt + 1", "count + 1"))
+    assert caught.value.line == 5
+    assert "UPDATE state SET tsum = tsum + next, cnt = count + 1" in str(caught.value)
+
+
+def test_what_cannot_be_a_value_or_never_answers():
+    with pytest.raises(SqlError, match="gives rows, not a value"):
+        hr.sql(TOP + "; SELECT frequent(symbol) AS f FROM ticks [TUMBLING 10 ticks]", ticks=TICKS)
+    with pytest.raises(SqlError, match="blocking"):
+        hr.sql(AVG + "; SELECT myavg(price) AS f FROM ticks", ticks=TICKS)
+    with pytest.raises((SqlError, ModuleError), match="takes next as"):
+        hr.sql(AVG + "; SELECT myavg(symbol) AS f FROM ticks [TUMBLING 10 ticks]", ticks=TICKS)
+
+
+def test_a_stored_table_is_not_read_yet(tmp_path: Path):
+    (tmp_path / "prices.csv").write_text("a\n1\n")
+    stored = "CREATE TABLE prices (a DOUBLE) SOURCE FILE ('prices.csv');"
+    text = stored + first("INSERT INTO RETURN SELECT max(a) FROM Prices")
+    with pytest.raises(SqlError, match="stored table, and aggregates cannot read those yet") as caught:
+        hr.script(text, base=tmp_path)
+    assert text[slice(*caught.value.at)] == "Prices"
+
+
+def test_python_does_not_travel_with_a_text():
+    double = hr.udf(lambda x: x * 2, takes="DOUBLE", returns="DOUBLE")
+    with pytest.raises(SqlError, match="do not travel"):
+        hr.script(DECAY.replace("VALUES (next);", "VALUES (twice(next));", 1), functions={"twice": double})
+
+
+# ---- nothing of a text is executed as Python
+
+NASTY = ["__class__", "self", "class", "def", "len", "eq", "returned", "x); import os #", "\n", "ü", "a b", "1", "__"]
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_names_are_only_names(name: str):
+    quoted = '"' + name + '"'
+    text = f"""
+    CREATE AGGREGATE {quoted}({quoted} DOUBLE, "other" DOUBLE): DOUBLE {{
+        TABLE "t {name}"({quoted} DOUBLE, "b" DOUBLE); TABLE "u {name}"({quoted} DOUBLE);
+        INITIALIZE: {{ INSERT INTO "t {name}" VALUES ({quoted}, "other"); INSERT INTO "u {name}" VALUES ({quoted}); }}
+        TERMINATE: {{
+            INSERT INTO RETURN SELECT ({quoted} + (SELECT max({quoted}) FROM "u {name}")) * "b" FROM "t {name}";
+        }}
+    }}"""
+    module = made(text)
+    assert module.compute([(2.0, 5.0)]) == 20.0
+    stream = hr.events([{"le": 1, "x": 2.0}], "x DOUBLE")
+    call = module.of("x", "x")
+    assert stream.window(hr.tumbling(10)).aggregate(a=call).cht().to_pylist()[0]["a"] == 8.0
+
+
+def test_texts_are_only_texts():
+    for nasty in ["'''", '"""', "\\", "\\'", "\n", "'); raise SystemExit  #", "{x}", "\u2028", "\x1b"]:
+        literal = "'" + nasty.replace("'", "''") + "'"
+        text = f"CREATE AGGREGATE f(x LONG): STRING {{ INITIALIZE: {{ INSERT INTO RETURN VALUES ({literal}) }} }}"
+        assert made(text).compute([1]) == nasty
+
+
+def test_the_source_calls_nothing_but_its_helpers():
+    for text in (AVG, DECAY, TOP, NESTED, GROUPING, SELECTION):
+        tree = ast.parse(made(text).source)
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        assert not names & {"__import__", "eval", "exec", "open", "getattr", "globals", "compile"}
+        assert not [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+        dotted = [node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+        assert not [name for name in dotted if name.startswith("_")]
+
+
+def test_long_expressions_are_refused_or_computed():
+    for operator in ("AND next > 1", "+ 1"):
+        chain = " ".join([f"next > 0 {operator}" if "AND" in operator else "next", *([operator] * 3000)])
+        value = f"CASE WHEN {chain} THEN 1 END" if "AND" in operator else chain
+        text = f"CREATE AGGREGATE f(next DOUBLE): DOUBLE {{ INITIALIZE: {{ INSERT INTO RETURN VALUES ({value}) }} }}"
+        with pytest.raises(SqlError, match="deep"):
+            made(text)

@@ -1,0 +1,143 @@
+"""What a review of the dialect found, each by its smallest script."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import headrace as hr
+from headrace.errors import SqlError
+
+LEFT = "k,time,x\na,4,1\nb,7,2\na,11,3\na,26,4\n"
+RIGHT = "k,time,y\na,6,10\na,11,20\nb,8,30\nc,9,40\nb,25,50\n,6,70\n"
+BOTH = """
+CREATE STREAM l (k STRING, time LONG, x INT) ORDER BY time SOURCE FILE ('l.csv', ',');
+CREATE STREAM r (k STRING, time LONG, y INT) ORDER BY time SOURCE FILE ('r.csv', ',');
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "l.csv").write_text(LEFT)
+    (tmp_path / "r.csv").write_text(RIGHT)
+    return tmp_path
+
+
+def answers(text: str, base: Path, *columns: str) -> list[tuple[object, ...]]:
+    """The rows of the last query, which batch SQL over the history gives as well."""
+    stream = hr.sql(text, base=base)
+    table = stream.cht()
+    assert hr.same_history(table, stream.history(engine="duckdb").cht())
+    return [tuple(row[name] for name in columns) for row in table.sort_by([("le", "ascending")]).to_pylist()]
+
+
+def test_a_row_is_malformed_whichever_columns_are_read(folder: Path):
+    (folder / "bad.csv").write_text("time,a,b\n1,10,x\n2,20,3\n")
+    create = "CREATE STREAM s (time LONG, a INT, b INT) ORDER BY time SOURCE FILE ('bad.csv', ',');"
+    assert answers(create + "SELECT sum(a) AS s FROM s [TUMBLING 10 ticks]", folder, "s") == [(20,)]
+
+
+def test_the_other_side_of_a_left_join_is_null_where_nothing_matches(folder: Path):
+    text = "SELECT l.k, r.k AS rk, y FROM l [TUMBLING 10 ticks] LEFT JOIN r [TUMBLING 10 ticks] ON l.k = r.k"
+    assert answers(BOTH + text, folder, "le", "k", "rk", "y") == [
+        (0, "a", "a", 10), (0, "b", "b", 30), (10, "a", "a", 20), (20, "a", None, None),
+    ]  # fmt: skip
+    assert answers(BOTH + text + " WHERE r.k IS NULL", folder, "k", "y") == [("a", None)]
+
+
+def test_a_table_has_no_key_of_its_own_in_a_left_join(folder: Path):
+    (folder / "t.csv").write_text("k,name\na,one\n")
+    create = BOTH + "CREATE TABLE t SOURCE FILE ('t.csv'); "
+    text = "SELECT l.k, name FROM l LEFT JOIN t ON l.k = t.k"
+    assert answers(create + text, folder, "k", "name")[1] == ("b", None)
+    with pytest.raises(SqlError, match="no column 'k' in t"):
+        hr.sql(create + text + " WHERE t.k IS NULL", base=folder)
+
+
+@pytest.mark.parametrize("word", ["RIGHT", "FULL", "SEMI", "NATURAL"])
+def test_joins_of_other_dialects_are_no_aliases(word: str, folder: Path):
+    text = f"SELECT x, y FROM l [TUMBLING 10 ticks] {word} JOIN r [TUMBLING 10 ticks] USING (k)"
+    with pytest.raises(SqlError, match=f"there is no {word} JOIN"):
+        hr.sql(BOTH + text, base=folder)
+
+
+@pytest.mark.parametrize("apart", [0, 1])
+def test_rows_of_files_that_come_together_stay_in_order(apart: int, folder: Path):
+    (folder / "in").mkdir()
+    for number, values in enumerate(([1, 2, 3], [4, 5, 6])):
+        path = folder / "in" / f"{number}.csv"
+        path.write_text("v\n" + "".join(f"{value}\n" for value in values))
+        os.utime(path, ns=(0, 1_000_000_000 + number * apart * 1000))
+    create = "CREATE STREAM s (v LONG) SOURCE FILE ('in', ',', TRUE);"
+    assert answers(create + "SELECT collect(v) AS c FROM s [SIZE 3]", folder, "c") == [([1, 2, 3],), ([4, 5, 6],)]
+    assert answers(create + "SELECT last(v) AS l FROM s [SIZE 2 EVERY 1]", folder, "l") == [(n,) for n in range(1, 7)]
+
+
+def test_a_promise_about_one_time_says_nothing_about_another(folder: Path):
+    (folder / "o.csv").write_text("time,value\n10,1\n30,2\n5,3\n12,4\n31,5\n")
+    text = """CREATE STREAM e (time LONG, value LONG) ORDER BY value SOURCE FILE ('o.csv', ',')
+    WITH PROGRESS ORDERED LATE DROP; SELECT collect(value) AS c FROM e [SIZE 10 ON time]"""
+    assert answers(text, folder, "c") == [([3],), ([1, 4],), ([2, 5],)]
+
+
+def test_names_of_an_events_parts_are_refused_where_they_are_declared():
+    with pytest.raises(SqlError, match="may not be named 'weight'") as caught:
+        hr.script("CREATE STREAM w (t LONG, weight INT) ORDER BY t SOURCE FILE ('res.csv', ',')")
+    assert caught.value.text[slice(*caught.value.at)] == "weight INT"
+
+
+def test_union_takes_out_duplicates_and_no_more(folder: Path):
+    union = "(SELECT k FROM l UNION SELECT k FROM r)"
+    assert answers(BOTH + f"SELECT count(*) AS n FROM {union} [TUMBLING 10 ticks]", folder, "n")[0] == (6,)
+    assert answers(BOTH + "SELECT count(*) AS n FROM (SELECT k FROM l UNION SELECT k FROM l) [TUMBLING 10 ticks]",
+                   folder, "n")[0] == (2,)  # fmt: skip
+
+
+def test_distinct_is_of_each_window(folder: Path):
+    text = BOTH + "SELECT DISTINCT k FROM l [TUMBLING 20 ticks]"
+    assert sorted(answers(text, folder, "le", "k")) == [(0, "a"), (0, "b"), (20, "a")]
+
+
+def test_a_limit_behind_a_union_is_refused(folder: Path):
+    with pytest.raises(SqlError, match="LIMIT belongs to one SELECT"):
+        hr.sql(BOTH + "SELECT k, x FROM l UNION ALL SELECT k, y FROM r ORDER BY y LIMIT 1", base=folder)
+
+
+def test_links_do_not_lead_out_of_the_roots(folder: Path):
+    (folder / "in").mkdir()
+    (folder / "in" / "link.csv").symlink_to(folder / "r.csv")
+    for path in ("in", "in/*.csv"):
+        with pytest.raises(SqlError, match="may not use files there"):
+            hr.script(f"CREATE STREAM s (k STRING) SOURCE FILE ('{path}', ',')", base=folder, roots=[folder / "in"])
+    with pytest.raises(SqlError, match="may not use files there"):
+        hr.script("SET checkpoint = '/elsewhere'", base=folder, roots=[folder / "in"])
+
+
+def test_a_long_list_does_not_end_the_process(folder: Path):
+    text = f"SELECT x FROM l WHERE x IN ({', '.join(map(str, range(3, 10_003)))})"
+    assert answers(BOTH + text, folder, "x") == [(3,), (4,)]
+
+
+def test_delimiters(folder: Path):
+    (folder / "t.tsv").write_text("a\t1\nb\t2\n")
+    create = "CREATE STREAM s (k STRING, n INT) SOURCE FILE ('t.tsv', '{}'); SELECT n FROM s"
+    assert answers(create.format(r"\t"), folder, "n") == [(1,), (2,)]
+    for wrong in ("", ";;"):
+        with pytest.raises(SqlError, match="one character"):
+            hr.sql(create.format(wrong), base=folder)
+
+
+def test_groups_without_a_window_are_the_stream(folder: Path):
+    assert len(answers(BOTH + "SELECT k, x FROM l GROUP BY k", folder, "k", "x")) == 4
+
+
+def test_what_is_no_text_is_refused():
+    with pytest.raises(SqlError, match="not a text"):
+        hr.sql(None)  # type: ignore[arg-type]
+
+
+def test_queries_are_shown():
+    session = hr.script("QUERY a AS SELECT n FROM s; SHOW QUERIES", s=hr.events([{"le": 1, "n": 1}]))
+    assert session.outcomes[-1].rows == (("a", "SELECT n FROM s"),)
