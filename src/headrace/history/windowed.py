@@ -100,10 +100,16 @@ def _answers(t: Translation, node: Aggregate) -> tuple[str, dict[str, str]]:
     return text, values
 
 
+def _order(node: PerWindow) -> str:
+    """What the events of a window are in order by: their places in their group, where windows go by these."""
+    return "__pos" if isinstance(node.window, Ordered) and not node.sensitive else "le"
+
+
 def _gathered(t: Translation, node: PerWindow, module: Module, mapping: Sequence[Expr]) -> str:
     """The events of a window as a list of what a module takes."""
     below = t.of(node)
-    fields = {"le": "le", "re": "re"}
+    start = _order(node)
+    fields = {"le": start, "re": "re" if start == "le" else f"{start} + 1"}
     for number, (expr, field) in enumerate(zip(mapping, module.fields, strict=True)):
         fields[f"f{number}"] = f"CAST({t.over(expr, below)} AS {t.dialect.type(field.type.arrow)})"
     return f"{t.dialect.gather}({t.dialect.struct(fields)})"
@@ -134,7 +140,7 @@ def _call(t: Translation, node: Aggregate, call: AggregateCall) -> str:
     gives = call.type(below.schema)
     parameters = (takes.arrow,) if call.function == "approx_distinct" else call.parameters
     function = t.function(lambda f: list_function(f, call.function, parameters, takes, gives))
-    item = t.dialect.struct({"le": "le", "value": f"CAST({value} AS {t.dialect.type(takes.arrow)})"})
+    item = t.dialect.struct({"le": _order(node), "value": f"CAST({value} AS {t.dialect.type(takes.arrow)})"})
     return f"{function}({t.dialect.gather}({item}))"
 
 

@@ -5,6 +5,9 @@ The tuples of a group stand in an order: by LE, then by when and where they arri
 event that is there n times is n tuples. The order is the stream's own: a late tuple is put where it belongs, a deleted
 one leaves its place, and the answers behind it are corrected.
 
+Aggregates that ask for an order (`first`, `last`, `collect`), and modules, meet the tuples of a window in this order,
+unless a module sees lifetimes: then by time, and by value where times are equal, as in other windows.
+
 *Slides*: `SIZE` says which of the tuples up to the trigger are in the window, `EVERY` when there is one.
 
 - Every `Tuples(b)`: at each b-th tuple of the group, as soon as it is there. The first windows may be smaller than the

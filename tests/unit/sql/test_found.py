@@ -141,3 +141,12 @@ def test_what_is_no_text_is_refused():
 def test_queries_are_shown():
     session = hr.script("QUERY a AS SELECT n FROM s; SHOW QUERIES", s=hr.events([{"le": 1, "n": 1}]))
     assert session.outcomes[-1].rows == (("a", "SELECT n FROM s"),)
+
+
+def test_what_comes_last_is_last_whatever_its_value(folder: Path):
+    (folder / "tie.csv").write_text("time,v\n10,5\n10,3\n10,9\n10,1\n11,8\n11,2\n")
+    create = "CREATE STREAM t (time LONG, v INT) ORDER BY time SOURCE FILE ('tie.csv', ',');"
+    found = answers(create + "SELECT v, last(v) OVER (ROWS 2 PRECEDING) AS l FROM t", folder, "v", "l")
+    assert sorted(found) == [(v, v) for v in (1, 2, 3, 5, 8, 9)]
+    windows = answers(create + "SELECT collect(v) AS c FROM t [SIZE 3]", folder, "c")
+    assert windows == [([5, 3, 9],), ([1, 8, 2],)]

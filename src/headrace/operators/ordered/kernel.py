@@ -198,6 +198,10 @@ class OrderedKernel(WindowKernel):
         number, row = ranges(spans.first, spans.last)
         if inside is not None:
             number, row = number[inside], row[inside]
+        if not self.per_window.sensitive:
+            # Nobody sees when they are: what is first, and what is last, is so by its place, not by time and value.
+            places = np.arange(len(line), dtype=np.int64)
+            tuples = Changes(places, places + 1, tuples.weight, tuples.payload)
         names = [name for name, _ in self.per_window.keys]
         keys = groups.take(pa.array(windows.group)).select(self.keys[: len(names)]).rename_columns(names)
         states: dict[str, list[bytes | None]] = {name: [None] * len(spans) for name in self.content.stateful}

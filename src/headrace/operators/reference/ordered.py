@@ -43,7 +43,7 @@ def ordered(node: PerWindow, rows: Sequence[Row], now: Progress) -> tuple[list[R
     for keys, tuples in _groups(node, rows):
         line = [row for row in tuples if _counts(node.window, row)]
         for members, le, re in _windows(node, line, seen, ended=ended):
-            for a, b, payload in outputs_of(node, members, (le, re)):
+            for a, b, payload in outputs_of(node, _in_order(node, members), (le, re)):
                 whole = keys | payload
                 out.append((a, b, {name: whole[name] for name in node.schema.names}))
         held += _holding(node, line, now.cti)
@@ -65,10 +65,15 @@ def _over(node: Over, rows: Sequence[Row]) -> list[Row]:
             if frame.range is not None:
                 members = [row for row in members if row[0] >= le - frame.range]
             start = members[0][0] if frame.range is None else le - frame.range
-            for _, _, found in outputs_of(node.aggregate, members, (start, le + 1)):
+            for _, _, found in outputs_of(node.aggregate, _in_order(node, members), (start, le + 1)):
                 whole = keys | payload | found
                 out.append((le, re, {name: whole[name] for name in node.schema.names}))
     return out
+
+
+def _in_order(node: PerWindow, members: list[Row]) -> list[Row]:
+    """The tuples at their places, where nobody sees their times: what comes first is first by its place."""
+    return members if node.sensitive else [(i, i + 1, row[2]) for i, row in enumerate(members)]
 
 
 def _groups(node: PerWindow, rows: Sequence[Row]) -> Iterator[tuple[dict[str, Any], list[Row]]]:
