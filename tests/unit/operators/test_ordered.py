@@ -161,7 +161,7 @@ def test_equal_lifetimes_are_different_windows():
 def test_arrival_decides_among_tuples_of_one_time_and_else_their_columns():
     rows = [{"kind": "insert", "le": 10, "re": 11, "re_new": None, "v": v} for v in (20, 10, 15)]
     window = hr.sliding(2, every=1)
-    assert contents(hr.events(rows, "v LONG"), window) == [[10, 15], [10, 20], [20]]
+    assert contents(hr.events(rows, "v LONG"), window) == [[10, 15], [20], [20, 10]]
     found = hr.events(rows, "v LONG").over(rows=1).aggregate(s=hr.sum("v")).cht().to_pylist()
     assert sorted((row["v"], row["s"]) for row in found) == [(10, 30), (15, 25), (20, 20)]
     # What is retracted has no arrival of its own.
