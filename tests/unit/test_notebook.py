@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ def ipython(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     # Here, and not above: the rest of these tests needs no IPython.
     shells = pytest.importorskip("IPython.core.interactiveshell")
+    # IPython puts a main module of its own in place; processes that tests start later need the real one.
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     shell = shells.InteractiveShell()
     shell.history_manager.enabled = False
     shell.run_line_magic("load_ext", "headrace.notebook")
