@@ -322,7 +322,11 @@ class Session:
 
     def _numbered(self, name: s.Name | None) -> str:
         self._asked += 1
-        return name.text if name is not None else f"query_{self._asked}"
+        if name is not None:
+            return name.text
+        while f"query_{self._asked}" in self.catalog.queries:
+            self._asked += 1
+        return f"query_{self._asked}"
 
     def _explain(self, context: Context, part: s.Explain) -> Outcome:
         return Words(part, plain(self._derived(context, part.target)).explain(liveliness=part.liveliness))

@@ -89,7 +89,7 @@ class Catalog:
     def schema(self, context: Context, name: Name) -> Schema:
         """The schema of that name; a stream or a table has one too."""
         every: dict[str, Any] = {**self.tables, **self.streams, **self.schemas}
-        found = self._found(context, name, every, "schema")
+        found = self._found(context, name, every, "schema, stream or table")
         return found if isinstance(found, Schema) else found.schema
 
     def stream(self, context: Context, name: Name) -> StreamEntry | TableEntry:
@@ -112,7 +112,7 @@ class Catalog:
                 name,
                 f"there is no {what} {name.text!r}",
                 given=name.text,
-                allowed=", ".join(among) or f"(no {what} yet: CREATE {what.upper()} …)",
+                allowed=", ".join(among) or f"(none yet: CREATE {what.partition(',')[0].upper()} …)",
                 instead=nearest(name.text, among) or "",
             )
         return among[key]

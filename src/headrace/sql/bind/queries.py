@@ -230,9 +230,9 @@ class Queries:
         seen: dict[str, s.Entry] = {}
         for name, _, entry in outputs:
             if name in seen:
-                raise self.context.error(
-                    entry, f"two columns are named {name!r}", given=to_sql(entry), instead=f"{to_sql(entry)} AS other"
-                )
+                plain_value = not isinstance(entry.value, s.Star)
+                instead = f"{to_sql(entry.value)} AS other" if plain_value else "the columns by their names"
+                raise self.context.error(entry, f"two columns are named {name!r}", given=to_sql(entry), instead=instead)
             seen[name] = entry
         return [(name, expr) for name, expr, _ in outputs]
 
