@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from headrace.errors import PlanError
-from headrace.expr import col
 from headrace.plan.base import Node, Properties, refuse_reserved
 from headrace.plan.coalesce import Coalesce
 from headrace.plan.group_apply import GroupApply, GroupInput
@@ -52,18 +51,8 @@ class Contents(PerWindow):
     @cached_property
     def schema(self) -> Schema:
         """The keys that are not columns already, then all columns, then the start of the window."""
-        mine = self.input.schema
-        for name, expr in self.keys:
-            if name in mine and str(expr) != str(col(name)):
-                raise PlanError(
-                    f"the key {name!r} hides a column of the same name",
-                    given=str(expr),
-                    allowed="keys that are columns, or have names of their own",
-                    instead=f"group_by({name}_key={expr})",
-                )
-        keys = (field for field in self.key_fields if field.name not in mine)
         start = () if self.start is None else (Field(self.start, Type.LONG),)
-        return Schema((*keys, *mine.fields, *start))
+        return Schema((*self.with_keys.fields, *start))
 
     @cached_property
     def each_alone(self) -> bool:

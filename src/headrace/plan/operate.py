@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from headrace.errors import PlanError
-from headrace.expr import Expr, col
+from headrace.expr import Expr
 from headrace.modules import Module, Operator
 from headrace.plan.base import refuse_reserved
 from headrace.plan.windowed import PerWindow
@@ -71,17 +71,7 @@ class Top(PerWindow):
 
     @cached_property
     def schema(self) -> Schema:
-        """The keys that are not columns already, then all columns."""
-        mine = self.input.schema
-        for name, expr in self.keys:
-            if name in mine and str(expr) != str(col(name)):
-                raise PlanError(
-                    f"the key {name!r} hides a column of the same name",
-                    given=str(expr),
-                    allowed="keys that are columns, or have names of their own",
-                    instead=f"group_by({name}_key={expr})",
-                )
-        return Schema((*(f for f in self.key_fields if f.name not in mine), *mine.fields))
+        return self.with_keys
 
     def describe(self) -> str:
         order = ", ".join(map(str, self.by))

@@ -28,12 +28,12 @@ class Over(PerWindow):
 
     def __post_init__(self) -> None:
         assert isinstance(self.window, Frame)
-        taken = [name for name, _ in self.outputs if name in self._columns]
+        taken = [name for name, _ in self.outputs if name in self.with_keys]
         if taken:
             raise PlanError(
                 f"the stream has a column {taken[0]!r} already",
                 given=", ".join(name for name, _ in self.outputs),
-                allowed=f"names but {', '.join(self._columns.names)}",
+                allowed=f"names but {', '.join(self.with_keys.names)}",
                 instead=f"aggregate({taken[0]}_over=...)",
             )
         refuse_reserved(Schema(self.aggregate.schema.fields[len(self.keys) :]))
@@ -44,22 +44,8 @@ class Over(PerWindow):
         return Aggregate(self.input, self.keys, self.window, self.outputs, policy=self.policy)
 
     @cached_property
-    def _columns(self) -> Schema:
-        """The keys that are not columns already, then all columns."""
-        mine = self.input.schema
-        for name, expr in self.keys:
-            if name in mine and str(expr) != str(col(name)):
-                raise PlanError(
-                    f"the key {name!r} hides a column of the same name",
-                    given=str(expr),
-                    allowed="keys that are columns, or have names of their own",
-                    instead=f"group_by({name}_key={expr})",
-                )
-        return Schema((*(f for f in self.key_fields if f.name not in mine), *mine.fields))
-
-    @cached_property
     def schema(self) -> Schema:
-        return Schema((*self._columns.fields, *self.aggregate.schema.fields[len(self.keys) :]))
+        return Schema((*self.with_keys.fields, *self.aggregate.schema.fields[len(self.keys) :]))
 
     @cached_property
     def modules(self) -> tuple[Module, ...]:

@@ -73,6 +73,20 @@ class PerWindow(OneInput):
         return tuple(Field(name, expr.type(self.input.schema)) for name, expr in self.keys)
 
     @cached_property
+    def with_keys(self) -> Schema:
+        """The keys that are not columns already, then all columns: of operators that pass events on."""
+        mine = self.input.schema
+        for name, expr in self.keys:
+            if name in mine and str(expr) != str(col(name)):
+                raise PlanError(
+                    f"the key {name!r} hides a column of the same name",
+                    given=str(expr),
+                    allowed="keys that are columns, or have names of their own",
+                    instead=f"group_by({name}_key={expr})",
+                )
+        return Schema((*(f for f in self.key_fields if f.name not in mine), *mine.fields))
+
+    @cached_property
     def properties(self) -> Properties:
         # Rows that are together already stay where they are, so they are together by what brought them there.
         below = renamed(self.input.properties.keys, self.keys)
