@@ -68,7 +68,8 @@ def by_arrival() -> Arrival:
     """Every row is an instant: when it arrived. For rows without a time of their own.
 
     Rows of files arrive when their file was last modified, and no two at once: a row comes a tick after the
-    one before it at the earliest. They are in order by nature, and none is ever late.
+    one before it at the earliest. They are in order by nature, and none is ever late; on Spark such a
+    source takes one file a batch.
     """
     return Arrival()
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from headrace.cli.loading import Asked, find, find_stream
+from headrace.cli.loading import Asked, Target, find, find_stream
 
 if TYPE_CHECKING:
     from headrace.plan.nodes import Node
@@ -21,13 +21,7 @@ __all__ = ["command", "find_stream"]
 
 
 def command(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE[:NAME]",
-            help="A Python file or a script of SQL (FILE.py, FILE.sql), and the name of a stream or a query in it.",
-        ),
-    ],
+    target: Target,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print the steps as JSON.")] = False,
     liveliness: Annotated[bool, typer.Option(help="Say how far behind answers are final, with advice.")] = False,

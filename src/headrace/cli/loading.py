@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from headrace.errors import PlanError, SourceError, nearest
 
@@ -17,10 +19,19 @@ if TYPE_CHECKING:
     from headrace.api.stream import Stream
     from headrace.sql.session import Outcome, Script, Session
 
-__all__ = ["Asked", "endless", "find", "find_stream", "folder_of", "load_file", "load_script", "read_text"]
+__all__ = ["Asked", "Target", "endless", "find", "find_stream", "folder_of", "load_file", "load_script", "read_text"]
 
 _TARGET = re.compile(r"(?P<file>.+?\.(?P<kind>py|sql))(?::(?P<name>.+))?")
 _ALLOWED = "FILE.py, FILE.sql, or either with :NAME"
+
+#: What commands are about, as they show it.
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE[:NAME]",
+        help="A Python file or a script of SQL (FILE.py, FILE.sql), and the name of a stream or a query in it.",
+    ),
+]
 
 
 @dataclass(frozen=True)

@@ -65,9 +65,8 @@ def command(
     smallest stream that shows it is printed as a drawn table, with the seed that makes it again; the exit status is 1.
     """
     # Here, and not above: `headrace --help` needs none of it.
-    from headrace.testing.intents import KINDS
     from headrace.testing.verify import verify_cases
-    from headrace.testing.verify.pool import run_shares, shares_of_intents, shares_of_query
+    from headrace.testing.verify.pool import run_shares
 
     console = Console(highlight=False, soft_wrap=True, stderr=as_json, width=None if sys.stdout.isatty() else 160)
     if target and own and not case:
@@ -76,23 +75,30 @@ def command(
         share = replace(_repeated(target, intent or [], case), shape=shape, order=order)
         _finish(verify_cases(share.make(load_stream)), console, as_json=as_json)
         return
-    if target:
-        if len(intent or ()) > 1:
-            raise IntentError("a query's streams are described once", given=intent, instead="--intent 'nulls & lulls'")
-        shares = shares_of_query(target, (intent or [""])[0], seed, seeds, jobs, failures)
-        shares = [replace(share, shape=shape, order=order) for share in shares]
-    else:
-        shares = shares_of_intents(intent or list(KINDS), seed, seeds, jobs, failures)
+    declared = {"shape": shape, "order": order}
+    shares = _shares(target, intent or [], declared, seed, seeds, jobs, failures)
     with _Bar(console, seeds) as bar:
         report = run_shares(shares, jobs, bar.tell, load_stream)
     if spark:
-        shares = (
-            shares_of_query(target, (intent or [""])[0], seed, spark, 1, failures)
-            if target
-            else shares_of_intents(intent or list(KINDS), seed, spark, 1, failures)
-        )
+        shares = _shares(target, intent or [], declared, seed, spark, 1, failures)
         report.add(_on_spark(shares, spark, console))
     _finish(report, console, as_json=as_json)
+
+
+def _shares(
+    target: str, intents: list[str], declared: dict[str, str], seed: int, cases: int, jobs: int, failures: int
+) -> list[Share]:
+    """So many cases, of the query if one is named, for so many processes."""
+    # Here, and not above: `headrace --help` needs none of it.
+    from headrace.testing.intents import KINDS
+    from headrace.testing.verify.pool import shares_of_intents, shares_of_query
+
+    if not target:
+        return shares_of_intents(intents or list(KINDS), seed, cases, jobs, failures)
+    if len(intents) > 1:
+        raise IntentError("a query's streams are described once", given=intents, instead="--intent 'nulls & lulls'")
+    shares = shares_of_query(target, (intents or [""])[0], seed, cases, jobs, failures)
+    return [replace(share, shape=declared["shape"], order=declared["order"]) for share in shares]
 
 
 def load_stream(target: str) -> Stream:

@@ -17,6 +17,7 @@ from headrace.api.running import Run, run, start
 from headrace.api.stream import Stream
 from headrace.errors import nearest
 from headrace.expr import Udf, col
+from headrace.expr.python.node import fits
 from headrace.modules import Module
 from headrace.modules.registry import modules
 from headrace.plan.nodes import Select, Source, walk
@@ -444,10 +445,7 @@ def _kind(own: Any) -> str:
 
 def _widens(mine: Type, wanted: Type) -> bool:
     """Whether values of one type are taken for another without a CAST (the dialect's table of types)."""
-    if mine is wanted or (mine.is_text and wanted.is_text):
-        return True
-    order = (Type.BYTE, Type.SHORT, Type.INT, Type.LONG, Type.FLOAT, Type.DOUBLE)
-    return mine in order and wanted in order and order.index(mine) <= order.index(wanted)
+    return fits(mine, wanted) or (mine.is_text and wanted.is_text)
 
 
 # --- scripts ---------------------------------------------------------------------------------------------------------

@@ -150,3 +150,26 @@ def test_what_comes_last_is_last_whatever_its_value(folder: Path):
     assert sorted(found) == [(v, v) for v in (1, 2, 3, 5, 8, 9)]
     windows = answers(create + "SELECT collect(v) AS c FROM t [SIZE 3]", folder, "c")
     assert windows == [([5, 3, 9],), ([1, 8, 2],)]
+
+
+def test_where_before_modules_and_limits_stands_in_the_brackets(folder: Path):
+    """They would see all that a window of tuples holds; what is left out of it, as nulls."""
+    total = "CREATE AGGREGATE total(n INT): INT { TABLE t(s INT); INITIALIZE: { INSERT INTO t VALUES (n); }"
+    total += " ITERATE: { UPDATE t SET s = s + n; } TERMINATE: { INSERT INTO RETURN SELECT s FROM t; } };"
+    for ask in ("total(x) AS s FROM l [SIZE 2{}]{}", "x AS s FROM l [SIZE 2{}]{} ORDER BY x DESC LIMIT 1"):
+        with pytest.raises(SqlError, match="what a window of tuples holds") as caught:
+            hr.sql(BOTH + total + "SELECT " + ask.format("", " WHERE x <> 2"), base=folder)
+        assert "[SIZE … WHERE x <> 2]" in str(caught.value)
+        found = answers(BOTH + total + "SELECT " + ask.format(" WHERE x <> 2", ""), folder, "s")
+        assert found == ([(4,)] if "total" in ask else [(3,)])  # 1 and 3; 4 waits for another
+    plain = answers(BOTH + "SELECT sum(x) AS s FROM l [SIZE 2] WHERE x <> 2", folder, "s")
+    assert plain == [(1,), (7,)]
+
+
+def test_a_window_joined_with_a_table_can_be_grouped(folder: Path):
+    (folder / "t.csv").write_text("k,name\na,one\nb,two\n")
+    text = "CREATE TABLE t SOURCE FILE ('t.csv'); SELECT name, count(*) AS n FROM l [{}] JOIN t USING (k) GROUP BY name"
+    found = answers(BOTH + text.format("TUMBLING 20 ticks"), folder, "le", "re", "name", "n")
+    assert sorted(found) == [(0, 20, "one", 2), (0, 20, "two", 1), (20, 40, "one", 1)]
+    hops = answers(BOTH + text.format("HOPPING 20 ticks EVERY 10 ticks"), folder, "le", "re", "name", "n")
+    assert sorted(hops)[:3] == [(-10, 10, "one", 1), (-10, 10, "two", 1), (0, 20, "one", 2)]

@@ -2,66 +2,41 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from headrace.cli.loading import find
-from headrace.cli.run.options import Engine, Host, Late, Options, Output
+from headrace.cli.loading import Target, find
+from headrace.cli.run.options import (
+    AsAllowRoot,
+    AsCheckpoint,
+    AsEngine,
+    AsFollow,
+    AsHistory,
+    AsHost,
+    AsLate,
+    AsMaster,
+    AsName,
+    AsOutput,
+    AsSql,
+    AsTo,
+    Options,
+)
 
 __all__ = ["command"]
 
 
 def command(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE[:NAME]",
-            help="A Python file or a script of SQL (FILE.py, FILE.sql), and the name of a stream or a query in it.",
-        ),
-    ],
+    target: Target,
     *,
-    history: Annotated[bool, typer.Option("--history", help="Run it as batch SQL over what is stored.")] = False,
-    engine: Annotated[Engine | None, typer.Option(help="What runs the batch SQL (spark, unless told).")] = None,
-    late: Annotated[
-        Late | None, typer.Option(help="For --history: late rows by their input's policy (decide), or as if in time.")
-    ] = None,
-    output: Annotated[
-        Output | None,
-        typer.Option(
-            help="The history (cht, unless told), the events as they left, only what is final, or events as JSON lines."
-        ),
-    ] = None,
-    to: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Write the history there as Parquet, and print nothing; of several queries, each into a folder there.",
-        ),
-    ] = None,
-    host: Annotated[
-        Host | None, typer.Option(help="What runs the live query (local, or what the script sets, unless told).")
-    ] = None,
-    master: Annotated[str | None, typer.Option(metavar="URL", help="A Spark master or Connect URL.")] = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="On Spark: keep the query's state in DIR/NAME. Started again, it goes on from there with what is new.",
-        ),
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What the query is called (as its file, unless told).")
-    ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="On Spark: go on with files that come later, until Ctrl-C.")
-    ] = False,
-    allow_root: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="DIR", help="A script may use files there, and nowhere else. May be repeated."),
-    ] = None,
-    sql: Annotated[bool, typer.Option("--sql", help="Print the batch SQL, and run nothing.")] = False,
+    history: AsHistory = False,
+    engine: AsEngine = None,
+    late: AsLate = None,
+    output: AsOutput = None,
+    to: AsTo = None,
+    host: AsHost = None,
+    master: AsMaster = None,
+    checkpoint: AsCheckpoint = None,
+    name: AsName = None,
+    follow: AsFollow = False,
+    allow_root: AsAllowRoot = None,
+    sql: AsSql = False,
 ) -> None:
     """Run a query to the end of its inputs and print what it gives.
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from headrace.cli.loading import Asked
 from headrace.errors import PlanError
 
-__all__ = ["Engine", "Host", "Late", "Options", "Output"]
+__all__ = [
+    "AsAllowRoot", "AsCheckpoint", "AsEngine", "AsFollow", "AsHistory", "AsHost", "AsLate", "AsMaster", "AsName",
+    "AsOutput", "AsSql", "AsTo", "Engine", "Host", "Late", "Options", "Output",
+]  # fmt: skip
 
 
 class Output(StrEnum):
@@ -41,6 +46,48 @@ class Late(StrEnum):
 
     decide = "decide"
     include = "include"
+
+
+# --- what each option is, as the command line shows it ----------------------------------------------------------------
+
+AsHistory = Annotated[bool, typer.Option("--history", help="Run it as batch SQL over what is stored.")]
+AsEngine = Annotated[Engine | None, typer.Option(help="What runs the batch SQL (spark, unless told).")]
+AsLate = Annotated[
+    Late | None, typer.Option(help="For --history: late rows by their input's policy (decide), or as if in time.")
+]
+AsOutput = Annotated[
+    Output | None,
+    typer.Option(
+        help="The history (cht, unless told), the events as they left, only what is final, or events as JSON lines."
+    ),
+]
+AsTo = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Write the history there as Parquet, and print nothing; of several queries, each into a folder there.",
+    ),
+]
+AsHost = Annotated[
+    Host | None, typer.Option(help="What runs the live query (local, or what the script sets, unless told).")
+]
+AsMaster = Annotated[str | None, typer.Option(metavar="URL", help="A Spark master or Connect URL.")]
+AsCheckpoint = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="On Spark: keep the query's state in DIR/NAME. Started again, it goes on from there with what is new.",
+    ),
+]
+AsName = Annotated[
+    str | None, typer.Option(metavar="NAME", help="What the query is called (as its file, unless told).")
+]
+AsFollow = Annotated[bool, typer.Option("--follow", help="On Spark: go on with files that come later, until Ctrl-C.")]
+AsAllowRoot = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="DIR", help="A script may use files there, and nowhere else. May be repeated."),
+]
+AsSql = Annotated[bool, typer.Option("--sql", help="Print the batch SQL, and run nothing.")]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from headrace.api.stream import Grouped, Stream, aggregate_name
 from headrace.expr import AggregateCall, Expr, col, lit
 from headrace.expr import nodes as engine
 from headrace.expr.aggregates import has_aggregates
+from headrace.modules import ModuleCall
 from headrace.plan.nodes import Select
 from headrace.plan.windows import Grid, Window
 from headrace.sql import syntax as s
@@ -54,11 +55,20 @@ class Grouping:
                 item = replace(item, stream=item.stream.where(where))
             else:
                 hidden = where
+                self._check_modules(item, self.part.where)
         keys = self._keys(item, windowing)
         outputs = self._split(item, keys, hidden)
         made = self._aggregated(item, windowing, keys, outputs)
         made = self._ordered(made, windowing)
         return made.set_duration(windows.size) if windows is not None and windows.size != windows.hop else made
+
+    def _check_modules(self, item: Item, where: s.Expression) -> None:
+        """Built-in aggregates pass over nulls, and so over what a condition leaves out; a module would see them."""
+        expressions = self.queries.expressions(item, aggregates=True)
+        asked = [entry.value for entry in self.part.entries if not isinstance(entry.value, s.Star)]
+        for value in [*asked, *([] if self.part.having is None else [self.part.having])]:
+            if has_modules(expressions.bind(value)):
+                raise self.queries.filtered_first(where, to_sql(value))
 
     def _blocked(self) -> Exception:
         blocking = next(
@@ -239,6 +249,11 @@ def _outside(expr: Expr) -> set[str]:
     if isinstance(expr, engine.Column):
         return {expr.name}
     return set().union(*(_outside(child) for child in expr.children)) if expr.children else set()
+
+
+def has_modules(expr: Expr) -> bool:
+    """Whether a module is called in it."""
+    return isinstance(expr, ModuleCall) or any(map(has_modules, expr.children))
 
 
 def _within(expr: Expr, where: Expr | None) -> Expr:

@@ -149,7 +149,8 @@ class Joins:
             how: TableJoinKind = "left" if join.kind == "left" else "inner"
             stream = Stream(TableJoin(left.stream.node, table.table, table.schema, keys, how))
         hidden = shared if join.kind == "left" else {}
-        return Item(stream, (*left.relations, relation.without(hidden).renamed({**names, **shared})))
+        beside = relation.without(hidden).renamed({**names, **shared})
+        return Item(stream, (*left.relations, beside), windows=left.windows)
 
 
 def _keys_apart(left: Item, right: Item, on: list[tuple[str, str]]) -> tuple[Item, list[tuple[str, str]]]:

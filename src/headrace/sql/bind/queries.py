@@ -48,7 +48,7 @@ class Queries:
         self._check_tick(part)
         tick = Tick(part.tick or self.catalog.settings["tick"], part.tick_by)
         stream = plain(self._body(part.body, tick))
-        return stream.final() if (part.emit or "speculative") == "final" else stream
+        return stream.final() if part.emit == "final" else stream
 
     def _check_tick(self, part: s.Query) -> None:
         sized = any(isinstance(one, s.SizeWindow) for one in inside(part.body))
@@ -185,6 +185,8 @@ class Queries:
                 allowed="ORDER BY … LIMIT k: the k that come first, of every window",
                 instead=f"ORDER BY {to_sql(part.order[0])} LIMIT 10",
             )
+        if part.where is not None and item.windowing is not None and not item.windowing.divides_time:
+            raise self.filtered_first(part.where, "LIMIT")
         item = self._filtered(part, item)
         expressions = self.expressions(item)
         by, descending = self.order(part, expressions)
@@ -196,6 +198,16 @@ class Queries:
             divided = grouped if windowing is None else grouped.window(windowing.window)
             top = divided.top(part.limit.count, by, descending=descending)
         return replace(item, stream=top, windowing=None)
+
+    def filtered_first(self, where: s.Expression, what: str) -> Exception:
+        """The error for what cannot look at part of a window that counts tuples."""
+        return self.context.error(
+            where,
+            f"WHERE filters what a window of tuples holds, and {what} looks at all of it",
+            given=f"WHERE {to_sql(where)}",
+            allowed="a condition in the brackets, which filters before tuples are counted",
+            instead=f"[SIZE … WHERE {to_sql(where)}]",
+        )
 
     def order(self, part: s.Select, expressions: Expressions) -> tuple[list[Expr], bool]:
         """What to order by, and whether all of it descends; numbers that go the other way are negated."""

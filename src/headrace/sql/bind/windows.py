@@ -157,14 +157,14 @@ def _windowed(place: _Place, part: s.Window) -> _Place:
         place = place.with_stream(place.stream.where(place.expressions.predicate(part.where)))
     make = _WINDOWS[type(part)]
     place, window = make(place, part)
-    keys = tuple((column.name.text, place.expressions.bind(column)) for column in part.partition)
+    names = [place.expressions.scope.column(column) for column in part.partition]
     policy: dict[str, Any] = {}
     if part.policies.clip is not None:
         policy["clipping"] = part.policies.clip
     if part.policies.timestamp is not None:
         policy["timestamping"] = part.policies.timestamp
-    named = tuple((next(iter(expr.columns())), expr) for _, expr in keys)
-    return replace(place, windowing=Windowing(part, window, named, policy))
+    keys = tuple((name, col(name)) for name in names)
+    return replace(place, windowing=Windowing(part, window, keys, policy))
 
 
 def _grid(place: _Place, part: s.GridWindow) -> tuple[_Place, Window]:
