@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from headrace.errors import SchemaError, UnknownColumn, nearest
 
-__all__ = ["ARRIVAL", "POSITION", "RESERVED", "STAMPS", "Field", "Schema", "Type"]
+__all__ = ["ARRIVAL", "NUMBERED", "POSITION", "RESERVED", "STAMPS", "Field", "Schema", "Type"]
 
 RESERVED = ("kind", "le", "re", "re_new", "weight")
 #: What ingress stamps on rows: when each arrived, in ticks, and its position among those it came with (rule 8.1).
@@ -251,3 +251,5 @@ def _parse_field(part: str, whole: str) -> Field:
 
 
 STAMPS = Schema((Field(ARRIVAL, Type.LONG), Field(POSITION, Type.LONG)))
+#: The column with the number of a tuple in its group, where an operator has numbered them.
+NUMBERED = Schema((Field("__number", Type.LONG),))

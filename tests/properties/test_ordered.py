@@ -149,10 +149,12 @@ def test_what_is_final_is_never_taken_back(stream: hr.Stream, window: Any, frame
 
 
 @FEW
-@given(long_streams(), WINDOWS, KEYS, BUCKETS)
-def test_a_restored_run_continues_as_if_nothing_had_happened(stream: hr.Stream, window: Any, key: str | None, n: int):
+@given(long_streams(), WINDOWS, FRAMES, KEYS, BUCKETS)
+def test_a_restored_run_continues_as_if_nothing_had_happened(
+    stream: hr.Stream, window: Any, frame: Any, key: str | None, n: int
+):
     windowed = grouped(stream, key).window(window).aggregate(n=hr.count(), l=hr.last("i"))
-    over = grouped(stream, key).over(rows=2).aggregate(n=hr.count(), l=hr.last("i"))
+    over = grouped(stream, key).over(**frame).aggregate(n=hr.count(), l=hr.last("i"))
     for out in (windowed, over):
         check_same_batches(restarted(out.node, n), live(out.node, n), "restarted after every batch")
 
@@ -185,7 +187,13 @@ LONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("number", range(len(LONG) + 3))
+OVER: list[dict[str, Any]] = [
+    {"rows": 3}, {"range": 20}, {}, {"rows": 3, "slide": 2}, {"rows": 1, "slide": 5}, {"range": 20, "slide": 30},
+    {"range": 30, "slide": 20}, {"slide": 3}, {"slide": "30 ticks"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(LONG) + len(OVER)))
 def test_state_stays_bounded(number: int):
     rows: list[dict[str, Any]] = []
     for t in range(0, 10 * ROUNDS, 10):
@@ -196,11 +204,10 @@ def test_state_stays_bounded(number: int):
         rows.append({"kind": "cti", "le": t + 5, "re": None, "re_new": None, "k": None, "i": None, "x": None})
     # What comes after the CTI of the batch before: all of a batch is at or after it.
     stream = hr.events(rows, SCHEMA.arrow, batches=[5] * ROUNDS).group_by("k")
-    over: list[dict[str, Any]] = [{"rows": 3}, {"range": 20}, {}]
     if number < len(LONG):
         out = stream.window(LONG[number]).aggregate(n=hr.count(), m=hr.max("x"))
     else:
-        out = stream.over(**over[number - len(LONG)]).aggregate(m=hr.avg("x"))
+        out = stream.over(**OVER[number - len(LONG)]).aggregate(m=hr.avg("x"))
     run = out.run(buckets=1, finish=False)
     sizes = [
         max(

@@ -67,7 +67,8 @@ def test_modules_see_the_same(stream: hr.Stream, window: Any, frame: Any):
 
 
 @settings(max_examples=20)
-@given(long_streams(), ordered_windows(), KEYS)
-def test_there_is_a_translation_for_spark(stream: hr.Stream, window: Any, key: str | None):
-    node = grouped(stream, key).window(window).aggregate(**AGGREGATES).node
-    assert "row_number()" in translate(node, SparkDialect()).text()
+@given(long_streams(), ordered_windows(), frames(), KEYS)
+def test_there_is_a_translation_for_spark(stream: hr.Stream, window: Any, frame: Any, key: str | None):
+    for divided in (grouped(stream, key).window(window), grouped(stream, key).over(**frame)):
+        node = divided.aggregate(**AGGREGATES).node
+        assert "row_number()" in translate(node, SparkDialect()).text()

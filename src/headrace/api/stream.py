@@ -21,12 +21,16 @@ from headrace.api.checks import (
     node_of,
     of_rows,
 )
+from headrace.api.pattern import matched
 from headrace.api.running import Run, outputs_of, run, start
+from headrace.api.windows import Slide, frame
 from headrace.errors import PlanError
 from headrace.expr import AggregateCall, Expr, as_expr
 from headrace.io.tables import table_of
 from headrace.modules import Module, Operator
+from headrace.patterns import Pattern
 from headrace.plan.arrival import stamped
+from headrace.plan.framed import framed
 from headrace.plan.group_apply import apply_to_groups
 from headrace.plan.join import JoinKind
 from headrace.plan.nodes import (
@@ -37,11 +41,11 @@ from headrace.plan.nodes import (
     Contents,
     Extend,
     Final,
+    Fold,
     GroupInput,
     Join,
     Node,
     Operate,
-    Over,
     PointAtEnd,
     PointAtStart,
     Select,
@@ -54,6 +58,7 @@ from headrace.plan.nodes import (
     set_aside,
 )  # fmt: skip
 from headrace.plan.ordered import Frame, Ordered
+from headrace.plan.pattern import Rows
 from headrace.plan.table import TableJoinKind
 from headrace.plan.windows import PLAIN_POLICY, Clipping, Snapshot, Timestamping, Window, WindowPolicy
 from headrace.schema import STAMPS, Schema
@@ -214,9 +219,20 @@ class Stream:
         """Divide time into windows; see `Grouped.window`."""
         return Grouped(self, ()).window(window, **policy)
 
-    def over(self, *, rows: int | None = None, range: DurationLike | None = None, **policy: Any) -> Preceded:
+    def over(
+        self,
+        *,
+        rows: int | None = None,
+        range: DurationLike | None = None,
+        slide: Slide | None = None,
+        **policy: Any,
+    ) -> Preceded:
         """Look, from each event, at those before it; see `Grouped.over`."""
-        return Grouped(self, ()).over(rows=rows, range=range, **policy)
+        return Grouped(self, ()).over(rows=rows, range=range, slide=slide, **policy)
+
+    def match(self, pattern: Pattern | str, *, rows: Rows = "one", **measures: Expr | str) -> Stream:
+        """The matches of a pattern; see `Grouped.match`."""
+        return Grouped(self, ()).match(pattern, rows=rows, **measures)
 
     def top(self, k: int, by: str | Expr | Sequence[str | Expr], *, descending: bool = True) -> Stream:
         """At every instant the k events that come first in an order, of those alive."""
@@ -327,6 +343,8 @@ class Grouped:
         *,
         rows: int | None = None,
         range: DurationLike | None = None,
+        slide: Slide | None = None,
+        active: bool = False,
         on_error: Literal["fail", "skip"] = "fail",
         verify: bool = False,
         time_limit: float | None = None,
@@ -336,9 +354,25 @@ class Grouped:
         Events stand in the order of their starts; where these are equal, in that of their arrival if their source tells
         it, and of their columns. `over(rows=9)` looks at the nine before, `over(range="10 s")` at those that start up
         to ten seconds before, `over()` at all.
+
+        With a slide only every so many events have a result: `over(rows=49, slide=10)` every tenth of its group,
+        `over(range="60 s", slide="10 s")` the last of every ten seconds, given when these have passed.
+
+        With `active`, events leave a range when their time is over, not when the next one comes, and what a module
+        returns then counts too: each answer is an instant, with the keys beside it.
         """
         policy = WindowPolicy("none", None, on_error, verify, time_limit)
-        return Preceded(self._in_order(), Frame(rows, None if range is None else duration(range)), policy)
+        return Preceded(self._in_order(), frame(rows, range, slide), policy, active)
+
+    def match(self, pattern: Pattern | str, *, rows: Rows = "one", **measures: Expr | str) -> Stream:
+        """The matches of a pattern among the events of each group, in the order that `over` has.
+
+        A match is an event at the instant of its last one, with the keys and these measures:
+        `match(hr.pattern("A B+", define=...), start=hr.first("A.price"), n=hr.count())`. With `rows="all"` there is an
+        event for each one of the match, with its own columns and measures of the match so far.
+        """
+        found = matched(self._in_order().stream.node, self.keys, pattern, rows, measures)
+        return _without_stamps(found)
 
     def _in_order(self) -> Grouped:
         """With the arrival of its events, where their source tells it: of those that start together it decides."""
@@ -411,13 +445,25 @@ class Preceded:
     grouped: Grouped
     frame: Frame
     policy: WindowPolicy = PLAIN_POLICY
+    active: bool = False
 
     def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
         """Every event as it is, with aggregates of those before it and itself behind its columns."""
         found = [(aggregate_name(call), call) for call in map(checked_aggregate, calls)]
         outputs = (*found, *((name, checked_aggregate(call, name)) for name, call in named.items()))
         node, keys = self.grouped.stream.node, self.grouped.keys
-        return _without_stamps(Over(node, keys, self.frame, outputs, policy=self.policy))
+        return _without_stamps(framed(node, keys, self.frame, outputs, self.policy, active=self.active))
+
+    def operate(self, module: Operator, *columns: str | Expr, **fields: str | Expr) -> Stream:
+        """Every event with what a user's operator makes of those before it and itself: once for each of its outputs.
+
+        Columns are its input fields in order, or by name; a field that is not given is the column of the same name.
+        """
+        mapping = tuple(checked_operator(module).mapping(columns, fields).items())
+        node, keys = self.grouped.stream.node, self.grouped.keys
+        return _without_stamps(
+            Fold(node, keys, self.frame, module, mapping, module.gives.names, active=self.active, policy=self.policy)
+        )
 
 
 def _without_stamps(node: Node) -> Stream:

@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 from headrace.errors import PlanError
 from headrace.expr import Expr, as_expr
-from headrace.plan.ordered import By, Delta, Fixed, Landmark, Slides, Tick, Time, Tuples
+from headrace.plan.ordered import By, Delta, Fixed, Frame, Landmark, Slides, Tick, Time, Tuples
 from headrace.plan.windows import Count, Grid, Session, Snapshot
 from headrace.schema import ARRIVAL
 from headrace.time import DurationLike, TimeLike, duration, ticks
 
 __all__ = [
-    "Arrived", "Extent", "Slide", "arrival", "by", "count_by_end", "count_by_start", "delta", "fixed", "hopping",
-    "landmark", "session", "sliding", "snapshot", "tumbling",
+    "Arrived", "Extent", "Slide", "arrival", "by", "count_by_end", "count_by_start", "delta", "fixed", "frame",
+    "hopping", "landmark", "session", "sliding", "snapshot", "tumbling",
 ]  # fmt: skip
 
 
@@ -129,6 +129,16 @@ def _tuples_or_time(value: Any, what: str) -> Tuples | Time:
         allowed="100, '10 s', a timedelta" + (", by('column', 60), arrival('1 min')" if what == "size" else ""),
         instead="sliding(100, every='10 s')",
     )
+
+
+def frame(rows: int | None, range: DurationLike | None, slide: Slide | None) -> Frame:
+    """What precedes an event: so many rows, so much time, or all. Where it is time, a bare number slides by ticks."""
+    span = None if range is None else duration(range)
+    if slide is None:
+        return Frame(rows, span)
+    if span is not None and isinstance(slide, int) and not isinstance(slide, bool):
+        return Frame(rows, span, Time(slide))
+    return Frame(rows, span, _every(slide))
 
 
 def delta(delta: Expr, threshold: Expr | float) -> Delta:

@@ -33,12 +33,23 @@ from headrace.plan.ordered import (
 )
 from headrace.schema import Schema, Type
 
-__all__ = ["content"]
+__all__ = ["content", "placed", "yielding"]
 
 
 def content(t: Translation, node: PerWindow, keys: Sequence[str], high: str) -> str:
     """Common table expressions over `keyed`, the last of which is `content`."""
     return _Content(t, node, keys, high).text()
+
+
+def placed(t: Translation, node: PerWindow, keys: Sequence[str]) -> str:
+    """The tuples of `keyed` with their places in their group."""
+    return _Content(t, node, keys, "")._placed()  # noqa: SLF001 - its own
+
+
+def yielding(t: Translation, node: PerWindow, keys: Sequence[str]) -> str:
+    """Those of `placed` that have results under the slide of a frame."""
+    assert isinstance(node.window, Frame)
+    return _Content(t, node, keys, "")._yielding(node.window)  # noqa: SLF001 - its own
 
 
 class _Content:
@@ -198,15 +209,27 @@ class _Content:
 )"""
 
     def _framed(self, frame: Frame) -> str:
-        """For each tuple, those up to itself."""
+        """For each tuple, or the last of each slot, those up to itself."""
         near, lower = "e.__pos <= w.__pos", None
         if frame.rows is not None:
             near += f" AND e.__pos >= w.__pos - {frame.rows}"
         if frame.range is not None:
             lower = f"w.__at - {frame.range}"
             near += f" AND e.le >= {lower}"
-        tuples = f"SELECT {self._comma()}__pos, __pos AS __wid, le AS __at, le + 1 AS __wre FROM placed"
+        tuples = (
+            f"SELECT {self._comma()}__pos, __pos AS __wid, le AS __at, le + 1 AS __wre FROM {self._yielding(frame)}"
+        )
         return f"tuples AS (\n  {tuples}\n), {self._within(near, lower, windows='tuples')}"
+
+    def _yielding(self, frame: Frame) -> str:
+        if frame.slide is None:
+            return "placed"
+        if isinstance(frame.slide, Tuples):
+            return f"placed WHERE __pos % {frame.slide.count} = 0"
+        slot = self.t.dialect.floor("le", frame.slide.ticks)
+        following = f"lead({slot}) OVER ({self._partition()} ORDER BY __pos)"
+        slots = f"SELECT *, {slot} AS __slot, {following} AS __next FROM placed"
+        return f"({slots}) slots WHERE coalesce(__next > __slot, TRUE)"
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 

@@ -34,12 +34,14 @@ from __future__ import annotations
 import hashlib
 import inspect
 import keyword
+from collections import namedtuple
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from headrace.errors import ModuleError
 from headrace.expr import Expr, as_expr, col
+from headrace.modules.fold import Folder, Incremental, Kind
 from headrace.schema import RESERVED, Schema, Type
 
 __all__ = ["Aggregate", "Event", "IncrementalAggregate", "IncrementalOperator", "Module", "Operator", "Window"]
@@ -218,6 +220,11 @@ class Module:
         """Whether states merge."""
         return self.incremental and type(self).merge is not Module.merge
 
+    @property
+    def composes(self) -> bool:
+        """Whether it can take its own answers for items: that of the answers is that of all their items."""
+        return False
+
     def compute(self, *args: Any, **kwargs: Any) -> Any:
         """The answer, or the outputs: `compute(items)`, for time-sensitive modules `compute(items, window)`."""
         raise NotImplementedError
@@ -237,6 +244,19 @@ class Module:
     def merge(self, state: Any, other: Any) -> Any:
         """The state of the items of both."""
         raise NotImplementedError
+
+    def item(self, values: tuple[Any, ...]) -> Any:
+        """An item of a module that sees no times: a value, or a named tuple of several."""
+        return values[0] if len(self.fields) == 1 else _row(self.fields.names)._make(values)
+
+    def stepwise(self) -> Module | None:
+        """An incremental module that gives the same of items in their order; None if all of them are needed at once."""
+        return self if self.incremental and not self.time_sensitive else None
+
+    def folder(self, kind: Kind) -> Folder | None:
+        """How it goes from tuple to tuple in windows of a kind; None if each window is computed anew."""
+        goes = self.incremental and not self.time_sensitive and (kind == "unbounded" or self.invertible)
+        return Incremental(self) if goes else None
 
     def mapping(self, columns: Iterable[Any], named: Mapping[str, Any]) -> dict[str, Expr]:
         """Which expression each input field is: given in order, by name, or the column of the same name."""
@@ -287,6 +307,11 @@ class Module:
         return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
 
     __repr__ = __str__
+
+
+@lru_cache(maxsize=256)
+def _row(names: tuple[str, ...]) -> Any:
+    return namedtuple("Row", names)  # noqa: PYI024 - its fields are known only now
 
 
 def _bytecode(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""An algebraic aggregate over partial states instead of items: what is left to do when states were made before."""
+"""An algebraic aggregate in two halves: states of some items each, and what is left to do when they are there."""
 
 from __future__ import annotations
 
@@ -6,14 +6,51 @@ import pickle
 from typing import Any
 
 from headrace.modules.base import Aggregate, IncrementalAggregate
-from headrace.schema import Type
+from headrace.schema import Schema, Type
 
-__all__ = ["MergedStates", "state_text"]
+__all__ = ["MergedStates", "PartialState", "state_text"]
 
 
 def state_text(state: bytes) -> str:
     """A saved state as a value of a STRING column: each byte is one character."""
     return state.decode("latin-1")
+
+
+class PartialState(IncrementalAggregate):
+    """The state of an aggregate, for `MergedStates`."""
+
+    input = "value DOUBLE"  # a stand-in: it takes what the aggregate takes
+    output = "STRING"
+
+    def __init__(self, module: Aggregate) -> None:
+        self.module = module
+
+    @property
+    def fields(self) -> Schema:
+        return self.module.fields
+
+    @property
+    def name(self) -> str:
+        return f"state of {self.module.name}"
+
+    @property
+    def mark(self) -> str:
+        return self.module.mark
+
+    def initial(self) -> Any:
+        """As the aggregate."""
+        return self.module.initial()
+
+    def add(self, state: Any, items: list[Any]) -> Any:
+        """As the aggregate."""
+        return self.module.add(state, items)
+
+    def compute(self, state: Any) -> str:
+        """The state as text."""
+        return state_text(pickle.dumps(state))
+
+    def __str__(self) -> str:
+        return f"state of {self.module}"
 
 
 class MergedStates(IncrementalAggregate):

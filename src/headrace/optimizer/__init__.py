@@ -17,6 +17,7 @@ from headrace.optimizer.place_admission import place_admission
 from headrace.optimizer.prune_columns import prune_columns
 from headrace.optimizer.push_filters import push_filters
 from headrace.optimizer.read_tables import read_tables
+from headrace.optimizer.slide_over_panes import slide_over_panes
 from headrace.plan.nodes import Output
 
 __all__ = ["RULES", "Rule", "optimize"]
@@ -39,6 +40,7 @@ RULES: tuple[Rule, ...] = (
     compute_keys,
     prune_columns,
     place_admission,
+    slide_over_panes,
     combine_modules,
     combine_before_shuffle,
 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from headrace.expr import Expr, col
 from headrace.expr.nodes import Column
 from headrace.optimizer.rewrite import rewrite
-from headrace.plan.nodes import Aggregate, Contents, Node, Output, Over, PerWindow, Select, Top
+from headrace.plan.nodes import Aggregate, Contents, Fold, Node, Output, Over, PerWindow, Select, Top
 
 __all__ = ["compute_keys"]
 
@@ -32,7 +32,7 @@ def _computed(node: Node) -> Node:
 
 def _name(name: str, expr: Expr, node: PerWindow) -> str:
     """The column that a key is, or will be; it may not hide one that the operator reads."""
-    if isinstance(node, (Contents, Over, Top)):  # which have their keys among its columns, in front
+    if isinstance(node, (Contents, Fold, Over, Top)):  # which have their keys among its columns, in front
         return name
     if isinstance(expr, Column):
         return expr.name

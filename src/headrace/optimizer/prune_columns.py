@@ -14,12 +14,15 @@ from headrace.plan.nodes import (
     Diverted,
     EdgeLifetimes,
     Failures,
+    Fold,
     Join,
+    Match,
     Node,
     Operate,
     Orphans,
     Output,
     Over,
+    Recurse,
     Select,
     Source,
     TableJoin,
@@ -32,15 +35,13 @@ from headrace.plan.ordered import Ordered
 
 __all__ = ["prune_columns"]
 
+#: Operators that look at whole payloads: to tell events apart, or to put them in order.
+_WHOLE = (Admit, Coalesce, Fold, Match, Output, Over, Top)
+
 
 def prune_columns(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
     """Sources keep the payload columns that their readers use; a source whose diverted rows are read keeps all."""
-    needed: dict[str, set[str]] = {node.fingerprint: set() for node in walk(*outputs)}
-    for node in reversed(list(walk(*outputs))):
-        mine = needed[node.fingerprint]
-        for side, child in enumerate(node.inputs):
-            used = _of_side(node, side, mine) if isinstance(node, (Clip, Join)) else _uses(node, mine)
-            needed[child.fingerprint] |= used & set(child.schema.names)
+    needed = _needed(*outputs)
 
     def narrow(node: Node) -> Node:
         if not isinstance(node, Source):
@@ -50,6 +51,25 @@ def prune_columns(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
         return node if len(kept) == len(node.schema) else replace(node, read_columns=kept)
 
     return rewrite(outputs, narrow)
+
+
+def _needed(*outputs: Node) -> dict[str, set[str]]:
+    """The columns of every operator that its readers use."""
+    needed: dict[str, set[str]] = {node.fingerprint: set() for node in walk(*outputs)}
+    for node in reversed(list(walk(*outputs))):
+        mine = needed[node.fingerprint]
+        for side, child in enumerate(node.inputs):
+            if isinstance(node, Recurse):
+                used = _of_loop(node, side)
+            else:
+                used = _of_side(node, side, mine) if isinstance(node, (Clip, Join)) else _uses(node, mine)
+            needed[child.fingerprint] |= used & set(child.schema.names)
+    return needed
+
+
+def _of_loop(node: Recurse, side: int) -> set[str]:
+    """What goes round goes round whole; of the streams from outside, what the body uses."""
+    return set(node.schema.names) if side == 0 else _needed(Output(node.body, "body"))[node.ports[side].fingerprint]
 
 
 def _uses(node: Node, needed: set[str]) -> set[str]:
@@ -64,7 +84,7 @@ def _uses(node: Node, needed: set[str]) -> set[str]:
         return needed | node.predicate.columns()
     if isinstance(node, EdgeLifetimes):
         return needed | set(node.key) | (set(node.closes.columns()) if node.closes is not None else set())
-    if isinstance(node, (Admit, Coalesce, Output, Over, Top)) or (isinstance(node, Diverted) and node.whole):
+    if isinstance(node, _WHOLE) or (isinstance(node, Diverted) and node.whole):
         return set(node.inputs[0].schema.names)
     if isinstance(node, (Diverted, Failures, Orphans)):
         return set()

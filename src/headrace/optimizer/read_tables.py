@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from headrace.io.tables import TableFiles, TableRows
 from headrace.optimizer.rewrite import rewrite
-from headrace.plan.nodes import Node, Output, TableJoin
+from headrace.plan.nodes import Node, Output, Recurse, TableJoin
 
 __all__ = ["read_tables"]
 
@@ -16,6 +16,9 @@ def read_tables(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
     tables: dict[TableFiles, TableRows] = {}
 
     def read(node: Node) -> Node:
+        if isinstance(node, Recurse):
+            (whole,) = rewrite((Output(node.body, "body"),), read)
+            return replace(node, body=whole.input)
         if not isinstance(node, TableJoin) or not isinstance(node.table, TableFiles):
             return node
         if node.table not in tables:

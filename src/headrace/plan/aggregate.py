@@ -11,9 +11,10 @@ from headrace.errors import PlanError
 from headrace.expr import AggregateCall, Expr, col, split_aggregates
 from headrace.modules import Module, ModuleCall
 from headrace.plan.base import OneInput, Properties, refuse_reserved, renamed
+from headrace.plan.ordered import Frame
 from headrace.plan.windowed import PerWindow
 from headrace.plan.windows import Grid
-from headrace.schema import Field, Schema
+from headrace.schema import NUMBERED, Field, Schema
 
 __all__ = ["Aggregate", "Combine", "Merge"]
 
@@ -35,7 +36,7 @@ class Aggregate(PerWindow):
                     given=str(expr),
                     instead=f"hr.max({outside[0]!r}), or group_by({outside[0]!r})",
                 )
-        refuse_reserved(self.schema)
+        refuse_reserved(self.schema, NUMBERED if isinstance(self.window, Frame) else None)
         self.check_policy()
 
     @cached_property

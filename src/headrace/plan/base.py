@@ -16,7 +16,7 @@ from typing import ClassVar
 from headrace.errors import PlanError, SchemaError
 from headrace.expr import Expr, col
 from headrace.progress import Progress
-from headrace.schema import RESERVED, STAMPS, Schema
+from headrace.schema import NUMBERED, RESERVED, STAMPS, Schema
 
 __all__ = ["Node", "OneInput", "Properties", "refuse_reserved", "renamed", "walk"]
 
@@ -44,6 +44,11 @@ class Node:
 
     @property
     def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    @property
+    def inside(self) -> tuple[Node, ...]:
+        """Plans that are no inputs and that it runs by itself: the body of a loop."""
         return ()
 
     @cached_property
@@ -132,10 +137,10 @@ def walk(*roots: Node) -> Iterator[Node]:
 def refuse_reserved(schema: Schema, below: Schema | None = None) -> None:
     """Refuse payload columns with names that the engine gives to an event's own parts.
 
-    Only the stamps of ingress pass, where they come from `below`.
+    Only the stamps of ingress, and numbers of tuples, pass where they come from `below`.
     """
     for column in schema:
-        if below is not None and column.name in STAMPS and column.name in below:
+        if below is not None and column.name in below and (column.name in STAMPS or column.name in NUMBERED):
             continue
         if column.name in RESERVED or column.name.startswith("__"):
             raise SchemaError(

@@ -23,7 +23,11 @@ unless a module sees lifetimes: then by time, and by value where times are equal
 
 *Delta*: the first tuple opens a window; each that follows joins while its delta to the first is within the threshold,
 and opens the next one otherwise. A delta that is null joins nothing. *Landmark*: all tuples since a time, every so
-often. *Fixed*: all tuples from one time to another, once. *Frame*: for each tuple, those before it and itself.
+often. *Fixed*: all tuples from one time to another, once.
+
+*Frame*: for each tuple, those before it and itself; under a slide, for each yield tuple. Every s-th tuple of a group is
+one; under a slide of time s the last tuple of each slot `[k·s, (k+1)·s)`, which is given once m has come to the slot's
+end (rule 5.3), or the input has ended.
 
 A window's upper bound is its g, or one tick after the LE of its last tuple; its lower bound is the upper less a size
 in time, the start of a landmark or a fixed window, or else the LE of its first tuple. Answers last from one to the
@@ -39,17 +43,19 @@ from typing import Any, Literal
 from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.plan.windows import Window
-from headrace.schema import STAMPS, Field, Schema, Type
+from headrace.schema import NUMBERED, STAMPS, Field, Schema, Type
 from headrace.time import format_duration
 
 __all__ = [
-    "FIRST", "By", "Delta", "Fixed", "Frame", "Landmark", "Measure", "Ordered", "Slides", "Tick", "Time", "Trigger",
-    "Tuples", "order_columns",
+    "FIRST", "NUMBER", "By", "Delta", "Fixed", "Frame", "Landmark", "Measure", "Ordered", "Slides", "Tick", "Time",
+    "Trigger", "Tuples", "order_columns",
 ]  # fmt: skip
 
 _LIMIT = 2**60
 #: What stands before the name of a column of a window's first tuple, in a delta.
 FIRST = "first."
+#: The column with the number of a tuple in its group.
+(NUMBER,) = NUMBERED.names
 
 Tick = Literal["tuple", "time", "batch"]
 
@@ -149,8 +155,11 @@ def _column(name: str, schema: Schema, what: str) -> Type:
 
 
 def order_columns(schema: Schema) -> tuple[str, ...]:
-    """The columns that tuples with equal LEs are ordered by: what ingress stamped on them, then the payload."""
-    stamps = tuple(name for name in STAMPS.names if name in schema)
+    """The columns that tuples with equal LEs are ordered by: what ingress stamped on them, then the payload.
+
+    Tuples that have been numbered stay in their order, whatever columns have come to them since.
+    """
+    stamps = tuple(name for name in (NUMBER, *STAMPS.names) if name in schema)
     return (*stamps, *(name for name in schema.names if name not in stamps))
 
 
@@ -309,10 +318,15 @@ def _check_time(what: str, time: Any) -> None:
 
 @dataclass(frozen=True)
 class Frame(Ordered):
-    """For each tuple, those before it and itself: `rows` of them, or as far back as `range`, or all."""
+    """For each tuple, those before it and itself: `rows` of them, or as far back as `range`, or all.
+
+    With a `slide` only the yield tuples have one, the last of each slot: of so many tuples of a group, or of so much
+    time.
+    """
 
     rows: int | None = None
     range: int | None = None
+    slide: Trigger | None = None
 
     def __post_init__(self) -> None:
         if self.rows is not None and self.range is not None:
@@ -327,8 +341,43 @@ class Frame(Ordered):
                 raise PlanError(
                     f"a frame's {name} are not negative", given=value, allowed="from 0 on", instead=f"over({name}=9)"
                 )
+        self._check_slide()
 
-    def __str__(self) -> str:
+    def _check_slide(self) -> None:
+        slide: Any = self.slide
+        if slide is None:
+            return
+        kinds = [Tuples] if self.rows is not None else [Time] if self.range is not None else [Tuples, Time]
+        if type(slide) not in kinds:
+            raise PlanError(
+                "a frame of rows slides by tuples, and one of time by time",
+                given=f"{self.preceding}, slide {slide}",
+                allowed="a number of tuples with rows, a duration with range",
+                instead="over(rows=49, slide=10), or over(range='60 s', slide='10 s')",
+            )
+
+    @property
+    def endless(self) -> bool:
+        """Whether all that came before is in it."""
+        return self.rows is None and self.range is None
+
+    @property
+    def hop(self) -> int | None:
+        return self.slide.ticks if isinstance(self.slide, Time) else None
+
+    @property
+    def tumbles(self) -> bool:
+        """Whether no tuple is in two frames: the slide is not less than the window."""
+        if self.rows is not None and isinstance(self.slide, Tuples):
+            return self.slide.count > self.rows
+        return self.range is not None and isinstance(self.slide, Time) and self.slide.ticks > self.range
+
+    @property
+    def preceding(self) -> str:
+        """The frame without its slide."""
         if self.rows is not None:
             return f"{self.rows} rows preceding"
         return "all preceding" if self.range is None else f"{format_duration(self.range)} preceding"
+
+    def __str__(self) -> str:
+        return self.preceding if self.slide is None else f"{self.preceding}, slide {self.slide}"

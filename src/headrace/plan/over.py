@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from headrace.errors import PlanError
-from headrace.expr import Expr, col
+from headrace.expr import Expr
 from headrace.modules import Module
 from headrace.plan.aggregate import Aggregate
-from headrace.plan.base import Properties, refuse_reserved, renamed
-from headrace.plan.ordered import Frame
+from headrace.plan.base import Properties
+from headrace.plan.ordered import Frame, Time
 from headrace.plan.windowed import PerWindow
 from headrace.schema import Schema
 
@@ -36,7 +36,7 @@ class Over(PerWindow):
                 allowed=f"names but {', '.join(self.with_keys.names)}",
                 instead=f"aggregate({taken[0]}_over=...)",
             )
-        refuse_reserved(Schema(self.aggregate.schema.fields[len(self.keys) :]))
+        self.aggregate  # noqa: B018 - which checks the rest
 
     @cached_property
     def aggregate(self) -> Aggregate:
@@ -53,14 +53,14 @@ class Over(PerWindow):
 
     @cached_property
     def prompt(self) -> bool:
-        return True  # a result starts where its tuple does
+        # A result starts where its tuple does; but which tuple of a slot of time is the last, only its end tells.
+        assert isinstance(self.window, Frame)
+        return not isinstance(self.window.slide, Time)
 
     @cached_property
     def properties(self) -> Properties:
-        below = self.input.properties
-        keys = renamed(below.keys, (*self.keys, *((name, col(name)) for name in self.input.schema.names)))
-        brought = self.key_names if self.needs or not self.keys else ()
-        return Properties(insert_only=False, settled=below.settled, keys=brought if keys is None else keys)
+        # Columns that are passed on do not say where rows are, once these have moved to be together by the keys.
+        return replace(super().properties, settled=self.input.properties.settled)
 
     def describe(self) -> str:
         outputs = ", ".join(f"{name} = {expr}" for name, expr in self.outputs)

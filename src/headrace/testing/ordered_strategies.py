@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headrace.api.inputs import events
 from headrace.api.stream import Stream
 from headrace.expr import col, lit
-from headrace.plan.ordered import By, Delta, Fixed, Landmark, Ordered, Slides, Time, Tuples
+from headrace.plan.ordered import By, Delta, Fixed, Landmark, Ordered, Slides, Time, Trigger, Tuples
 from headrace.testing.strategies import SCHEMA, batch_sizes, physical_streams, tables
 
 __all__ = ["frames", "long_streams", "ordered_windows", "slides"]
@@ -62,10 +62,14 @@ def ordered_windows() -> st.SearchStrategy[Ordered]:
     return st.sampled_from(kinds).flatmap(lambda kind: kind)
 
 
-def frames() -> st.SearchStrategy[dict[str, int]]:
-    """What `over` may be called with."""
-    return st.one_of(
-        st.builds(lambda n: {"rows": n}, st.integers(0, 4)),
-        st.builds(lambda d: {"range": d}, st.integers(0, 8)),
-        st.just({}),
+@st.composite
+def frames(draw: st.DrawFn) -> dict[str, Any]:
+    """What `over` may be called with; half of them slide."""
+    kind = draw(st.sampled_from(["rows", "range", "all"]))
+    made: dict[str, Any] = {"rows": {"rows": draw(st.integers(0, 4))}, "range": {"range": draw(st.integers(0, 8))}}.get(
+        kind, {}
     )
+    slides: dict[str, list[Trigger]] = {"rows": [Tuples(1), Tuples(2), Tuples(3), Tuples(5)],
+                                        "range": [Time(1), Time(2), Time(3), Time(7)]}  # fmt: skip
+    slides["all"] = [*slides["rows"], *slides["range"]]
+    return made | ({"slide": draw(st.sampled_from(slides[kind]))} if draw(st.booleans()) else {})

@@ -13,6 +13,7 @@ import numpy as np
 
 from headrace.operators.ordered.divide import Spans, next_slide, within
 from headrace.operators.ordered.line import Bools, Int64s, Line, Past
+from headrace.operators.ordered.yields import slot_end
 from headrace.plan.ordered import By, Delta, Fixed, Frame, Landmark, Ordered, Slides, Time, Tuples
 from headrace.time import INFINITY, NEG_INFINITY, add, add_one
 
@@ -91,7 +92,9 @@ class _Keeping:
         """How many settled tuples are in the next window of each group, if nothing comes before its trigger."""
         if isinstance(window.every, Time):
             return np.full(self.line.groups, size, np.int64)
-        every = window.every.count
+        return self._before_trigger(window.every.count, size)
+
+    def _before_trigger(self, every: int, size: int) -> Int64s:
         trigger = (self.past.count // every + 1) * every
         return np.maximum(self.past.count - np.maximum(trigger - size, 0), 0)
 
@@ -151,13 +154,38 @@ class _Keeping:
         return line.le >= cut[line.group]
 
     def _frame(self, frame: Frame) -> Bools:
+        """What frames to come reach back to. Results start with their tuples, so it does not hold the CTI."""
+        waits = self._waiting(frame)
         if frame.rows is not None:
-            return self._last(np.full(self.line.groups, frame.rows, np.int64))
-        if frame.range is None:
-            return np.ones(len(self.line), bool)
-        cut = np.full(self.line.groups, add_one(self.cti, -frame.range), np.int64)
-        self._look_again(cut, frame.range + 1)
-        return self.line.le >= cut[self.line.group]
+            every = frame.slide.count if isinstance(frame.slide, Tuples) else 1
+            keep = self._last(self._before_trigger(every, frame.rows + 1))
+        elif frame.range is None:
+            keep = np.ones(len(self.line), bool)
+        else:
+            cut = np.full(self.line.groups, add_one(self.cti, -frame.range), np.int64)
+            cut[waits] = add(np.minimum(self.line.le[self.settled[waits] - 1], self.cti), -frame.range)
+            self._look_again(cut, frame.range + 1)
+            keep = self.line.le >= cut[self.line.group]
+        self.hold[:] = INFINITY
+        if isinstance(frame.slide, Time):
+            last = self.line.le[self.settled[waits] - 1]
+            self.hold[waits] = last
+            self.alarm[waits] = self._after(waits, slot_end(frame.slide, last))
+        return keep
+
+    def _waiting(self, frame: Frame) -> Int64s:
+        """The groups whose last settled tuple is in a slot that is not over: a later one may take its place."""
+        if not isinstance(frame.slide, Time):
+            return np.empty(0, np.int64)
+        some = np.flatnonzero(self.some)
+        return some[slot_end(frame.slide, self.line.le[self.settled[some] - 1]) > self.cti]
+
+    def _after(self, groups: Int64s, end: Int64s) -> Int64s:
+        """When to look at groups again whose slot is open: when it ends, or when the next tuple is settled."""
+        coming = self.settled[groups]
+        more = coming < self.line.start[groups + 1]
+        end[more] = np.minimum(end[more], add(self.line.le[coming[more]], 1))
+        return end
 
 
 def least_bound(window: Ordered, cti: int) -> int:
@@ -192,6 +220,10 @@ def next_shown(window: Ordered, line: Line, seen: int) -> Int64s:
         shows[some] = next_slide(begin, window.start, window.every.ticks)
     elif isinstance(window, Slides) and isinstance(window.every, Time):
         _next_slides(window, window.every.ticks, line, seen, shows)
+    elif isinstance(window, Frame) and isinstance(window.slide, Time):
+        end = slot_end(window.slide, line.le)
+        later = end > seen
+        np.minimum.at(shows, line.group[later], end[later])
     return shows
 
 

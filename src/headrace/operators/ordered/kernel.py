@@ -34,7 +34,7 @@ from headrace.operators.windows.divide import Windows
 from headrace.operators.windows.items import Members
 from headrace.operators.windows.kernel import WindowKernel, _cancelled_rows
 from headrace.plan.nodes import Aggregate, PerWindow
-from headrace.plan.ordered import Delta, Fixed, Landmark, Ordered, Slides, Time, order_columns
+from headrace.plan.ordered import Delta, Fixed, Frame, Landmark, Ordered, Slides, Time, Tuples, order_columns
 from headrace.plan.source import DIVERTED
 from headrace.progress import Progress
 from headrace.schema import Field, Schema
@@ -249,6 +249,8 @@ class OrderedKernel(WindowKernel):
         window = self.ordered
         if isinstance(window, Delta):
             return past.skip > 0
+        if isinstance(window, Frame) and isinstance(window.slide, Tuples):
+            return past.count > 0
         if not isinstance(window, Slides):
             return np.zeros(len(past.count), bool)
         if isinstance(window.every, Time):

@@ -15,7 +15,7 @@ from headrace.changes import Changes
 from headrace.columnar import sortable
 from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["Bools", "Int64s", "Line", "Past", "distinct", "lined_up", "ranges", "runs"]
+__all__ = ["Bools", "Int64s", "Line", "Past", "distinct", "in_order", "lined_up", "ranges", "runs"]
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -101,7 +101,17 @@ def lined_up(events: Changes, group: Int64s, groups: int, by: Sequence[str]) -> 
 
     Also, for each tuple, which event it is.
     """
-    order = np.lexsort((events.le, group))
+    order = in_order(events, group, groups, by)
+    of = group[order]
+    start = np.searchsorted(of, np.arange(groups + 1))
+    payload = events.payload.take(pa.array(order))
+    single = Changes(events.le[order], events.re[order], np.ones(len(order), np.int64), payload)
+    return Line(of, single.le, start, single), order
+
+
+def in_order(events: Changes, group: Int64s, groups: int, by: Sequence[str]) -> Int64s:
+    """For each tuple, which event it is; see `lined_up`."""
+    order = _by_group(events.le, group, groups)
     le, of = events.le[order], group[order]
     same = (np.diff(le) == 0) & (np.diff(of) == 0)
     tied = np.r_[same, False] | np.r_[False, same] if len(order) else np.empty(0, bool)
@@ -109,12 +119,15 @@ def lined_up(events: Changes, group: Int64s, groups: int, by: Sequence[str]) -> 
         rows = order[tied]
         rank = _rank(events.payload.take(pa.array(rows)), by)
         order[tied] = rows[np.lexsort((events.re[rows], rank, events.le[rows], group[rows]))]
-    order = np.repeat(order, events.weight[order])
-    of = group[order]
-    start = np.searchsorted(of, np.arange(groups + 1))
-    taken = events.take(order)
-    single = Changes(taken.le, taken.re, np.ones(len(order), np.int64), taken.payload)
-    return Line(of, taken.le, start, single), order
+    return np.repeat(order, events.weight[order]) if (events.weight != 1).any() else order
+
+
+def _by_group(le: Int64s, group: Int64s, groups: int) -> Int64s:
+    """Rows by group, then by LE; mostly they have come in the order of their LEs."""
+    if (np.diff(le) < 0).any():
+        return np.lexsort((le, group))
+    # Numbers of 16 bits are sorted without comparing them.
+    return np.argsort(group.astype(np.uint16) if groups < 2**16 else group, kind="stable")
 
 
 def _rank(table: pa.Table, by: Sequence[str]) -> Int64s:

@@ -1,6 +1,7 @@
 """Aggregates over what precedes each tuple (rule 7.5).
 
-A result lasts as long as its tuple, so it starts where the tuple does, and the output CTI is the input's. What a frame
+A result lasts as long as its tuple, so it starts where the tuple does, and the output CTI is the input's; only under a
+slide of time it waits where a slot is open, whose last tuple is not known yet. What a frame
 says is settled when the CTI has passed the LE of its tuple; until then it is computed anew when the group changes.
 After that only the end of the tuple may move, and the end of its result with it. Of equal tuples with different ends,
 the one that ends first has the first result; so `given` knows the place of each among its equals.
@@ -22,9 +23,10 @@ from headrace.changes import Changes
 from headrace.columnar import factorize, group_sum, to_numpy
 from headrace.operators.kernel import Data
 from headrace.operators.ordered.divide import PREFIX, Spans
-from headrace.operators.ordered.keep import kept
+from headrace.operators.ordered.keep import kept, next_shown
 from headrace.operators.ordered.kernel import Hashes, OrderedKernel
-from headrace.operators.ordered.line import Bools, Int64s, Line, runs
+from headrace.operators.ordered.line import Bools, Int64s, Line
+from headrace.operators.ordered.yields import equals, open_since, ties, yields
 from headrace.operators.windows.content import Outputs
 from headrace.operators.windows.divide import Windows
 from headrace.plan.ordered import Frame
@@ -36,7 +38,7 @@ from headrace.trace import Trace
 
 __all__ = ["OverKernel"]
 
-_TIE, _UNTIL, _REASON = "__tie", "__until", "__reason"
+_TIE, _UNTIL, _REASON, _SILENT = "__tie", "__until", "__reason", "__silent"
 
 
 class OverKernel(OrderedKernel):
@@ -44,10 +46,10 @@ class OverKernel(OrderedKernel):
 
     def __init__(self, node: Over) -> None:
         super().__init__(node.aggregate)
-        self.node = self.per_window = node
+        self.node = self.per_window = self.over = node
         assert isinstance(node.window, Frame)
         self.frame: Frame = node.window
-        self.endless = self.frame.rows is None and self.frame.range is None
+        self.endless = self.frame.endless
         #: Where all that precedes is asked for and adds up, settled tuples become a total.
         self.carries = self.endless and self.sums is not None
         if self.carries:
@@ -64,32 +66,40 @@ class OverKernel(OrderedKernel):
         now = Progress(max(now.cti, self.scalars["cti"]), now.high)
         result = Changes.empty(self.node.schema)
         self.side = Changes.empty(DIVERTED)
-        touched = self._touched_by(delta, "forget", now.cti)
+        seen = max(now.seen, self.scalars["seen"])
+        shown = self._touched_by(delta.filter(delta.le >= self._open), "show", seen)
+        touched = np.union1d(shown, self._touched_by(delta, "forget", now.cti))
         if len(touched):
-            result = self._look_back(touched, delta, now.cti)
-        self._drop(now.cti, now.seen)
-        self.scalars = {"cti": now.cti, "seen": now.seen}
-        return result, now
+            result = self._look_back(touched, shown, delta, now.cti, seen)
+        self._drop(now.cti, seen)
+        self.scalars = {"cti": now.cti, "seen": seen}
+        return result, now if self.over.prompt else Progress(self._promise(now.cti), now.high)
 
-    def _look_back(self, touched: Hashes, delta: Changes, cti: int) -> Changes:
-        known_until = self.scalars["cti"]
-        fresh = delta.filter(delta.le >= known_until)
-        moving = np.unique(self._hashes(fresh.payload))
+    @property
+    def _open(self) -> int:
+        """From when on results are not settled."""
+        return open_since(self.frame, self.scalars["cti"])
+
+    def _look_back(self, touched: Hashes, moving: Hashes, delta: Changes, cti: int, seen: int) -> Changes:
+        known_until = self._open
         line, groups, known = self._lines(touched, delta)
-        rows = np.flatnonzero((line.le >= known_until) & np.isin(self._hashes(groups), moving)[line.group])
-        standing = self._standing(np.unique(self._hashes(delta.payload)))
+        unsettled = (line.le >= known_until) & np.isin(self._hashes(groups), moving)[line.group]
+        given = unsettled & yields(self.frame, line, seen)
+        standing = self._standing(np.union1d(moving, self._hashes(delta.payload)))
         stale = standing.filter((standing.le >= known_until) & np.isin(self._hashes(standing.payload), moving))
         ends = delta.filter(delta.le < known_until)
         old, new = _moved(standing.filter(standing.le < known_until), ends, self.schema.names)
-        given = self._results(line, groups, rows, self._carried(touched, groups))
-        result = self._leaving(self._replace("given", Changes.concat([stale, old]), Changes.concat([given, new])))
+        fresh = self._results(line, groups, given, self._carried(touched, groups))
+        result = self._leaving(self._replace("given", Changes.concat([stale, old]), Changes.concat([fresh, new])))
         left = kept(self.frame, line, cti)
-        never = np.full(line.groups, INFINITY, np.int64)
         if self.carries:
-            left = replace(left, keep=self._carry(line, groups, cti))
-        elif self.endless:
-            left = replace(left, alarm=never)  # nothing is ever forgotten
-        self._keep(touched, line, groups, replace(left, hold=never), known)
+            left = replace(left, keep=self._carry(line, groups, np.minimum(left.hold, cti)))
+        elif self.endless and self.over.prompt:
+            left = replace(left, alarm=np.full(line.groups, INFINITY, np.int64))  # nothing is ever forgotten
+        self._keep(touched, line, groups, left, known)
+        if not self.over.prompt:
+            shows = next_shown(self.frame, line, seen)
+            self._set("show", touched, groups, shows, np.full(line.groups, INFINITY, np.int64))
         return result
 
     def _standing(self, hashes: Hashes) -> Changes:
@@ -98,13 +108,19 @@ class OverKernel(OrderedKernel):
         if found is not None:
             return Changes.from_table(found).cancelled()
         nothing = Line(*(np.empty(0, np.int64),) * 2, np.zeros(1, np.int64), Changes.empty(self.schema))
-        return self._results(nothing, self.schema.arrow.empty_table().select(self.keys), np.empty(0, np.int64))
+        return self._results(nothing, self.schema.arrow.empty_table().select(self.keys), np.empty(0, bool))
 
     # --- results ------------------------------------------------------------------------------------------------------
 
-    def _results(self, line: Line, groups: pa.Table, rows: Int64s, carried: dict[str, Int64s] | None = None) -> Changes:
-        """The results of these tuples, and which of them have none because a module failed."""
-        spans = self._frames(line, rows)
+    def _results(self, line: Line, groups: pa.Table, given: Bools, carried: dict[str, Int64s] | None = None) -> Changes:
+        """The results of these tuples, and which of them have none because a module failed.
+
+        Also the tuples that are equal to them, which say nothing.
+        """
+        rows = np.flatnonzero(equals(line, given))
+        loud = np.flatnonzero(given[rows])
+        every = self._frames(line, rows)
+        spans = every.filter(given[rows])
         windows = Windows(spans.group, spans.le, spans.re, np.empty(0, np.int64))
         if self.sums is not None:
             outputs = self.sums.outputs(windows, spans.first, spans.last, self._evaluated(line), carried)
@@ -112,14 +128,18 @@ class OverKernel(OrderedKernel):
             outputs = self._outputs_of(spans, None, line, groups)
         reasons = np.full(len(rows), None, object)
         for number, reason in outputs.failures:
-            reasons[number] = reason
+            reasons[loud[number]] = reason
         events = line.events.take(rows)
         until = np.where(events.re == INFINITY, INFINITY, add(events.re, 1))
-        table = _beside(events.payload, self._of_tuples(outputs, len(rows)))
-        table = self._stamped(table, windows, until)
-        table = table.append_column(_TIE, pa.array(_ties(line)[rows]))
+        table = _beside(events.payload, self._of_tuples(outputs, loud, len(rows)))
+        table = self._stamped(table, Windows(every.group, every.le, every.re, np.empty(0, np.int64)), until)
+        table = table.append_column(_TIE, pa.array(ties(line)[rows]))
         table = table.append_column(_REASON, pa.array(reasons, pa.string()))
+        table = table.append_column(_SILENT, pa.array(~given[rows]))
         return Changes.inserts(events.le, events.re, table)
+
+    def _leaving(self, moved: Changes) -> Changes:
+        return super()._leaving(moved.filter(~np.asarray(moved.payload.column(_SILENT), bool)))
 
     def _frames(self, line: Line, rows: Int64s) -> Spans:
         group, le = line.group[rows], line.le[rows]
@@ -147,12 +167,12 @@ class OverKernel(OrderedKernel):
         names = [name for name in found.column_names if name not in self.keys]
         return {name: group_sum(of, _filled(found.column(name)), groups.num_rows) for name in names}
 
-    def _carry(self, line: Line, groups: pa.Table, cti: int) -> Bools:
-        """Add what is settled to the totals; the tuples that are left."""
+    def _carry(self, line: Line, groups: pa.Table, until: Int64s) -> Bools:
+        """Add what is settled, which each group is up to a time, to the totals; the tuples that are left."""
         assert self.sums is not None
-        settled = line.le < cti
+        settled = line.le < until[line.group]
         some = np.unique(line.group[settled])
-        if len(some) and cti != INFINITY:
+        if len(some) and until[0] != INFINITY:
             table = groups.take(pa.array(some))
             for name, column in self.sums.of_tuples(self._evaluated(line)).items():
                 total = group_sum(line.group[settled], column[settled], line.groups)[some]
@@ -177,10 +197,10 @@ class OverKernel(OrderedKernel):
             self.traces["carried"].drop(cti)
 
     @staticmethod
-    def _of_tuples(outputs: Outputs, count: int) -> pa.Table:
-        """The outputs of all tuples; null for those that have none."""
+    def _of_tuples(outputs: Outputs, place: Int64s, count: int) -> pa.Table:
+        """The outputs of all tuples, which are at these places; null for those that have none."""
         row = np.full(count, -1, np.int64)
-        row[outputs.window] = np.arange(len(outputs.window))
+        row[place[outputs.window]] = np.arange(len(outputs.window))
         taken = outputs.payload.take(pa.array(row, mask=row < 0))
         return taken.rename_columns([f"out.{name}" for name in taken.column_names])
 
@@ -196,16 +216,6 @@ class OverKernel(OrderedKernel):
 
 def _filled(column: pa.ChunkedArray) -> Int64s:
     return to_numpy(pc.fill_null(column, 0))  # a limb that was not needed before
-
-
-def _ties(line: Line) -> Int64s:
-    """The place of each tuple among those that are equal but for their ends."""
-    if len(line) == 0:
-        return np.empty(0, np.int64)
-    codes, _ = factorize(line.events.payload)
-    begins = runs(line.group, line.le, codes)
-    lengths = np.diff(np.r_[begins, len(line)])
-    return np.arange(len(line)) - np.repeat(begins, lengths)
 
 
 def _moved(standing: Changes, delta: Changes, columns: Sequence[str]) -> tuple[Changes, Changes]:

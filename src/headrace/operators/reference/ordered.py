@@ -6,9 +6,10 @@ import math
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
+from headrace.operators.reference.fold import fold
 from headrace.operators.reference.per_window import outputs_of
 from headrace.operators.reference.rows import Row, identity, value_of
-from headrace.plan.nodes import Over, PerWindow
+from headrace.plan.nodes import Fold, Over, PerWindow
 from headrace.plan.ordered import (
     FIRST,
     By,
@@ -35,8 +36,13 @@ Found = tuple[list[Row], int, int]
 
 def ordered(node: PerWindow, rows: Sequence[Row], now: Progress) -> tuple[list[Row], Progress]:
     """The outputs of every window that can be seen, or of what precedes each tuple, and the promise."""
+    if isinstance(node, Fold):
+        groups, frame = list(_groups(node, rows)), node.frame
+        held = [time for _, tuples in groups for time in _open_slot(frame, tuples, now)]
+        given = fold(node, groups, now, lambda tuples, i: _yields(frame, tuples, i, now))
+        return given, Progress(min([now.cti, *held]), now.high)
     if isinstance(node, Over):
-        return _over(node, rows), now
+        return _over(node, rows, now)
     assert isinstance(node.window, Ordered)
     out, held = [], []
     ended, seen = now.cti == INFINITY, now.high if now.cti == INFINITY else max(now.cti, now.high)
@@ -52,13 +58,16 @@ def ordered(node: PerWindow, rows: Sequence[Row], now: Progress) -> tuple[list[R
     return out, Progress(min([now.cti, *held, *_always(node.window, now.cti)]), now.high)
 
 
-def _over(node: Over, rows: Sequence[Row]) -> list[Row]:
-    """Each tuple with what is said of the frame that ends with it."""
+def _over(node: Over, rows: Sequence[Row], now: Progress) -> tuple[list[Row], Progress]:
+    """Each tuple, or each yield tuple, with what is said of the frame that ends with it."""
     frame = node.window
     assert isinstance(frame, Frame)
-    out = []
+    out, held = [], [now.cti]
     for keys, tuples in _groups(node, rows):
+        held += _open_slot(frame, tuples, now)
         for i, (le, re, payload) in enumerate(tuples):
+            if not _yields(frame, tuples, i, now):
+                continue
             members = tuples[: i + 1]
             if frame.rows is not None:
                 members = members[-frame.rows - 1 :]
@@ -68,7 +77,25 @@ def _over(node: Over, rows: Sequence[Row]) -> list[Row]:
             for _, _, found in outputs_of(node.aggregate, _in_order(node, members), (start, le + 1)):
                 whole = keys | payload | found
                 out.append((le, re, {name: whole[name] for name in node.schema.names}))
-    return out
+    return out, Progress(min(held), now.high)
+
+
+def _open_slot(frame: Frame, tuples: list[Row], now: Progress) -> list[int]:
+    """The last settled tuple, where its slot is not over: a later one may take its place."""
+    if not isinstance(frame.slide, Time) or now.cti == INFINITY:
+        return []
+    settled = [row for row in tuples if row[0] < now.cti]
+    return [row[0] for row in settled[-1:] if _next(row[0], 0, frame.slide.ticks) > now.cti]
+
+
+def _yields(frame: Frame, tuples: list[Row], i: int, now: Progress) -> bool:
+    """Whether a tuple is the last of its slot, and the slot is over as far as can be seen."""
+    if isinstance(frame.slide, Tuples):
+        return (i + 1) % frame.slide.count == 0
+    if frame.slide is None:
+        return True
+    end = _next(tuples[i][0], 0, frame.slide.ticks)
+    return all(row[0] >= end for row in tuples[i + 1 :]) and end <= max(now.cti, now.high)
 
 
 def _in_order(node: PerWindow, members: list[Row]) -> list[Row]:

@@ -71,7 +71,7 @@ class Caller:
     def _compute(self, argument: Any, window: Window) -> Any:
         shown = window if self.module.time_sensitive else _Unseen()
         compute: Callable[..., Any] = self.module.compute
-        found = self._checked(compute(argument, shown) if self._takes_window else compute(argument))
+        found = self.checked(compute(argument, shown) if self._takes_window else compute(argument))
         if self._stamps:
             self._check_starts(found, window)
         return found
@@ -125,7 +125,8 @@ class Caller:
 
     # --- what may come back ------------------------------------------------------------------------------------------
 
-    def _checked(self, found: Any) -> Any:
+    def checked(self, found: Any) -> Any:
+        """An answer, or outputs with their times, as columns will hold them."""
         if isinstance(self._gives, Type):
             return _value(found, self._gives, "")
         if found is None:

@@ -1,0 +1,68 @@
+"""A window that slides is put together from panes that do not overlap (rule 7.5).
+
+A window of w tuples that slides by s < w takes each tuple in several times. Of aggregates whose results can be
+aggregated again, panes of gcd(w, s) tuples are computed first, and the windows from the results of panes: a window of
+40 000 tuples that slides by 10 000 then remembers 4 values, and not 40 000 tuples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.expr import col
+from headrace.optimizer.rewrite import rewrite
+from headrace.plan.framed import framed
+from headrace.plan.nodes import Fold, Node, Output, Over, Select
+from headrace.plan.ordered import Frame, Tuples
+from headrace.plan.slid import again, numbered, pane_size, part
+
+__all__ = ["slide_over_panes"]
+
+
+def slide_over_panes(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
+    """`Over(x)` with a slide less than its window becomes an `Over` of the results of panes."""
+    return rewrite(outputs, _in_panes)
+
+
+def _in_panes(node: Node) -> Node:
+    if isinstance(node, Fold):
+        return _rows_in_panes(node)
+    if not isinstance(node, Over) or node.policy.on_error != "fail":
+        return node
+    frame, calls = node.window, node.aggregate.split[0]
+    assert isinstance(frame, Frame)
+    size = pane_size(frame, calls.values(), node.input.schema)
+    parts = {str(call): (f"pane {i}", call) for i, call in enumerate(calls.values())}
+    taken = {*node.with_keys.names, *dict(node.outputs)}
+    if size == 1 or any(name in taken for name, _ in parts.values()):
+        return node
+    keys = tuple((name, col(name)) for name, _ in node.keys)
+    made = tuple((name, part(call)) for name, call in parts.values())
+    panes = Over(numbered(node.input, node.keys), keys, Frame(size - 1, slide=Tuples(size)), made, policy=node.policy)
+    window = _of_panes(frame, size)
+    columns = {text: name for text, (name, _) in parts.items()}
+    outputs = tuple((name, again(expr, columns)) for name, expr in node.outputs)
+    whole = framed(panes, keys, window, outputs, node.policy)
+    return Select(whole, tuple((name, col(name)) for name in node.schema.names))
+
+
+def _rows_in_panes(node: Fold) -> Node:
+    """As many columns as arguments: what is returned for a pane is a tuple of the window."""
+    size = 1 if node.gives_value or not node.module.composes else pane_size(node.frame, (), node.input.schema)
+    names = tuple(f"pane {i}" for i in range(len(node.names)))
+    if size == 1 or node.policy.on_error != "fail" or any(name in node.schema for name in names):
+        return node
+    keys = tuple((name, col(name)) for name, _ in node.keys)
+    panes = replace(
+        node, input=numbered(node.input, node.keys), keys=keys, window=Frame(size - 1, slide=Tuples(size)), names=names
+    )
+    mapping = tuple((field, col(name)) for field, name in zip(node.module.fields.names, names, strict=True))
+    whole = replace(node, input=panes, keys=keys, window=_of_panes(node.frame, size), mapping=mapping)
+    return Select(whole, tuple((name, col(name)) for name in node.schema.names))
+
+
+def _of_panes(frame: Frame, size: int) -> Frame:
+    assert frame.rows is not None
+    assert isinstance(frame.slide, Tuples)
+    slide = frame.slide.count // size
+    return Frame((frame.rows + 1) // size - 1, slide=Tuples(slide) if slide > 1 else None)

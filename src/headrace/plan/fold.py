@@ -1,0 +1,130 @@
+"""What goes from tuple to tuple: aggregates that keep a state along the tuples of their group (rules 7.3 to 7.5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from headrace.errors import PlanError
+from headrace.expr import Expr
+from headrace.modules import Module, Operator
+from headrace.modules.fold import Folder, Kind, Recomputed
+from headrace.plan.base import Properties, refuse_reserved
+from headrace.plan.ordered import Frame, Time
+from headrace.plan.windowed import PerWindow
+from headrace.schema import Field, Schema
+
+__all__ = ["Fold", "kind_of"]
+
+
+def kind_of(frame: Frame) -> Kind:
+    """Which tuples are in a frame."""
+    if frame.rows is not None:
+        return "rows"
+    return "unbounded" if frame.range is None else "range"
+
+
+@dataclass(frozen=True, eq=False)
+class Fold(PerWindow):
+    """What a module returns at each tuple of its group, in their order, over a frame that tuples come into and leave.
+
+    Each return is beside its tuple and lasts as long. A value that is not returned is null; of rows there may be any
+    number. With `active`, tuples leave a frame of time when their time is over, not when the next one comes. What is
+    returned then, and when one comes, is an instant, and beside it are the keys alone.
+    """
+
+    module: Module
+    mapping: tuple[tuple[str, Expr], ...]
+    #: What the columns that it gives are called.
+    names: tuple[str, ...]
+    active: bool = False
+
+    def __post_init__(self) -> None:
+        frame = self.window
+        assert isinstance(frame, Frame)
+        self.module.check_types(dict(self.mapping), self.input.schema)
+        if self.module.time_sensitive:
+            raise PlanError(
+                "a module that sees times has no windows that tuples come into and leave",
+                given=str(self.module),
+                allowed="modules with time_sensitive = False",
+                instead="pass the time as a field",
+            )
+        if self.active and frame.range is None:
+            raise PlanError(
+                "tuples leave by time alone only where the frame is one of time",
+                given=str(frame),
+                allowed="RANGE d PRECEDING ACTIVE EXPIRATION, over(range=..., active=True)",
+                instead="RANGE 5 s PRECEDING",
+            )
+        if self.active and frame.slide is not None:
+            raise PlanError(
+                "a frame either slides or expires actively",
+                given=str(frame),
+                allowed="SLIDE s, or ACTIVE EXPIRATION",
+                instead="leave out the slide",
+            )
+        taken = [f.name for f in self.answers if f.name in self.beside]
+        if taken:
+            raise PlanError(
+                f"the stream has a column {taken[0]!r} already",
+                given=", ".join(self.answers.names),
+                allowed=f"names but {', '.join(self.beside.names)}",
+                instead=f"another name: {taken[0]}_over for a value; of rows, rename the stream's: {taken[0]}_in",
+            )
+        refuse_reserved(self.answers)
+
+    @property
+    def frame(self) -> Frame:
+        assert isinstance(self.window, Frame)
+        return self.window
+
+    @cached_property
+    def kind(self) -> Kind:
+        """How the frame ends."""
+        return kind_of(self.frame)
+
+    @property
+    def folder(self) -> Folder:
+        """What makes the states of groups."""
+        return self.module.folder(self.kind) or Recomputed(self.module)
+
+    @cached_property
+    def beside(self) -> Schema:
+        """What stands beside the module's answers."""
+        return Schema(self.key_fields) if self.active else self.with_keys
+
+    @cached_property
+    def answers(self) -> Schema:
+        """The columns that the module gives."""
+        gives = self.module.gives  # type: ignore[attr-defined]
+        types = [gives] if self.gives_value else [field.type for field in gives]
+        return Schema(tuple(map(Field, self.names, types)))
+
+    @property
+    def gives_value(self) -> bool:
+        """Whether it gives one value a tuple, not any number of rows."""
+        return not isinstance(self.module, Operator)
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema((*self.beside.fields, *self.answers.fields))
+
+    @property
+    def modules(self) -> tuple[Module, ...]:
+        return (self.module,)
+
+    @cached_property
+    def prompt(self) -> bool:
+        # An answer starts where its tuple does, or later; but the last tuple of a slot is known when it is over.
+        return not isinstance(self.frame.slide, Time)
+
+    @cached_property
+    def properties(self) -> Properties:
+        # Columns that are passed on do not say where rows are, once these have moved to be together by the keys.
+        return replace(super().properties, settled=self.active or self.input.properties.settled)
+
+    def describe(self) -> str:
+        fields = ", ".join(f"{name}: {expr}" for name, expr in self.mapping)
+        active = ", expiring actively" if self.active else ""
+        return f"Fold {', '.join(self.names)} = {self.module}[{fields}] {self.over()}{active}"

@@ -1,0 +1,87 @@
+"""What slides come down to: numbers, parts of windows, and results that are left out (rule 7.5).
+
+Tuples that are equal but for their ends have different results, and these must stay in the order of the tuples through
+several operators. So tuples are numbered first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import gcd
+
+from headrace.expr import AggregateCall, Expr, col
+from headrace.modules import ModuleCall
+from headrace.modules.merged import MergedStates, PartialState
+from headrace.plan.base import Node
+from headrace.plan.ordered import NUMBER, Frame, Time, Tuples
+from headrace.plan.over import Over
+from headrace.plan.span import Select, Where
+from headrace.schema import Schema, Type
+
+__all__ = ["again", "numbered", "pane_size", "part", "unnumbered", "yielding"]
+
+Named = tuple[tuple[str, Expr], ...]
+#: What built-in aggregates are, over the results of panes.
+_AGAIN = {"count": "sum", "max": "max", "min": "min", "sum": "sum"}
+#: Whose sums never overflow in a pane: a sum that does is null, though that of the window may not be.
+_SMALL = (Type.BYTE, Type.SHORT, Type.INT)
+
+
+def numbered(node: Node, keys: Named) -> Over:
+    """Tuples with their numbers in their groups, from 1 on."""
+    return Over(node, keys, Frame(), ((NUMBER, AggregateCall("count")),))
+
+
+def unnumbered(node: Node) -> Select:
+    """Without the numbers."""
+    return Select(node, tuple((name, col(name)) for name in node.schema.names if name != NUMBER))
+
+
+def yielding(node: Node, keys: Named, slide: Tuples | Time) -> Node:
+    """Of numbered tuples those that are the last of their slot."""
+    if isinstance(slide, Tuples):
+        return Where(node, (col(NUMBER) % slide.count) == 0)
+    left = Over(node, keys, Frame(range=0, slide=slide), (("_last", AggregateCall("count")),))
+    return Select(left, tuple((name, col(name)) for name in node.schema.names))
+
+
+def pane_size(frame: Frame, calls: Iterable[AggregateCall], schema: Schema) -> int:
+    """How many tuples there are in a pane; 1 if there are no panes."""
+    if frame.rows is None or not isinstance(frame.slide, Tuples) or frame.tumbles:
+        return 1
+    size = gcd(frame.rows + 1, frame.slide.count)
+    return size if size > 1 and all(_merges(call, schema) for call in calls) else 1
+
+
+def _merges(call: AggregateCall, schema: Schema) -> bool:
+    """Whether its value over a window follows from values over panes."""
+    if isinstance(call, ModuleCall):
+        module = call.module
+        states = module.algebraic and not module.time_sensitive and not module.order_sensitive
+        return module.composes or states
+    if call.function == "sum":
+        assert call.argument is not None
+        return call.argument.type(schema) in _SMALL
+    return call.function in _AGAIN
+
+
+def part(call: AggregateCall) -> AggregateCall:
+    """What is computed of a pane."""
+    if isinstance(call, ModuleCall) and not call.module.composes:
+        return ModuleCall.of(PartialState(call.module), call.mapping)
+    return call
+
+
+def again(expr: Expr, columns: Mapping[str, str]) -> Expr:
+    """An output, of the results of panes; `columns` says where those of a call are."""
+
+    def change(one: Expr) -> Expr:
+        if not isinstance(one, AggregateCall):
+            return one
+        pane = col(columns[str(one)])
+        if not isinstance(one, ModuleCall):
+            return AggregateCall(_AGAIN[one.function], pane)
+        module = one.module if one.module.composes else MergedStates(one.module)
+        return ModuleCall.of(module, dict.fromkeys(module.fields.names, pane))
+
+    return expr.transform(change)
