@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.sql import syntax as s
-from headrace.sql.build_expressions import Clause, ExpressionBuilder, Token, clause, clauses
+from headrace.sql.build_expressions import Clause, ExpressionBuilder, Token, clause, clauses, unquoted
 from headrace.sql.syntax import Span
 
 __all__ = ["AggregateBuilder"]
@@ -36,6 +36,9 @@ class AggregateBuilder(ExpressionBuilder):
     local_key = clauses("key")
     local_rows = clauses("rows")
 
+    def local_stored(self, at: Span, rows: Token) -> Clause:
+        return Clause("stored", unquoted(rows.text), at)
+
     def values_row(self, at: Span, *values: s.Expression) -> s.ValuesRow:
         return s.ValuesRow(values, at=at)
 
@@ -63,12 +66,20 @@ class AggregateBuilder(ExpressionBuilder):
     def delete_rows(self, at: Span, table: s.Name, *where: Clause) -> s.DeleteRows:
         return self.make(s.DeleteRows, at, where, table=table)
 
-    def local_select(self, at: Span, *given: Clause) -> s.LocalSelect:
+    def local_select(self, at: Span, *parts: Any) -> s.LocalSelect:
+        given = [part for part in parts if isinstance(part, Clause)]
         flat = [c for part in given for c in (part.value if part.field == "from" else (part,))]
-        return self.make(s.LocalSelect, at, flat)
+        return self.make(s.LocalSelect, at, flat, distinct="DISTINCT" in parts)
 
-    def local_from(self, at: Span, table: s.Name, *alias: Clause) -> Clause:
-        return Clause("from", (Clause("table", table, at), *alias), at)
+    def local_from(self, at: Span, table: s.Name, *parts: Any) -> Clause:
+        alias = [part for part in parts if isinstance(part, Clause)]
+        joins = tuple(part for part in parts if isinstance(part, s.LocalJoin))
+        return Clause("from", (Clause("table", table, at), *alias, Clause("joins", joins, at)), at)
+
+    def local_join(self, at: Span, table: s.Name, *given: Clause) -> s.LocalJoin:
+        return self.make(s.LocalJoin, at, given, table=table)
+
+    local_group = clauses("group")
 
     def local_limit(self, at: Span, count: Token) -> Clause:
         return Clause("limit", self.whole(count), at)

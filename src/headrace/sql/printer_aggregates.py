@@ -24,7 +24,15 @@ def _(part: s.LocalTable) -> str:
     # A first column called key would be read as one, all others as the key.
     columns = [f"{written_name(column.name, _AS_LOCAL)} {text(column.type)}" for column in part.columns]
     key = [f"KEY ({listed(part.key)})"] if part.key else []
-    return words(f"TABLE {text(part.name)}({', '.join(columns + key)})", clauses("AS VALUES", part.rows))
+    rows = clauses("AS VALUES", part.rows) if part.stored is None else f"AS STORED {text(s.Text(part.stored))}"
+    limit = f"LIMIT {part.limit}" if part.limit is not None else ""
+    return words(f"TABLE {text(part.name)}({', '.join(columns + key)})", limit, rows)
+
+
+@writes(s.LocalJoin)
+def _(part: s.LocalJoin) -> str:
+    kind = "CROSS JOIN" if part.on is None else "JOIN"
+    return words(f"{kind} {text(part.table)}", clause("AS", part.alias), clause("ON", part.on))
 
 
 @writes(s.ValuesRow)
@@ -68,10 +76,13 @@ def _(part: s.DeleteRows) -> str:
 @writes(s.LocalSelect)
 def _(part: s.LocalSelect) -> str:
     return words(
-        f"SELECT {listed(part.entries)}",
+        f"SELECT {'DISTINCT ' if part.distinct else ''}{listed(part.entries)}",
         clause("FROM", part.table),
         clause("AS", part.alias),
+        *map(text, part.joins),
         clause("WHERE", part.where),
+        clauses("GROUP BY", part.group),
+        clause("HAVING", part.having),
         clauses("ORDER BY", part.order),
         f"LIMIT {part.limit}" if part.limit is not None else "",
     )

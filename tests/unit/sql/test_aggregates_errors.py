@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from tests.fixtures.esl import AVG, DECAY, GROUPING, NESTED, SELECTION, TOP, made
 
 import headrace as hr
 from headrace.errors import ModuleError, SqlError
+from headrace.sql.aggregates import stored
 
 TICKS = hr.events("kind | le | re | symbol | price\ninsert | 1 | 2 | A | 1", "symbol STRING, price DOUBLE")
 
@@ -19,6 +21,10 @@ BODY = "CREATE AGGREGATE f(next REAL): REAL {{ TABLE t(a REAL, b INT, KEY (b)); 
 OK = "INITIALIZE: {{ INSERT INTO t VALUES (next, 1); {} }} TERMINATE: {{ INSERT INTO RETURN SELECT a FROM t; {} }}"
 WINDOW = (
     "CREATE WINDOW AGGREGATE f(a REAL): REAL {{ TABLE inwindow(b REAL); "
+    "INITIALIZE: {{ INSERT INTO RETURN VALUES (a) }} EXPIRE: {{ {} }} }}"
+)
+UNDECLARED = (
+    "CREATE WINDOW AGGREGATE f(a REAL): REAL {{ TABLE t(a REAL); "
     "INITIALIZE: {{ INSERT INTO RETURN VALUES (a) }} EXPIRE: {{ {} }} }}"
 )
 
@@ -48,7 +54,7 @@ REFUSED = [
     (first("INSERT INTO RETURN VALUES ('a')"), "is FLOAT, and this is STRING", "'a'"),
     (first("INSERT INTO inwindow VALUES (1)"), "no table 'inwindow'", "inwindow"),
     (first("INSERT INTO RETURN SELECT f(a) FROM t"), "f calls itself", "f(a)"),
-    (first("INSERT INTO RETURN SELECT median(a) FROM t"), "not there yet", "median(a)"),
+    (first("INSERT INTO RETURN SELECT approx_distinct(a) FROM t"), "not there yet", "approx_distinct(a)"),
     (first("INSERT INTO RETURN SELECT a, max(b) FROM t"), "RETURN has 1 column", "SELECT a, max(b) FROM t"),
     (first("INSERT INTO RETURN SELECT a + max(b) FROM t"), "beside an aggregate", "a + max(b)"),
     (
@@ -73,14 +79,32 @@ REFUSED = [
     ("CREATE AGGREGATE f(a REAL): REAL { TABLE t(a INT, KEY (b)); INITIALIZE: {} }", "no column 'b'", "b"),
     ("CREATE AGGREGATE f(a REAL): REAL { TABLE t(b INT) AS VALUES (a); INITIALIZE: {} }", "has no tuple", "a"),
     ("CREATE AGGREGATE f(a REAL): REAL { TABLE inwindow(b REAL); INITIALIZE: {} }", "kept by the system", "inwindow"),
-    ("CREATE WINDOW AGGREGATE f(a REAL): REAL { INITIALIZE: {} }", "declares the table of its tuples", "f"),
+    (UNDECLARED.format("INSERT INTO RETURN VALUES (oldest())"), "declares the table of its tuples", "oldest()"),
+    (UNDECLARED.format("DELETE FROM inwindow"), "declares the table of its tuples", "inwindow"),
+    (UNDECLARED.format("") + "; " + AVG.replace("myavg", "f").replace("next REAL", "next INT"), "the same", "f"),
+    (AVG + "; " + UNDECLARED.format("").replace("f(a REAL)", "myavg(a REAL, b REAL)"), "the same", "myavg"),
+    (UNDECLARED.format("INSERT INTO RETURN SELECT f(a) FROM t"), "f calls itself", "f(a)"),
+    (UNDECLARED.format("} TERMINATE: { DELETE FROM t"), "it has no end", "TERMINATE: { DELETE FROM t }"),
     (WINDOW.format("").replace("(b REAL)", "(b INT)"), "types of the arguments", "TABLE inwindow(b INT);"),
     (WINDOW.format("INSERT INTO inwindow VALUES (1)"), "kept by the system", "inwindow"),
     (WINDOW.format("UPDATE inwindow SET b = 1"), "kept by the system", "inwindow"),
     (WINDOW.format("DELETE FROM inwindow WHERE b < oldest().bb"), "no such column", "bb"),
-    (WINDOW.format("DELETE FROM inwindow WHERE b < oldest() AND b > oldest().b"), "do not run yet", "f"),
     (WINDOW.format("INSERT INTO RETURN VALUES (a)"), "EXPIRE has no tuple", "a"),
     (f"{AVG};{AVG}", "exists already", "myavg"),
+    (first("INSERT INTO RETURN SELECT a FROM t, t"), "t is there twice", "t"),
+    (first("INSERT INTO RETURN SELECT a FROM t JOIN t AS u ON t.b = u.b"), "may be several columns", "a"),
+    (first("INSERT INTO RETURN SELECT a FROM t JOIN s ON t.b = s.cc"), "no column 'cc'", "cc"),
+    (first("INSERT INTO RETURN SELECT a FROM t JOIN s ON b"), "true or false", "b"),
+    (first("INSERT INTO RETURN SELECT a FROM t GROUP BY b"), "or in GROUP BY", "a"),
+    (first("INSERT INTO RETURN SELECT max(a) FROM t GROUP BY b HAVING a > 1"), "or in GROUP BY", "a > 1"),
+    (first("INSERT INTO RETURN SELECT max(a) FROM t GROUP BY b ORDER BY a"), "or in GROUP BY", "a"),
+    (first("INSERT INTO RETURN SELECT a FROM t HAVING a > 1"), "HAVING is about groups", "a > 1"),
+    (first("INSERT INTO RETURN SELECT next GROUP BY next"), "no table is named", "SELECT next GROUP BY next"),
+    (
+        first("INSERT INTO RETURN SELECT b FROM t GROUP BY b, (SELECT max(c) FROM s)"),
+        "not by sub-selects",
+        "(SELECT max(c) FROM s)",
+    ),
     ("DROP AGGREGATE nothing", "no aggregate 'nothing'", "nothing"),
 ]
 
@@ -117,13 +141,34 @@ def test_what_cannot_be_a_value_or_never_answers():
         hr.sql(AVG + "; SELECT myavg(symbol) AS f FROM ticks [TUMBLING 10 ticks]", ticks=TICKS)
 
 
-def test_a_stored_table_is_not_read_yet(tmp_path: Path):
+@pytest.mark.parametrize(
+    "statement", ["INSERT INTO Prices VALUES (1)", "UPDATE Prices SET a = 1", "DELETE FROM Prices"]
+)
+def test_a_stored_table_is_only_read(tmp_path: Path, statement: str):
     (tmp_path / "prices.csv").write_text("a\n1\n")
-    stored = "CREATE TABLE prices (a DOUBLE) SOURCE FILE ('prices.csv');"
-    text = stored + first("INSERT INTO RETURN SELECT max(a) FROM Prices")
-    with pytest.raises(SqlError, match="stored table, and aggregates cannot read those yet") as caught:
+    text = "CREATE TABLE prices (a DOUBLE) SOURCE FILE ('prices.csv');" + first(statement)
+    with pytest.raises(SqlError, match="prices is a stored table, and an aggregate only reads those") as caught:
         hr.script(text, base=tmp_path)
     assert text[slice(*caught.value.at)] == "Prices"
+
+
+def test_a_stored_table_travels_only_if_it_is_small(monkeypatch: pytest.MonkeyPatch):
+    text = "CREATE AGGREGATE f(x LONG): LONG { INITIALIZE: { INSERT INTO RETURN SELECT count(*) FROM big } }"
+    big = pa.table({"a": range(1000)})
+    assert hr.sql_aggregate(text, big=big).compute([1]) == 1000
+    monkeypatch.setattr(stored, "MOST_CHARACTERS", 1000)
+    with pytest.raises(SqlError, match="too large to travel") as caught:
+        hr.sql_aggregate(text, big=big)
+    assert text[slice(*caught.value.at)] == "big"
+
+
+@pytest.mark.parametrize("rows", ["", "[[1]", "[[1, 2]]", '[["x"]]', "[[1.5]]", "7", "[7]", "[" * 100_000])
+def test_stored_rows_that_cannot_be_read(rows: str):
+    text = f"""CREATE AGGREGATE f(x LONG): LONG {{
+        TABLE t(a LONG) AS STORED '{rows}'; INITIALIZE: {{ INSERT INTO RETURN SELECT count(*) FROM t }}
+    }}"""
+    with pytest.raises(SqlError, match="cannot be read"):
+        hr.sql_aggregate(text)
 
 
 def test_python_does_not_travel_with_a_text():
@@ -153,6 +198,29 @@ def test_names_are_only_names(name: str):
     stream = hr.events([{"le": 1, "x": 2.0}], "x DOUBLE")
     call = module.of("x", "x")
     assert stream.window(hr.tumbling(10)).aggregate(a=call).cht().to_pylist()[0]["a"] == 8.0
+
+
+@pytest.mark.parametrize("name", [*NASTY, "mark", "row", "oldest", "group", "inwindow", "oldest_x", "room"])
+def test_names_are_only_names_in_windows(name: str):
+    quoted = '"' + name + '"'
+    text = f"""
+    CREATE WINDOW AGGREGATE {quoted}({quoted} DOUBLE, "x" DOUBLE): (a DOUBLE, b LONG) {{
+        TABLE inwindow({quoted} DOUBLE, "x" DOUBLE); TABLE "t {name}"({quoted} DOUBLE);
+        INITIALIZE: ITERATE: {{
+            INSERT INTO "t {name}" VALUES ({quoted});
+            DELETE FROM inwindow WHERE {quoted} < 2.0;
+        }}
+        EXPIRE: {{
+            INSERT INTO RETURN SELECT sum({quoted}) + oldest().{quoted}, count(*) FROM inwindow GROUP BY "x";
+            INSERT INTO RETURN
+                SELECT max(a.{quoted} * b.{quoted}), 0
+                FROM "t {name}" AS a JOIN inwindow AS b ON a.{quoted} = b.{quoted};
+        }}
+    }}"""
+    stepper = made(text).folder("rows").make()
+    for one in (1.0, 3.0, 2.0):
+        stepper.arrive(one, 5.0, mark=one)
+    assert stepper.expire() == [(8.0, 2), (9.0, 0)]
 
 
 def test_texts_are_only_texts():

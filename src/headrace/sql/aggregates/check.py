@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.errors import SqlError, nearest
-from headrace.expr import AggregateCall, Column, Expr, Literal
-from headrace.expr import nodes as engine
 from headrace.expr.nodes import Bound
-from headrace.modules import ModuleCall
 from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.aggregates import definition as d
-from headrace.sql.aggregates.local import LocalExpressions, calls_aggregate
+from headrace.sql.aggregates.select import Around, Selects
+from headrace.sql.aggregates.stored import decoded
 from headrace.sql.bind.context import Context
-from headrace.sql.bind.scope import Relation, Scope
 from headrace.sql.printer import to_sql
 
 __all__ = ["check"]
@@ -24,12 +20,10 @@ __all__ = ["check"]
 RETURN = "return"
 
 
-def check(
-    context: Context, part: s.CreateAggregate, known: Mapping[str, Any], stored: Iterable[str] = ()
-) -> d.Definition:
-    """What an aggregate is; it may call the aggregates that are `known`; `stored` are the names of stored tables."""
+def check(context: Context, part: s.CreateAggregate, known: Mapping[str, Any]) -> d.Definition:
+    """What an aggregate is; it may call the aggregates that are `known`."""
     try:
-        return _Check(context, part, known, stored).definition()
+        return _Check(context, part, known).definition()
     except RecursionError:
         raise too_deep(context, part) from None
 
@@ -41,39 +35,12 @@ def too_deep(context: Context, part: s.CreateAggregate) -> SqlError:
     )
 
 
-@dataclass(frozen=True)
-class Around:
-    """What expressions at a place may name: sources, the nearest first, and a tuple's arguments if there is one."""
-
-    sources: tuple[tuple[str, d.Source], ...] = ()
-    event: str = ""
-
-    def within(self, name: str, source: d.Source) -> Around:
-        """The same, with one more source."""
-        return replace(self, sources=((name, source), *self.sources))
-
-    @property
-    def has_tuple(self) -> bool:
-        return self.event in ("initialize", "iterate")
-
-
-class _Check:
+class _Check(Selects):
     """One aggregate."""
 
-    def __init__(
-        self, context: Context, part: s.CreateAggregate, known: Mapping[str, Any], stored: Iterable[str]
-    ) -> None:
-        self.context, self.part, self.known = context, part, known
-        self.stored = {name.lower() for name in stored}
-        self.places: dict[str, d.Place] = {}
-        self.types: dict[str, Type] = {}
-        self.calls: dict[str, Any] = {}
-        self.reads: set[d.Table] = set()
-        self.sources = 0
-        self.tables: dict[str, d.Table] = {}
-        self.parameters = self.columns(part.parameters)
-        for index, field in enumerate(self.parameters):
-            self._place(f"argument {field.name}", d.Place(index), field.type)
+    def __init__(self, context: Context, part: s.CreateAggregate, known: Mapping[str, Any]) -> None:
+        super().__init__(context, part, known)
+        self.take(self.columns(part.parameters))
 
     def definition(self) -> d.Definition:
         part = self.part
@@ -82,6 +49,8 @@ class _Check:
             self._table(table)
         if part.window:
             self._check_inwindow()
+        if part.algebraic:
+            self._check_algebraic()
         stages = self._stages()
         if not any(isinstance(one, d.Insert) and one.table is None for body in stages.values() for one in body):
             raise self.context.error(
@@ -89,7 +58,7 @@ class _Check:
             )
         return d.Definition(
             part.name.text, self.parameters.fields, self.returns, part.returns is not None, tuple(self.tables.values()),
-            stages, self.places, tuple(self.calls.values()), part.algebraic, part.window,
+            stages, self.places, tuple(self.calls.values()), part.algebraic, part.window, self.keeps_window,
         )  # fmt: skip
 
     # --- declarations ------------------------------------------------------------------------------------------------
@@ -131,17 +100,14 @@ class _Check:
             )
         schema = self.columns(part.columns)
         key = tuple(self._column(schema, column, text) for column in part.key)
-        self.tables[name] = d.Table(text, schema, key, self._rows(part.rows, schema.fields, text, Around()))
+        rows = self._rows(part.rows, schema.fields, text, Around())
+        stored = None if part.stored is None else decoded(self.context, part, schema)
+        self.tables[name] = d.Table(text, schema, key, rows, stored, part.limit or d.MOST_ROWS)
 
     def _check_inwindow(self) -> None:
         part = next((one for one in self.part.tables if one.name.text.lower() == d.INWINDOW), None)
         if part is None:
-            raise self.context.error(
-                self.part.name,
-                "an aggregate with a window of its own declares the table of its tuples",
-                allowed="TABLE inwindow(…); with the types of the arguments",
-                instead=f"TABLE inwindow({', '.join(map(str, self.parameters))});",
-            )
+            return
         kept = self.tables[d.INWINDOW].schema
         if part.key or [field.type for field in kept] != [field.type for field in self.parameters]:
             raise self.context.error(
@@ -149,6 +115,19 @@ class _Check:
                 "inwindow has the types of the arguments, and no key",
                 given=to_sql(part),
                 allowed=str(self.parameters),
+            )
+
+    def _check_algebraic(self) -> None:
+        """What takes its own answers in gives what it takes."""
+        takes, gives = [[field.type.value for field in fields] for fields in (self.parameters, self.returns)]
+        if takes != gives:
+            name = self.part.name.text
+            raise self.context.error(
+                self.part.name,
+                f"{name} is ALGEBRAIC: its answers are aggregated again, so it gives what it takes",
+                given=f"{name}({', '.join(takes)}): {', '.join(gives)}",
+                allowed="as many columns as arguments, of the same types",
+                instead="an aggregate of the parts: total(x) OVER (…) / total(1) OVER (…) for a mean",
             )
 
     def _column(self, schema: Schema, name: s.Name, table: str) -> int:
@@ -175,6 +154,14 @@ class _Check:
                     raise self.context.error(
                         stage, "tuples expire in windows", allowed="EXPIRE: in CREATE WINDOW AGGREGATE"
                     )
+                if event == "terminate" and self.part.window and stage.statements:
+                    raise self.context.error(
+                        stage,
+                        "a window version answers as tuples come and go: it has no end",
+                        given="TERMINATE",
+                        allowed="INSERT INTO RETURN in INITIALIZE, ITERATE and EXPIRE",
+                        instead="CREATE AGGREGATE, whose TERMINATE is done after each tuple",
+                    )
                 found[event] = tuple(self._statement(one, Around(event=event)) for one in stage.statements)
         if "initialize" not in found:
             raise self.context.error(
@@ -194,14 +181,16 @@ class _Check:
             if isinstance(part, s.UpdateRows):
                 return self._update(part, around, line)
             assert isinstance(part, s.DeleteRows)
-            source = self.source(self._named(part.table))
-            where = self._where(part.where, around.within(part.table.text, source))
+            source = self.source(self.named(part.table))
+            if source.table.stored is not None:
+                self._check_own(part.table, source.table, "")
+            where = self.where(part.where, around.within((part.table.text, source)))
             return d.Delete(line, frozenset(self.reads), source, where)
 
     def _insert(self, part: s.InsertRows | s.InsertSelected, around: Around, line: int) -> d.Insert:
-        target = None if _is_return(part.target) else self._named(part.target)
-        if target is not None and target.kept_by_system:
-            raise self._kept(part.target, "INSERT INTO RETURN, or a table of its own")
+        target = None if _is_return(part.target) else self.named(part.target)
+        if target is not None:
+            self._check_own(part.target, target, "INSERT INTO RETURN, or a table of its own")
         columns = self.returns if target is None else target.schema.fields
         name = part.target.text
         if isinstance(part, s.InsertRows):
@@ -211,10 +200,9 @@ class _Check:
         return d.Insert(line, frozenset(self.reads), target, (), select)
 
     def _update(self, part: s.UpdateRows, around: Around, line: int) -> d.Update:
-        source = self.source(self._named(part.table))
-        if source.table.kept_by_system:
-            raise self._kept(part.table, "DELETE FROM inwindow, or a table of its own")
-        inside = around.within(part.table.text, source)
+        source = self.source(self.named(part.table))
+        self._check_own(part.table, source.table, "DELETE FROM inwindow, or a table of its own")
+        inside = around.within((part.table.text, source))
         schema, name = source.table.schema, part.table.text
         values: list[Bound | None] = [None] * len(schema)
         for one in part.assignments:
@@ -222,176 +210,38 @@ class _Check:
             if values[index] is not None:
                 raise self.context.error(one.column, f"{one.column.text} is set twice", given=to_sql(one))
             value = self.expressions(inside).bind(one.value)
-            values[index] = self._assigned(one.value, value, schema.fields[index], name)
-        where = self._where(part.where, inside)
+            values[index] = self.assigned(one.value, value, schema.fields[index], name)
+        where = self.where(part.where, inside)
         return d.Update(line, frozenset(self.reads), source, tuple(values), where)
 
-    def _kept(self, part: s.Name, instead: str) -> SqlError:
-        return self.context.error(
-            part,
-            "inwindow is kept by the system: tuples enter and leave it with the window",
-            given=part.text,
-            allowed="SELECT … FROM inwindow, DELETE FROM inwindow",
-            instead=instead,
-        )
+    def _check_own(self, part: s.Name, table: d.Table, instead: str) -> None:
+        if table.kept_by_system:
+            raise self.context.error(
+                part,
+                "inwindow is kept by the system: tuples enter and leave it with the window",
+                given=part.text,
+                allowed="SELECT … FROM inwindow, DELETE FROM inwindow",
+                instead=instead,
+            )
+        if table.stored is not None:
+            raise self.context.error(
+                part,
+                f"{table.name} is a stored table, and an aggregate only reads those",
+                given=part.text,
+                allowed=f"SELECT … FROM {table.name}",
+                instead="TABLE of its own, filled by INSERT INTO … SELECT * FROM " + table.name,
+            )
 
     def _rows(
         self, rows: Iterable[s.ValuesRow], columns: tuple[Field, ...], name: str, around: Around
     ) -> tuple[tuple[Bound, ...], ...]:
         found = []
         for row in rows:
-            self._check_arity(row, len(row.values), columns, name)
+            self.check_arity(row, len(row.values), columns, name)
             bound = [self.expressions(around).bind(value) for value in row.values]
             fitted = zip(row.values, bound, columns, strict=True)
-            found.append(tuple(self._assigned(part, value, column, name) for part, value, column in fitted))
+            found.append(tuple(self.assigned(part, value, column, name) for part, value, column in fitted))
         return tuple(found)
-
-    def _check_arity(self, part: s.Part, given: int, columns: tuple[Field, ...], name: str) -> None:
-        if given != len(columns):
-            raise self.context.error(
-                part,
-                f"{name} has {len(columns)} column{'s' if len(columns) > 1 else ''}, and these are {given} values",
-                given=to_sql(part),
-                allowed=", ".join(map(str, columns)),
-            )
-
-    def _assigned(self, part: s.Expression, value: Expr, column: Field, name: str) -> Bound:
-        """A value as a column holds it: numbers are cast, but decimals are not cut off unasked."""
-        bound = value.bind(self.schema)
-        mine, wanted = bound.type, column.type
-        numbers = mine.is_numeric and wanted.is_numeric and not (mine.is_floating and wanted.is_integer)
-        if not (bound.untyped or mine is wanted or numbers or (mine.is_text and wanted.is_text)):
-            raise self.context.error(
-                part,
-                f"{column.name} of {name} is {wanted.value}, and this is {mine.value}",
-                given=to_sql(part),
-                allowed=wanted.value,
-                instead=f"CAST({to_sql(part)} AS {wanted.value})" if wanted is not Type.DATETIME else "",
-            )
-        if isinstance(value, Literal) and wanted.is_floating:
-            return bound.widened(wanted)
-        return engine.Cast(value, wanted).bind(self.schema)
-
-    # --- SELECT ------------------------------------------------------------------------------------------------------
-
-    def select(
-        self, part: s.LocalSelect, around: Around, columns: tuple[Field, ...] | None = None, name: str = ""
-    ) -> d.Selected:
-        """A SELECT; what it gives fits the columns, if any are wanted."""
-        source = None if part.table is None else self.source(self._named(part.table))
-        inside = around
-        if source is not None and part.table is not None:
-            inside = around.within((part.alias or part.table).text, source)
-        entries = [one for entry in part.entries for one in self._entries(entry, source)]
-        aggregated = any(calls_aggregate(value, self.known) for value in entries)
-        if aggregated and (source is None or part.order or part.limit is not None):
-            raise self.context.error(
-                part,
-                "an aggregate gives one row of a table: there is nothing to order" if source else "no table is named",
-                given=to_sql(part),
-                allowed="SELECT count(*), max(a) FROM table [WHERE …]",
-            )
-        if columns is not None:
-            self._check_arity(part, len(entries), columns, name)
-        expressions = self.expressions(inside, aggregates=aggregated)
-        found = []
-        for place, value in enumerate(entries):
-            expr = expressions.bind(value)
-            if aggregated:
-                self._check_grouped(value, expr, source)
-            found.append(
-                expr.bind(self.schema) if columns is None else self._assigned(value, expr, columns[place], name)
-            )
-        where = self._where(part.where, inside)
-        keys = self.expressions(inside)
-        order = tuple((keys.bind(one.value).bind(self.schema), one.descending) for one in part.order)
-        return d.Selected(tuple(found), source, where, order, part.limit, aggregated)
-
-    def _entries(self, entry: s.Entry, source: d.Source | None) -> list[s.Expression]:
-        if not isinstance(entry.value, s.Star):
-            return [entry.value]
-        if source is None:
-            raise self.context.error(entry, "* stands for the columns of a table", instead="SELECT * FROM table")
-        return [s.Column(s.Name(name, at=entry.at), at=entry.at) for name in source.table.schema.names]
-
-    def _check_grouped(self, part: s.Expression, expr: Expr, source: d.Source | None) -> None:
-        if isinstance(expr, AggregateCall):
-            return
-        if isinstance(expr, Column) and self.places[expr.column].source is source:
-            raise self.context.error(
-                part, "beside an aggregate, a column must stand in one too", given=to_sql(part), instead="max(column)"
-            )
-        for child in expr.children:
-            self._check_grouped(part, child, source)
-
-    # --- names and expressions ---------------------------------------------------------------------------------------
-
-    def source(self, table: d.Table) -> d.Source:
-        """A new way through a table."""
-        self.reads.add(table)
-        self.sources += 1
-        source = d.Source(table, self.sources)
-        for index, field in enumerate(table.schema):
-            self._place(_plan_name(source, field.name), d.Place(index, source), field.type)
-        return source
-
-    def _place(self, name: str, place: d.Place, kind: Type) -> None:
-        self.places[name] = place
-        self.types[name] = kind
-
-    @property
-    def schema(self) -> Schema:
-        return Schema(tuple(Field(name, kind) for name, kind in self.types.items()))
-
-    def _named(self, name: s.Name) -> d.Table:
-        found = self.tables.get(name.text.lower())
-        if found is None and name.text.lower() in self.stored:
-            raise self.context.error(
-                name,
-                f"{name.text} is a stored table, and aggregates cannot read those yet",
-                given=name.text,
-                allowed="tables of the aggregate's own",
-                instead=f"SELECT … FROM stream JOIN {name.text} ON …, and what is needed of it as an argument",
-            )
-        if found is None:
-            known = [table.name for table in self.tables.values()]
-            raise self.context.error(
-                name,
-                f"{self.part.name.text} has no table {name.text!r}",
-                given=name.text,
-                allowed=", ".join(known) or "(none is declared: TABLE state(…);)",
-                instead=nearest(name.text, known) or "",
-            )
-        return found
-
-    def _where(self, part: s.Expression | None, around: Around) -> Bound | None:
-        return None if part is None else self.expressions(around).predicate(part).bind(self.schema)
-
-    def expressions(self, around: Around, *, aggregates: bool = False) -> LocalExpressions:
-        """What binds expressions at a place."""
-        return LocalExpressions(
-            self.context, self._scope(around), self.schema, self.known, aggregates, local=self, around=around
-        )
-
-    def _scope(self, around: Around) -> Scope:
-        relations: list[Relation] = []
-        taken: set[str] = set()
-        every = [(name, {f.name: _plan_name(one, f.name) for f in one.table.schema}) for name, one in around.sources]
-        if around.has_tuple:
-            every.append((self.part.name.text, {field.name: f"argument {field.name}" for field in self.parameters}))
-        for name, columns in every:
-            nearest_ones = {mine: theirs for mine, theirs in columns.items() if mine.lower() not in taken}
-            relations += [Relation("", nearest_ones), Relation(name, columns, by_name=True)]
-            taken |= {mine.lower() for mine in columns}
-        return Scope(self.context, tuple(relations))
-
-    def called(self, expr: ModuleCall) -> None:
-        """Remember that another aggregate is called."""
-        self.calls[expr.module.name] = expr.module
-
-
-def _plan_name(source: d.Source, column: str) -> str:
-    return f"{source.number} {column}"
 
 
 def _is_return(name: s.Name) -> bool:

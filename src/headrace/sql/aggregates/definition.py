@@ -11,11 +11,13 @@ from headrace.expr.nodes import Bound
 from headrace.schema import Field, Schema, Type
 
 __all__ = [
-    "EVENTS", "INWINDOW", "Definition", "Delete", "Insert", "Oldest", "Place", "Scalar", "Selected", "Source",
-    "Statement", "Table", "Update",
+    "EVENTS", "INWINDOW", "MOST_ROWS", "Definition", "Delete", "Insert", "Oldest", "Place", "Scalar", "Selected",
+    "Source", "Statement", "Table", "Update",
 ]  # fmt: skip
 
 EVENTS = ("initialize", "iterate", "terminate", "expire")
+#: How many rows a table may have, unless it says otherwise: state that only grows is a fault.
+MOST_ROWS = 1_000_000
 #: The table of a window aggregate that the system keeps.
 INWINDOW = "inwindow"
 
@@ -28,6 +30,10 @@ class Table:
     schema: Schema
     key: tuple[int, ...] = ()
     rows: tuple[tuple[Bound, ...], ...] = ()
+    #: The rows of a stored table, which is only read.
+    stored: tuple[tuple[Any, ...], ...] | None = None
+    #: How many rows it may have.
+    limit: int = MOST_ROWS
 
     @property
     def kept_by_system(self) -> bool:
@@ -59,7 +65,24 @@ class Selected:
     where: Bound | None = None
     order: tuple[tuple[Bound, bool], ...] = ()
     limit: int | None = None
+    #: Whether it gives one row of all.
     aggregated: bool = False
+    #: More sources: each row of one goes with each of the next.
+    joined: tuple[Source, ...] = ()
+    #: One row of all that agree in these.
+    groups: tuple[Bound, ...] = ()
+    having: Bound | None = None
+    distinct: bool = False
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """All, from the outermost."""
+        return () if self.source is None else (self.source, *self.joined)
+
+    @property
+    def simple(self) -> bool:
+        """Whether its rows are rows of one table at most."""
+        return not (self.aggregated or self.joined or self.groups or self.distinct)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -141,14 +164,23 @@ class Definition:
     calls: tuple[Any, ...] = ()
     algebraic: bool = False
     window: bool = False
+    #: Whether a window version looks at inwindow as a table; else it needs no more of it than the tuple that leaves.
+    keeps_window: bool = False
 
     @property
     def blocking(self) -> bool:
         """Whether it answers only when all tuples are there (rule 7.2)."""
         return bool(self.stages.get("terminate"))
 
-    def form(self, table: Table) -> Literal["row", "keyed", "rows"]:
-        """How a table is kept: as one row that is always there, by its key, or as a list."""
+    @property
+    def inwindow(self) -> Table | None:
+        """The table that the system keeps, if it is declared."""
+        return next((table for table in self.tables if table.kept_by_system), None)
+
+    def form(self, table: Table) -> Literal["stored", "row", "keyed", "rows"]:
+        """How a table is kept: for all groups together, as one row that is always there, by its key, or as a list."""
+        if table.stored is not None:
+            return "stored"
         if not table.kept_by_system and self._one_row(table):
             return "row"
         return "keyed" if table.key else "rows"

@@ -10,13 +10,13 @@ from headrace.errors import SqlError
 from headrace.expr import AggregateCall, Expr, UdfCall
 from headrace.modules import ModuleCall
 from headrace.sql import syntax as s
-from headrace.sql.aggregates import scalars
 from headrace.sql.aggregates.definition import INWINDOW, Oldest, Scalar
+from headrace.sql.aggregates.rows import AGGREGATES
 from headrace.sql.bind.expressions import Expressions, has_aggregate
 from headrace.sql.printer import to_sql
 
 if TYPE_CHECKING:
-    from headrace.sql.aggregates.check import Around, _Check
+    from headrace.sql.aggregates.select import Around, Selects
 
 __all__ = ["LocalExpressions", "calls_aggregate"]
 
@@ -34,7 +34,7 @@ def calls_aggregate(part: s.Part, known: Mapping[str, Any]) -> bool:
 class LocalExpressions(Expressions):
     """Binds expressions of a body. Only what can be made again from the text alone may be called."""
 
-    local: _Check = None  # type: ignore[assignment]
+    local: Selects = None  # type: ignore[assignment]
     around: Around = None  # type: ignore[assignment]
 
     def _column(self, part: s.Column) -> Expr:
@@ -67,6 +67,9 @@ class LocalExpressions(Expressions):
             raise self.context.error(
                 part, "oldest() is the oldest tuple of a window", allowed="oldest() in CREATE WINDOW AGGREGATE"
             )
+        if INWINDOW not in self.local.tables:
+            raise self.local.undeclared(part)
+        self.local.keeps_window |= self.around.event != "expire"
         fields = self.local.tables[INWINDOW].schema.fields
         if name is None and len(fields) > 1:
             raise self.context.error(part, "oldest() has several columns", instead=f"oldest().{fields[0].name}")
@@ -81,7 +84,8 @@ class LocalExpressions(Expressions):
         name = ".".join(one.text for one in part.name)
         if _is_oldest(part) and name not in self.own:
             return self._oldest(part, None)
-        if name.lower() == self.local.part.name.text.lower() and not self.local.part.window:
+        calls_base = self.local.part.window and name in self.own
+        if name.lower() == self.local.part.name.text.lower() and not calls_base:
             raise self.context.error(
                 part, f"{name} calls itself: that would not end", given=to_sql(part), allowed="aggregates made before"
             )
@@ -90,7 +94,7 @@ class LocalExpressions(Expressions):
             self.local.called(found)
         elif isinstance(found, (ModuleCall, UdfCall)):
             raise self._not_yet(part, name, "functions and modules in Python do not travel with an aggregate's text")
-        elif isinstance(found, AggregateCall) and found.function not in scalars.AGGREGATES:
+        elif isinstance(found, AggregateCall) and found.function not in AGGREGATES:
             raise self._not_yet(part, name, f"{name} over a table of an aggregate is not there yet")
         return found
 
@@ -99,7 +103,7 @@ class LocalExpressions(Expressions):
             part,
             why,
             given=name,
-            allowed=f"{', '.join(scalars.AGGREGATES)}, functions of the dialect, aggregates made by CREATE AGGREGATE",
+            allowed=f"{', '.join(AGGREGATES)}, functions of the dialect, aggregates made by CREATE AGGREGATE",
         )
 
     _bindings: ClassVar[Mapping[type[s.Part], Callable[[Any, Any], Expr]]] = {

@@ -6,36 +6,73 @@ A module of this kind is its text. Workers get the text, and check and compile i
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from headrace.errors import SqlError
 from headrace.modules import Aggregate, Module, Operator
+from headrace.modules.fold import Kind
 from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.aggregates.check import check, too_deep
 from headrace.sql.aggregates.compile import Compiled, compile_aggregate
 from headrace.sql.aggregates.definition import Definition
+from headrace.sql.aggregates.folder import Folder
 from headrace.sql.aggregates.names import field_names
+from headrace.sql.aggregates.steps import RowSteps, Steps
+from headrace.sql.aggregates.stored import MOST_CHARACTERS, Stored, with_stored
 from headrace.sql.bind.context import Context
 from headrace.sql.parse import parse
 from headrace.sql.printer import to_sql
 
-__all__ = ["SqlAggregate", "SqlRows", "module_of", "modules_of"]
+__all__ = ["SqlAggregate", "SqlRows", "Versions", "completes", "module_of", "modules_of"]
+
+_STORED = re.compile(r"AS STORED '(?:[^']|'')*'")
+#: With the rows of stored tables it may be longer than what people write.
+_MOST_TEXT = 4 * MOST_CHARACTERS
+
+
+@dataclass(frozen=True)
+class Versions:
+    """An aggregate, ready to run: for all tuples of a set, and for windows that tuples come into and leave.
+
+    At least one is there.
+    """
+
+    base: Compiled | None = None
+    window: Compiled | None = None
+
+    @property
+    def main(self) -> Compiled:
+        """What runs over a set of tuples: the base version, else the window version, from which nothing leaves."""
+        return self.all[0]
+
+    @property
+    def all(self) -> list[Compiled]:
+        return [one for one in (self.base, self.window) if one is not None]
+
+    @property
+    def algebraic(self) -> bool:
+        return any(one.definition.algebraic for one in self.all)
 
 
 @lru_cache(maxsize=256)
-def _compiled(text: str) -> Compiled:
-    """The last aggregate of a text; those before it are what it calls."""
+def _versions(text: str) -> Versions:
+    """The last aggregate of a text; those before it are what it calls. A window version follows the base version."""
     context, known = Context(text), dict[str, Any]()
-    for part in parse(text).statements:
+    for part in _parsed(text):
         assert isinstance(part, s.CreateAggregate)
-        compiled = compile_aggregate(check(context, part, known))
-        made = _made(compiled.definition, part)
-        made.__dict__["compiled"] = compiled
+        before = known.get(part.name.text) if part.window else None
+        definition = check(context, part, known)
+        compiled = compile_aggregate(definition)
+        found = replace(before.versions, window=compiled) if before else Versions(**{_version(part): compiled})
+        made = _made(definition, _texts(definition, before, part))
+        made.__dict__["versions"] = found
         known[part.name.text] = made
-    return compiled
+    return found
 
 
 class _FromText(Module):
@@ -50,18 +87,33 @@ class _FromText(Module):
         return {"text": self.text}
 
     @cached_property
-    def compiled(self) -> Compiled:
-        """It, ready to run; `source` is its Python."""
-        return _compiled(self.text)
+    def versions(self) -> Versions:
+        """Its versions, ready to run."""
+        return _versions(self.text)
 
     @property
+    def compiled(self) -> Compiled:
+        """What runs over a set of tuples; `source` is its Python."""
+        return self.versions.main
+
+    @cached_property
     def definition(self) -> Definition:
-        return self.compiled.definition
+        return replace(self.compiled.definition, algebraic=self.versions.algebraic)
+
+    def folder(self, kind: Kind) -> Folder | None:
+        """What goes from tuple to tuple under OVER; None where the base version is computed anew (rule 7.4)."""
+        if kind == "unbounded":
+            return Folder(self.compiled, terminates=self.blocking)
+        return None if self.versions.window is None else Folder(self.versions.window, terminates=False)
 
     @property
     def source(self) -> str:
-        """The Python it runs as."""
-        return self.compiled.source
+        """The Python it runs as, of all its versions."""
+        return "\n\n".join(one.source for one in self.versions.all)
+
+    @property
+    def composes(self) -> bool:
+        return self.definition.algebraic
 
     @property
     def blocking(self) -> bool:
@@ -81,7 +133,8 @@ class _FromText(Module):
 
     @property
     def doc(self) -> str:
-        return self.text
+        """Its text, without the rows of stored tables."""
+        return _STORED.sub("AS STORED '…'", self.text)
 
     @cached_property
     def mark(self) -> str:
@@ -114,6 +167,9 @@ class SqlAggregate(_FromText, Aggregate):
     def gives(self) -> Type:
         return self.definition.returns[0].type
 
+    def stepwise(self) -> Module | None:
+        return None if self.versions.base is None else Steps(self)
+
     def compute(self, items: list[Any]) -> Any:
         """The value over tuples in their order."""
         return self.compiled.value(self._items(items))
@@ -129,53 +185,108 @@ class SqlRows(_FromText, Operator):
     def gives(self) -> Schema:
         return Schema(self.definition.returns)
 
+    def stepwise(self) -> Module | None:
+        return None if self.versions.base is None else RowSteps(self)
+
     def compute(self, items: list[Any]) -> list[Any]:
         """The rows over tuples in their order."""
         return self.compiled.rows(self._items(items))
 
 
 def module_of(
-    context: Context, part: s.CreateAggregate, known: Mapping[str, Any], stored: Iterable[str] = ()
+    context: Context, part: s.CreateAggregate, known: Mapping[str, Any], stored: Stored | None = None
 ) -> SqlAggregate | SqlRows:
-    """The module that a statement makes; `known` are the functions and modules it may call, by name."""
-    definition = check(context, part, known, stored)
-    if part.window:
-        raise context.error(
-            part.name,
-            "aggregates with windows of their own, kept up by EXPIRE, do not run yet",
-            given=f"CREATE WINDOW AGGREGATE {part.name.text}",
-            allowed="CREATE AGGREGATE, which is computed anew over each window",
-            instead=f"CREATE AGGREGATE {part.name.text}(…), and {part.name.text}(…) OVER (ROWS 9 PRECEDING)",
-        )
-    made = _made(definition, part)
+    """The module that a statement makes.
+
+    `known` are the functions and modules it may call, by name; `stored` the tables that it may read.
+    """
+    part = with_stored(context, part, stored or {})
+    before = known.get(part.name.text) if completes(part, known) else None
+    # A base version never calls its own name; a window version means the base version by it (example 11 of ESL).
+    inside = known if before is not None and part.window else {k: v for k, v in known.items() if k != part.name.text}
+    definition = check(context, part, inside)
+    if before is not None:
+        _check_agrees(context, part, definition, before.definition)
+    made = _made(definition, _texts(definition, before, part))
     try:
-        made.compiled  # noqa: B018 - now, where an error has a place to point at
+        made.versions  # noqa: B018 - now, where an error has a place to point at
     except (SyntaxError, RecursionError, MemoryError):
         raise too_deep(context, part) from None
+    found = getattr(made.versions, _version(part)).definition
+    alone = len(made.versions.all) == 1
+    if alone != (before is None) or [one.text for one in found.calls] != [one.text for one in definition.calls]:
+        raise _two_of_one_name(context, part)
     return made
 
 
-def _made(definition: Definition, part: s.CreateAggregate) -> SqlAggregate | SqlRows:
-    texts = dict.fromkeys(text for module in definition.calls for text in _statements(module.text))
-    kind = SqlAggregate if definition.value else SqlRows
-    return kind(";\n\n".join([*texts, to_sql(part)]))
+def _two_of_one_name(context: Context, part: s.CreateAggregate) -> SqlError:
+    """A text names what it calls: it cannot call two aggregates of one name, each made at another time."""
+    return context.error(
+        part.name,
+        f"{part.name.text} and what it calls mean two aggregates by one name: one that was dropped, and a new one",
+        given=part.name.text,
+        instead="DROP AGGREGATE and CREATE AGGREGATE for those that call the old one too, or another name",
+    )
+
+
+def completes(part: s.CreateAggregate, known: Mapping[str, Any]) -> bool:
+    """Whether an aggregate of that name is there, and this is the version that it lacks."""
+    before = known.get(part.name.text)
+    return isinstance(before, _FromText) and getattr(before.versions, _version(part)) is None
+
+
+def _version(part: s.CreateAggregate) -> Literal["base", "window"]:
+    return "window" if part.window else "base"
+
+
+def _check_agrees(context: Context, part: s.CreateAggregate, mine: Definition, other: Definition) -> None:
+    def signature(of: Definition) -> tuple[Any, ...]:
+        columns = [] if of.value else [field.name for field in of.returns]
+        return [field.type for field in of.parameters], [field.type for field in of.returns], of.value, columns
+
+    if signature(mine) != signature(other):
+        given = other.returns[0].type.value if other.value else f"({', '.join(map(str, other.returns))})"
+        raise context.error(
+            part.name,
+            f"the two versions of {part.name.text} take and give the same",
+            given=to_sql(replace(part, tables=(), stages=())).partition(" {")[0],
+            allowed=f"{part.name.text}({', '.join(map(str, other.parameters))}): {given}",
+            instead="another name, if it is another aggregate",
+        )
+
+
+def _made(definition: Definition, texts: Iterable[str]) -> SqlAggregate | SqlRows:
+    return (SqlAggregate if definition.value else SqlRows)(";\n\n".join(texts))
+
+
+def _texts(definition: Definition, before: _FromText | None, part: s.CreateAggregate) -> list[str]:
+    """The statements that make it: those of what it calls, then its own, the base version first."""
+    called = [text for module in definition.calls for text in _statements(module.text)]
+    mine, versions = to_sql(part), [] if before is None else _statements(before.text)
+    if before is not None and not part.window:  # the window version came first, and is the last of its text
+        return list(dict.fromkeys([*called, *versions[:-1], mine, versions[-1]]))
+    return list(dict.fromkeys([*versions, *called, mine]))
 
 
 def _statements(text: str) -> list[str]:
-    return [to_sql(one) for one in parse(text).statements]
+    return [to_sql(one) for one in _parsed(text)]
 
 
-def modules_of(text: str) -> dict[str, SqlAggregate | SqlRows]:
-    """The aggregates of a text of CREATE AGGREGATE statements, by name."""
+def _parsed(text: str) -> tuple[s.Statement, ...]:
+    return parse(text, most=_MOST_TEXT).statements
+
+
+def modules_of(text: str, stored: Stored | None = None) -> dict[str, SqlAggregate | SqlRows]:
+    """The aggregates of a text of CREATE AGGREGATE statements, by name; `stored` are the tables they may read."""
     if not isinstance(text, str):
         raise SqlError.of("this is not a text", "", (0, 0), given=text, allowed="CREATE AGGREGATE statements, as a str")
     context, found = Context(text), dict[str, SqlAggregate | SqlRows]()
     for part in parse(text).statements:
         if not isinstance(part, s.CreateAggregate):
             raise context.error(part, "this is no CREATE AGGREGATE", given=to_sql(part), instead="hr.script(…)")
-        if part.name.text in found:
+        if part.name.text in found and not completes(part, found):
             raise context.error(part.name, f"{part.name.text!r} exists already", instead="another name")
-        found[part.name.text] = module_of(context, part, found)
+        found[part.name.text] = module_of(context, part, found, stored)
     if not found:
         instead = "CREATE AGGREGATE f(…): … { … }"
         raise SqlError.of("this text makes no aggregate", text, (0, len(text)), instead=instead)

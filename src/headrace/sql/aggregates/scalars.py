@@ -9,29 +9,26 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Sequence
 from ctypes import c_float
 from datetime import UTC, datetime, timedelta
-from fractions import Fraction
 from functools import reduce
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.errors import ModuleFailed
 from headrace.expr.arrow import KERNELS, cast
 from headrace.schema import Type
 
-__all__ = ["AGGREGATES", "HELPERS", "NAMES", "cast_by_kernel", "cast_name", "function_name", "instant", "kernel"]
+__all__ = [
+    "NAMES", "cast_by_kernel", "cast_name", "function_name", "greatest", "instant", "kernel", "least", "single",
+]  # fmt: skip
 
 Value = Any
-Row = tuple[Value, ...]
 _BITS = {Type.BYTE: 8, Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
 _TICK = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NAN = "NaN"
-_MOST_ROWS = 1_000_000
 
 # ---- arithmetic
 
@@ -214,133 +211,6 @@ def cast_name(source: Type, target: Type) -> str | None:
     return f"to_{target.value.lower()}"
 
 
-# ---- rows of local tables
-
-
-def _order(value: Value) -> tuple[bool, bool, Value]:
-    odd = value != value  # noqa: PLR0124 - NaN
-    return value is not None, odd, 0 if value is None or odd else value
-
-
-def ordered(rows: Iterable[tuple[tuple[Value, ...], Value]], descending: Sequence[bool]) -> list[Value]:
-    """Rows by their keys: NULLs first and NaN last, or the other way round where descending."""
-    found = list(rows)
-    for place in reversed(range(len(descending))):
-        found.sort(key=lambda pair: _order(pair[0][place]), reverse=descending[place])
-    return [row for _, row in found]
-
-
-def only(rows: Sequence[Value]) -> Value:
-    """The one value of a sub-select, NULL if it has none."""
-    if len(rows) > 1:
-        raise ModuleFailed(f"a sub-select gave {len(rows)} rows where one value is wanted")
-    return rows[0] if rows else None
-
-
-def key(*values: Value) -> tuple[Value, ...]:
-    """The values of a key, so that equal ones are found again."""
-    return tuple(_NAN if value != value else value for value in values)  # noqa: PLR0124 - NaN
-
-
-def keyed(rows: Iterable[Row], places: Sequence[int]) -> dict[tuple[Value, ...], Row]:
-    """Rows by their keys; of equal keys the last row stands, at the place of the first."""
-    return {key(*(row[place] for place in places)): row for row in rows}
-
-
-def extend(rows: list[Value], more: Iterable[Value]) -> None:
-    """Put rows behind those of a table."""
-    rows.extend(more)
-    _check_size(rows)
-
-
-def put(rows: dict[tuple[Value, ...], Row], more: Iterable[Row], places: Sequence[int]) -> None:
-    """Put rows into a table with a key; one that is there already is replaced."""
-    rows.update(keyed(more, places))
-    _check_size(rows)
-
-
-def _check_size(rows: Sized) -> None:
-    if len(rows) > _MOST_ROWS:
-        raise ModuleFailed(f"one of its tables has grown to more than {_MOST_ROWS:,} rows")
-
-
-def found(rows: Mapping[tuple[Value, ...], Row], *values: Value) -> list[Row]:
-    """The row whose key has these values, if there is one; nothing equals NULL."""
-    row = None if None in values else rows.get(key(*values))
-    return [] if row is None else [row]
-
-
-def without(rows: dict[tuple[Value, ...], Row], gone: Iterable[Row], places: Sequence[int]) -> None:
-    """Take rows out."""
-    for row in gone:
-        del rows[key(*(row[place] for place in places))]
-
-
-# ---- aggregates over local tables
-
-
-def _known(values: Iterable[Value]) -> list[Value]:
-    return [value for value in values if value is not None]
-
-
-def _count(values: Iterable[Value]) -> int:
-    return len(_known(values))
-
-
-def _sum_whole(values: Iterable[Value]) -> int | None:
-    known = _known(values)
-    total = sum(known)
-    return total if known and -(2**63) <= total < 2**63 else None
-
-
-def _total(values: Sequence[float]) -> float:
-    """The exact sum, rounded once."""
-    odd = {str(value) for value in values if not math.isfinite(value)}
-    if odd:
-        return float(odd.pop()) if len(odd) == 1 else math.nan
-    try:
-        return math.fsum(values)
-    except OverflowError:  # on the way, though perhaps not in the end
-        exact = sum(map(Fraction, values))
-        try:
-            return float(exact)
-        except OverflowError:
-            return math.inf if exact > 0 else -math.inf
-
-
-def _sum(values: Iterable[Value]) -> float | None:
-    known = _known(values)
-    return _total(known) if known else None
-
-
-def _avg_whole(values: Iterable[Value]) -> float | None:
-    known = _known(values)
-    return sum(known) / len(known) if known else None
-
-
-def _avg(values: Iterable[Value]) -> float | None:
-    known = _known(values)
-    return _total(known) / len(known) if known else None
-
-
-def _min(values: Iterable[Value]) -> Value:
-    return reduce(least, values, None)
-
-
-def _max(values: Iterable[Value]) -> Value:
-    return reduce(greatest, values, None)
-
-
-#: Built-in aggregates over local tables, and how they are called: for whole numbers, and for anything else.
-AGGREGATES = {
-    "count": ("count_of", "count_of"),
-    "sum": ("sum_of_whole", "sum_of"),
-    "avg": ("avg_of_whole", "avg_of"),
-    "min": ("min_of", "min_of"),
-    "max": ("max_of", "max_of"),
-}
-
-
 def _typed() -> dict[str, Callable[..., Value]]:
     """Functions that differ by the type they compute in, as `add_int`."""
     found: dict[str, Callable[..., Value]] = {}
@@ -386,34 +256,22 @@ NAMES: dict[str, Callable[..., Value]] = {
     "greatest": greatest,
     "least": least,
     "time_between": _strict(_time_between),
+    "bit_and": _strict(operator.and_),
+    "bit_or": _strict(operator.or_),
+    "bit_xor": _strict(operator.xor),
+    "shift_right_long": _strict(lambda a, places: a >> places if 0 <= places < _BITS[Type.LONG] else None),
     "concat": _strict(lambda *texts: "".join(texts)),
     "length": _strict(len),
+    "instant": instant,
+    "kernel": kernel,
+    "cast_by_kernel": cast_by_kernel,
 }
 _CALLED = {"and": "both", "or": "either", "not": "negated", "isin": "among", "time_diff": "time_between"}
 _BY_TYPE = ("add", "subtract", "multiply", "negate", "abs", "modulo")
 _AS_THEY_ARE = (
+    "bit_and", "bit_or", "bit_xor",
     "divide", "sqrt", "eq", "ne", "lt", "le", "gt", "ge", "coalesce", "greatest", "least", "concat", "length",
 )  # fmt: skip
-HELPERS: dict[str, Callable[..., Value]] = {
-    "instant": instant,
-    "kernel": kernel,
-    "cast_by_kernel": cast_by_kernel,
-    "ordered": ordered,
-    "only": only,
-    "key": key,
-    "keyed": keyed,
-    "extend": extend,
-    "put": put,
-    "found": found,
-    "without": without,
-    "count_of": _count,
-    "sum_of_whole": _sum_whole,
-    "sum_of": _sum,
-    "avg_of_whole": _avg_whole,
-    "avg_of": _avg,
-    "min_of": _min,
-    "max_of": _max,
-}
 
 
 def function_name(function: str, kind: Type) -> str | None:
@@ -422,4 +280,6 @@ def function_name(function: str, kind: Type) -> str | None:
         return f"{function}_{kind.value.lower()}"
     if function in ("floor", "ceil"):
         return function if kind.is_floating else None
+    if function == "shift_right":
+        return "shift_right_long" if kind is Type.LONG else None
     return _CALLED.get(function, function if function in _AS_THEY_ARE else None)

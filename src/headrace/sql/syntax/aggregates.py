@@ -10,8 +10,8 @@ from headrace.sql.syntax.queries import Entry, OrderKey
 from headrace.sql.syntax.statements import Statement, TypedColumn
 
 __all__ = [
-    "Assignment", "BodyStatement", "CreateAggregate", "DeleteRows", "InsertRows", "InsertSelected", "LocalSelect",
-    "LocalTable", "Member", "ScalarSelect", "Stage", "UpdateRows", "ValuesRow",
+    "Assignment", "BodyStatement", "CreateAggregate", "DeleteRows", "InsertRows", "InsertSelected", "LocalJoin",
+    "LocalSelect", "LocalTable", "Member", "ScalarSelect", "Stage", "UpdateRows", "ValuesRow",
 ]  # fmt: skip
 
 
@@ -24,17 +24,31 @@ class ValuesRow(Part):
 
 @dataclass(frozen=True)
 class LocalTable(Part):
-    """`TABLE state(a REAL, b INT, KEY (a)) [AS VALUES (…)]`."""
+    """`TABLE state(a REAL, b INT, KEY (a)) [LIMIT n] [AS VALUES (…)]`.
+
+    `AS STORED '…'` has all rows in one text: that is how a stored table travels with the aggregate that reads it.
+    """
 
     name: Name
     columns: tuple[TypedColumn, ...]
     key: tuple[Name, ...] = ()
     rows: tuple[ValuesRow, ...] = ()
+    stored: str | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class LocalJoin(Part):
+    """`JOIN t [AS x] [ON …]`, or a table behind a comma."""
+
+    table: Name
+    alias: Name | None = None
+    on: Expression | None = None
 
 
 @dataclass(frozen=True)
 class LocalSelect(Part):
-    """A SELECT over at most one of the aggregate's tables."""
+    """A SELECT over tables of the aggregate's own and stored ones, or none."""
 
     entries: tuple[Entry, ...]
     table: Name | None = None
@@ -42,6 +56,10 @@ class LocalSelect(Part):
     where: Expression | None = None
     order: tuple[OrderKey, ...] = ()
     limit: int | None = None
+    joins: tuple[LocalJoin, ...] = ()
+    group: tuple[Expression, ...] = ()
+    having: Expression | None = None
+    distinct: bool = False
 
 
 @dataclass(frozen=True)

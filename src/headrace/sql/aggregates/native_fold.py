@@ -1,0 +1,127 @@
+"""Aggregates written in SQL under OVER, as native code: between the tables of the engine and the arrays of the code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.expr.arrow import cast
+from headrace.expr.arrow.columns import from_numpy, to_numpy
+from headrace.operators.ordered.folding import Failed, Went, Work, nothing_due
+from headrace.operators.ordered.line import Bools, Int64s
+from headrace.plan.ordered import Frame
+from headrace.schema import Schema, Type
+from headrace.sql.aggregates.native import Column, Native, Ran, Tuples
+from headrace.time import INFINITY, add
+
+__all__ = ["NativeFolding"]
+
+
+class NativeFolding:
+    """Goes on from states by native code, all groups in one call; `answers` are the columns it gives."""
+
+    def __init__(self, native: Native, frame: Frame, answers: Schema, *, active: bool = False) -> None:
+        self.native, self.frame, self.answers, self.active = native, frame, answers, active
+
+    def go(self, work: Work) -> Went:
+        end = work.start[1:]
+        parameters = self.native.definition.parameters
+        columns = [_column(work.tuples.column(place), field.type) for place, field in enumerate(parameters)]
+        states = self._loaded(work.states)
+        begin, settle, ends, le = map(np.ascontiguousarray, (work.begin, work.settle, end, work.le))
+        tuples = Tuples(begin, settle, ends, le, work.cti, work.seen)
+        ran = self.native.run(tuples, columns, states, self.frame, active=self.active)
+        failures = self._failures(work, ran)
+        good = ran.wrong == 0 if failures else slice(None)
+        payload = [
+            _array(values[good], nulls[good], field.type)
+            for (values, nulls), field in zip(ran.columns, self.answers, strict=True)
+        ]
+        due, alarm = nothing_due(work.groups), None
+        if self.active:
+            due = self._leaving(work.le, ran.last, end)
+        if self.native.windowed and self.frame.range is not None:
+            alarm = add(self._leaving(work.le, ran.first, work.settle), 1)
+        return Went(
+            ran.row[good],
+            ran.time[good],
+            pa.Table.from_arrays(payload, schema=self.answers.arrow),
+            self._saved(states),
+            self._keep(work, ran.first),
+            due,
+            nothing_due(work.groups),
+            failures,
+            alarm,
+        )
+
+    def _failures(self, work: Work, ran: Ran) -> tuple[Failed, ...]:
+        bad = np.flatnonzero(ran.wrong)
+        group = np.searchsorted(work.start, ran.row[bad], "right") - 1
+        lists = (group.tolist(), ran.time[bad].tolist(), ran.row[bad].tolist(), ran.wrong[bad].tolist())
+        return tuple(
+            Failed(g, time, row, f"it returned {count} values at one tuple, not one")
+            for g, time, row, count in zip(*lists, strict=True)
+        )
+
+    # --- windows -----------------------------------------------------------------------------------------------------
+
+    def _keep(self, work: Work, first: Int64s) -> Bools:
+        """The tuples of windows, as of the CTI; of a window without end, the first if it is asked for."""
+        keep = np.zeros(len(work.le), bool)
+        if not self.native.windowed:
+            return keep
+        if self.frame.endless:
+            if self.native.definition.keeps_window:
+                keep[first[first < work.settle]] = True
+            return keep
+        sizes = np.diff(work.start)
+        index = np.arange(len(work.le))
+        return (index >= np.repeat(first, sizes)) & (index < np.repeat(work.settle, sizes))
+
+    def _leaving(self, le: Int64s, oldest: Int64s, until: Int64s) -> Int64s:
+        """When the oldest tuple of each group leaves by time alone; never, if there is none."""
+        found = np.full(len(oldest), INFINITY, np.int64)
+        there = oldest < until
+        if self.native.windowed and self.frame.range is not None:
+            found[there] = add(le[oldest[there]], self.frame.range)
+        return found
+
+    # --- states ------------------------------------------------------------------------------------------------------
+
+    def _loaded(self, states: pa.Array) -> NDArray[np.void]:
+        """Records of bytes; zeros where nothing has come."""
+        records = np.zeros(len(states), self.native.state)
+        there = states.is_valid().to_numpy(zero_copy_only=False)
+        if there.any():
+            width = self.native.state.itemsize
+            bytes_ = states.drop_null().cast(pa.binary(width))
+            found = np.frombuffer(bytes_.buffers()[1], self.native.state, len(bytes_), bytes_.offset * width)
+            records[there] = found
+        return records
+
+    def _saved(self, records: NDArray[np.void]) -> pa.Array:
+        width, count = self.native.state.itemsize, len(records)
+        bytes_ = pa.Array.from_buffers(pa.binary(width), count, [None, pa.py_buffer(records)])
+        return pc.if_else(pa.array(records["started"]), bytes_.cast(pa.binary()), None)
+
+
+def _column(column: pa.ChunkedArray, kind: Type) -> Column:
+    """Values, as they are where possible, and where they are NULL."""
+    wanted = Type.DOUBLE if kind is Type.FLOAT else kind
+    array = column.combine_chunks()
+    if array.type != wanted.arrow:
+        array = cast(array, Type.from_arrow(array.type), wanted)
+    nulls = np.zeros(len(array), bool)
+    if array.null_count:
+        nulls = array.is_null().to_numpy(zero_copy_only=False)
+    return np.ascontiguousarray(to_numpy(array.cast(pa.int64()) if kind is Type.DATETIME else array)), nulls
+
+
+def _array(values: NDArray[Any], nulls: Bools, kind: Type) -> pa.Array:
+    if kind is Type.DATETIME:
+        return from_numpy(values, ~nulls, pa.int64()).cast(kind.arrow)
+    return from_numpy(values, ~nulls if nulls.any() else None, kind.arrow)
