@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.syntax import Syntax
 from rich.text import Text
 from rich.tree import Tree
 
@@ -25,6 +26,7 @@ def command(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print the steps as JSON.")] = False,
     liveliness: Annotated[bool, typer.Option(help="Say how far behind answers are final, with advice.")] = False,
+    code: Annotated[bool, typer.Option("--code", help="Also print the code that aggregates in SQL run as.")] = False,
 ) -> None:
     """Say what a query does: which operators run where, what they remember, and when their answers are final.
 
@@ -35,6 +37,7 @@ def command(
     from headrace.api.running import outputs_of
     from headrace.optimizer import RULES, optimize
     from headrace.stages.cut import cut
+    from headrace.stages.explain import code as code_of
     from headrace.stages.explain import stages
 
     asked = find(target)
@@ -53,7 +56,11 @@ def command(
         )
         for step in stage.steps:
             branch.add(label(step, liveliness=liveliness))
-    Console().print(tree)
+    console = Console()
+    console.print(tree)
+    for title, text in code_of(line) if code else ():
+        console.rule(title, align="left")
+        console.print(Syntax(text, "python", background_color="default"))
 
 
 def _nodes(asked: Asked, target: str) -> dict[str, Node]:

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.operators.accumulators import Layout
+from headrace.operators.ordered.sums import RunSums
+from headrace.operators.ordered.tumbling import goes_by_slots
 from headrace.operators.snapshots import adds_up
 from headrace.optimizer import RULES, optimize
-from headrace.plan.nodes import Aggregate, Combine, Diverted, Failures, Merge, Node, Orphans, Output, PerWindow, Source
-from headrace.plan.ordered import Ordered
+from headrace.plan.nodes import (
+    Aggregate,
+    Combine,
+    Diverted,
+    Failures,
+    Fold,
+    Match,
+    Merge,
+    Node,
+    Orphans,
+    Output,
+    Over,
+    PerWindow,
+    Recurse,
+    Source,
+)
+from headrace.plan.ordered import NUMBER, Frame, Ordered
+from headrace.stages import patterns
 from headrace.stages.cut import Line, cut
 from headrace.stages.liveliness import liveliness_of
+from headrace.stages.loops import how_it_runs, loop_lines
 
-__all__ = ["Stage", "Step", "explain", "stages", "steps"]
+__all__ = ["Stage", "Step", "box", "code", "explain", "stages", "steps"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +49,8 @@ class Step:
     cti: str
     delay: str
     advice: tuple[str, ...]
+    #: What is inside, if it is a loop or a pattern.
+    loop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -39,6 +60,18 @@ class Stage:
     level: int
     rows: str
     steps: tuple[Step, ...]
+
+
+def code(line: Line) -> list[tuple[str, str]]:
+    """The code that was made for aggregates written in SQL: which aggregate and how it runs, and the code."""
+    found = {}
+    for node in line.nodes:
+        if isinstance(node, Fold):
+            found[f"{node.module}, {box(node)}: {node.folder.language}"] = node.folder.code
+        elif isinstance(node, PerWindow):
+            made = {f"{module}, over whole windows: Python": getattr(module, "source", "") for module in node.modules}
+            found |= made
+    return [(title, text) for title, text in found.items() if text]
 
 
 def steps(line: Line) -> list[Step]:
@@ -53,9 +86,18 @@ def steps(line: Line) -> list[Step]:
             runs=_runs(node),
             insert_only=node.properties.insert_only,
             **vars(liveliness_of(node)),
+            loop=_loop(node, numbers),
         )
         for node in line.nodes
     ]
+
+
+def _loop(node: Node, numbers: Mapping[str, int]) -> tuple[str, ...]:
+    if isinstance(node, Match):
+        return patterns.automaton_lines(node)
+    if not isinstance(node, Recurse):
+        return ()
+    return loop_lines(node, numbers[node.fingerprint], [numbers[child.fingerprint] for child in node.inputs])
 
 
 def _runs(node: Node) -> str:
@@ -78,6 +120,10 @@ def _runs(node: Node) -> str:
         return f"{how}; variance of {', '.join(squared)} in exact arithmetic, answer by answer" if exact else how
     if isinstance(node, PerWindow):
         return _runs_windows(node)
+    if isinstance(node, Match):
+        return patterns.how_it_runs(node)
+    if isinstance(node, Recurse):
+        return how_it_runs(node)
     return "columnar" if node.linear else "columnar, incremental"
 
 
@@ -85,6 +131,10 @@ def _runs_windows(node: PerWindow) -> str:
     """Windows are looked at again when something in them changes; only users' modules run in Python."""
     if isinstance(node, Aggregate) and adds_up(node):
         return "columnar, incremental"
+    if isinstance(node.window, Frame):
+        language = "Python" if node.modules else "columnar"
+        language = node.folder.language if isinstance(node, Fold) else language
+        return f"{language}; {box(node)}, {_kept_up(node)}"
     ordered = isinstance(node.window, Ordered)
     if not node.modules:
         return "columnar, open windows of changed groups anew" if ordered else "columnar, changed windows anew"
@@ -102,6 +152,35 @@ def _runs_windows(node: PerWindow) -> str:
         else:
             kinds.append(f"{module.name} keeps a state that grows, made anew when items are taken back")
     return "Python; " + "; ".join(kinds)
+
+
+def box(node: PerWindow) -> str:
+    """Where figure 2 of the ESL paper has it: how windows come down to the versions of an aggregate (rule 7.5)."""
+    frame = node.window
+    assert isinstance(frame, Frame)
+    if NUMBER in node.schema and frame.tumbles:
+        return "panes, a tumble for each (box 4)" if frame.rows is not None else "yield tuples are left (box 5)"
+    below = getattr(node.inputs[0], "window", None)
+    if NUMBER in node.inputs[0].schema and isinstance(below, Frame) and below.tumbles:
+        return "windows made of panes (box 4)"
+    if frame.endless:
+        return "all that precedes (box 1)"
+    if frame.slide is None:
+        return "windows (box 2)"
+    return "tumbles (box 3)" if frame.tumbles else "windows that slide without panes (box 5)"
+
+
+def _kept_up(node: PerWindow) -> str:
+    """Which way of rule 7.4 is taken."""
+    assert isinstance(node.window, Frame)
+    assert isinstance(node, (Fold, Over))
+    if goes_by_slots(node):
+        return "by a state of each slot"
+    if isinstance(node, Fold):
+        return node.folder.path
+    if RunSums.of(node.aggregate) is not None:
+        return "by a total of each group" if node.window.endless else "by running sums"
+    return "computed anew over each frame"
 
 
 def stages(line: Line) -> list[Stage]:
@@ -130,6 +209,7 @@ def explain(outputs: Sequence[Output], *, liveliness: bool = False) -> str:
             corrects = "" if step.insert_only else "; corrects itself"
             lines.append(f"  #{step.number} {step.operator}{reads}")
             lines.append(f"       runs: {step.runs}; state: {step.state}; CTI: {step.cti}{corrects}")
+            lines += [f"       {inner}" for inner in step.loop]
             if liveliness:
                 lines.append(f"       CTI delay: {step.delay}")
                 lines += [f"       advice: {advice}" for advice in step.advice]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.operators.ordered.sums import RunSums
+from headrace.operators.ordered.tumbling import goes_by_slots
 from headrace.plan.nodes import (
     Admit,
     Clip,
@@ -12,17 +13,21 @@ from headrace.plan.nodes import (
     EdgeLifetimes,
     Extend,
     Final,
+    Fold,
     Join,
+    Match,
     Merge,
     Node,
     Over,
     PerWindow,
+    Recurse,
     Shift,
     Source,
     Union,
 )
-from headrace.plan.ordered import Fixed, Frame, Landmark, Ordered, Slides, Time
+from headrace.plan.ordered import Fixed, Frame, Landmark, Ordered, Slides, Time, Tuples
 from headrace.plan.windows import Count, Grid, Session, Snapshot
+from headrace.stages import patterns
 from headrace.time import format_duration
 
 __all__ = ["Liveliness", "liveliness_of"]
@@ -44,11 +49,13 @@ def liveliness_of(node: Node) -> Liveliness:
         return _per_window(node.aggregate)
     if isinstance(node, PerWindow):
         return _per_window(node)
+    if isinstance(node, Match):
+        return Liveliness(*patterns.liveliness(node))
     if isinstance(node, Source):
         return Liveliness("by its policy", "by its policy", "none")
     if isinstance(node, Final):
         return _final(node)
-    if isinstance(node, (Clip, Join, Union)):
+    if isinstance(node, (Clip, Join, Recurse, Union)):
         outer = isinstance(node, Join) and node.kind != "inner"
         state = _BOTH_ENDED if outer else _STATES.get(type(node), "none")
         return Liveliness("the least of its inputs", "that of the slowest input", state)
@@ -67,6 +74,7 @@ _STATES: dict[type[Node], str] = {
     Coalesce: "events whose end the CTI has not passed",
     EdgeLifetimes: "last sample per key, samples after the CTI",
     Join: "events whose end the other side's CTI has not passed",
+    Recurse: "what the loop has found, and events its operators met, whose end the CTI has not passed",
 }
 _CLOSED = "groups × windows the CTI has not closed"
 _ENDED = "groups × windows the CTI has not closed or that hold an event it has not ended"
@@ -88,7 +96,14 @@ def _ordered(node: PerWindow, window: Ordered) -> Liveliness:
         if window.rows is None and window.range is None:
             total = isinstance(node, Over) and RunSums.of(node.aggregate) is not None
             state = "a total of each group, tuples after the CTI" if total else "all tuples"
-        return Liveliness("as its input", "none", f"{state}; results of tuples that have not ended")
+        if isinstance(node, (Fold, Over)) and goes_by_slots(node):
+            state = "a state of each group, tuples after the CTI"
+        elif isinstance(window.slide, Tuples):
+            state += ", a row a group"
+        state += "; results of tuples that have not ended"
+        if isinstance(window.slide, Time):
+            return Liveliness("the last tuple of the first open slot", f"up to {window.slide}", state)
+        return Liveliness("as its input", "none", state)
     cti = "lower bound of the first open window"
     if isinstance(window, Landmark):
         advice = f"answers over all since {window.start} are never final; windows of a size are: sliding(...)"

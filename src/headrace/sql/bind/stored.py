@@ -1,0 +1,52 @@
+"""Stored tables: queries over them, and tables that are the history of a query.
+
+A table is a stream whose rows hold at every instant, so any aggregate may be asked for (rule 7.2), and the answers hold
+at every instant too. The history of a query so far, as a table, has two columns more: from when on a row is valid,
+and up to when, in ticks; the latter is NULL where nothing has ended it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.api.inputs import events
+from headrace.api.stream import Stream
+from headrace.io.tables import TableRows, table_of
+from headrace.plan.windows import Snapshot
+from headrace.sql import syntax as s
+from headrace.sql.bind.catalog import TableEntry
+from headrace.sql.bind.relations import Item, plain
+from headrace.sql.bind.scope import Relation
+from headrace.sql.bind.windows import Windowing
+from headrace.sql.printer import to_sql
+from headrace.time import INFINITY
+
+__all__ = ["so_far", "stored"]
+
+_FROM, _TO = "valid_from", "valid_to"
+
+
+def so_far(part: s.CreateTable, stream: Stream, options: Mapping[str, Any]) -> TableEntry:
+    """What a query has given over all that its sources have now."""
+    found = plain(stream).cht(**options)
+    ends = pc.if_else(pc.equal(found["re"], INFINITY), pa.scalar(None, pa.int64()), found["re"])
+    table = found.drop_columns(["le", "re"]).append_column(_FROM, found["le"]).append_column(_TO, ends)
+    return TableEntry(part.name.text, table_of(table), to_sql(part))
+
+
+def stored(entry: TableEntry, part: s.FromItem) -> Item:
+    """The rows of a table as they are now, each without end."""
+    rows = entry.table if isinstance(entry.table, TableRows) else entry.table.read()
+    count, table = rows.table.num_rows, rows.table
+    own = pa.table({"kind": ["insert"] * count, "le": [0] * count, "re": [INFINITY] * count})
+    for name in own.column_names[::-1]:
+        table = table.add_column(0, name, own.column(name))
+    stream = events(table, rows.columns)
+    assert isinstance(part.stream, s.Name)
+    name = (part.alias or part.stream).text
+    relation = Relation(name, {column: column for column in stream.schema.names})
+    return Item(stream, (relation,), Windowing(part, Snapshot(), (), {}))
