@@ -76,8 +76,8 @@ _TRACES = (
         needs="restarts",
     ),
     Fault(
-        "restore that forgets the scalars", "headrace.stages.stage", "StageRun.restore",
-        'kernel.scalars = mine["scalars"]', "kernel.scalars = kernel.scalars",
+        "restore that forgets the scalars", "headrace.operators.kernel", "Kernel.restore",
+        "self.scalars = scalars", "self.scalars = self.scalars",
         "after a restart operators do not know how far time had come",
         needs="restarts",
     ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.errors import IntentError
+from headrace.testing.intents.composed import COMPOSED
 from headrace.testing.intents.grouped import GROUPED
 from headrace.testing.intents.kind import Kind, Options
 from headrace.testing.intents.meeting import MEETINGS
@@ -31,5 +32,10 @@ def _not_yet(_names: tuple[str, ...], _options: Options) -> str:
 OPERATORS: Mapping[str, Kind] = {kind.name: kind for kind in (*SPANS, *MEETINGS, *PER_WINDOW, *GROUPED)}
 
 _ANY = {"operator": tuple(OPERATORS), "below": tuple(OPERATORS), "depth": ("2", "3", "4")}
-#: All kinds: the same, and `any`, which stands for so many of them, each over the one before; it names the last two.
-KINDS: Mapping[str, Kind] = {**OPERATORS, "any": Kind("any", 1, _ANY, _not_yet)}
+#: All kinds: the same; `any`, which stands for so many of them, each over the one before, and names the last two; and
+#: the compositions that are written down.
+KINDS: Mapping[str, Kind] = {
+    **OPERATORS,
+    "any": Kind("any", 1, _ANY, _not_yet),
+    **{kind.name: kind for kind in COMPOSED},
+}
