@@ -10,10 +10,10 @@ WITH_JAVA := JAVA_HOME=$$(scripts/java.sh) && export JAVA_HOME &&
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test unit verify bench lint types format docs doctor clean
+.PHONY: help setup demo test unit verify bench bench-esl lint types format docs doctor clean
 
 help: ## list the recipes
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(READY) ## make .venv, and see that there is a Java
 	@scripts/java.sh >/dev/null
@@ -36,6 +36,9 @@ verify: $(READY) ## the long run: 20 000 generated queries and streams, 300 on S
 
 bench: $(READY) ## measure throughput and latency
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks $(ARGS)
+
+bench-esl: $(READY) ## aggregates in SQL: the experiments of Stream Mill, with pictures
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks --only esl --plots docs/pictures $(ARGS)
 
 lint: $(READY) ## ruff: rules and format, nothing is changed
 	@$(BIN)/ruff check .
