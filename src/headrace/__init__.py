@@ -22,6 +22,7 @@ from headrace.api.inputs import (
     read_spark,
 )
 from headrace.api.outputs import console, files, memory
+from headrace.api.recurse import recurse
 from headrace.api.running import Run, run, start
 from headrace.api.stream import Stream
 from headrace.api.windows import (
@@ -67,6 +68,7 @@ from headrace.expr.aggregates import concat
 from headrace.modules import Aggregate, IncrementalAggregate, IncrementalOperator, Operator
 from headrace.modules.builtin import time_weighted_avg
 from headrace.modules.registry import module, modules
+from headrace.patterns import classifier, final, next, offset, pattern, prev
 from headrace.schema import Schema, Type
 from headrace.sql import script, sql, sql_aggregate
 from headrace.time import INFINITY, NEG_INFINITY
@@ -99,6 +101,7 @@ __all__ = [
     "by",
     "by_arrival",
     "case",
+    "classifier",
     "coalesce",
     "col",
     "collect",
@@ -113,6 +116,7 @@ __all__ = [
     "events",
     "explicit",
     "files",
+    "final",
     "first",
     "fixed",
     "generated",
@@ -130,8 +134,12 @@ __all__ = [
     "min",
     "module",
     "modules",
+    "next",
+    "offset",
     "ordered",
+    "pattern",
     "point",
+    "prev",
     "quantile",
     "read_csv",
     "read_events",
@@ -139,6 +147,7 @@ __all__ = [
     "read_json",
     "read_parquet",
     "read_spark",
+    "recurse",
     "run",
     "same_history",
     "script",

@@ -19,6 +19,8 @@ Each class is also a fitting builtin, so `except ValueError` works as a reader e
     ├── IntentError        an intent that says nothing, or too much          (ValueError)
     ├── HistoryError       a query that cannot run as batch SQL              (ValueError)
     │   └── Undecided      which rows came late is not stored
+    ├── Diverged           a loop that never comes to rest                   (RuntimeError)
+    ├── PatternError       a pattern with too many ways to match at once     (RuntimeError)
     ├── SourceError        an input that cannot be opened                    (OSError)
     ├── SinkError          an output that cannot be written                  (OSError)
     ├── CheckpointError    a checkpoint of another query or version          (RuntimeError)
@@ -33,6 +35,7 @@ from difflib import get_close_matches
 __all__ = [
     "BadRow",
     "CheckpointError",
+    "Diverged",
     "EventError",
     "ExpressionError",
     "HeadraceError",
@@ -42,6 +45,7 @@ __all__ = [
     "LateEvent",
     "ModuleError",
     "ModuleFailed",
+    "PatternError",
     "PlanError",
     "SchemaError",
     "SinkError",
@@ -266,6 +270,18 @@ class Undecided(HistoryError):
     """Which rows came late cannot be told from what is stored."""
 
     code = "UNDECIDED"
+
+
+class Diverged(HeadraceError, RuntimeError):
+    """A loop that keeps giving something new, so that it has no answer."""
+
+    code = "DIVERGED"
+
+
+class PatternError(HeadraceError, RuntimeError):
+    """A pattern of which a group has too many runs at once."""
+
+    code = "PATTERN"
 
 
 class SourceError(HeadraceError, OSError):

@@ -138,6 +138,13 @@ def test_ordered_windows_contents_and_frames(agree: Agree, rows: hr.Stream):
     agree(whole.union(*(one.select("k", "x", "n", "s") for one in framed)))
 
 
+def test_loops(agree: Agree):
+    """A round costs as much as a query, so there are few."""
+    links = hr.events("le | re | src | dst\n1 | ∞ | a | b\n2 | 9 | b | c")
+    further = {"dst": "src"}
+    agree(hr.recurse(links, lambda found: found.join(links, on=further).select("src", dst=col("dst_right"))))
+
+
 def test_late_rows_and_signals(agree: Agree, tmp_path: Path):
     (tmp_path / "0.csv").write_text("ts,k,x\n10,a,1.0\n14,b,2.0\n11,a,3.0\n30,b,4.0\nnow,b,4.0\n12,a,5.0\n")
     (tmp_path / "1.csv").write_text("ts,k,x\n22,a,6.0\n29,b,7.0\n40,a,8.0\n41,b,9.0\n33,a,10.0\n")

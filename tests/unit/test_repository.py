@@ -34,6 +34,7 @@ FORBIDDEN = {
     "optimizer": SURFACE | {"host"},
     "api": {"serve", "cli"},
     "sql": {"serve", "cli"},
+    "stdlib": (SURFACE - {"sql"}) | RUNNING,
     "changes": {"plan", "optimizer", "trace"} | SURFACE | RUNNING,
     "trace": {"plan", "optimizer"} | SURFACE | RUNNING,
     "operators": {"stages", "host", "optimizer"} | SURFACE,
@@ -42,6 +43,7 @@ FORBIDDEN = {
     "host": SURFACE,
     "io": SURFACE,
     "modules": SURFACE | {"host"},
+    "patterns": {"plan", "optimizer", "events", "changes", "trace", "modules", "io", "history"} | SURFACE | RUNNING,
     "testing": {"cli", "serve"},
 }
 MAY_IMPORT_PYSPARK = ("host/spark/", "io/", "cli/doctor.py")

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headrace.history.dialect import DuckDBDialect
 from headrace.history.inputs import Late
+from headrace.history.recurse import run_statement
 from headrace.history.script import Function, Relation, Script
 from headrace.history.stored import stored_rows
 from headrace.history.translate import translate
@@ -53,7 +54,7 @@ class DuckDBHistory:
                         return self._run(node, late, orphans=True)
                     raise check.error(row)
             for statement in script:
-                cursor.execute(f"CREATE TEMPORARY TABLE {statement.relation.name} AS {statement.query}")
+                run_statement(statement, _Tables(cursor))
             assert script.result is not None
             return _table(cursor, script.result)
         except self._types.Error as error:
@@ -78,6 +79,19 @@ class DuckDBHistory:
         places = [Parameter(f"a{i}", Parameter.POSITIONAL_ONLY) for i in range(len(function.takes))]
         call.__signature__ = Signature(places)  # type: ignore[attr-defined]
         cursor.create_function(function.name, call, kinds, gives, type="arrow", null_handling="special")
+
+
+class _Tables:
+    """Statements as temporary tables."""
+
+    def __init__(self, cursor: Any) -> None:
+        self.cursor = cursor
+
+    def create(self, name: str, query: str, *, keep: bool = False) -> None:  # noqa: ARG002 - a table is kept
+        self.cursor.execute(f"CREATE OR REPLACE TEMPORARY TABLE {name} AS {query}")
+
+    def finds(self, query: str) -> bool:
+        return bool(self.cursor.execute(f"{query} LIMIT 1").fetchall())
 
 
 def _load(cursor: Any, script: Script) -> None:

@@ -42,12 +42,27 @@ class Relation:
 
 @dataclass(frozen=True)
 class Statement:
-    """One step: a relation and the query that gives its rows."""
+    """One step: a relation and the query that gives its rows.
+
+    With `again` it is a loop: the relation begins with the query's rows; then these statements, which read it, are run,
+    and it becomes what the last of them gives, until that changes nothing, at most `limit` times.
+    """
 
     relation: Relation
     query: str
     #: The operator it stands for, in words.
     says: str
+    again: tuple[Statement, ...] = ()
+    limit: int = 0
+
+    def text(self) -> str:
+        """The statement for people to read."""
+        lines = [f"-- {self.says}\nCREATE TEMPORARY VIEW {self.relation.name} AS\n{self.query};"]
+        if self.again:
+            lines.append(f"-- again and again, until {self.relation.name} stays the same:")
+            lines += [inner.text() for inner in self.again]
+            lines.append(f"-- {self.relation.name} is now {self.again[-1].relation.name}")
+        return "\n\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -99,6 +114,6 @@ class Script:
         begins = [f"-- {name}: the rows of {source.origin}" for name, source in self.sources.items()]
         begins += [f"-- {name}: a table of {table.num_rows} rows" for name, table in self.tables.items()]
         begins += [f"-- {function.name}(...): a Python function" for function in self.functions]
-        steps = [f"-- {s.says}\nCREATE TEMPORARY VIEW {s.relation.name} AS\n{s.query};" for s in self.statements]
+        steps = [statement.text() for statement in self.statements]
         last = f"SELECT * FROM {self.result.name};" if self.result is not None else ""
         return "\n".join(begins) + "\n\n" + "\n\n".join([*steps, last]) + "\n"

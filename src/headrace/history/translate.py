@@ -15,11 +15,11 @@ the answer worth comparing with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from headrace.errors import HistoryError
-from headrace.history import joins, spans, windowed
+from headrace.history import fold, joins, pattern, recurse, spans, windowed
 from headrace.history.dialect import Dialect
 from headrace.history.functions import udf_function
 from headrace.history.inputs import LATE, Late
@@ -38,9 +38,12 @@ from headrace.plan.nodes import (
     Extend,
     Failures,
     Final,
+    Fold,
     GroupApply,
     GroupInput,
     Join,
+    LoopInput,
+    Match,
     Merge,
     Node,
     Operate,
@@ -50,6 +53,7 @@ from headrace.plan.nodes import (
     Panes,
     PointAtEnd,
     PointAtStart,
+    Recurse,
     Select,
     SetDuration,
     Shift,
@@ -74,13 +78,16 @@ TRANSLATIONS: Mapping[type[Node], Callable[[Translation, Any], None]] = {
     EdgeLifetimes: spans.edge,
     Extend: spans.extend,
     Final: spans.same,
+    Fold: fold.fold,
     GroupApply: spans.same,
     Join: joins.join,
+    Match: pattern.match,
     Operate: windowed.operate,
     Output: spans.same,
     Over: windowed.over,
     PointAtEnd: spans.point_at_end,
     PointAtStart: spans.point_at_start,
+    Recurse: lambda t, node: recurse.recurse(t, node, _each),
     Select: spans.select,
     SetDuration: spans.set_duration,
     Shift: spans.shift,
@@ -100,6 +107,7 @@ UNTRANSLATED: Mapping[type[Node], str] = {
     Orphans: "what was set aside depends on how rows arrived, which a history does not tell",
     Failures: "why a window was left out is told by the run that left it out",
     GroupInput: "one group of many; apply is translated for all groups at once",
+    LoopInput: "an input of a loop, which is translated with all that is inside",
 }
 
 
@@ -113,7 +121,15 @@ def translate(
     if late not in LATE:
         raise HistoryError("unknown policy for rows that came late", given=late, allowed=", ".join(LATE))
     translation = Translation(dialect, late, prefix, orphans=orphans)
-    for part in walk(node):
+    _each(translation, walk(node))
+    script = translation.script
+    script.result = translation.relations[node.fingerprint]
+    script.functions += [udf_function(name, *udf) for name, udf in dialect.udfs.items()]
+    return script
+
+
+def _each(translation: Translation, nodes: Iterable[Node]) -> None:
+    for part in nodes:
         kind = type(part)
         if kind not in TRANSLATIONS:
             raise HistoryError(
@@ -123,7 +139,3 @@ def translate(
                 instead="the live query: run()",
             )
         TRANSLATIONS[kind](translation, part)
-    script = translation.script
-    script.result = translation.relations[node.fingerprint]
-    script.functions += [udf_function(name, *udf) for name, udf in dialect.udfs.items()]
-    return script

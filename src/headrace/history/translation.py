@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import count
 
 import pyarrow as pa
 
@@ -26,6 +27,7 @@ class Translation:
         self.script = Script()
         self.relations: dict[str, Relation] = {}
         self.highs: dict[str, str] = {}
+        self._numbers = count()
 
     # --- relations ---------------------------------------------------------------------------------------------------
 
@@ -35,7 +37,7 @@ class Translation:
 
     def give(self, node: Node, query: str) -> None:
         """A statement for a node; what is known of time is passed on."""
-        relation = Relation(f"{self.prefix}n{len(self.script.statements)}", node.schema)
+        relation = Relation(f"{self.prefix}n{next(self._numbers)}", node.schema)
         self.script.statements.append(Statement(relation, query, " ".join(node.describe().split())))
         self.relations[node.fingerprint] = relation
         if node.inputs:

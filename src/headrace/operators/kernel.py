@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -11,11 +11,13 @@ import pyarrow as pa
 from headrace.changes import Changes
 from headrace.plan.nodes import Node
 from headrace.progress import Progress
-from headrace.trace import Trace
+from headrace.trace import Segment, Trace
 
-__all__ = ["Data", "Kernel", "consolidated_rows"]
+__all__ = ["Data", "Kernel", "SavedTraces", "consolidated_rows"]
 
 Data: TypeAlias = "Changes | pa.Table"
+#: Of traces by name: the names of their segments, and the time up to which rows are forgotten.
+SavedTraces: TypeAlias = "Mapping[str, tuple[Sequence[str], int]]"
 
 
 class Kernel(ABC):
@@ -33,6 +35,12 @@ class Kernel(ABC):
     @abstractmethod
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
         """Take one batch of each input, with its progress after the batch; give the output's changes and progress."""
+
+    def restore(self, scalars: dict[str, int], traces: SavedTraces, held: Mapping[str, Segment]) -> None:
+        """Become what was saved; `held` has the segments."""
+        self.scalars = scalars
+        for name, trace in self.traces.items():
+            trace.restore(*traces[name], held)
 
     def held_by(self) -> str:
         """What keeps the state that is there, for people."""

@@ -15,8 +15,9 @@ from headrace.operators.join import JoinKernel
 from headrace.operators.kernel import Kernel
 from headrace.operators.merge import MergeKernel
 from headrace.operators.ordered.kernel import OrderedKernel
-from headrace.operators.ordered.over import OverKernel
+from headrace.operators.ordered.tumbling import over_kernel, returning_kernel
 from headrace.operators.output import OutputKernel
+from headrace.operators.recurse import loop_of
 from headrace.operators.sliding import SlidingKernel, slides
 from headrace.operators.snapshots import SnapshotKernel, adds_up
 from headrace.operators.span import LINEAR
@@ -29,13 +30,16 @@ from headrace.plan.nodes import (
     Contents,
     EdgeLifetimes,
     Final,
+    Fold,
     Join,
+    Match,
     Merge,
     Node,
     Operate,
     Output,
     Over,
     PerWindow,
+    Recurse,
     Top,
 )
 from headrace.plan.ordered import Ordered
@@ -49,6 +53,13 @@ def _windows(node: PerWindow) -> Kernel:
     return SnapshotKernel(node) if isinstance(node, Aggregate) and adds_up(node) else WindowKernel(node)
 
 
+def _match(node: Match) -> Kernel:
+    # Here, because loading the compiler takes longer than all the rest of a start-up, and most queries have no pattern.
+    from headrace.operators.pattern.kernel import MatchKernel
+
+    return MatchKernel(node)
+
+
 STATEFUL: dict[type[Node], Callable[[Any], Kernel]] = {
     Admit: AdmitKernel,
     Clip: ClipKernel,
@@ -57,11 +68,14 @@ STATEFUL: dict[type[Node], Callable[[Any], Kernel]] = {
     Contents: _windows,
     EdgeLifetimes: EdgeKernel,
     Final: FinalKernel,
+    Fold: returning_kernel,
     Join: JoinKernel,
+    Match: _match,
     Merge: lambda node: SlidingKernel(node) if slides(node) else MergeKernel(node),
     Operate: _windows,
     Output: OutputKernel,
-    Over: OverKernel,
+    Over: over_kernel,
+    Recurse: lambda node: loop_of(node, kernel_of),
     Top: _windows,
 }
 

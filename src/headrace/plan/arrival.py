@@ -14,7 +14,7 @@ from headrace.errors import ExpressionError, PlanError
 from headrace.expr import Expr, col
 from headrace.expr.nodes import Column
 from headrace.plan.base import Node
-from headrace.plan.policies import Advance, Arrival, Explicit, Physical, Point, ProgressPolicy
+from headrace.plan.policies import Advance, Arrival, Explicit, Interval, Physical, Point, ProgressPolicy
 from headrace.plan.source import Admit, Source
 from headrace.plan.span import (
     CapDuration,
@@ -30,7 +30,7 @@ from headrace.plan.span import (
 from headrace.plan.table import TableJoin
 from headrace.schema import ARRIVAL, POSITION, STAMPS, Type
 
-__all__ = ["ARRIVAL", "POSITION", "is_stamped", "stamped", "timed_by"]
+__all__ = ["ARRIVAL", "POSITION", "is_stamped", "stamped", "starts_at", "timed_by"]
 
 _SPAN = (CapDuration, Extend, PointAtEnd, PointAtStart, SetDuration, Shift)
 #: Change only lifetimes, and leave no event out: without a meaning once rows have another time.
@@ -89,6 +89,29 @@ _STAMP_COLUMNS = tuple((name, col(name)) for name in STAMPS.names)
 
 def _origin(source: Source) -> _Origin:
     return source.origin  # type: ignore[return-value]  # a plan tells origins apart by their text; all can do this
+
+
+# --- the time of rows ------------------------------------------------------------------------------------------------
+
+
+def starts_at(node: Node, at: Expr) -> bool:
+    """Whether it is known that the rows of a plan start at this time, an expression over its columns."""
+    if isinstance(node, Source):
+        life = node.lifetime
+        start = life.start if isinstance(life, Interval) else None if isinstance(life, Physical) else life.at
+        return start is not None and str(start) == str(at)
+    if isinstance(node, Admit):
+        return _origin(node.source).starts_at(at)
+    if isinstance(node, Select):
+        outputs = dict(node.outputs)
+        below = at.transform(lambda e: outputs[e.name] if isinstance(e, Column) else e)
+        return starts_at(node.input, below)
+    if isinstance(node, Union):
+        return all(starts_at(part, at) for part in node.parts)
+    if isinstance(node, TableJoin) and not _below_table(node, at):
+        return False
+    kept = isinstance(node, (Where, TableJoin, CapDuration, Extend, PointAtStart, SetDuration))
+    return kept and starts_at(node.inputs[0], at)
 
 
 # --- another time ----------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ def apply_to_groups(keys: tuple[tuple[str, Expr], ...], group: GroupInput, body:
 
 def _fresh_names(keys: tuple[tuple[str, Expr], ...], body: Node) -> tuple[str, ...]:
     """Names for the keys on their way that no column of the plan has."""
-    taken = {name for node in walk(body) for name in node.schema.names}
+    taken = {name for node in walk(body) for part in (node, *walk(*node.inside)) for name in part.schema.names}
     found = []
     for name, _ in keys:
         choices = (f"group_{name}" + (f"_{i}" if i > 1 else "") for i in count(1))

@@ -6,12 +6,15 @@ from headrace.plan.clip import Clip
 from headrace.plan.coalesce import Coalesce
 from headrace.plan.contents import Contents
 from headrace.plan.edge import EdgeLifetimes
+from headrace.plan.fold import Fold
 from headrace.plan.group_apply import GroupApply, GroupInput
 from headrace.plan.join import Join
 from headrace.plan.operate import Operate, Top
 from headrace.plan.output import Final, Output
 from headrace.plan.over import Over
 from headrace.plan.panes import Panes
+from headrace.plan.pattern import Match
+from headrace.plan.recurse import LoopInput, Recurse
 from headrace.plan.source import DIVERTED, Admit, Diverted, Orphans, Source, set_aside
 from headrace.plan.span import (
     CapDuration,
@@ -29,7 +32,8 @@ from headrace.plan.windowed import Failures, PerWindow
 
 __all__ = [
     "DIVERTED", "Admit", "Aggregate", "CapDuration", "Clip", "Coalesce", "Combine", "Contents", "Diverted",
-    "EdgeLifetimes", "Extend", "Failures", "Final", "GroupApply", "GroupInput", "Join", "Merge", "Node",
-    "Operate", "Orphans", "Output", "Over", "Panes", "PerWindow", "PointAtEnd", "PointAtStart",
-    "Properties", "Select", "SetDuration", "Shift", "Source", "TableJoin", "Top", "Union", "Where", "set_aside", "walk",
+    "EdgeLifetimes", "Extend", "Failures", "Final", "Fold", "GroupApply", "GroupInput", "Join", "LoopInput",
+    "Match", "Merge", "Node", "Operate", "Orphans", "Output", "Over", "Panes", "PerWindow", "PointAtEnd",
+    "PointAtStart", "Properties", "Recurse", "Select", "SetDuration", "Shift", "Source", "TableJoin", "Top",
+    "Union", "Where", "set_aside", "walk",
 ]  # fmt: skip

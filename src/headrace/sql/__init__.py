@@ -75,12 +75,15 @@ def sql(
     return list(found.values())[-1]
 
 
-def sql_aggregate(text: str, /) -> SqlAggregate | SqlRows:
+def sql_aggregate(text: str, /, **tables: Any) -> SqlAggregate | SqlRows:
     """An aggregate written in SQL, as a module: `hr.sql_aggregate("CREATE AGGREGATE f(x DOUBLE): DOUBLE { … }")`.
 
     It is used as others are: `group_by(…).window(…).aggregate(a=f.of("x"))`; one that gives rows, by `apply`. Of
-    several it is the last, which may call those before it. `source` is the Python that it runs as.
+    several it is the last, which may call those before it. `source` is the Python that it runs as. `tables` are those
+    that it reads, by name: Arrow tables, pandas frames, or paths to files. Their rows, as they are now, become part of
+    the aggregate.
     """
-    from headrace.sql.aggregates import modules_of  # loaded when it is asked for
+    from headrace.io.tables import table_of  # loaded when it is asked for
+    from headrace.sql.aggregates import modules_of  # as above
 
-    return list(modules_of(text).values())[-1]
+    return list(modules_of(text, {name: table_of(table) for name, table in tables.items()}).values())[-1]

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from headrace.sql import syntax as s
-from headrace.sql.build_aggregates import AggregateBuilder
 from headrace.sql.build_expressions import Clause, Token, clause, clauses, unquoted
+from headrace.sql.build_patterns import PatternBuilder
 from headrace.sql.syntax import Span
 
 __all__ = ["Builder"]
@@ -20,7 +20,7 @@ __all__ = ["Builder"]
 P = TypeVar("P", bound=s.Part)
 
 
-class Builder(AggregateBuilder):
+class Builder(PatternBuilder):
     """Makes the statements, queries and windows of one text."""
 
     # ---- scripts and schemas
@@ -59,6 +59,9 @@ class Builder(AggregateBuilder):
 
     def create_table(self, at: Span, name: s.Name, *given: Clause) -> s.CreateTable:
         return self.make(s.CreateTable, at, given, name=name)
+
+    def create_view(self, at: Span, name: s.Name, query: s.Query) -> s.CreateTable:
+        return s.CreateTable(name, query=query, at=at)
 
     def order_by_time(self, at: Span, value: s.Expression) -> Clause:
         return Clause("lifetime", s.PointLifetime(value, at=at), at)
@@ -182,7 +185,9 @@ class Builder(AggregateBuilder):
 
     # ---- queries
 
-    def query(self, at: Span, body: s.Select | s.Union, *given: Clause) -> s.Query:
+    def query(self, at: Span, *parts: Any) -> s.Query:
+        body = next(part for part in parts if not isinstance(part, Clause))
+        given = [part for part in parts if isinstance(part, Clause)]
         flat = [c for part in given for c in (part.value if part.field == "both" else (part,))]
         return self.make(s.Query, at, flat, body=body)
 

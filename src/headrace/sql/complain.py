@@ -17,7 +17,7 @@ __all__ = ["complain"]
 
 SHOWN = 12  # of what is allowed
 _WORDS = {"NAME": "a name", "NUMBER": "a number", "TEXT": "a text in '…'", "DURATION": "a duration such as 10 s"}
-_UNSAID = frozenset({"QUOTED", "TICKED", "DATETIME", "CAST", "OVER_TEXT"})  # said by another word already
+_UNSAID = frozenset({"QUOTED", "TICKED", "DATETIME", "CAST", "EXTENT", "OVER_TEXT"})  # said by another word already
 _EXPRESSION = frozenset({"NAME", "NUMBER", "TEXT", "CASE", "TRUE", "FALSE", "NULL", "DURATION", "(", "-", "+", "~"})
 _OPERATORS = frozenset(
     {"=", "==", "<>", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "||", "|", "^", "&", "<<", ">>", "."}

@@ -25,13 +25,13 @@ _IMPOSSIBLE = re.compile("[\0\ud800-\udfff]")
 _OPEN = {"'": "a text", '"': "a quoted name", "`": "a quoted name"}
 
 
-def parse(text: str) -> Script:
-    """The statements of a script.
+def parse(text: str, *, most: int = MAX_TEXT) -> Script:
+    """The statements of a script of at most so many characters.
 
     >>> parse("SELECT symbol FROM ticks;").statements[0].query.body.source.stream.text
     'ticks'
     """
-    script: Script = Run(text, "script").result()
+    script: Script = Run(text, "script").result(most)
     return script
 
 
@@ -86,8 +86,8 @@ class Run:
         self.tokens: list[Token] = []
         self.position = 0
 
-    def result(self) -> Any:
-        self._check()
+    def result(self, most: int = MAX_TEXT) -> Any:
+        self._check(most)
         while True:
             token = self._next()
             if not self._take(token):
@@ -103,10 +103,10 @@ class Run:
                 return False
         return True
 
-    def _check(self) -> None:
-        if len(self.text) > MAX_TEXT:
+    def _check(self, most: int) -> None:
+        if len(self.text) > most:
             message = f"this text has {len(self.text)} characters"
-            raise SqlError.of(message, self.text, (0, 0), allowed=f"{MAX_TEXT} characters", instead="several scripts")
+            raise SqlError.of(message, self.text, (0, 0), allowed=f"{most} characters", instead="several scripts")
         wrong = _IMPOSSIBLE.search(self.text)
         if wrong:
             given = f"U+{ord(wrong[0]):04X}"

@@ -22,14 +22,16 @@ from headrace.sql.printer_expressions import (
     writes,
     written_name,
 )
+from headrace.sql.printer_patterns import named_queries
 
 __all__ = ["to_sql"]
 
 # Words that are names in most places, but keywords in these.
 _AS_SHAPE = frozenset({"BAD", "EXTENDS", "LATE", "LIFETIME", "SOURCE", "WITH"})
 _AS_TARGET = frozenset({"CONSOLE"})
-_AS_DERIVED = frozenset({"MERGE"})
-_AS_EXPLAINED = frozenset({"LIVELINESS"})
+_AS_DERIVED = frozenset({"MERGE", "WITH"})
+_AS_ASKED = frozenset({"WITH"})
+_AS_EXPLAINED = frozenset({"LIVELINESS", "WITH"})
 
 
 def to_sql(part: s.Part) -> str:
@@ -183,7 +185,8 @@ def _(part: s.Union) -> str:
 def _(part: s.Query) -> str:
     emit = f"EMIT {part.emit.upper()}" if part.emit else ""
     tick = f"TICK {part.tick.upper()}" if part.tick else ""
-    return lines(text(part.body), clause("INTO", part.into), emit, words(tick, clause("BY", part.tick_by)))
+    behind = clause("INTO", part.into), emit, words(tick, clause("BY", part.tick_by))
+    return lines(named_queries(part), text(part.body), *behind)
 
 
 # ---- statements
@@ -289,14 +292,15 @@ def _(part: s.CreateStream) -> str:
 @writes(s.CreateTable)
 def _(part: s.CreateTable) -> str:
     first = words("CREATE TABLE", text(part.name), _columns(part.columns))
+    if part.query is not None:
+        return lines(f"{first} AS", text(part.query))
     return lines(first, indented(text(part.source)) if part.source else "")
 
 
 @writes(s.Insert)
 def _(part: s.Insert) -> str:
     target = written_name(part.target, _AS_TARGET) if isinstance(part.target, s.Name) else text(part.target)
-    gap = " AS " if isinstance(part.source, s.Name) else "\n"
-    return f"INSERT INTO {target}{gap}{text(part.source)}"
+    return f"INSERT INTO {target}" + (" AS" if isinstance(part.source, s.Name) else "") + _asked(part.source)
 
 
 @writes(s.Merge)
@@ -329,7 +333,7 @@ def _(part: s.Describe) -> str:
     return f"DESCRIBE {text(part.name)}"
 
 
-def _asked(part: s.Name | s.Query, keywords: frozenset[str] = frozenset()) -> str:
+def _asked(part: s.Name | s.Query, keywords: frozenset[str] = _AS_ASKED) -> str:
     return f" {written_name(part, keywords)}" if isinstance(part, s.Name) else f"\n{text(part)}"
 
 

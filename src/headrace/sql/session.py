@@ -16,24 +16,25 @@ from headrace.api.checks import node_of
 from headrace.api.running import Run, run, start
 from headrace.api.stream import Stream
 from headrace.errors import nearest
-from headrace.expr import Udf, col
-from headrace.expr.python.node import fits
+from headrace.expr import Udf
 from headrace.modules import Module
 from headrace.modules.registry import modules
-from headrace.plan.nodes import Select, Source, walk
+from headrace.plan.nodes import Source, walk
 from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
-from headrace.sql.aggregates import module_of
+from headrace.sql.aggregates import completes, module_of
 from headrace.sql.bind import sources
 from headrace.sql.bind.catalog import SETTINGS, Catalog, StreamEntry
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import SQL_AGGREGATES, SQL_FUNCTIONS
 from headrace.sql.bind.queries import Queries
-from headrace.sql.bind.relations import plain
+from headrace.sql.bind.relations import fitted, plain
 from headrace.sql.bind.scope import visible
+from headrace.sql.bind.stored import so_far
 from headrace.sql.bind.values import constant
 from headrace.sql.parse import parse
 from headrace.sql.printer import to_sql
+from headrace.stdlib import LIBRARY, about
 
 __all__ = ["Answers", "Delivery", "Done", "Outcome", "Rows", "Script", "Session", "Verified", "Words"]
 
@@ -107,6 +108,7 @@ class Session:
     ) -> None:
         self.catalog = Catalog(
             own=dict(functions or {}),
+            library=LIBRARY,
             base=Path(base),
             roots=None if roots is None else tuple(Path(root) for root in roots),
         )
@@ -166,7 +168,7 @@ class Session:
         declared = self._columns(context, part.columns, part.like) if part.columns or part.like else None
         stream: Stream | None = None
         if part.derived is not None:
-            derived = self._fitted(context, part, self._derived(context, part.derived), declared)
+            derived = fitted(context, part, self._derived(context, part.derived), declared)
             stream = sources.timed(context, self.catalog, part, derived)
         elif part.source is not None:
             if declared is None:
@@ -174,7 +176,7 @@ class Session:
             stream = sources.source(context, self.catalog, part, declared)
         elif given is not None:
             del self._waiting[name]
-            stream = self._fitted(context, part, given.stream, declared)
+            stream = fitted(context, part, given.stream, declared)
         elif declared is None:
             raise context.error(
                 part, "a stream needs columns, a source, or a query", instead=f"CREATE STREAM {name} (…)"
@@ -190,45 +192,21 @@ class Session:
             return queries.named(part)
         return queries.query(part) if isinstance(part, s.Query) else self._merged(context, part)
 
-    def _fitted(self, context: Context, part: s.Part, stream: Stream, wanted: Schema | None) -> Stream:
-        """A stream with the columns that were declared: by their place, if types widen to them."""
-        if wanted is None:
-            return stream
-        shown = plain(stream)
-        if len(shown.schema) != len(wanted):
-            raise context.error(
-                part,
-                "the columns declared are not those of the query",
-                given=str(shown.schema),
-                allowed=str(wanted),
-            )
-        outputs = []
-        for mine, theirs in zip(shown.schema, wanted, strict=True):
-            if not _widens(mine.type, theirs.type):
-                raise context.error(
-                    part,
-                    f"{mine} does not become {theirs} by itself",
-                    given=str(shown.schema),
-                    allowed=str(wanted),
-                    instead=f"CAST({mine.name} AS {theirs.type.value})",
-                )
-            value = col(mine.name)
-            outputs.append((theirs.name, value if mine.type is theirs.type else value.cast(theirs.type)))
-        if shown.schema == wanted:
-            return shown
-        return Stream(Select(shown.node, tuple(outputs)))
-
     def _create_table(self, context: Context, part: s.CreateTable) -> Outcome:
         self.catalog.free(context, part.name, among={**self.catalog.streams, **self.catalog.tables})
         schema = self._columns(context, part.columns, None) if part.columns else None
-        entry = sources.table(context, self.catalog, part, schema)
+        if part.query is None:
+            entry = sources.table(context, self.catalog, part, schema)
+        else:
+            entry = so_far(part, Queries(context, self.catalog).query(part.query), self.options())
         self.catalog.tables[part.name.text] = entry
         return Done(part, f"table {entry.name} ({entry.schema})")
 
     def _create_aggregate(self, context: Context, part: s.CreateAggregate) -> Outcome:
         name = part.name.text
-        self.catalog.free(context, part.name, among=self.catalog.own)
-        made = module_of(context, part, self.catalog.own, self.catalog.tables)
+        if not completes(part, self.catalog.own):
+            self.catalog.free(context, part.name, among=self.catalog.own)
+        made = module_of(context, part, self.catalog.own, {k: v.table for k, v in self.catalog.tables.items()})
         self.catalog.own[name] = made
         self.catalog.aggregates[name] = part
         return Done(part, "aggregate {} ({}): {}".format(*made.told))
@@ -273,8 +251,8 @@ class Session:
                 allowed="streams that were created without one",
                 instead=f"MERGE {entry.name}, other INTO both",
             )
-        fitted = self._fitted(context, name, stream, entry.schema)
-        self.catalog.streams[known] = replace(entry, node=fitted.node, text=f"{entry.text};\n{to_sql(part)}")
+        shaped = fitted(context, name, stream, entry.schema)
+        self.catalog.streams[known] = replace(entry, node=shaped.node, text=f"{entry.text};\n{to_sql(part)}")
         return Done(part, f"stream {entry.name} ({entry.schema})")
 
     def _merge(self, context: Context, part: s.Merge) -> Outcome:
@@ -422,7 +400,11 @@ _SHOWS: Mapping[str, Callable[[Catalog], _Shown]] = {
     ),
     "modules": lambda c: (
         ("module", "kind", "summary"),
-        [*((m.name, m.kind, m.summary) for m in modules()), *((name, _kind(own), "") for name, own in c.own.items())],
+        [
+            *((m.name, m.kind, m.summary) for m in modules()),
+            *((f"stdlib.{name}", "SQL aggregate", about(name).partition("\n")[0]) for name in c.library),
+            *((name, _kind(own), "") for name, own in c.own.items()),
+        ],
     ),
     "functions": lambda _: (
         ("function", "kind"),
@@ -441,11 +423,6 @@ def _kind(own: Any) -> str:
         return "function"
     known = isinstance(own, Module) or (isinstance(own, type) and issubclass(own, Module))
     return str(own.kind) if known else "module"
-
-
-def _widens(mine: Type, wanted: Type) -> bool:
-    """Whether values of one type are taken for another without a CAST (the dialect's table of types)."""
-    return fits(mine, wanted) or (mine.is_text and wanted.is_text)
 
 
 # --- scripts ---------------------------------------------------------------------------------------------------------

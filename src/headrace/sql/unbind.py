@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import count
 from typing import Any, ClassVar
 
 from headrace.errors import PlanError
@@ -18,6 +19,7 @@ from headrace.expr import AggregateCall, Expr
 from headrace.expr import nodes as engine
 from headrace.expr.python import UdfCall
 from headrace.modules import ModuleCall
+from headrace.patterns.references import START
 from headrace.plan import nodes as p
 from headrace.plan.arrival import stamped
 from headrace.plan.join import names_beside
@@ -29,6 +31,7 @@ from headrace.sql.bind.relations import has_points
 from headrace.sql.bind.scope import visible
 from headrace.sql.bind.windows import OWN_TIME
 from headrace.sql.printer import to_sql
+from headrace.sql.unbind_patterns import navigated, recognized
 from headrace.time import INFINITY
 
 __all__ = ["Spoken", "unbind"]
@@ -176,14 +179,37 @@ class _Speaker:
         partition = tuple(self.expression(expr) for _, expr in node.keys)
         if any(name not in node.input.schema for name, _ in node.keys):
             raise _unspoken(node.describe())
-        over = s.Over(partition)
+        slide = None
+        if frame.slide is not None:
+            slide = s.Number(frame.slide.count) if isinstance(frame.slide, Tuples) else _duration(frame.slide.ticks)
+        over = s.Over(partition, slide=slide)
         if frame.rows is not None:
-            over = s.Over(partition, "rows", s.Number(frame.rows))
+            over = s.Over(partition, "rows", s.Number(frame.rows), slide)
         elif frame.range is not None:
-            over = s.Over(partition, "range", _duration(frame.range))
+            over = s.Over(partition, "range", _duration(frame.range), slide)
         columns = tuple(s.Entry(_column(name)) for name in visible(node.input.schema.names))
         outputs = replace(self, frame=over).entries(node.outputs)
         return s.Query(s.Select((*columns, *outputs), self.item(node.input)))
+
+    def _match(self, node: p.Match) -> s.Query:
+        columns = (*node.input.schema.names, START)
+        mine: dict[str, s.Expression] = {name: s.Column(s.Name(name)) for name in columns}
+        mine |= {register.name: _column(register.name) for register in node.pattern.registers}
+        for variable in node.pattern.variables:
+            mine |= {f"{variable}.{name}": s.Column(s.Name(name), _name(variable)) for name in columns}
+            mine[variable] = s.Star(_name(variable))  # as `count` takes it
+        matching = recognized(node, self.entries(node.keys), replace(self, columns=mine).expression)
+        return s.Query(_everything(self.item(node.input, matching)))
+
+    def _loop(self, node: p.Recurse) -> s.Query:
+        if node.groups or node.start.columns != node.schema:
+            raise _unspoken(node.describe())
+        numbered = (f"loop_{number}" for number in count(1))
+        name = next(name for name in numbered if name not in self.names.values())
+        inside = replace(self, names={**self.names, node.start: name})
+        both = s.Union(_everything(self.item(node.seed)), _everything(inside.item(node.asked)), all=not node.distinct)
+        named = s.NamedQuery(_name(name), s.Query(both), progress=node.strategy, max_rounds=node.max_rounds)
+        return s.Query(_everything(s.FromItem(_name(name))), named=(named,), recursive=True)
 
     def _columns(self, node: p.PerWindow) -> tuple[s.Column, ...]:
         """The keys, which here must be columns."""
@@ -256,6 +282,9 @@ class _Speaker:
             function = "string_agg" if expr.function == "concat" else expr.function
             argument = s.Star() if expr.argument is None else self.expression(expr.argument)
             return s.Call((_name(function),), (argument, *map(_literal, expr.parameters)), over=self.frame)
+        of_match = navigated(expr, self.expression)
+        if of_match is not None:
+            return of_match
         if isinstance(expr, UdfCall):
             return s.Call((self._called(expr.udf, "function"),), tuple(map(self.expression, expr.children)))
         raise _unspoken(expr)
@@ -303,6 +332,8 @@ class _Speaker:
         p.Contents: _contents,
         p.Operate: _operate,
         p.Over: _over_frame,
+        p.Match: _match,
+        p.Recurse: _loop,
     }
 
 
@@ -378,6 +409,12 @@ def _literal(value: Any) -> s.Expression:
     if isinstance(value, datetime):
         return s.DateTime(value.replace(tzinfo=None).isoformat())
     if isinstance(value, float) and not math.isfinite(value):
-        return s.Cast(s.Text(str(value)), s.Name("DOUBLE"))
+        return _not_finite(value)
     negative = value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0)
     return s.Unary("-", s.Number(-value)) if negative else s.Number(value)
+
+
+def _not_finite(value: float) -> s.Expression:
+    """No literal is infinite, but a text that says too much for a DOUBLE is; less itself, that is no number."""
+    infinity = s.Cast(s.Text("-1e999" if value < 0 else "1e999"), s.Name("DOUBLE"))
+    return s.Binary("-", infinity, infinity) if math.isnan(value) else infinity

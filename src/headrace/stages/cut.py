@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from headrace.errors import PlanError
-from headrace.plan.nodes import Diverted, GroupInput, Node, Output, Source, walk
+from headrace.plan.nodes import Diverted, GroupInput, LoopInput, Node, Output, Source, walk
 
 __all__ = ["Edge", "Line", "cut"]
 
@@ -97,6 +97,13 @@ def cut(outputs: Sequence[Output]) -> Line:
                 given=node.describe(),
                 allowed="the stream that apply returns",
                 instead="use the group's stream in the function that is given to apply, and nowhere else",
+            )
+        if isinstance(node, LoopInput):
+            raise PlanError(
+                "the result so far of a loop has a meaning only inside the loop",
+                given=node.describe(),
+                allowed="the stream that recurse returns",
+                instead="use it in the function that is given to recurse, and nowhere else",
             )
         level = max((levels[child.fingerprint] for child in node.inputs), default=0)
         if not _needs_nothing(node) and not _in_place(node, levels, level):

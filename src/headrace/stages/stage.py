@@ -156,9 +156,8 @@ class StageRun:
         self.clocks = {f: Progress(*p) for f, p in saved["clocks"].items()}
         for fingerprint, kernel in self.kernels.items():
             mine = saved["kernels"][fingerprint]
-            kernel.scalars = mine["scalars"]
-            for name, trace in kernel.traces.items():
-                trace.restore(mine["traces"][name]["segments"], mine["traces"][name]["floor"], held)
+            traces = {name: (trace["segments"], trace["floor"]) for name, trace in mine["traces"].items()}
+            kernel.restore(mine["scalars"], traces, held)
 
 
 def count_failed(counts: dict[str, dict[str, int]], statistics: Iterable[dict[str, Any]]) -> None:

@@ -13,7 +13,7 @@ from headrace.io.origins import Events
 from headrace.operators.reference import Row, bag, history_of, progress_of, reference_stream, rows_of
 from headrace.operators.reference.plan import Seen
 from headrace.optimizer import RULES, Rule
-from headrace.plan.nodes import Final, Node, Output, PerWindow, Source, walk
+from headrace.plan.nodes import Final, Match, Node, Output, PerWindow, Source, walk
 from headrace.progress import Progress
 from headrace.testing.checks import Violation, check_output
 from headrace.time import INFINITY, format_ticks
@@ -63,7 +63,7 @@ def _waits_by_bucket(node: Node) -> bool:
 def _promises_by_state(node: Node) -> bool:
     if isinstance(node, Final):
         return not node.input.properties.settled
-    return isinstance(node, PerWindow) and node.waits
+    return isinstance(node, (Match, PerWindow)) and node.waits
 
 
 def _until(rows: Iterable[Row], time: int) -> list[Row]:

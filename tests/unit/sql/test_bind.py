@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 
 import pytest
@@ -139,6 +140,14 @@ def plans(streams: dict[str, Stream]) -> dict[str, Stream]:
         "SELECT *, sum(n) OVER (RANGE 10 s PRECEDING) AS a FROM spans": spans.over(range="10 s").aggregate(
             a=hr.sum("n")
         ),
+        "SELECT *, sum(n) OVER (PARTITION BY id ROWS 49 PRECEDING SLIDE 10) AS a FROM spans": spans.group_by("id")
+        .over(rows=49, slide=10)
+        .aggregate(a=hr.sum("n")),
+        "SELECT *, max(n) OVER (RANGE 60 s PRECEDING SLIDE 10 s) AS a FROM spans": spans.over(
+            range="60 s", slide="10 s"
+        ).aggregate(a=hr.max("n")),
+        "SELECT *, max(n) OVER (SLIDE 10) AS a FROM spans": spans.over(slide=10).aggregate(a=hr.max("n")),
+        "SELECT *, max(n) OVER (SLIDE 10 s) AS a FROM spans": spans.over(slide="10 s").aggregate(a=hr.max("n")),
         "SELECT * FROM ticks [TUMBLING 5 s]": ticks.window(hr.tumbling("5 s")).contents(),
         # lifetimes
         "SELECT * FROM ticks [RANGE 10 s]": ticks.set_duration("10 s"),
@@ -191,3 +200,12 @@ def test_plans_said_in_sql_are_the_same_plans(streams: dict[str, Stream]):
             continue
         spoken = unbind(wanted.node, names)
         assert hr.sql(spoken.text, functions=spoken.functions, **streams).node == wanted.node, f"{text}\n{spoken.text}"
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_numbers_that_no_literal_has_are_said_all_the_same(value: float):
+    """Found by sums of infinities, which came back from SQL as sums of nothing."""
+    source = hr.events([{"le": 0, "x": 1.0}], "x DOUBLE")
+    spoken = unbind(source.select(x=hr.lit(value)).node, {source.node: "s"})
+    (found,) = hr.sql(spoken.text, s=source).cht()["x"].to_pylist()
+    assert repr(found) == repr(value)

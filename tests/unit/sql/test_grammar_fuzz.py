@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ QUICK = settings(
 characters = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 texts = st.text(characters, max_size=6)
 keywords = [*sorted(tables().lexemes.words), "datetime", "cast", "try_cast", "s", "first", "this", "x"]
+keywords += ["match_recognize", "permute", "final", "running"]
 names = st.builds(
     s.Name, st.one_of(st.sampled_from(keywords).map(str.lower), st.text(characters, min_size=1, max_size=4))
 )
@@ -91,7 +93,13 @@ def larger(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Expression]:
         calls(parts),
         st.builds(s.Member, calls(parts), names),
         local_selects(parts).map(s.ScalarSelect),
+        st.builds(s.Extent, st.sampled_from(["final", "running"]), navigations(parts)),
     )
+
+
+def navigations(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Call]:
+    known = st.sampled_from(["first", "LAST", "prev", "classifier", "count", "sum"]).map(s.Name)
+    return st.builds(s.Call, st.tuples(known), several(parts | stars))
 
 
 def local_selects(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.LocalSelect]:
@@ -133,10 +141,43 @@ brackets = st.one_of(
     st.builds(s.Module, calls(small)),
 )
 entries = st.builds(s.Entry, small, maybe(names)) | st.builds(s.Entry, stars)
+order_keys = st.builds(s.OrderKey, small, st.booleans())
+
+
+def shapes_of(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Shape]:
+    times = st.tuples(st.integers(0, 9), st.none() | st.integers(0, 9))
+    return st.one_of(
+        several(parts, 2).map(s.ShapeChain),
+        several(parts, 2).map(s.ShapeChoice),
+        several(parts, 1).map(s.ShapePermute),
+        st.builds(lambda part, often, greedy: s.ShapeRepeat(part, *often, greedy), parts, times, st.booleans()),
+    )
+
+
+pattern_shapes = st.recursive(names.map(s.ShapeVariable), shapes_of, max_leaves=5)
+definitions = st.builds(s.Definition, names, small)
+starts = numbers | texts.map(s.Text) | st.builds(s.Unary, st.just("-"), numbers)
+patterns = st.builds(
+    s.MatchRecognize,
+    pattern_shapes,
+    several(st.builds(s.Entry, small, maybe(names))),
+    several(order_keys),
+    several(st.builds(s.Entry, small, names)),
+    maybe(st.sampled_from(["one", "all"])),
+    maybe(
+        st.sampled_from(["past", "next"]).map(s.AfterMatch)
+        | st.builds(s.AfterMatch, st.sampled_from(["first", "last"]), names)
+    ),
+    maybe(st.sampled_from(["all", "partial"])),
+    maybe(durations | numbers),
+    several(st.builds(s.Register, names, starts, several(definitions, 1))),
+    several(definitions),
+    maybe(small),
+)
 
 
 def selects(streams: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Select]:
-    items = st.builds(s.FromItem, streams, several(brackets), maybe(names))
+    items = st.builds(s.FromItem, streams, several(brackets | patterns), maybe(names))
     kinds = st.sampled_from(["inner", "left", "anti", "clip"])
     joins = st.one_of(
         st.builds(s.Join, st.just("cross"), items),
@@ -151,7 +192,7 @@ def selects(streams: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Select]:
         maybe(small),
         several(st.builds(s.Entry, small, maybe(names))),
         maybe(small),
-        several(st.builds(s.OrderKey, small, st.booleans())),
+        several(order_keys),
         maybe(st.builds(s.Limit, counts, several(small))),
         st.booleans(),
     )
@@ -165,7 +206,15 @@ def queries(streams: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Query]:
     return plain | st.builds(s.Query, body, tick=st.just("batch"), tick_by=columns)
 
 
-some_queries = queries(names | queries(names).map(s.Subquery))
+def with_named(some: st.SearchStrategy[s.Query]) -> st.SearchStrategy[s.Query]:
+    progress = maybe(st.sampled_from(["hwm", "probing", "hybrid"]))
+    named = st.builds(s.NamedQuery, names, some, several(names), st.booleans(), progress, maybe(counts))
+    several_named = several(named, 1)
+    return st.builds(lambda q, more, loop: replace(q, named=more, recursive=loop), some, several_named, st.booleans())
+
+
+plain_queries = queries(names | queries(names).map(s.Subquery))
+some_queries = plain_queries | with_named(queries(names))
 kinds = names.map(lambda name: s.Name(name.text.upper()))
 places: dict[str, Any] = {"arguments": several(small), "named": several(nameds(small))}
 typed = several(st.builds(s.TypedColumn, names, names), 1)
@@ -282,7 +331,12 @@ CREATE AGGREGATE average(next REAL): REAL ALGEBRAIC {
     TABLE state(total REAL, n INT, KEY (n)) AS VALUES (0.0, 0), (1.0, 1);
     INITIALIZE: ITERATE: { UPDATE state SET total = total + next, n = (SELECT max(n) FROM state) WHERE n > 0; }
     TERMINATE: { INSERT INTO RETURN SELECT total / n FROM state ORDER BY n DESC LIMIT 1; DELETE FROM state }
-}
+};
+WITH RECURSIVE r (a, b) AS (SELECT x, y FROM s UNION ALL SELECT r.a, s.y FROM r JOIN s ON b = x) PROGRESS HWM
+    MAX ROUNDS 9, t AS (SELECT a FROM r) SELECT * FROM t;
+SELECT * FROM s MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES FINAL last(B.p) AS p, count(B.*) AS n
+    ALL ROWS PER MATCH AFTER MATCH SKIP TO FIRST B PATTERN (A B+? (C | D){2,3} PERMUTE(E, F)) WITHIN 30 s
+    REGISTERS m = -1 (B AS m + 1) DEFINE B AS B.p < PREV(B.p, 2) WHERE m > 0) AS x
 """
 SNIPPETS = [
     *tables().lexemes.words,
@@ -321,7 +375,7 @@ def refusal(text: str) -> SqlError | None:
 
 
 def test_the_valid_text_is_valid():
-    assert len(parse(VALID).statements) == 8
+    assert len(parse(VALID).statements) == 10
 
 
 @QUICK

@@ -103,6 +103,8 @@ def _names(catalog: Catalog, place: _Place) -> Iterator[tuple[str, str]]:
         yield from _columns_of(catalog, _sources(place.whole).get(place.before[-2].lower(), place.before[-2]))
     elif place.before[:1] and place.before[0].upper() == "SET":
         yield from _settings(place)
+    elif place.last == "AS" and "CASE" in following(place.text):
+        yield from _values(catalog, place)
     elif place.last in _STREAM_COMES or (place.last == "," and place.clause in ("FROM", "MERGE")):
         yield from ((name, "stream") for name in catalog.streams)
         yield from ((name, "table") for name in catalog.tables)
@@ -176,7 +178,7 @@ def _source(tokens: tuple[str, ...], position: int, found: dict[str, str]) -> in
     return position + taken
 
 
-_NOT_ALIASES = RESERVED | {"CROSS", "INNER", "LEFT", "ANTI", "CLIP", "LIMIT", "EMIT", "TICK", "X"}
+_NOT_ALIASES = RESERVED | {"CROSS", "INNER", "LEFT", "ANTI", "CLIP", "LIMIT", "EMIT", "TICK", "MATCH_RECOGNIZE", "X"}
 
 
 # --- keywords --------------------------------------------------------------------------------------------------------
@@ -191,4 +193,6 @@ def _keywords(place: _Place, typed: str) -> Iterator[tuple[str, str]]:
     yield from ((word.lower() if lower else word, "") for word in words)
 
 
-_KINDS = frozenset(("NAME", "QUOTED", "TICKED", "TEXT", "NUMBER", "DURATION", "DATETIME", "CAST", "OVER_TEXT", "$END"))
+_KINDS = frozenset(
+    ("NAME", "QUOTED", "TICKED", "TEXT", "NUMBER", "DURATION", "DATETIME", "CAST", "EXTENT", "OVER_TEXT", "$END")
+)

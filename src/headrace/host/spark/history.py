@@ -27,6 +27,7 @@ from headrace import errors
 from headrace.errors import HeadraceError, HostError
 from headrace.history.dialect import Dialect, SparkDialect
 from headrace.history.inputs import FILE, ROW, Late
+from headrace.history.recurse import run_statement
 from headrace.history.script import Function, Relation, Script
 from headrace.history.stored import file_rows, stored_rows
 from headrace.history.translate import translate
@@ -72,12 +73,12 @@ class SparkHistory:
             raise _typed(error) from error
 
     def dataframe(self, node: Node, *, late: Late = "decide") -> DataFrame:
-        """The same as a data frame, which Spark computes when it is asked for; only the checks are run at once."""
+        """The same as a data frame, which Spark computes when it is asked for; checks and loops are run at once."""
         script = self._begun(node, late, orphans=False)
         if self._finds_orphans(script):
             script = self._begun(node, late, orphans=True)
         for statement in script:
-            self.session.sql(statement.query).createOrReplaceTempView(statement.relation.name)
+            run_statement(statement, _Views(self.session))
         assert script.result is not None
         return self.session.table(script.result.name)
 
@@ -132,6 +133,20 @@ class SparkHistory:
         rows = reader.load(origin.path) if origin.path else reader.load()
         # What order the rows came in is not known; whether some were late is not asked of such a source.
         return rows.select(*source.columns.names).withColumn(FILE, lit(0)).withColumn(ROW, lit(0))
+
+
+class _Views:
+    """Statements as temporary views; what a loop found so far is computed, so that plans do not grow."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+
+    def create(self, name: str, query: str, *, keep: bool = False) -> None:
+        rows = self.session.sql(query)
+        (rows.localCheckpoint() if keep else rows).createOrReplaceTempView(name)
+
+    def finds(self, query: str) -> bool:
+        return bool(self.session.sql(f"{query} LIMIT 1").toArrow().num_rows)
 
 
 def _beside(session: SparkSession, options: Mapping[str, str]) -> SparkSession:

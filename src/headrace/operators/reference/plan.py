@@ -17,7 +17,9 @@ from headrace.operators.reference.edge import edge_lifetimes
 from headrace.operators.reference.group_apply import group_apply
 from headrace.operators.reference.join import join
 from headrace.operators.reference.ordered import ordered
+from headrace.operators.reference.pattern import match
 from headrace.operators.reference.per_window import per_window
+from headrace.operators.reference.recurse import recurse
 from headrace.operators.reference.rows import Row
 from headrace.operators.reference.span import SPAN
 from headrace.operators.reference.windows import open_window_start
@@ -32,9 +34,12 @@ from headrace.plan.nodes import (
     GroupApply,
     GroupInput,
     Join,
+    LoopInput,
+    Match,
     Node,
     Output,
     PerWindow,
+    Recurse,
     Shift,
     Source,
     Union,
@@ -73,10 +78,16 @@ def reference_stream(node: Node, seen: Seen, *, ended: bool = True) -> tuple[lis
     """The history and the progress of a plan's output."""
     if isinstance(node, GroupApply):
         return _group_apply(node, seen, ended=ended)
-    if isinstance(node, (GroupInput, Source)):
+    if isinstance(node, Recurse):
+        return _recurse(node, seen, ended=ended)
+    if isinstance(node, (GroupInput, LoopInput, Source)):
         rows, progress = seen[node.fingerprint]
         return list(rows), Progress(INFINITY, progress.high) if ended else progress
-    below = [reference_stream(child, seen, ended=ended) for child in node.inputs]
+    return _of_inputs(node, [reference_stream(child, seen, ended=ended) for child in node.inputs])
+
+
+def _of_inputs(node: Node, below: Sequence[tuple[list[Row], Progress]]) -> tuple[list[Row], Progress]:
+    """An operator over what its inputs gave."""
     rows, now = below[0]
     if isinstance(node, Union):
         ctis, highs = [p.cti for _, p in below], [p.high for _, p in below]
@@ -87,6 +98,8 @@ def reference_stream(node: Node, seen: Seen, *, ended: bool = True) -> tuple[lis
         return given, Progress(min(ctis), max(highs))
     if isinstance(node, PerWindow) and isinstance(node.window, Ordered):
         return ordered(node, rows, now)
+    if isinstance(node, Match):
+        return match(node, rows, now)
     if isinstance(node, PerWindow) and not (isinstance(node, Aggregate) and node.splits):
         return per_window(node, rows, now)
     if isinstance(node, Aggregate):
@@ -106,6 +119,16 @@ def _group_apply(node: GroupApply, seen: Seen, *, ended: bool) -> tuple[list[Row
         return reference_stream(node.body, {**seen, node.group.fingerprint: (mine, now)}, ended=ended)
 
     return group_apply(node, rows, of_one)
+
+
+def _recurse(node: Recurse, seen: Seen, *, ended: bool) -> tuple[list[Row], Progress]:
+    below = [reference_stream(child, seen, ended=ended) for child in node.inputs]
+    now = Progress(min(p.cti for _, p in below), max(p.high for _, p in below))
+
+    def body(found: Sequence[Row]) -> list[Row]:
+        return reference_stream(node.asked, {**seen, node.start.fingerprint: (found, now)}, ended=ended)[0]
+
+    return recurse(node, below[0][0], body), now
 
 
 def _reached(now: Progress) -> int:

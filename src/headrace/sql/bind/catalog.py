@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,11 @@ SETTINGS: Mapping[str, tuple[Any, str, tuple[Any, ...]]] = {
     "checkpoint": (None, "a directory: queries go on from there when they are started again", ()),
     "emit": ("speculative", "answers early and corrected, or only what is final", ("speculative", "final")),
     "tick": ("tuple", "what ordered windows react to", ("tuple", "time", "batch")),
+    "on_error": (
+        "fail",
+        "a module that fails stops the query, or only its group or window is diverted",
+        ("fail", "skip"),
+    ),
     "buckets": (None, "how many parts the work is divided into", ()),
     "batch_rows": (None, "how many rows are taken at once; by default a file's", ()),
     "rows": (20, "how many rows a table shows", ()),
@@ -72,6 +78,8 @@ class Catalog:
     aggregates: dict[str, CreateAggregate] = field(default_factory=dict)
     #: Functions and modules of the user's own, by name; those aggregates too.
     own: dict[str, Any] = field(default_factory=dict)
+    #: Aggregates that come along, by name.
+    library: Mapping[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(
         default_factory=lambda: {name: default for name, (default, *_) in SETTINGS.items()}
     )
@@ -81,6 +89,11 @@ class Catalog:
     base: Path = field(default_factory=Path)
     #: Directories that files may be in; None for any.
     roots: tuple[Path, ...] | None = None
+
+    @property
+    def known(self) -> Mapping[str, Any]:
+        """Functions and modules by name: the user's own, and what comes along where they have none of that name."""
+        return ChainMap(self.own, self.library)  # type: ignore[arg-type]  # it is only read
 
     def may_use(self, path: Path) -> bool:
         """Whether files there may be used."""

@@ -11,6 +11,7 @@ from headrace.errors import HeadraceError, nearest
 from headrace.expr import AggregateCall, Expr, Udf, col, lit
 from headrace.expr import nodes as engine
 from headrace.expr.aggregates import AGGREGATES
+from headrace.expr.hashing import hashed, uniform
 from headrace.expr.signatures import FUNCTIONS
 from headrace.modules import Aggregate as AggregateModule
 from headrace.modules import Module
@@ -46,8 +47,10 @@ _AGGREGATE_SYNONYMS = {
     "first_value": "first", "last_value": "last", "array_agg": "collect", "string_agg": "concat", "listagg": "concat",
     "group_concat": "concat", "percentile": "quantile", "approx_count_distinct": "approx_distinct",
 }  # fmt: skip
+#: Functions that are made of others.
+_MADE = ("nullif", "if", "hash", "uniform")
 #: What may be called by name: functions of one row, and aggregates. `concat` of one row wins over the aggregate.
-SQL_FUNCTIONS = tuple(sorted({*(name for name in FUNCTIONS if name not in _UNSPOKEN), *_SYNONYMS, "nullif", "if"}))
+SQL_FUNCTIONS = tuple(sorted({*(name for name in FUNCTIONS if name not in _UNSPOKEN), *_SYNONYMS, *_MADE}))
 SQL_AGGREGATES = tuple(sorted({*(name for name in AGGREGATES if name != "concat"), *_AGGREGATE_SYNONYMS}))
 
 
@@ -287,6 +290,8 @@ class Expressions:
             raise self.context.error(part, "DISTINCT is for aggregates", given=to_sql(part))
         if name in ("nullif", "if"):
             return self._conditional(part, name)
+        if name in ("hash", "uniform"):
+            return self._hashed(part, name)
         arguments = tuple(self._bind(argument) for argument in part.arguments)
         if name == "round" and len(arguments) == 1:
             arguments = (*arguments, lit(0))
@@ -302,6 +307,19 @@ class Expressions:
             return engine.Case(((arguments[0], arguments[1]),), arguments[2] if len(arguments) == 3 else lit(None))
         allowed = "nullif(value, other)" if name == "nullif" else "if(condition, value, otherwise)"
         raise self.context.error(part, f"{name} takes other arguments", given=to_sql(part), allowed=allowed)
+
+    def _hashed(self, part: s.Call, name: str) -> Expr:
+        arguments = [self._bind(argument) for argument in part.arguments]
+        seed = constant(self.context, part.arguments[1]) if len(arguments) == 2 else 0
+        if len(arguments) not in (1, 2) or not isinstance(seed, int) or not arguments[0].type(self.schema).is_integer:
+            raise self.context.error(
+                part,
+                f"{name} is of a whole number, with a seed if it is to be another {name}",
+                given=to_sql(part),
+                allowed=f"{name}(number), {name}(number, 7)",
+                instead=f"{name}(CAST(value AS LONG))",
+            )
+        return hashed(arguments[0], seed) if name == "hash" else uniform(arguments[0], seed)
 
     def _aggregate(self, part: s.Call, name: str) -> Expr:
         self._refuse_unless_aggregates(part, name)

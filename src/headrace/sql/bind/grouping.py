@@ -72,7 +72,7 @@ class Grouping:
 
     def _blocked(self) -> Exception:
         blocking = next(
-            (entry for entry in self.part.entries if has_aggregate(entry, self.queries.catalog.own)),
+            (entry for entry in self.part.entries if has_aggregate(entry, self.queries.catalog.known)),
             self.part.entries[0],
         )
         source = to_sql(self.part.source)
@@ -121,7 +121,7 @@ class Grouping:
         """What the list calls a key, unless it is a column under its own name."""
         expressions = self.queries.expressions(self.item, aggregates=True)
         for entry in self.part.entries:
-            if isinstance(entry.value, s.Star) or has_aggregate(entry, self.queries.catalog.own):
+            if isinstance(entry.value, s.Star) or has_aggregate(entry, self.queries.catalog.known):
                 continue
             if str(expressions.bind(entry.value)) == str(expr):
                 return column_name(entry)
@@ -179,7 +179,7 @@ class Grouping:
             )
         names = {name: name for name in made.schema.names}
         scope = Scope(self.context, (Relation("", names),))
-        expressions = Expressions(self.context, scope, made.schema, self.queries.catalog.own)
+        expressions = Expressions(self.context, scope, made.schema, self.queries.catalog.known)
         by, descending = self.queries.order(self.part, expressions)
         keys = [expressions.bind(key) for key in self.part.limit.by]
         window: Window = windowing.window

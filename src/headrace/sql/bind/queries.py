@@ -15,17 +15,23 @@ from typing import Any
 from headrace.api.stream import Grouped, Stream
 from headrace.expr import AggregateCall, Expr, col
 from headrace.expr.signatures import common
-from headrace.plan.nodes import Over, Select
+from headrace.plan.framed import framed
+from headrace.plan.nodes import Select
+from headrace.plan.ordered import Time, Tuples
 from headrace.plan.windows import Snapshot
 from headrace.sql import syntax as s
+from headrace.sql.aggregates.builtin import as_module
 from headrace.sql.aggregates.online import online
 from headrace.sql.bind.catalog import Catalog, TableEntry
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions, has_aggregate, inside
 from headrace.sql.bind.grouping import Grouping, column_name
 from headrace.sql.bind.joins import Joins
+from headrace.sql.bind.recursion import with_named
 from headrace.sql.bind.relations import Item, has_points, plain, same_columns
+from headrace.sql.bind.returned import check_active, with_frame, with_rows
 from headrace.sql.bind.scope import Relation, Scope, visible
+from headrace.sql.bind.stored import stored
 from headrace.sql.bind.values import duration_of
 from headrace.sql.bind.windows import Tick, Windowing, bracketed
 from headrace.sql.printer import to_sql
@@ -47,7 +53,7 @@ class Queries:
         """The stream of a query's answers."""
         self._check_tick(part)
         tick = Tick(part.tick or self.catalog.settings["tick"], part.tick_by)
-        stream = plain(self._body(part.body, tick))
+        stream = plain(with_named(self, part).body(part.body, tick))
         return stream.final() if part.emit == "final" else stream
 
     def _check_tick(self, part: s.Query) -> None:
@@ -80,7 +86,8 @@ class Queries:
             )
         return entry.stream
 
-    def _body(self, part: s.Select | s.Union, tick: Tick) -> Stream:
+    def body(self, part: s.Select | s.Union, tick: Tick) -> Stream:
+        """The stream of SELECTs, united."""
         if isinstance(part, s.Select):
             return self.select(part, tick)
         for select in (part.left, part.right):
@@ -91,7 +98,7 @@ class Queries:
                     given=to_sql(select.limit),
                     instead="SELECT … FROM (SELECT … UNION ALL SELECT …) ORDER BY … LIMIT …",
                 )
-        left, right = plain(self._body(part.left, tick)), plain(self.select(part.right, tick))
+        left, right = plain(self.body(part.left, tick)), plain(self.select(part.right, tick))
         with self.context.at(part):
             both = united(self.context, part.right, left, right)
         return both if part.all else without_duplicates(both)
@@ -100,9 +107,13 @@ class Queries:
 
     def select(self, part: s.Select, tick: Tick) -> Stream:
         """The stream of one SELECT."""
-        part = online(part, self.catalog.own)
+        part = online(part, self.catalog.known)
         item = self._from(part, tick)
-        aggregates = part.having is not None or any(has_aggregate(e, self.catalog.own) for e in part.entries)
+        if self._table(part.source) is not None and any(call.over for entry in part.entries for call in _calls(entry)):
+            item = replace(item, windowing=None)  # rows in their order, as those of a stream
+        if item.windowing is None and item.windows is None:
+            part = with_frame(part, self.catalog.known)
+        aggregates = part.having is not None or any(has_aggregate(e, self.catalog.known) for e in part.entries)
         windowed = item.windowing is not None or item.windows is not None
         if part.distinct and windowed and not aggregates and not part.order:
             # Of each window: the groups of equal answers.
@@ -128,7 +139,7 @@ class Queries:
     def expressions(self, item: Item, **more: Any) -> Expressions:
         """What binds expressions over the columns of FROM."""
         scope = Scope(self.context, item.relations)
-        return Expressions(self.context, scope, item.stream.schema, self.catalog.own, **more)
+        return Expressions(self.context, scope, item.stream.schema, self.catalog.known, **more)
 
     def _listed(self, part: s.Select, item: Item) -> Stream:
         """Without groups: a row for every row, of every window if there is one."""
@@ -144,6 +155,7 @@ class Queries:
             item = item if over_time else self._filtered(part, item)
         else:
             item = self._filtered(part, item)
+            part, item = with_rows(self, part, item)
             item, given = self._over(part, item)
         outputs = self._outputs(part.entries, item, given)
         columns = [(name, col(name)) for name in item.stream.schema.names]
@@ -261,18 +273,38 @@ class Queries:
             frames.setdefault(call.over, []).append(call)
         given: dict[s.Call, str] = {}
         called = self._called(part, item)
-        for over, wanted in frames.items():
+        for over, wanted in self._sliding_last(frames):
             names = {call: called.get(call, f"_sql_over{len(given) + number}") for number, call in enumerate(wanted)}
             expressions = self.expressions(item, aggregates=True, given=given)
             outputs = tuple((name, expressions.bind(replace(call, over=None))) for call, name in names.items())
+            if over.active:
+                outputs = tuple((name, as_module(expr, item.stream.schema)) for name, expr in outputs)
             keys = [expressions.bind(key) for key in over.partition]
+            check_active(self, part, over)
             with self.context.at(over):
-                framed = item.stream.group_by(*keys).over(**self._frame(over))
+                made = item.stream.group_by(*keys).over(**self.frame(over))
                 # With its stamps, so that the next frame finds the tuples in the same order.
-                made = Over(framed.grouped.stream.node, framed.grouped.keys, framed.frame, outputs)
-                item = replace(item, stream=Stream(made))
+                node = framed(
+                    made.grouped.stream.node, made.grouped.keys, made.frame, outputs, made.policy, active=over.active
+                )
+                item = replace(item, stream=Stream(node))
             given |= names
         return item, given
+
+    def _sliding_last(self, frames: Mapping[s.Over, list[s.Call]]) -> list[tuple[s.Over, list[s.Call]]]:
+        """A frame that slides leaves tuples out, which the others must have seen before."""
+        sliding = [over for over in frames if over.slide is not None]
+        others = [over for over in frames if over.slide is None]
+        nested = any(one.over in sliding for over in others for call in frames[over] for one in _calls(call))
+        if len(sliding) > 1 or nested:
+            raise self.context.error(
+                sliding[-1],
+                "a window that slides leaves tuples out, which another window of this SELECT looks at",
+                given=to_sql(sliding[-1]),
+                allowed="one OVER with SLIDE in a SELECT, and not inside another OVER",
+                instead="a sub-select with the one, and the other around it",
+            )
+        return [(over, frames[over]) for over in (*others, *sliding)]
 
     def _called(self, part: s.Select, item: Item) -> dict[s.Call, str]:
         """What calls that are entries of the list are called, where no column is called so."""
@@ -280,24 +312,36 @@ class Queries:
         named = [(entry.value, column_name(entry)) for entry in part.entries]
         return {call: name for call, name in named if isinstance(call, s.Call) and taken.count(name) == 1}
 
-    def _frame(self, over: s.Over) -> dict[str, Any]:
-        if over.slide is not None or over.active:
-            raise self.context.error(
-                over,
-                "SLIDE and ACTIVE EXPIRATION are not there yet",
-                given=to_sql(over),
-                allowed="ROWS n PRECEDING, RANGE d PRECEDING, UNBOUNDED PRECEDING",
-                instead="FROM stream [SIZE n EVERY m]",
-            )
-        if over.frame == "unbounded":
-            return {}
-        assert over.size is not None
+    def frame(self, over: s.Over) -> dict[str, Any]:
+        """What `over` of a stream is called with."""
+        frame: dict[str, Any] = self._policy
         if over.frame == "rows":
-            if not isinstance(over.size, s.Number) or not isinstance(over.size.value, int):
-                raise self.context.error(over.size, "ROWS counts tuples", given=to_sql(over.size), allowed="a number")
-            return {"rows": over.size.value}
-        assert isinstance(over.size, (s.Duration, s.Number))
-        return {"range": duration_of(self.context, over.size)}
+            assert over.size is not None
+            frame["rows"] = self._count(over.size, "ROWS")
+        elif over.frame == "range":
+            assert isinstance(over.size, (s.Duration, s.Number))
+            frame["range"] = duration_of(self.context, over.size)
+        if over.slide is not None:
+            frame["slide"] = self._slide(over, over.slide)
+        return frame
+
+    @property
+    def _policy(self) -> dict[str, Any]:
+        """What happens when modules fail, if it is not the usual."""
+        wanted = self.catalog.settings["on_error"]
+        return {} if wanted == "fail" else {"on_error": wanted}
+
+    def _slide(self, over: s.Over, slide: s.Expression) -> Tuples | Time:
+        with self.context.at(slide):
+            if over.frame == "rows" or (over.frame == "unbounded" and isinstance(slide, s.Number)):
+                return Tuples(self._count(slide, "SLIDE of ROWS" if over.frame == "rows" else "SLIDE"))
+            assert isinstance(slide, (s.Duration, s.Number))
+            return Time(duration_of(self.context, slide))
+
+    def _count(self, part: s.Expression, what: str) -> int:
+        if not isinstance(part, s.Number) or not isinstance(part.value, int):
+            raise self.context.error(part, f"{what} counts tuples", given=to_sql(part), allowed="a number")
+        return part.value
 
     # --- FROM --------------------------------------------------------------------------------------------------------
 
@@ -307,15 +351,15 @@ class Queries:
         first = self._item(part.source, tick)
         if not part.joins:
             return first
-        joins = Joins(self.context, self.catalog.own)
-        left = joins.ready(first)
-        for join in part.joins:
-            table = self._table(join.right)
+        joins = Joins(self.context, self.catalog.known)
+        tables = [self._table(place) for place in (part.source, *(join.right for join in part.joins))]
+        left = joins.ready(first if tables[0] is None else replace(first, windowing=None))
+        for join, table in zip(part.joins, tables[1:], strict=True):
             if table is not None:
                 left = joins.with_table(left, table, join)
             else:
                 left = joins.joined(left, self._item(join.right, tick), join)
-        return left
+        return replace(left, windowing=first.windowing) if all(tables) else left
 
     def _check_alias(self, part: s.FromItem) -> None:
         alias = part.alias
@@ -338,6 +382,9 @@ class Queries:
         return entry
 
     def _item(self, part: s.FromItem, tick: Tick) -> Item:
+        table = self._table(part)
+        if table is not None:
+            return stored(table, part)
         if isinstance(part.stream, s.Subquery):
             stream = self.query(part.stream.query)
             name = part.alias.text if part.alias else ""
@@ -345,8 +392,14 @@ class Queries:
             name = (part.alias or part.stream).text
             stream = self.named(part.stream)
         relation = Relation(name, {column: column for column in visible(stream.schema.names)})
-        relation, stream, windowing = bracketed(self.context, self.catalog.own, tick, relation, stream, part)
+        relation, stream, windowing = bracketed(
+            self.context, self.catalog.known, tick, relation, stream, part, self._policy
+        )
         return Item(stream, (relation,), windowing)
+
+
+def _calls(part: s.Part) -> list[s.Call]:
+    return [one for one in inside(part) if isinstance(one, s.Call)]
 
 
 def without_duplicates(stream: Stream, *, windowed: bool = False) -> Stream:

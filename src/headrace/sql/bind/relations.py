@@ -6,14 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.api.stream import Stream
-from headrace.expr import Expr
+from headrace.expr import Expr, col
+from headrace.expr.python.node import fits
 from headrace.plan.nodes import Final, Node, PointAtEnd, PointAtStart, Select, Shift, Source, Union, Where
 from headrace.plan.policies import Arrival, Point
 from headrace.plan.windows import Grid
+from headrace.schema import Schema, Type
+from headrace.sql import syntax as s
+from headrace.sql.bind.context import Context
 from headrace.sql.bind.scope import Relation, visible
 from headrace.sql.bind.windows import Windowing
 
-__all__ = ["Item", "has_points", "plain", "same_columns"]
+__all__ = ["Item", "fitted", "has_points", "plain", "same_columns"]
 
 
 @dataclass(frozen=True)
@@ -45,3 +49,37 @@ def has_points(node: Node) -> bool:
 def same_columns(outputs: Sequence[tuple[str, Expr]], columns: Sequence[tuple[str, Expr]]) -> bool:
     """Whether outputs are just columns, under their own names and in their order."""
     return [(name, str(expr)) for name, expr in outputs] == [(name, str(expr)) for name, expr in columns]
+
+
+def fitted(context: Context, part: s.Part, stream: Stream, wanted: Schema | None) -> Stream:
+    """A stream with the columns that were declared: by their place, if types widen to them."""
+    if wanted is None:
+        return stream
+    shown = plain(stream)
+    if len(shown.schema) != len(wanted):
+        raise context.error(
+            part,
+            "the columns declared are not those of the query",
+            given=str(shown.schema),
+            allowed=str(wanted),
+        )
+    outputs = []
+    for mine, theirs in zip(shown.schema, wanted, strict=True):
+        if not _widens(mine.type, theirs.type):
+            raise context.error(
+                part,
+                f"{mine} does not become {theirs} by itself",
+                given=str(shown.schema),
+                allowed=str(wanted),
+                instead=f"CAST({mine.name} AS {theirs.type.value})",
+            )
+        value = col(mine.name)
+        outputs.append((theirs.name, value if mine.type is theirs.type else value.cast(theirs.type)))
+    if shown.schema == wanted:
+        return shown
+    return Stream(Select(shown.node, tuple(outputs)))
+
+
+def _widens(mine: Type, wanted: Type) -> bool:
+    """Whether values of one type are taken for another without a CAST (the dialect's table of types)."""
+    return fits(mine, wanted) or (mine.is_text and wanted.is_text)

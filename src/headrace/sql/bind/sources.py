@@ -181,7 +181,7 @@ def timed(context: Context, catalog: Catalog, part: s.CreateStream, stream: Stre
 def _lifetime(context: Context, catalog: Catalog, part: s.CreateStream, schema: Schema) -> Lifetime:
     names = {column: column for column in schema.names}
     scope = Scope(context, (Relation(part.name.text, names),))
-    expressions = Expressions(context, scope, schema, catalog.own)
+    expressions = Expressions(context, scope, schema, catalog.known)
     lifetime = part.lifetime
     if lifetime is None or _is_clock(lifetime, expressions):
         return inputs.by_arrival()

@@ -9,7 +9,7 @@ one measures is then a column.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions, module_called
+from headrace.sql.bind.patterns import matching
 from headrace.sql.bind.scope import Relation, Scope, visible
 from headrace.sql.bind.values import duration_of, ticks_of
 from headrace.sql.printer import to_sql
@@ -70,6 +71,8 @@ class _Place:
     relation: Relation
     stream: Stream
     windowing: Windowing | None = None
+    #: What happens when modules fail, if the session says it.
+    policy: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def expressions(self) -> Expressions:
@@ -80,10 +83,16 @@ class _Place:
 
 
 def bracketed(
-    context: Context, own: Mapping[str, Any], tick: Tick, relation: Relation, stream: Stream, item: s.FromItem
+    context: Context,
+    own: Mapping[str, Any],
+    tick: Tick,
+    relation: Relation,
+    stream: Stream,
+    item: s.FromItem,
+    policy: Mapping[str, Any],
 ) -> tuple[Relation, Stream, Windowing | None]:
     """A stream with what its brackets say done to it; a window at the end is left for the SELECT around."""
-    place = _Place(context, own, tick, relation, stream)
+    place = _Place(context, own, tick, relation, stream, policy=policy)
     for bracket in item.brackets:
         if place.windowing is not None and not isinstance(bracket, s.Module):
             raise context.error(
@@ -97,6 +106,9 @@ def bracketed(
                 place = place.with_stream(_lasting(place, bracket))
             elif isinstance(bracket, s.Module):
                 place = _applied(place, bracket)
+            elif isinstance(bracket, s.MatchRecognize):
+                named, found = matching(context, own, place.relation, place.stream, bracket)
+                place = replace(place, relation=named, stream=found)
             else:
                 assert isinstance(bracket, s.Window)
                 place = _windowed(place, bracket)
@@ -158,7 +170,7 @@ def _windowed(place: _Place, part: s.Window) -> _Place:
     make = _WINDOWS[type(part)]
     place, window = make(place, part)
     names = [place.expressions.scope.column(column) for column in part.partition]
-    policy: dict[str, Any] = {}
+    policy = dict(place.policy)
     if part.policies.clip is not None:
         policy["clipping"] = part.policies.clip
     if part.policies.timestamp is not None:

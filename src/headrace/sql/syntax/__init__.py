@@ -12,6 +12,7 @@ from headrace.sql.syntax.aggregates import (
     DeleteRows,
     InsertRows,
     InsertSelected,
+    LocalJoin,
     LocalSelect,
     LocalTable,
     Member,
@@ -43,7 +44,31 @@ from headrace.sql.syntax.expressions import (
     Value,
 )
 from headrace.sql.syntax.parts import NOWHERE, Part, Span
-from headrace.sql.syntax.queries import Entry, FromItem, Join, Limit, OrderKey, Query, Select, Subquery, Union
+from headrace.sql.syntax.patterns import (
+    AfterMatch,
+    Definition,
+    Extent,
+    MatchRecognize,
+    Register,
+    Shape,
+    ShapeChain,
+    ShapeChoice,
+    ShapePermute,
+    ShapeRepeat,
+    ShapeVariable,
+)
+from headrace.sql.syntax.queries import (
+    Entry,
+    FromItem,
+    Join,
+    Limit,
+    NamedQuery,
+    OrderKey,
+    Query,
+    Select,
+    Subquery,
+    Union,
+)
 from headrace.sql.syntax.statements import (
     Ask,
     CreateSchema,
@@ -92,14 +117,15 @@ from headrace.sql.syntax.windows import (
 )
 
 __all__ = [
-    "NOWHERE", "Application", "Arrival", "Ask", "Assignment", "Between", "Binary", "BodyStatement", "Bracket", "Call",
-    "Case", "Cast", "Column", "CountWindow", "CreateAggregate", "CreateSchema", "CreateStream", "CreateTable",
-    "DateTime", "DeleteRows", "DeltaWindow", "Describe", "Drop", "Duration", "EdgeLifetime", "Entry", "Explain",
-    "Expression", "FixedWindow", "FromItem", "GridWindow", "In", "Insert", "InsertRows", "InsertSelected",
-    "IntervalLifetime", "Into", "IsNull", "Join", "LandmarkWindow", "Lifespan", "Like", "Limit", "LocalSelect",
-    "LocalTable", "Measure", "Member", "Merge", "Module", "Name", "Named", "Number", "OrderKey", "Over", "Part",
-    "PhysicalLifetime", "PointLifetime", "Policy", "Progress", "Query", "ScalarSelect", "Script", "Select",
-    "SessionWindow", "Set", "Show", "SizeWindow", "SnapshotWindow", "SourceClause", "Span", "Split", "SplitBranch",
-    "Stage", "Star", "Statement", "Subquery", "Text", "Tuples", "TypedColumn", "Unary", "Union", "UpdateRows",
-    "Value", "ValuesRow", "Verify", "Window", "WindowPolicies",
+    "NOWHERE", "AfterMatch", "Application", "Arrival", "Ask", "Assignment", "Between", "Binary", "BodyStatement",
+    "Bracket", "Call", "Case", "Cast", "Column", "CountWindow", "CreateAggregate", "CreateSchema", "CreateStream",
+    "CreateTable", "DateTime", "Definition", "DeleteRows", "DeltaWindow", "Describe", "Drop", "Duration",
+    "EdgeLifetime", "Entry", "Explain", "Expression", "Extent", "FixedWindow", "FromItem", "GridWindow", "In", "Insert",
+    "InsertRows", "InsertSelected", "IntervalLifetime", "Into", "IsNull", "Join", "LandmarkWindow", "Lifespan", "Like",
+    "Limit", "LocalJoin", "LocalSelect", "LocalTable", "MatchRecognize", "Measure", "Member", "Merge", "Module", "Name",
+    "Named", "NamedQuery", "Number", "OrderKey", "Over", "Part", "PhysicalLifetime", "PointLifetime", "Policy",
+    "Progress", "Query", "Register", "ScalarSelect", "Script", "Select", "SessionWindow", "Set", "Shape", "ShapeChain",
+    "ShapeChoice", "ShapePermute", "ShapeRepeat", "ShapeVariable", "Show", "SizeWindow", "SnapshotWindow",
+    "SourceClause", "Span", "Split", "SplitBranch", "Stage", "Star", "Statement", "Subquery", "Text", "Tuples",
+    "TypedColumn", "Unary", "Union", "UpdateRows", "Value", "ValuesRow", "Verify", "Window", "WindowPolicies",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from headrace.sql.syntax.parts import Part
 from headrace.sql.syntax.windows import Bracket
 
 __all__ = [
-    "Entry", "FromItem", "Join", "Limit", "OrderKey", "Query", "Select", "Subquery", "Union",
+    "Entry", "FromItem", "Join", "Limit", "NamedQuery", "OrderKey", "Query", "Select", "Subquery", "Union",
 ]  # fmt: skip
 
 
@@ -90,10 +90,27 @@ class Union(Part):
 
 @dataclass(frozen=True)
 class Query(Part):
-    """A query: SELECTs, and how they answer. `tick_by` is the column that tells batches apart."""
+    """A query: SELECTs, and how they answer. `tick_by` is the column that tells batches apart.
+
+    `named` are the queries of WITH; if it is RECURSIVE, they may name themselves and each other.
+    """
 
     body: Select | Union
     into: Name | None = None
     emit: Literal["speculative", "final"] | None = None
     tick: Literal["tuple", "time", "batch"] | None = None
     tick_by: Column | None = None
+    named: tuple[NamedQuery, ...] = ()
+    recursive: bool = False
+
+
+@dataclass(frozen=True)
+class NamedQuery(Part):
+    """A query of WITH: `name [(column, …)] AS (query)`, and how it runs if it is a loop."""
+
+    name: Name
+    query: Query
+    columns: tuple[Name, ...] = ()
+    distinct: bool = False
+    progress: Literal["hwm", "probing", "hybrid"] | None = None
+    max_rounds: int | None = None

@@ -115,11 +115,12 @@ class CreateStream(Statement):
 
 @dataclass(frozen=True)
 class CreateTable(Statement):
-    """`CREATE TABLE name [(…)] SOURCE …`: stored rows, read when a query starts."""
+    """`CREATE TABLE name [(…)] SOURCE …`: stored rows, read when a query starts; `… AS query`: its history so far."""
 
     name: Name
     columns: tuple[TypedColumn, ...] = ()
     source: SourceClause | None = None
+    query: Query | None = None
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from headrace.expr.nodes import Column, Literal
 from headrace.io.formats import Format
 from headrace.io.origins import Events, Files
 from headrace.plan.group_apply import GroupApply, GroupInput
-from headrace.plan.nodes import Admit, Node, PerWindow, Source, walk
+from headrace.plan.nodes import Admit, Node, PerWindow, Recurse, Source, walk
 from headrace.plan.policies import Advance, Edge, Explicit, Interval, Physical
 from headrace.schema import ARRIVAL, POSITION, STAMPS, Schema, Type
 from headrace.testing.generators.generate import Pattern, generate
@@ -238,6 +238,8 @@ def over_sources(node: Node, given: Mapping[str, Node]) -> Node:
             made = replace(old, input=changed(old.input), group=group, body=changed(old.body))
         elif isinstance(old, GroupInput):
             made = GroupInput(changed(old.input), old.number)
+        elif isinstance(old, Recurse):
+            made = replace(old.with_inputs(*map(changed, old.inputs)), asked=changed(old.asked))
         else:
             made = old.with_inputs(*map(changed, old.inputs))
         new[old.fingerprint] = made

@@ -1,0 +1,82 @@
+"""Loops as SQL: the statements of the body, run over the whole history again and again until it stays the same.
+
+No database's own recursion is used: it could neither join a relation with itself nor take anything back, and it knows
+nothing of lifetimes. A loop is one statement that has others inside (`Statement.again`); whoever runs the statements
+goes round with `run_statement`.
+"""
+
+# ruff: noqa: S608 - SQL is what is made here, and every name in it is the plan's own, quoted
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from headrace.errors import Diverged
+from headrace.history.script import Statement
+from headrace.history.translation import Translation
+from headrace.plan.nodes import Coalesce, LoopInput, Node, Recurse, Union, walk
+
+__all__ = ["Database", "recurse", "run_statement"]
+
+#: Rounds that no loop over finite data should need, when its user has named no bound.
+_MOST_ROUNDS = 10_000
+
+
+def recurse(t: Translation, node: Recurse, translate: Callable[[Translation, Iterable[Node]], None]) -> None:
+    """Nothing at first; then the seed and what the body makes of what is there, until that is what is there already."""
+    nothing = ", ".join(
+        f"CAST(NULL AS {t.dialect.type(kind)}) AS {name}"
+        for kind, name in zip([f.type for f in node.schema.arrow], t.columns(t.of(node)), strict=True)
+    )
+    t.give(node, f"SELECT CAST(0 AS BIGINT) AS le, CAST(0 AS BIGINT) AS re, {nothing} WHERE 1 = 0")
+    start = t.script.statements.pop()
+    before, relations = t.script.statements, dict(t.relations)
+    t.script.statements = []
+    for port, child in zip(node.ports, (node, *node.outside), strict=True):
+        t.relations[port.fingerprint] = t.relations[child.fingerprint]
+        t.highs[port.fingerprint] = t.highs[child.fingerprint]
+    translate(t, (part for part in walk(node.body) if not isinstance(part, LoopInput)))
+    whole = Union((node.seed, node.body))
+    translate(t, (whole, Coalesce(whole)) if node.distinct else (whole,))
+    again = tuple(t.script.statements)
+    # What is inside a loop is nobody else's business: another loop may have equal parts.
+    t.script.statements, t.relations = before, relations
+    limit = node.max_rounds or _MOST_ROUNDS
+    t.script.statements.append(Statement(start.relation, start.query, start.says, again, limit))
+
+
+class Database(Protocol):
+    """What a loop needs of a database."""
+
+    def create(self, name: str, query: str, *, keep: bool = False) -> None:
+        """Call a query by a name, in place of what had it; `keep` says to compute it now."""
+
+    def finds(self, query: str) -> bool:
+        """Whether a query gives a row."""
+
+
+def run_statement(statement: Statement, database: Database) -> None:
+    """Run a statement, as often as it takes."""
+    name = statement.relation.name
+    database.create(name, statement.query)
+    if not statement.again:
+        return
+    given, after = statement.again[-1].relation.name, f"{name}_next"
+    for _ in range(statement.limit + 1):
+        for inner in statement.again:
+            run_statement(inner, database)
+        database.create(after, f"SELECT * FROM {given}", keep=True)
+        changed = database.finds(f"{_more(after, name)} UNION ALL {_more(name, after)}")
+        database.create(name, f"SELECT * FROM {after}")
+        if not changed:
+            return
+    raise Diverged(
+        f"the history of a loop has not come to rest after {statement.limit} rounds",
+        given=statement.says,
+        instead="distinct=True, a where(...) in the body that ends it, or a larger max_rounds",
+    )
+
+
+def _more(one: str, other: str) -> str:
+    return f"SELECT * FROM (SELECT * FROM {one} EXCEPT ALL SELECT * FROM {other}) more_{one}"

@@ -1,0 +1,238 @@
+"""Patterns (rule 9.4): the matches of each group, given early and corrected.
+
+For the groups that a batch changes the tuples that are kept are put in their order, and the search begins again at the
+first open one; what it finds takes the place of what was given. All groups of a batch are in one call of the machine.
+
+Traces carry the state:
+
+- `events`: the tuples from each group's first open one on, and as many before it as conditions look back at;
+- `given`: the outputs of matches that begin there, all others are final;
+- `groups`: of each group how many of the kept tuples come before the first open one, and where the output CTI waits;
+- `alarms`: the CTI at which to look at a group again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.changes import Changes
+from headrace.columnar import canonical_floats, factorize, hash_rows, to_numpy
+from headrace.expr import col, evaluate, lit
+from headrace.operators.kernel import Data, Kernel
+from headrace.operators.ordered.divide import PREFIX, without_prefix
+from headrace.operators.ordered.kernel import Hashes
+from headrace.operators.ordered.line import Bools, Int64s, Line, lined_up
+from headrace.operators.pattern.measures import Measures
+from headrace.operators.pattern.tables import Found, Searcher, with_earlier
+from headrace.operators.windows.kernel import _cancelled_rows
+from headrace.plan.nodes import Match
+from headrace.plan.ordered import order_columns
+from headrace.progress import Progress
+from headrace.schema import Field, Schema
+from headrace.time import INFINITY, NEG_INFINITY, add, format_ticks
+from headrace.trace import Trace
+
+__all__ = ["MatchKernel"]
+
+_SKIP, _AT, _HOLD, _OUT = "__skip", "__at", "__hold", "out."
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """The groups to look at: their keys, their tuples in order, and where the search begins in each."""
+
+    keys: pa.Table
+    line: Line
+    begin: Int64s
+    known: Changes | None
+    #: Which of the tuples are known ones; None if one of those has gone.
+    old: Bools | None
+
+
+class MatchKernel(Kernel):
+    """The matches of a pattern."""
+
+    def __init__(self, node: Match) -> None:
+        super().__init__(node)
+        self.match = node
+        self.searcher, self.measures = Searcher(node), Measures(node)
+        keys = [expr for _, expr in node.keys] or [lit(0)]  # all tuples of one group are a group too
+        self.keys = [f"key{i}" for i in range(len(keys))]
+        below = node.input.schema
+        self.projection = [*zip(self.keys, keys, strict=True), *((PREFIX + name, col(name)) for name in below.names)]
+        self.schema = Schema(tuple(Field(name, expr.type(below)) for name, expr in self.projection))
+        self.order = [PREFIX + name for name in order_columns(below)]
+        self.traces = {name: Trace(_cancelled_rows) for name in ("events", "given", "groups", "alarms")}
+        self.scalars = {"cti": NEG_INFINITY}
+
+    def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
+        (changes,), (now,) = inputs, progress
+        assert isinstance(changes, Changes)
+        cti = max(now.cti, self.scalars["cti"])
+        delta = self._projected(changes)
+        result = Changes.empty(self.node.schema)
+        touched = self._touched(delta, cti)
+        if len(touched):
+            result = self._look(touched, delta, cti)
+        self.scalars = {"cti": cti}
+        self.traces["alarms"].drop(cti)
+        if cti == INFINITY:
+            for trace in self.traces.values():
+                trace.drop(cti)
+        return result, Progress(self._promise(cti), now.high)
+
+    def _projected(self, changes: Changes) -> Changes:
+        """The changes of the tuples; their ends do not matter."""
+        columns = [evaluate(expr, changes.payload) for _, expr in self.projection]
+        payload = canonical_floats(pa.Table.from_arrays(columns, schema=self.schema.arrow))
+        return Changes(changes.le, changes.le + 1, changes.weight, payload).cancelled()
+
+    def _touched(self, delta: Changes, cti: int) -> Hashes:
+        """The hashes of the groups that change, or whose time has come."""
+        due = self.traces["alarms"].until(cti)
+        tables = [delta.payload] if due is None else [delta.payload, due]
+        return np.unique(np.concatenate([self._hashes(table) for table in tables]))
+
+    def _hashes(self, table: pa.Table) -> Hashes:
+        return hash_rows(table.select(self.keys))
+
+    # --- the groups to look at ----------------------------------------------------------------------------------------
+
+    def _look(self, touched: Hashes, delta: Changes, cti: int) -> Changes:
+        groups = self._groups(touched, delta)
+        line = groups.line
+        tuples = with_earlier(self.match, line, without_prefix(line.events.payload))
+        settled = np.bincount(line.group[line.le < cti], minlength=line.groups)
+        settle = line.start[:-1] + settled
+        # Where conditions look ahead, the last tuples before the CTI are not settled either.
+        decided = np.maximum(groups.begin, settle - self.match.references.ahead)
+        found = self.searcher.search(line, tuples, groups.begin, decided, cti)
+        waiting = decided < settle
+        found.hold[waiting] = np.minimum(found.hold[waiting], line.le[decided[waiting]])
+        result = self._exchange(touched, groups, tuples, found)
+        if cti != INFINITY:
+            self._keep(touched, groups, found, settle, decided)
+        return result
+
+    def _groups(self, touched: Hashes, delta: Changes) -> _Groups:
+        known, pasts = self._standing("events", touched), self._standing("groups", touched)
+        after = delta if known is None else Changes.concat([known, delta]).cancelled()
+        tables = [x.payload.select(self.keys) for x in (after, known, pasts) if x is not None]
+        whole = pa.concat_tables(tables)
+        codes, first = factorize(whole)
+        line, which = lined_up(after, codes[: len(after)], len(first), self.order)
+        begin = line.start[:-1].copy()
+        if pasts is not None:
+            begin[codes[len(codes) - len(pasts) :]] += to_numpy(pasts.payload.column(_SKIP))
+        before = 0 if known is None else len(known)
+        old = which < before if len(after) == before + len(delta) else None
+        return _Groups(whole.take(pa.array(first)), line, begin, known, old)
+
+    def _standing(self, trace: str, touched: Hashes) -> Changes | None:
+        """What is remembered of some groups."""
+        found = self.traces[trace].lookup(touched)
+        return None if found is None else Changes.from_table(found).cancelled()
+
+    def _exchange(self, touched: Hashes, groups: _Groups, tuples: pa.Table, found: Found) -> Changes:
+        """The outputs of the matches that are, for those that were given; the ones that may still change are kept."""
+        measured = self.measures.measured(found, tuples)
+        table = groups.keys.take(pa.array(found.group[measured.match]))
+        for name in measured.payload.column_names:
+            table = table.append_column(_OUT + name, measured.payload.column(name))
+        le = groups.line.le[measured.row]
+        fresh = Changes.inserts(le, le + 1, table)
+        stale = self._standing("given", touched)
+        open_ = found.first >= found.opened[found.group]
+        self._replace("given", touched, stale, fresh.filter(open_[measured.match]))
+        return self._leaving(_difference(fresh, stale))
+
+    def _leaving(self, moved: Changes) -> Changes:
+        """The changes as the next operator sees them."""
+        there = moved.payload.column_names
+        keys = {name: mine for mine, (name, _) in zip(self.keys, self.match.keys, strict=False)}
+        names = self.node.schema.names
+        columns = [moved.payload.column(_OUT + n if _OUT + n in there else keys[n]) for n in names]
+        payload = pa.Table.from_arrays(columns, schema=self.node.schema.arrow)
+        return Changes(moved.le, moved.re, moved.weight, payload).cancelled()
+
+    # --- what is remembered -------------------------------------------------------------------------------------------
+
+    def _keep(self, touched: Hashes, groups: _Groups, found: Found, settle: Int64s, decided: Int64s) -> None:
+        """The tuples from the first open one on, and what is known of each group."""
+        line = groups.line
+        since = np.maximum(found.opened - self.match.references.back, line.start[:-1])
+        stay: Bools = np.arange(len(line)) >= since[line.group]
+        self._keep_tuples(touched, groups, stay)
+        skip, alarm = found.opened - since, self._alarm(line, found, settle, decided)
+        known = groups.keys.append_column(_SKIP, pa.array(skip)).append_column(_HOLD, pa.array(found.hold))
+        self._set("groups", touched, known, (skip > 0) | (found.hold != INFINITY))
+        self._set("alarms", touched, groups.keys.append_column(_AT, pa.array(alarm)), alarm != INFINITY)
+
+    def _keep_tuples(self, touched: Hashes, groups: _Groups, stay: Bools) -> None:
+        tuples, old = groups.line.events, groups.old
+        if old is None or groups.known is None or self._covers("events", touched):
+            self._replace("events", touched, groups.known, tuples.filter(stay))
+            return
+        # What is known and stays is written already.
+        moved = tuples.filter(stay != old)
+        weight = np.where(old[stay != old], -1, 1)
+        self._write("events", Changes(moved.le, moved.re, weight, moved.payload))
+
+    def _set(self, trace: str, touched: Hashes, table: pa.Table, some: Bools) -> None:
+        """One row a group, for those of which there is something to say."""
+        zero = np.zeros(table.num_rows, np.int64)
+        new = Changes.inserts(zero, zero + 1, table).filter(some)
+        self._replace(trace, touched, self._standing(trace, touched), new)
+
+    def _replace(self, trace: str, touched: Hashes, old: Changes | None, new: Changes) -> None:
+        """What is remembered of the touched groups, for what was; old rows need not be taken back one by one if no
+        others are left.
+        """
+        whole = old is not None and self._covers(trace, touched)
+        self._write(trace, new if whole else _difference(new, old), whole=whole)
+
+    def _covers(self, trace: str, touched: Hashes) -> bool:
+        return all(bool(np.isin(segment.hashes, touched).all()) for segment in self.traces[trace].segments)
+
+    def _write(self, trace: str, moved: Changes, *, whole: bool = False) -> None:
+        times = np.full(len(moved), INFINITY, np.int64)
+        if trace == "alarms":
+            times = to_numpy(moved.payload.column(_AT))
+        target = self.traces[trace]
+        (target.replace if whole else target.append)(moved.to_table(), self._hashes(moved.payload), times)
+
+    def _alarm(self, line: Line, found: Found, settle: Int64s, decided: Int64s) -> Int64s:
+        """When to look at each group again: its next tuple is settled then, or its first open one no more open."""
+        alarm = np.full(line.groups, INFINITY, np.int64)
+        waiting = settle < line.start[1:]
+        alarm[waiting] = add(line.le[settle[waiting]], 1)
+        span, opened = self.match.pattern.span, found.opened < decided
+        if span is not None:
+            alarm[opened] = np.minimum(alarm[opened], add(line.le[found.opened[opened]], span + 1))
+        return alarm
+
+    # --- progress -----------------------------------------------------------------------------------------------------
+
+    def _promise(self, cti: int) -> int:
+        if cti in (INFINITY, NEG_INFINITY):
+            return cti
+        held = self.traces["groups"].scan()
+        if held is None:
+            return cti
+        left = Changes.from_table(held).cancelled()
+        return min(cti, int(np.min(to_numpy(left.payload.column(_HOLD)), initial=INFINITY)))
+
+    def held_by(self) -> str:
+        back = self.match.references.back
+        before = f" and {back} before" if back else ""
+        return f"tuples of runs that may go on{before}; CTI {format_ticks(self.scalars['cti'])}"
+
+
+def _difference(new: Changes, old: Changes | None) -> Changes:
+    if old is None:
+        return new
+    return Changes.concat([new, Changes(old.le, old.re, -old.weight, old.payload)]).cancelled()

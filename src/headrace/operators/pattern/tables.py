@@ -1,0 +1,178 @@
+"""From a pattern and the tuples of a batch to the numbers that the machine runs on, and its answer as arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.errors import PatternError
+from headrace.expr import evaluate, predicate_mask
+from headrace.operators.ordered.line import Bools, Int64s, Line
+from headrace.operators.pattern import machine
+from headrace.patterns.nfa import ACCEPT
+from headrace.patterns.program import CONSTANT, TEXT
+from headrace.patterns.references import START
+from headrace.plan.nodes import Match
+
+__all__ = ["Found", "Searcher", "with_earlier"]
+
+#: A group with more runs than this at once is not searched any further.
+MOST_RUNS = 100_000
+_MOST_NODES = 2**30
+
+
+@dataclass(frozen=True)
+class Found:
+    """Matches: group, first and last tuple each, and the variables of their tuples, one match after the other.
+
+    Of each group: the first open tuple (or the first that is not settled), and where the CTI must wait.
+    """
+
+    group: Int64s
+    first: Int64s
+    last: Int64s
+    complete: Bools
+    labels: NDArray[np.int16]
+    opened: Int64s
+    hold: Int64s
+
+
+def with_earlier(node: Match, line: Line, tuples: pa.Table) -> pa.Table:
+    """The tuples with when they start, and what those before and behind them have."""
+    tuples = tuples.append_column(START, pa.array(line.le))
+    for name, (expr, back) in node.references.prevs.items():
+        rows = np.arange(len(line)) - back
+        none = (rows < line.start[line.group]) | (rows >= line.start[line.group + 1])
+        tuples = tuples.append_column(name, evaluate(expr, tuples).take(pa.array(rows, mask=none)))
+    return tuples
+
+
+class Searcher:
+    """One pattern, ready to be looked for."""
+
+    def __init__(self, node: Match) -> None:
+        self.node, self.program, pattern = node, node.program, node.pattern
+        self.variables = pattern.variables
+        self.tables = _tables(node)
+        self.space = machine.Space(256, 1024, 1024, 1024)
+
+    def search(self, line: Line, tuples: pa.Table, begin: Int64s, settle: Int64s, cti: int) -> Found:
+        """The matches that begin at `begin` or later; `settle` is the first tuple of each group that may change."""
+        tables, numbers = self._numbers(line, tuples)
+        tables.policy[machine.CTI] = cti
+        groups = machine.Groups(line.start, begin, settle)
+        longest, size = int(np.diff(line.start).max(initial=0)), len(line)
+        room = machine.Space(256, 4 * longest + 1024, size + 1024, 4 * size + 1024)
+        self.space = machine.Space(*(max(a, b) for a, b in zip(self.space, room, strict=True)))
+        while True:
+            short, out, labels, opened, hold = machine.search(tables, numbers, groups, self.space)
+            if short == machine.NOTHING:
+                return Found(out[:, 0], out[:, 1], out[:, 2], out[:, 4] != 0, labels, opened, hold)
+            self._enlarge(short - 1, line.groups)
+
+    def _enlarge(self, which: int, groups: int) -> None:
+        sizes = list(self.space)
+        sizes[which] *= 4
+        if self.space.runs > MOST_RUNS or self.space.nodes > _MOST_NODES:
+            raise PatternError(
+                f"a group has more than {MOST_RUNS} ways to match at once",
+                given=f"{self.node.pattern}, over {groups} groups",
+                allowed="patterns whose runs end: conditions that exclude each other, within(...), fewer matches",
+                instead="within('1 min'), or one match in place of all",
+            )
+        self.space = machine.Space(*sizes)
+
+    # --- numbers ------------------------------------------------------------------------------------------------------
+
+    def _numbers(self, line: Line, tuples: pa.Table) -> tuple[machine.Tables, machine.Tuples]:
+        """The pattern and the tuples as numbers: a text is its place in the order of all texts."""
+        program = self.program
+        columns = [evaluate(expr, tuples) for expr, _ in program.columns]
+        starts = [str(slot.start) if slot.text and slot.start is not None else None for slot in program.slots]
+        constants = pa.array([*program.texts, *starts], pa.string())
+        ranks = _ranks([columns[i] for i, (_, kind) in enumerate(program.columns) if kind.is_text], constants)
+        words = np.zeros((len(line), 2 * len(columns)), np.int64)
+        for i, (_, kind) in enumerate(program.columns):
+            words[:, 2 * i] = ranks.pop(0) if kind.is_text else _words(columns[i])
+            if columns[i].null_count:
+                words[:, 2 * i + 1] = columns[i].is_null().to_numpy(zero_copy_only=False)
+        tables = self.tables
+        if len(constants) and ranks:
+            tables = self._with_texts(ranks.pop())
+        return tables, machine.Tuples(line.le, self._fits(tuples), words)
+
+    def _with_texts(self, ranks: Int64s) -> machine.Tables:
+        """With the places of the texts that programs name, and that slots are at first."""
+        code, slots, program = self.tables.code.copy(), self.tables.slots.copy(), self.program
+        texts = np.flatnonzero(code[::2] == TEXT) * 2
+        code[texts + 1] = ranks[code[texts + 1]]
+        code[texts] = CONSTANT
+        for k, slot in enumerate(program.slots):
+            if slot.text:
+                slots[2 * k] = ranks[len(program.texts) + k]
+        return self.tables._replace(code=code, slots=slots)
+
+    def _fits(self, tuples: pa.Table) -> Bools:
+        """By variable and tuple, whether all holds that is asked of the tuple alone."""
+        fits = np.ones((len(self.variables), tuples.num_rows), bool)
+        for i, masks in enumerate(self.program.masks):
+            for mask in masks:
+                fits[i] &= predicate_mask(mask, tuples).to_numpy(zero_copy_only=False)
+        return fits
+
+
+def _words(column: pa.Array) -> Int64s:
+    """Whole numbers, or the bits of floating ones; 0 for NULL."""
+    if pa.types.is_floating(column.type):
+        filled = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+        return np.ascontiguousarray(filled).view(np.int64)
+    kind = pa.int8() if pa.types.is_boolean(column.type) else pa.int64()
+    return np.asarray(pc.fill_null(column.cast(kind), 0).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _ranks(columns: list[pa.Array], constants: pa.Array) -> list[Int64s]:
+    """The places of texts among all of them, by their bytes; equal for equal ones. The constants come last."""
+    if not columns and not len(constants):
+        return []
+    whole = pa.concat_arrays([*columns, constants])
+    ranks = pc.rank(whole, tiebreaker="dense").to_numpy().astype(np.int64)
+    return np.split(ranks, np.cumsum([len(column) for column in columns]))
+
+
+def _tables(node: Match) -> machine.Tables:
+    pattern, program = node.pattern, node.program
+    nfa, numbers = pattern.automaton, {name: i for i, name in enumerate(pattern.variables)}
+    sizes = np.array([len(moves) for moves in nfa.moves], np.int64)
+    accept = [moves.index(ACCEPT) if ACCEPT in moves else -1 for moves in nfa.moves]
+    labels = [-1, *(numbers[name] for name in nfa.variables)]
+    counts = np.cumsum([0, *(len(own) for own in program.updates)])
+    guards = np.array([*program.guards, program.accept], np.int64)
+    updates = [(u.kind, u.slot, u.column, u.end) for own in program.updates for u in own]
+    slots = np.zeros((len(program.slots), 2), np.int64)
+    for k, slot in enumerate(program.slots):
+        slots[k, 1] = slot.start is None
+        if slot.start is not None and not slot.text:
+            slots[k, 0] = np.float64(slot.start).view(np.int64) if slot.floating else int(slot.start)
+    return machine.Tables(
+        policy=_policy(node),
+        states=np.c_[labels, np.cumsum(sizes) - sizes, sizes, accept].astype(np.int64),
+        moves=np.array([q for moves in nfa.moves for q in moves], np.int64),
+        variables=np.c_[guards, counts, np.r_[counts[1:], counts[-1]]].astype(np.int64),
+        updates=np.array(updates, np.int64).reshape(-1, 4),
+        code=np.array(program.code, np.int64),
+        slots=slots.reshape(-1),
+        floating=np.array([slot.floating for slot in program.slots], bool),
+    )
+
+
+def _policy(node: Match) -> Int64s:
+    pattern = node.pattern
+    counts = machine.ONE if pattern.matches == "one" else machine.PARTIAL if pattern.partials else machine.ALL
+    skips = {"past": machine.PAST, "next": machine.NEXT, "first": machine.TO_FIRST, "last": machine.TO_LAST}
+    variable = -1 if pattern.policy.variable is None else pattern.variables.index(pattern.policy.variable)
+    within = -1 if pattern.span is None else pattern.span
+    return np.array([within, counts, skips[pattern.policy.to], variable, node.rows == "all", 0], np.int64)

@@ -1,0 +1,254 @@
+"""A loop that runs freely: operators connected by queues, and FFP where the loop closes (rules 9.2 and 9.3).
+
+Messages wait in a queue for each input of each operator, first in, first out, and any queue may be served next. New
+input enters while older changes circulate. Whatever is served when, the changes that leave the loop add up to the
+same; only how soon progress is known depends on it.
+
+A `Station` is an operator on the loop. What it computes is its `Work`; what it does with punctuations is the same for
+all, and makes them speculation-friendly:
+
+- A guess is answered as if its time had been promised on the loop: the operator's own rule for CTIs says what it then
+  would promise itself. Outer inputs count with what they have promised, which is what the `Gate` is for.
+- An operator that reads the loop several times waits until the guess has come on every way, since what is ahead of it on
+  one may still give something. Then all that was ahead has been seen.
+- Events are computed on as soon as they come. Promises only make state smaller.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from headrace.operators.recurse.ffp import Definite, Event, External, FlyingFixedPoint, Gate, Message, Speculative
+from headrace.plan.recurse import LoopProgress
+from headrace.time import INFINITY, NEG_INFINITY
+
+__all__ = ["RESULT", "Flying", "Placed", "Station", "Turn", "Work"]
+
+#: The input that the loop itself feeds.
+RESULT = "result"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Set out by an operator that must know when all that came of what it gave is back."""
+
+
+Posted: TypeAlias = Message | Turn
+
+
+class Work(ABC):
+    """What an operator computes."""
+
+    @abstractmethod
+    def take(self, side: int, event: Event) -> list[Posted]:
+        """What comes of an event of an input."""
+
+    def hear(self, promised: Sequence[int]) -> list[Posted]:  # noqa: ARG002 - most give nothing for it
+        """The promises of all inputs: state may go."""
+        return []
+
+    def reached(self, promised: Sequence[int]) -> int:
+        """What may be promised if the inputs promise this."""
+        return min(promised)
+
+    def turn(self) -> list[Posted]:
+        """The mark that some operator has set out comes past."""
+        return [Turn()]
+
+    @property
+    def held(self) -> int:
+        """The earliest time of what is kept here and will go on later."""
+        return INFINITY
+
+    @property
+    def rows(self) -> int:
+        """How much is remembered."""
+        return 0
+
+
+@dataclass
+class Station:
+    """An operator with its inputs, some of which come from the loop."""
+
+    work: Work
+    on_loop: tuple[bool, ...]
+    strategy: LoopProgress = "hybrid"
+    number: int = 0
+    #: What each input has promised, and what has been promised because of it.
+    promised: list[int] = field(init=False)
+    given: int = NEG_INFINITY
+    gate: Gate = field(init=False)
+    #: Marks of each kind that have come, by input.
+    _waiting: dict[type, dict[int, Posted]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.promised = [NEG_INFINITY] * len(self.on_loop)
+        self.gate = Gate(self.strategy, self._sure())
+        self._waiting = {Speculative: {}, Turn: {}}
+
+    @property
+    def meets(self) -> bool:
+        """Whether the loop meets an input from outside here."""
+        return any(self.on_loop) and not all(self.on_loop)
+
+    def take(self, side: int, message: Posted) -> list[Posted]:
+        """One message of an input: what goes on."""
+        if isinstance(message, Event):
+            given = self.work.take(side, message)
+        elif isinstance(message, Definite):
+            given = self._promise(side, message)
+        elif isinstance(message, External):
+            given = [message]
+        else:
+            given = self._mark(side, message)
+        return given + [self._answered(guess) for guess in self.gate.moved(self._sure())]
+
+    def _promise(self, side: int, promise: Definite) -> list[Posted]:
+        self.promised[side] = max(self.promised[side], promise.time)
+        given = self.work.hear(self.promised)
+        if self.meets and not self.on_loop[side]:
+            given.append(External(self._outer(), self.number))
+        reached = min(self.work.reached(self.promised), self.work.held)
+        if reached > self.given:
+            self.given = reached
+            given.append(Definite(reached))
+        return given
+
+    def _mark(self, side: int, mark: Speculative | Turn) -> list[Posted]:
+        waiting = self._waiting[type(mark)]
+        waiting[side] = mark
+        if len(waiting) < sum(self.on_loop):
+            return []
+        self._waiting[type(mark)] = {}
+        if isinstance(mark, Turn):
+            return self.work.turn()
+        self.gate.sure = self._sure()
+        least = min(guess.time for guess in waiting.values() if isinstance(guess, Speculative))
+        return [self._answered(guess) for guess in self.gate.take(Speculative(least))]
+
+    def _answered(self, guess: Speculative) -> Posted:
+        """What the operator would promise if the guess were a promise."""
+        supposed = [guess.time if mine else p for p, mine in zip(self.promised, self.on_loop, strict=True)]
+        return Speculative(min(self.work.reached(supposed), self.work.held))
+
+    def _outer(self) -> int:
+        outer = [p for p, mine in zip(self.promised, self.on_loop, strict=True) if not mine]
+        return min(outer, default=INFINITY)
+
+    def _sure(self) -> int:
+        return min(self._outer(), self.work.held)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """An operator of a loop by name, and the names of what it reads: others, `RESULT`, or streams from outside."""
+
+    name: str
+    work: Work
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Where messages wait: an input of an operator, or (without a name) FFP."""
+
+    to: str
+    side: int
+
+
+class Flying:
+    """A loop of operators, each after those it reads; the last one gives what FFP sees."""
+
+    def __init__(self, operators: Sequence[Placed], strategy: LoopProgress = "hybrid") -> None:
+        loop = {RESULT}
+        self.stations: dict[str, Station] = {}
+        self.edges: dict[str, list[Edge]] = {operators[-1].name: [Edge("", 0)]}
+        for placed in operators:
+            on_loop = tuple(name in loop for name in placed.inputs)
+            loop |= {placed.name} if any(on_loop) else set()
+            station = Station(placed.work, on_loop, strategy)
+            self.stations[placed.name] = station
+            for side, name in enumerate(placed.inputs):
+                self.edges.setdefault(name, []).append(Edge(placed.name, side))
+        meeting = [station for station in self.stations.values() if station.meets]
+        for number, station in enumerate(meeting):
+            station.number = number
+        self.ffp = FlyingFixedPoint(strategy, origins=len(meeting))
+        self.queues: dict[Edge, deque[tuple[int, Posted]]] = {
+            edge: deque() for edges in self.edges.values() for edge in edges
+        }
+        #: What has left the loop, and how many guesses have set out.
+        self.out: list[Message] = []
+        self.guesses = self._sent = 0
+        self._round(self.ffp.begin().loop)
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    def feed(self, name: str, message: Event | Definite) -> None:
+        """An event or a promise of a stream from outside."""
+        self._post(name, [message])
+
+    def waiting(self) -> list[Edge]:
+        """The queues that have something."""
+        return [edge for edge, queue in self.queues.items() if queue]
+
+    def oldest(self) -> Edge | None:
+        """The queue whose next message has waited longest."""
+        return min(self.waiting(), key=lambda edge: self.queues[edge][0][0], default=None)
+
+    def serve(self, edge: Edge) -> Posted:
+        """Hand over the oldest message of a queue."""
+        _, message = self.queues[edge].popleft()
+        if edge.to:
+            self._post(edge.to, self.stations[edge.to].take(edge.side, message))
+        elif not isinstance(message, Turn):
+            given = self.ffp.take(message)
+            self.out += given.out
+            self._round(given.loop)
+        else:
+            self._round([message])
+        return message
+
+    def rest(self, most: int = 1_000_000) -> bool:
+        """Serve the oldest message, again and again, until only guesses move and teach nothing; whether it came to that.
+
+        Two guesses that come home in a row without news have learnt what there was.
+        """
+        idle = 0
+        for _ in range(most):
+            edge = self.oldest()
+            if edge is None or idle == 2 * len(self.queues) + 2:
+                return True
+            before = self.ffp.definite
+            message = self.serve(edge)
+            idle = idle + 1 if isinstance(message, Speculative) and self.ffp.definite == before else 0
+        return False
+
+    def _round(self, messages: Sequence[Posted]) -> None:
+        self.guesses += sum(isinstance(message, Speculative) for message in messages)
+        self._post(RESULT, messages)
+
+    def _post(self, name: str, messages: Sequence[Posted]) -> None:
+        for message in messages:
+            for edge in self.edges.get(name, ()):
+                self._sent += 1
+                self.queues[edge].append((self._sent, message))
+
+    # --- what is there -----------------------------------------------------------------------------------------------
+
+    @property
+    def promises(self) -> list[int]:
+        """The promises that have left the loop."""
+        return [message.time for message in self.out if isinstance(message, Definite)]
+
+    def rows(self) -> Mapping[str, int]:
+        """How much each operator remembers."""
+        return {name: station.work.rows for name, station in self.stations.items()}
+
+    def circulating(self) -> Iterator[Posted]:
+        """All that waits in queues."""
+        return (message for queue in self.queues.values() for _, message in queue)

@@ -1,0 +1,148 @@
+"""The automaton of a shape: states without silent moves, the moves of each in order of preference.
+
+A state is a place of the shape where a variable stands; state 0 is where a run begins. `moves[q]` are the states that
+may follow state q, the preferred ones first, with `ACCEPT` among them where the shape may end. What follows `ACCEPT`
+is tried only if the match is refused there. This order is all there is to greedy and reluctant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.errors import PlanError
+from headrace.patterns.regex import Chain, Choice, Permute, Repeat, Shape, Symbol
+
+__all__ = ["ACCEPT", "Automaton", "automaton", "of_words"]
+
+ACCEPT = -1
+_MOST_STATES = 10_000
+
+
+@dataclass(frozen=True)
+class Automaton:
+    """Of each state but the first the variable, and of each its moves."""
+
+    variables: tuple[str, ...]
+    moves: tuple[tuple[int, ...], ...]
+
+    def table(self) -> list[str]:
+        """The automaton for people, a line for each state."""
+        names = ["start", *(f"{i}:{name}" for i, name in enumerate(self.variables, 1))]
+        wide = max(map(len, names))
+        return [
+            f"{name:<{wide}} → {', '.join('match' if q == ACCEPT else names[q] for q in moves)}"
+            for name, moves in zip(names, self.moves, strict=True)
+        ]
+
+
+#: A silent move to several places in order, or a variable and where it leads.
+_Step = tuple[str | None, list[int]]
+
+
+def automaton(shape: Shape) -> Automaton:
+    """The automaton of a shape."""
+    steps: list[_Step] = []
+    begin = _laid(shape, steps, _add(steps, None, []))
+    number: dict[int, int] = {}  # of the steps that are states, in the order in which they are found
+    moves = [_closure(steps, begin, number)]
+    for step in (found := list(number)):
+        moves.append(_closure(steps, steps[step][1][0], number))
+        found += list(number)[len(found) :]
+    return Automaton(tuple(str(steps[step][0]) for step in number), tuple(moves))
+
+
+def _add(steps: list[_Step], name: str | None, to: list[int]) -> int:
+    if len(steps) > _MOST_STATES:
+        raise PlanError(
+            "the pattern has too many states",
+            given=f"more than {_MOST_STATES}",
+            allowed="fewer: {n,m} and PERMUTE make copies of their parts",
+            instead="A+ where count(A) says how many",
+        )
+    steps.append((name, to))
+    return len(steps) - 1
+
+
+def _laid(shape: Shape, steps: list[_Step], end: int) -> int:
+    """Lay the steps of a shape before those at `end`; where it begins. Step 0 is the end of all."""
+    if isinstance(shape, Symbol):
+        return _add(steps, shape.name, [end])
+    if isinstance(shape, Chain):
+        for part in reversed(shape.items):
+            end = _laid(part, steps, end)
+        return end
+    if isinstance(shape, Choice):
+        return _add(steps, None, [_laid(part, steps, end) for part in shape.items])
+    if isinstance(shape, Permute):
+        return _laid(shape.choice, steps, end)
+    assert isinstance(shape, Repeat)
+    return _repeated(shape, steps, end)
+
+
+def _repeated(shape: Repeat, steps: list[_Step], end: int) -> int:
+    begin, copies = end, shape.least
+    if shape.most is None:
+        to: list[int] = []
+        again = _add(steps, None, to)
+        inner = _laid(shape.part, steps, again)
+        to += [inner, end] if shape.greedy else [end, inner]
+        # Where it must be there, the loop is its own last copy: it is entered at its part.
+        begin, copies = (inner, shape.least - 1) if shape.least else (again, 0)
+    else:
+        for _ in range(shape.most - shape.least):
+            inner = _laid(shape.part, steps, begin)
+            begin = _add(steps, None, [inner, end] if shape.greedy else [end, inner])
+    for _ in range(copies):
+        begin = _laid(shape.part, steps, begin)
+    return begin
+
+
+def _closure(steps: list[_Step], begin: int, number: dict[int, int]) -> tuple[int, ...]:
+    """The states that silent moves lead to, in order, each once."""
+    found: list[int] = []
+    seen: set[int] = set()
+    waiting = [begin]
+    while waiting:
+        step = waiting.pop()
+        if step in seen:
+            continue
+        seen.add(step)
+        if step == 0:
+            found.append(ACCEPT)
+        elif steps[step][0] is not None:
+            found.append(number.setdefault(step, len(number) + 1))
+        else:
+            waiting += reversed(steps[step][1])
+    return tuple(found)
+
+
+def of_words(nfa: Automaton) -> Automaton:
+    """An automaton with one way for each word of variables: what is asked when every match counts, once."""
+    names = ["", *nfa.variables]
+    sets: list[frozenset[int]] = [frozenset([0])]
+    variables: list[str] = []
+    moves: list[tuple[int, ...]] = []
+    at = 0
+    while at < len(sets):
+        reached = dict.fromkeys(q for p in sorted(sets[at]) for q in nfa.moves[p])
+        mine = [ACCEPT] if ACCEPT in reached else []
+        for name in dict.fromkeys(names[q] for q in reached if q != ACCEPT):
+            found = frozenset(q for q in reached if q != ACCEPT and names[q] == name)
+            if found not in sets:
+                sets.append(found)
+                variables.append(name)
+                _check_size(sets)
+            mine.append(sets.index(found))
+        moves.append(tuple(mine))
+        at += 1
+    return Automaton(tuple(variables), tuple(moves))
+
+
+def _check_size(sets: list[frozenset[int]]) -> None:
+    if len(sets) > _MOST_STATES // 10:
+        raise PlanError(
+            "the pattern has too many states when all matches are asked for",
+            given=f"more than {_MOST_STATES // 10}",
+            allowed="a shape in which less is ambiguous",
+            instead="matches='one'",
+        )

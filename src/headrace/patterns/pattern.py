@@ -1,0 +1,254 @@
+"""A pattern as people say it: a shape, what its variables mean, registers, and policies.
+
+It is a value: every method gives another pattern. What it means over a stream is said in `plan/pattern.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Literal
+
+from headrace.errors import PlanError
+from headrace.expr import Expr
+from headrace.expr import Literal as Constant
+from headrace.patterns.nfa import Automaton, automaton, of_words
+from headrace.patterns.program import Slot
+from headrace.patterns.references import References
+from headrace.patterns.regex import Shape, Symbol, chained, parse, repeated
+from headrace.schema import Schema, Type
+from headrace.time import DurationLike, duration, format_duration, ticks
+
+__all__ = ["Matches", "Pattern", "Register", "Skip", "pattern"]
+
+Matches = Literal["one", "all"]
+_MOST_VARIABLES = 60  # which of them have had tuples is a set of bits
+_POLICIES = "past last row, to next row, to first VARIABLE, to last VARIABLE"
+
+
+@dataclass(frozen=True)
+class Skip:
+    """Where the search goes on after a match."""
+
+    to: Literal["past", "next", "first", "last"] = "past"
+    variable: str | None = None
+
+    @classmethod
+    def parse(cls, text: Any) -> Skip:
+        """As it is written: `past last row`, `to next row`, `to first A`, `to last A`, `to A`."""
+        words = str(text).split()
+        low = [word.lower() for word in words]
+        if low == ["past", "last", "row"]:
+            return cls("past")
+        if low == ["to", "next", "row"]:
+            return cls("next")
+        if len(words) == 3 and low[0] == "to" and low[1] in ("first", "last"):
+            return cls("first" if low[1] == "first" else "last", words[2])
+        if len(words) == 2 and low[0] == "to":
+            return cls("last", words[1])
+        raise PlanError("where to go on after a match?", given=text, allowed=_POLICIES, instead="skip('to next row')")
+
+    def __str__(self) -> str:
+        plain = {"past": "past last row", "next": "to next row"}
+        return plain.get(self.to, f"to {self.to} {self.variable}")
+
+
+@dataclass(frozen=True)
+class Register:
+    """A value that a run carries along: what it starts with, and what it becomes with a tuple of a variable."""
+
+    name: str
+    start: Constant
+    updates: tuple[tuple[str, Expr], ...]
+
+    @property
+    def type(self) -> Type:
+        kind = self.start.literal_type
+        return Type.LONG if kind.is_integer else kind
+
+    @property
+    def slot(self) -> Slot:
+        """What a run carries along for it."""
+        value = self.start.value
+        start = ticks(value) if isinstance(value, datetime) else value
+        return Slot(self.type.is_floating, start, self.type.is_text)
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.start}" + "".join(f", {v}: {expr}" for v, expr in self.updates)
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """A shape over variables, with conditions and policies."""
+
+    shape: Shape | None = None
+    conditions: tuple[tuple[str, Expr], ...] = ()
+    registers: tuple[Register, ...] = ()
+    guard: Expr | None = None
+    span: int | None = None
+    policy: Skip = Skip()
+    matches: Matches = "one"
+    partials: bool = False
+
+    # --- saying it ----------------------------------------------------------------------------------------------------
+
+    def then(self, variable: str, condition: Expr | None = None, repeat: str = "") -> Pattern:
+        """And then tuples of a variable: one, or as many as a quantifier says (`+`, `*`, `?`, `{2,3}`, `+?`).
+
+        The condition says which tuples may be mapped to it, any if there is none.
+        """
+        shape = repeated(_symbol(variable), repeat)
+        found = replace(self, shape=chained(self.shape, shape))
+        return found if condition is None else found.define({variable: condition})
+
+    def then_shape(self, text: str, **conditions: Expr) -> Pattern:
+        """And then a part in the text form: `then_shape("(A | B)+")`."""
+        return replace(self, shape=chained(self.shape, parse(text))).define(conditions)
+
+    def define(self, conditions: Mapping[str, Expr] | None = None, **named: Expr) -> Pattern:
+        """What tuples of variables are like."""
+        known = dict(self.conditions)
+        for name, condition in {**(conditions or {}), **named}.items():
+            _checked(condition, f"define({name}=...)")
+            if name in known and not known[name].same(condition):
+                raise PlanError(
+                    f"the variable {name!r} has two conditions",
+                    given=f"{known[name]}, and {condition}",
+                    allowed="one; a variable may stand in several places",
+                    instead=f"then({name!r}) without a condition, or a variable of its own",
+                )
+            known[name] = condition
+        return replace(self, conditions=tuple(known.items()))
+
+    def register(self, name: str, start: Any = 0, updates: Mapping[str, Expr] | None = None, **named: Expr) -> Pattern:
+        """A value that every run carries along: `register("m", 0, D=col("m") + 1, U=col("m") - 1)`.
+
+        An update sees the registers as they were before its tuple; conditions see what they have become.
+        """
+        both = {**(updates or {}), **named}
+        for variable, expr in both.items():
+            _checked(expr, f"register({name!r}, ..., {variable}=...)")
+        made = Register(name, Constant(start), tuple(both.items()))
+        if any(register.name == name for register in self.registers):
+            raise PlanError(f"there is a register {name!r} already", given=str(made), allowed="names of their own")
+        return replace(self, registers=(*self.registers, made))
+
+    def where(self, condition: Expr) -> Pattern:
+        """What must hold of a match as a whole, when it ends; of what does not, other ways to match are tried."""
+        _checked(condition, "where(...)")
+        return replace(self, guard=condition if self.guard is None else self.guard & condition)
+
+    def within(self, span: DurationLike) -> Pattern:
+        """From the first tuple of a match to the last, no more time than this passes."""
+        ticks = duration(span)
+        if ticks < 0:
+            raise PlanError("a match takes no negative time", given=span, instead="within('30 s')")
+        return replace(self, span=ticks)
+
+    def skip(self, to: str) -> Pattern:
+        """Where the search goes on after a match: `past last row`, `to next row`, `to first A`, `to last A`."""
+        return replace(self, policy=Skip.parse(to))
+
+    def all_matches(self) -> Pattern:
+        """Every match of every start, in place of the preferred one; no tuple is skipped."""
+        return replace(self, matches="all", policy=Skip("next"))
+
+    def partial(self) -> Pattern:
+        """All matches, and what may still become one: a row for every run and tuple, `complete` if it is a match."""
+        return replace(self.all_matches(), partials=True)
+
+    # --- what it is ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def variables(self) -> tuple[str, ...]:
+        return () if self.shape is None else self.shape.variables()
+
+    @cached_property
+    def automaton(self) -> Automaton:
+        """What runs: where all matches are asked for, with one way for each."""
+        assert self.shape is not None
+        found = automaton(self.shape)
+        return of_words(found) if self.matches == "all" else found
+
+    def condition(self, variable: str) -> Expr | None:
+        return dict(self.conditions).get(variable)
+
+    def references(self, schema: Schema) -> References:
+        """The names that its conditions may use over a stream of this schema."""
+        return References(schema, self.variables, {register.name: register.type for register in self.registers})
+
+    def check(self) -> None:
+        """Refuse what makes no sense over any stream."""
+        if self.shape is None or self.shape.nullable:
+            raise PlanError(
+                "a pattern matches at least one tuple",
+                given=str(self.shape or "nothing"),
+                allowed="a shape that cannot be empty",
+                instead="pattern('A B*')",
+            )
+        if len(self.variables) > _MOST_VARIABLES:
+            raise PlanError(
+                "the pattern has too many variables", given=len(self.variables), allowed=f"up to {_MOST_VARIABLES}"
+            )
+        named = [*dict(self.conditions), *(v for r in self.registers for v, _ in r.updates), self.policy.variable]
+        unknown = [name for name in named if name is not None and name not in self.variables]
+        if unknown:
+            raise PlanError(
+                f"the pattern has no variable {unknown[0]!r}",
+                given=str(self.shape),
+                allowed=", ".join(self.variables),
+                instead=self.variables[0],
+            )
+        if self.matches == "all" and self.policy.to != "next":
+            raise PlanError(
+                "where all matches are asked for, nothing is skipped",
+                given=str(self.policy),
+                allowed="all_matches(), or a policy",
+                instead="skip('to next row')",
+            )
+
+    def __str__(self) -> str:
+        parts = [f"({self.shape})"]
+        parts += [f"define {name} as {condition}" for name, condition in self.conditions]
+        parts += [f"register {register}" for register in self.registers]
+        parts += [f"where {self.guard}"] if self.guard is not None else []
+        parts += [f"within {format_duration(self.span)}"] if self.span is not None else []
+        kind = "partial and all matches" if self.partials else "all matches"
+        parts.append(kind if self.matches == "all" else f"skip {self.policy}")
+        return ", ".join(parts)
+
+
+def pattern(
+    shape: str = "",
+    *,
+    define: Mapping[str, Expr] | None = None,
+    where: Expr | None = None,
+    within: DurationLike | None = None,
+    skip: str = "past last row",
+) -> Pattern:
+    """A pattern of tuples, to look for with `match`: by its shape, or built up with `then`.
+
+    >>> from headrace.expr import col
+    >>> print(pattern("A B+", define={"B": col("price") > col("A.price")}))
+    (A B+), define B as price > "A.price", skip past last row
+    >>> print(pattern().then("A").then("B", col("price") > col("A.price"), "+"))
+    (A B+), define B as price > "A.price", skip past last row
+    """
+    made = Pattern(parse(shape) if shape else None).define(define).skip(skip)
+    made = made if where is None else made.where(where)
+    return made if within is None else made.within(within)
+
+
+def _symbol(variable: Any) -> Symbol:
+    if not isinstance(variable, str) or not variable.isidentifier():
+        raise PlanError("a variable is a name", given=variable, allowed="a name", instead="then('A', ...)")
+    return Symbol(variable)
+
+
+def _checked(condition: Any, where: str) -> None:
+    if not isinstance(condition, Expr):
+        raise PlanError(
+            "a pattern's condition is an expression", given=condition, allowed="an expression", instead=f"{where}"
+        )

@@ -1,0 +1,208 @@
+"""Patterns over the tuples of a group in their order (rule 9.4): the matches of an automaton, as a stream.
+
+The tuples of a group stand in the order that windows of tuples have (`plan/ordered.py`); their ends do not matter. A
+*match* is a run of tuples, one next to the other, each mapped to a variable, such that
+
+- the variables, in order, are a word of the pattern's shape;
+- each tuple fulfils the condition of its variable, asked of the run up to and with that tuple;
+- the LE of the last tuple is at most `within` after that of the first;
+- the condition of the whole (`where`) holds of it.
+
+*One match*: of all matches with the same first tuple the preferred one counts (`patterns/regex.py` has the order). The
+search begins at the first tuple. Where it finds a match it goes on as the policy says: behind the last tuple of the
+match, at the second tuple of it, or at the first or last tuple of a variable, but always behind the first tuple; where
+the match has no tuple of that variable, at the second. Where it finds none, it goes on at the next tuple.
+*All matches*: every match counts, from every tuple on. *Partial* ones too: every run that a match may begin with.
+
+A match is a point event at its last tuple, [LE, LE + h), with measures of the run; with `rows="all"` there is an event
+for each of its tuples, at that tuple, with all of its columns, and measures of the run up to it.
+
+**Early answers** are the matches among the tuples that are there, as if no more came. A match that may still grow is
+given, and taken back when it has grown; late and retracted tuples correct matches in the same way.
+
+**The output CTI.** Tuples before the input's CTI c are settled. A tuple is *open* if a run that begins with it has
+come as far as c and may go on: it wants another tuple, `within` has not passed, and it is preferred to the best match
+found among settled tuples. What an open tuple's runs come to may take back its best match and, where matches
+exclude each other, change all those from later first tuples. So the CTI waits
+
+- with `rows="all"` at the first open tuple;
+- for all matches nowhere: what is found stays;
+- otherwise at the least LE of the last tuple of a best match, among settled tuples, of an open tuple; or, unless the
+  policy is `to next row`, of any tuple from the first open one on.
+
+What is remembered are the tuples from the first open one on, and those before it that conditions look back at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar, Literal
+
+from headrace.errors import PlanError
+from headrace.expr import Expr, col
+from headrace.expr.nodes import Column
+from headrace.patterns import Pattern, References
+from headrace.patterns.program import Program, compiled
+from headrace.plan.base import Node, OneInput, Properties, refuse_reserved, renamed
+from headrace.plan.span import keys_first
+from headrace.schema import Field, Schema, Type
+
+__all__ = ["COMPLETE", "Match", "Rows"]
+
+Rows = Literal["one", "all"]
+#: What the column is called that tells matches from what may become one.
+COMPLETE = "complete"
+
+
+#: What references there are, the conditions of variables and of the whole, updates of registers, and measures.
+_Resolved = tuple[References, dict[str, Expr], Expr | None, dict[tuple[str, str], Expr], dict[str, Expr]]
+
+
+@dataclass(frozen=True, eq=False)
+class Match(OneInput):
+    """The matches of a pattern in each group, with measures."""
+
+    linear: ClassVar[bool] = False
+    keys: tuple[tuple[str, Expr], ...]
+    pattern: Pattern
+    measures: tuple[tuple[str, Expr], ...]
+    rows: Rows = field(default="one", kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.pattern.check()
+        if self.rows not in ("one", "all"):
+            raise PlanError("how many rows a match?", given=self.rows, allowed="one, all", instead="rows='all'")
+        self._check_conditions()
+        if not self.schema.names:
+            raise PlanError(
+                "a match without measures says nothing", given="none", allowed="measures", instead="match(p, n=count())"
+            )
+        refuse_reserved(self.schema, self.input.schema)
+        _ = self.program  # what cannot be compiled is refused here
+
+    def _check_conditions(self) -> None:
+        guard = () if self.conditions[1] is None else (self.conditions[1],)
+        for condition in (*self.conditions[0].values(), *guard):
+            kind = condition.type(self.references.schema)
+            if kind is not Type.BOOLEAN:
+                raise PlanError(
+                    f"a condition is {kind.value}, not BOOLEAN", given=str(self.pattern), allowed="conditions"
+                )
+        asked = set().union(*(condition.columns() for condition in (*self.conditions[0].values(), *guard)))
+        if any(self.references.refs[name].final for name in asked if name in self.references.refs):
+            raise PlanError(
+                "a condition is asked while a match is being found, and knows nothing of it as a whole",
+                given=str(self.pattern),
+                allowed="final(...) in measures",
+                instead="where(...), which is asked at the end",
+            )
+        registers = [name for name, ref in self.references.refs.items() if ref.function == "register"]
+        for name, value in self.values.items():
+            if value.columns() & set(registers):
+                raise PlanError(
+                    f"the measure {name!r} asks for a register, which only conditions see",
+                    given=str(dict(self.measures)[name]),
+                    allowed="columns, prev, first, last, aggregates, classifier",
+                    instead="count('D') - count('U')",
+                )
+        hidden = [name for name, expr in self.keys if name in self.input.schema and str(expr) != str(col(name))]
+        if hidden and self.rows == "all":
+            raise PlanError(
+                f"the key {hidden[0]!r} hides a column of the same name",
+                given=self.describe(),
+                allowed="keys that are columns, or have names of their own",
+                instead=f"group_by({hidden[0]}_key=...)",
+            )
+
+    # --- expressions --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _resolved(
+        self,
+    ) -> tuple[References, dict[str, Expr], Expr | None, dict[tuple[str, str], Expr], dict[str, Expr]]:
+        pattern, references = self.pattern, self.pattern.references(self.input.schema)
+        conditions = {name: references.resolve(condition) for name, condition in pattern.conditions}
+        guard = None if pattern.guard is None else references.resolve(pattern.guard)
+        updates = {
+            (register.name, variable): references.resolve(expr).cast(register.type)
+            for register in pattern.registers
+            for variable, expr in register.updates
+        }
+        values = {name: references.resolve(expr) for name, expr in self.measures}
+        return references, conditions, guard, updates, values
+
+    @property
+    def references(self) -> References:
+        """What the resolved expressions speak of."""
+        return self._resolved[0]
+
+    @property
+    def conditions(self) -> tuple[dict[str, Expr], Expr | None]:
+        """The conditions of variables, and of the whole match, resolved."""
+        return self._resolved[1], self._resolved[2]
+
+    @property
+    def updates(self) -> dict[tuple[str, str], Expr]:
+        """What registers become with a tuple of a variable, resolved; of the register's type."""
+        return self._resolved[3]
+
+    @property
+    def values(self) -> dict[str, Expr]:
+        """The measures, resolved."""
+        return self._resolved[4]
+
+    @cached_property
+    def program(self) -> Program:
+        """The conditions as the native operator runs them."""
+        conditions, guard = self.conditions
+        registers = {
+            register.name: (register.slot, {v: self.updates[register.name, v] for v, _ in register.updates})
+            for register in self.pattern.registers
+        }
+        return compiled(self.pattern.variables, self.references, conditions, guard, registers)
+
+    # --- what it gives ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def key_fields(self) -> tuple[Field, ...]:
+        return tuple(Field(name, expr.type(self.input.schema)) for name, expr in self.keys)
+
+    @cached_property
+    def schema(self) -> Schema:
+        measured = [Field(name, expr.type(self.references.schema)) for name, expr in self.values.items()]
+        complete = [Field(COMPLETE, Type.BOOLEAN)] if self.pattern.partials else []
+        before = [f for f in self.key_fields if self.rows == "one" or f.name not in self.input.schema]
+        columns = self.input.schema.fields if self.rows == "all" else ()
+        return Schema((*before, *columns, *measured, *complete))
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.keys)
+
+    @property
+    def needs(self) -> tuple[str, ...] | None:
+        """The input's columns that are keys; all rows in one place if some key is not a column yet."""
+        columns = tuple(expr.name for _, expr in self.keys if isinstance(expr, Column))
+        return columns if len(columns) == len(self.keys) else ()
+
+    @cached_property
+    def properties(self) -> Properties:
+        below = renamed(self.input.properties.keys, self.keys)
+        brought = self.key_names if self.needs or not self.keys else ()
+        return Properties(insert_only=False, settled=True, keys=brought if below is None else below)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the output CTI depends on what is remembered."""
+        return self.rows == "all" or self.pattern.matches == "one"
+
+    def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:  # noqa: ARG002
+        own = tuple((name, col(name)) for name in keys)
+        return keys_first(replace(self, input=inputs[0], keys=(*own, *self.keys)), keys)
+
+    def describe(self) -> str:
+        keys = ", ".join(name if str(expr) == str(col(name)) else f"{name} = {expr}" for name, expr in self.keys)
+        measures = ", ".join(f"{name} = {expr}" for name, expr in self.measures)
+        rows = "all rows" if self.rows == "all" else "one row"
+        return f"Match {self.pattern}, {rows}: {measures or 'nothing'}" + (f" per {keys}" if keys else "")

@@ -1,0 +1,311 @@
+"""MATCH_RECOGNIZE: a pattern over a stream, as `match` of a stream has it (rule 9.4).
+
+Columns of variables are named as SQL does, `B.price`, and mean what they mean in Python: the last tuple of B, the one
+at hand among them. `le` is the time from which a tuple holds. What the plan cannot compute is refused where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from headrace.api.pattern import matched
+from headrace.api.stream import Stream
+from headrace.errors import nearest
+from headrace.expr import AggregateCall, Expr, col
+from headrace.patterns import Pattern, References, Skip, classifier, final, next, offset, prev
+from headrace.patterns import regex as shapes
+from headrace.patterns.references import START, Offset
+from headrace.plan.arrival import stamped, starts_at
+from headrace.schema import Field, Schema, Type
+from headrace.sql import syntax as s
+from headrace.sql.bind.context import Context
+from headrace.sql.bind.expressions import Expressions
+from headrace.sql.bind.scope import Relation, Scope, visible
+from headrace.sql.bind.values import constant, duration_of
+from headrace.sql.printer import to_sql
+from headrace.time import INFINITY
+
+__all__ = ["matching"]
+
+
+def matching(
+    context: Context, own: Mapping[str, Any], relation: Relation, stream: Stream, part: s.MatchRecognize
+) -> tuple[Relation, Stream]:
+    """The matches of a pattern in a stream, and what their columns are called."""
+    below = Expressions(context, Scope(context, (relation,)), stream.schema, own)
+    for key in part.order:
+        _check_order(below, stream, key)
+    keys = tuple((_named(context, entry), below.bind(entry.value)) for entry in part.partition)
+    with context.at(part.shape):
+        shape = _shape(context, part.shape)
+        made = _Making(context, own, relation, stream.schema, part, Pattern(shape).variables)
+        pattern = made.pattern(shape)
+        pattern.check()
+        pattern.references(stream.schema)
+    _check_names(context, part)
+    measures = {_named(context, entry): made.measure(entry.value) for entry in part.measures}
+    with context.at(part):
+        found = Stream(matched(stamped(stream.node), keys, pattern, part.rows or "one", measures))
+        names = visible(found.schema.names)
+        found = found if len(names) == len(found.schema) else found.select(*names)
+    return Relation(relation.name, {name: name for name in names}), found
+
+
+def _check_order(below: Expressions, stream: Stream, key: s.OrderKey) -> None:
+    """The order of the tuples is that of the stream, and nothing else."""
+    own = isinstance(key.value, s.Column) and key.value.name.text.lower() == START
+    if not key.descending and (own or starts_at(stream.node, below.bind(key.value))):
+        return
+    raise below.context.error(
+        key,
+        "a pattern goes by the stream's own time",
+        given=f"ORDER BY {to_sql(key)}",
+        allowed=f"the column that its source is ordered by, or {START}: the time from which a tuple holds",
+        instead=f"ORDER BY {START}; another time is said where the stream is made: "
+        f"CREATE STREAM … ORDER BY {to_sql(key.value)}",
+    )
+
+
+def _named(context: Context, entry: s.Entry) -> str:
+    """What a key or a measure is called."""
+    if entry.alias is not None:
+        return entry.alias.text
+    if isinstance(entry.value, s.Column):
+        return entry.value.name.text
+    instead = f"{to_sql(entry.value)} AS name"
+    raise context.error(entry, "a key that is no column needs a name", given=to_sql(entry), instead=instead)
+
+
+def _check_names(context: Context, part: s.MatchRecognize) -> None:
+    seen: set[str] = set()
+    for entry in (*part.partition, *part.measures):
+        name = _named(context, entry)
+        if name in seen:
+            raise context.error(
+                entry.alias or entry, f"two columns are named {name!r}", given=to_sql(entry), instead=f"AS {name}_2"
+            )
+        seen.add(name)
+
+
+# --- shapes ----------------------------------------------------------------------------------------------------------
+
+
+def _shape(context: Context, part: s.Shape) -> shapes.Shape:
+    with context.at(part):
+        if isinstance(part, s.ShapeVariable):
+            return _variable(context, part)
+        if isinstance(part, s.ShapeRepeat):
+            return shapes.Repeat(_shape(context, part.part), part.least, part.most, part.greedy)
+        assert isinstance(part, s.ShapeChain | s.ShapeChoice | s.ShapePermute)
+        items = tuple(_shape(context, item) for item in part.items)
+        kinds = {s.ShapeChain: shapes.Chain, s.ShapeChoice: shapes.Choice, s.ShapePermute: shapes.Permute}
+        return kinds[type(part)](items)
+
+
+def _variable(context: Context, part: s.ShapeVariable) -> shapes.Symbol:
+    if not part.name.text.isidentifier():
+        raise context.error(part, "a variable is a plain name", given=part.name.text, allowed="letters, digits and _")
+    return shapes.Symbol(part.name.text)
+
+
+# --- conditions and measures -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Making:
+    """A pattern on its way from its text."""
+
+    context: Context
+    own: Mapping[str, Any]
+    relation: Relation
+    below: Schema
+    part: s.MatchRecognize
+    variables: tuple[str, ...]
+
+    def pattern(self, shape: shapes.Shape) -> Pattern:
+        part, found = self.part, Pattern(shape)
+        for register in part.registers:
+            with self.context.at(register):
+                updates = self._defined(register.updates)
+                found = found.register(register.name.text, constant(self.context, register.start), updates)
+        for name, condition in self._defined(part.define, "condition").items():
+            found = found.define({name: condition})
+        if part.where is not None:
+            found = found.where(self._expressions().predicate(part.where))
+        if part.within is not None:
+            span = duration_of(self.context, part.within)
+            found = found if span == INFINITY else found.within(span)
+        return self._with_policy(found)
+
+    def _with_policy(self, found: Pattern) -> Pattern:
+        skip, matches = self.part.skip, self.part.matches
+        if matches is not None and skip is not None and skip.to != "next":
+            raise self.context.error(
+                skip,
+                "where all matches are asked for, nothing is skipped",
+                given=to_sql(skip),
+                allowed="ALL MATCHES, or AFTER MATCH SKIP …",
+                instead="AFTER MATCH SKIP TO NEXT ROW",
+            )
+        if matches is not None:
+            return found.all_matches() if matches == "all" else found.partial()
+        if skip is None:
+            return found
+        variable = None if skip.variable is None else self._known(skip.variable)
+        return found.skip(str(Skip(skip.to, variable)))
+
+    def measure(self, part: s.Expression) -> Expr:
+        """What is said of a match; of each of its rows if all are given."""
+        return self._expressions(final=True).bind(part)
+
+    def _defined(self, given: Sequence[s.Definition], what: str = "value") -> dict[str, Expr]:
+        found: dict[str, Expr] = {}
+        for one in given:
+            name = self._known(one.variable)
+            if name in found:
+                raise self.context.error(
+                    one, f"{name} has two {what}s", given=to_sql(one), instead="one, with AND between its parts"
+                )
+            expressions = self._expressions()
+            found[name] = expressions.predicate(one.value) if what == "condition" else expressions.bind(one.value)
+        return found
+
+    def _known(self, name: s.Name) -> str:
+        return _among(self.context, name, self.variables, _NO_VARIABLE)
+
+    def _expressions(self, *, final: bool = False) -> _OfMatch:
+        columns = {**self.relation.columns, START: START}
+        by_variable = tuple(
+            Relation(name, {mine: f"{name}.{theirs}" for mine, theirs in columns.items()}, by_name=True)
+            for name in self.variables
+        )
+        registers = {one.name.text: _register_type(self.context, one) for one in self.part.registers}
+        carried = Relation("", {name: name for name in (*registers, START)})
+        tuples = (*self.below.fields, Field(START, Type.LONG))
+        fields = [
+            *tuples,
+            *(Field(f"{name}.{f.name}", f.type) for name in self.variables for f in tuples),
+            *(Field(name, Type.LONG) for name in self.variables),  # count(B.*)
+            *(Field(name, kind) for name, kind in registers.items()),
+        ]
+        once = tuple({field.name: field for field in reversed(fields)}.values())
+        scope = Scope(self.context, (*by_variable, self.relation, carried))
+        references = References(self.below, self.variables, registers)
+        of_match = _OfMatch(self.context, scope, Schema(once), self.own, aggregates=True, references=references)
+        return replace(of_match, final=final, each=self.part.rows == "all")
+
+
+_NO_VARIABLE = "the pattern has no variable"
+
+
+def _among(context: Context, name: s.Name, known: Sequence[str], none: str) -> str:
+    """The one that is meant: as it is written, else in any case."""
+    exact = [one for one in known if one == name.text]
+    found = exact or [one for one in known if one.lower() == name.text.lower()]
+    if not found:
+        raise context.error(
+            name,
+            f"{none} {name.text!r}",
+            given=name.text,
+            allowed=", ".join(known),
+            instead=nearest(name.text, known) or "",
+        )
+    return found[0]
+
+
+def _register_type(context: Context, part: s.Register) -> Type:
+    with context.at(part):
+        return Pattern().register("m", constant(context, part.start)).registers[0].type
+
+
+@dataclass(frozen=True)
+class _OfMatch(Expressions):
+    """Expressions over a match: columns of variables, navigation, aggregates of what is matched so far."""
+
+    references: References = field(kw_only=True)
+    #: Whether there may be FINAL, and whether it says something: where each tuple of a match is given.
+    final: bool = False
+    each: bool = False
+
+    def bind(self, part: s.Expression) -> Expr:
+        expr = super().bind(part)
+        with self.context.at(part):
+            self.references.resolve(expr)  # refuses what a match does not know
+        return expr
+
+    def _column(self, part: s.Column) -> Expr:
+        if part.stream is not None:
+            known = [relation.name for relation in self.scope.relations if relation.name]
+            _among(self.context, part.stream, known, "neither a variable of the pattern nor a stream is called")
+        return col(self.scope.column(part))
+
+    def _call(self, part: s.Call) -> Expr:
+        name = ".".join(one.text for one in part.name).lower()
+        if part.over is not None:
+            return super()._call(part)
+        if name in _REFUSED and name not in self.own:
+            message, instead = _REFUSED[name]
+            raise self.context.error(part, message, given=to_sql(part), instead=instead)
+        if name == "classifier" and not part.arguments:
+            return classifier()
+        if name in ("prev", "next"):
+            return self._beside(part, prev if name == "prev" else next)
+        if name in ("first", "last") and len(part.arguments) == 2:
+            places = self._places(part)
+            return offset(self._call(replace(part, arguments=part.arguments[:1])), places)
+        star = part.arguments[0] if len(part.arguments) == 1 else None
+        if name == "count" and isinstance(star, s.Star) and star.stream is not None and not part.distinct:
+            variables = self.references.variables
+            return AggregateCall("count", col(_among(self.context, star.stream, variables, _NO_VARIABLE)))
+        return super()._call(part)
+
+    def _beside(self, part: s.Call, look: Callable[[Expr, int], Expr]) -> Expr:
+        """PREV and NEXT."""
+        places = self._places(part)
+        inner = self._bind(part.arguments[0])
+        # What stood before the first tuple of B is, of what stood before tuples of B, the first.
+        nested, further = (inner.child, inner.places) if isinstance(inner, Offset) else (inner, 0)
+        if isinstance(nested, AggregateCall) and nested.function in ("first", "last") and nested.argument is not None:
+            found = AggregateCall(nested.function, look(nested.argument, places))
+            return offset(found, further) if further else found
+        return look(inner, places)
+
+    def _places(self, part: s.Call) -> int:
+        """How many tuples away: the second argument, one if there is none."""
+        places = constant(self.context, part.arguments[1]) if len(part.arguments) == 2 else 1
+        if len(part.arguments) not in (1, 2) or part.named or part.distinct or type(places) is not int or places < 0:
+            name = part.name[0].text
+            message = f"{name} is of a value, and how many tuples away"
+            raise self.context.error(part, message, given=to_sql(part), allowed=f"{name}(price), {name}(price, 2)")
+        return places
+
+    def _extent(self, part: s.Extent) -> Expr:
+        if part.extent == "running" or (self.final and not self.each):
+            return self._bind(part.call)
+        if not self.final:
+            raise self.context.error(
+                part,
+                "a condition is asked while a match is being found, and knows nothing of it as a whole",
+                given=to_sql(part),
+                allowed="FINAL in MEASURES",
+                instead=f"{to_sql(part.call)}, or WHERE behind DEFINE, which is asked at the end",
+            )
+        return final(self._bind(part.call))
+
+    _bindings: ClassVar[Mapping[type[s.Part], Callable[[Any, Any], Expr]]] = {
+        **Expressions._bindings,  # noqa: SLF001 - those of its base
+        s.Column: _column,
+        s.Call: _call,
+        s.Extent: _extent,
+    }
+
+
+#: What standard SQL has and the plan does not.
+_REFUSED = {
+    "match_number": (
+        "matches have no numbers: a late tuple would change those of all that follow",
+        "first(le), the time from which the match holds",
+    ),
+}

@@ -1,0 +1,30 @@
+"""Loops, drawn for people: the operators of the body, and how the last leads back to the first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.plan.nodes import LoopInput, Recurse, walk
+
+__all__ = ["how_it_runs", "loop_lines"]
+
+
+def loop_lines(node: Recurse, number: int, reads: Sequence[int]) -> tuple[str, ...]:
+    """The body of loop `number`, whose inputs have the numbers `reads`."""
+    names = {port.fingerprint: f"#{read}" for port, read in zip(node.ports, reads, strict=True)}
+    names[node.ports[0].fingerprint] = "result"
+    lines = ["loop: again and again, until nothing new comes"]
+    for inner in walk(node.body):
+        if not isinstance(inner, LoopInput):
+            mine = names[inner.fingerprint] = f"#{number}.{len(lines)}"
+            from_ = ", ".join(names[child.fingerprint] for child in inner.inputs)
+            lines.append(f"  {mine} {inner.describe()} ← {from_}")
+    lines.append(f"  ↺ result ← #{reads[0]}, {names[node.body.fingerprint]}")
+    return tuple(lines)
+
+
+def how_it_runs(node: Recurse) -> str:
+    """What goes round in it."""
+    if not node.circulates:
+        return "columnar, incremental; operators of their own for every round, since the body may take back"
+    return "columnar, incremental; a round costs what is new in it" + ("; by level" if node.distinct else "")

@@ -1,0 +1,179 @@
+"""Operators on a loop are speculation-friendly: S1 to S3 of the paper, for each (rule 9.3)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.recurse.loops import FEW, edges
+
+import headrace as hr
+from headrace import col
+from headrace.changes import Changes
+from headrace.operators.recurse.ffp import Definite, Event, External, Speculative
+from headrace.operators.recurse.flying import Posted, Station, Turn, Work
+from headrace.operators.recurse.works import Kernels, Linear, Together, Waves, event_of
+from headrace.operators.registry import kernel_of
+from headrace.plan.recurse import LoopInput, LoopProgress
+from headrace.schema import Schema
+from headrace.time import INFINITY, NEG_INFINITY
+
+SCHEMA = Schema.of("src LONG, dst LONG")
+FOUND, LINKS = (hr.Stream(LoopInput(SCHEMA, name)) for name in ("result", "outside 1"))
+NODES = {
+    "where": FOUND.where(col("src") < 2),
+    "select": FOUND.select(src=col("dst"), dst=col("src") + 1),
+    "shift": FOUND.shift(3),
+    "cap_duration": FOUND.cap_duration(4),
+    "union": FOUND.union(LINKS),
+    "join": FOUND.join(LINKS, on={"dst": "src"}),
+    "join with itself": FOUND.join(FOUND, on={"dst": "src"}),
+    "anti join": FOUND.anti_join(LINKS, on={"dst": "src"}),
+    "distinct": FOUND.distinct(),
+    "aggregate": FOUND.group_by("src").window(hr.snapshot()).aggregate(n=hr.count(), least=hr.min("dst")),
+}
+WORKS: dict[str, Callable[[], tuple[Work, tuple[bool, ...]]]] = {
+    **{name: lambda stream=stream: _placed(stream) for name, stream in NODES.items()},  # type: ignore[misc]
+    "together": lambda: (Together(), (True, False)),
+    "levels": lambda: (Waves(SCHEMA, "round"), (True, False)),
+}
+each = pytest.mark.parametrize("name", WORKS)
+
+
+def _placed(stream: hr.Stream) -> tuple[Work, tuple[bool, ...]]:
+    node = stream.node
+    work = Linear(node) if node.linear else Kernels(node, kernel_of)
+    return work, tuple(child == FOUND.node for child in node.inputs)
+
+
+class Driven:
+    """A station, what it was given and what it gave."""
+
+    def __init__(self, name: str, strategy: LoopProgress = "probing") -> None:
+        work, on_loop = WORKS[name]()
+        self.station = Station(work, on_loop, strategy)
+        self.given: list[Posted] = []
+
+    def take(self, side: int, message: Posted) -> list[Posted]:
+        given = self.station.take(side, message)
+        if Turn() in given:  # nothing comes of what it gave, so the mark is back at once
+            given.remove(Turn())
+            given += self.take(0, Turn())
+            return given
+        self.given += given
+        return given
+
+    def loop(self, message: Posted) -> list[Posted]:
+        """A message that comes round: on all inputs that read the loop."""
+        return [m for side, mine in enumerate(self.station.on_loop) if mine for m in self.take(side, message)]
+
+    def changes(self, side: int, changes: Changes) -> list[Posted]:
+        """Changes of an input, if there are any."""
+        if isinstance(self.station.work, Waves) and side == 0:
+            changes = self.station.work.levels.stamped(changes, 1)
+        return self.take(side, event_of(changes)) if len(changes) else []
+
+    @property
+    def net(self) -> list[str]:
+        """The changes it gave, summed up, without the rounds."""
+        parts = [m.payload for m in self.given if isinstance(m, Event)]
+        if not parts:
+            return []
+        total = Changes.concat(parts)
+        if "round" in total.payload.column_names:
+            total = total.with_payload(total.payload.drop_columns(["round"]))
+        return sorted(map(repr, total.consolidate().to_table().to_pylist()))
+
+
+def batches(stream: hr.Stream) -> list[tuple[Changes, int]]:
+    return [(changes, progress.cti) for changes, progress in stream.run().results["out"].batches]
+
+
+def feeds(name: str, streams: list[hr.Stream], choose: random.Random) -> list[tuple[int, Changes, int]]:
+    """Batches of all inputs of a station in a drawn order: which input, changes, promise."""
+    left = {side: batches(streams[side]) for side in range(len(WORKS[name]()[1]))}
+    order = []
+    while left:
+        side = choose.choice(list(left))
+        order.append((side, *left[side].pop(0)))
+        left = {s: b for s, b in left.items() if b}
+    return order
+
+
+drawn = st.lists(edges(8), min_size=2, max_size=2)
+choices = st.randoms(use_true_random=False)
+
+
+@each
+@settings(max_examples=FEW)
+@given(drawn, choices, st.sampled_from(get_args(LoopProgress)))
+def test_s1_speculates_correctly(name: str, streams: list[hr.Stream], choose: random.Random, strategy: LoopProgress):
+    """A guess that holds is answered by one that holds, that is not beyond it, and not before what was promised."""
+    driven = Driven(name, strategy)
+    on_loop = driven.station.on_loop
+    later = 3 if name == "shift" else 0
+    held = [NEG_INFINITY] * len(on_loop)  # what each input is known to hold, said or not
+    asked: int | None = None
+    answered = promised = NEG_INFINITY
+    for side, changes, cti in feeds(name, streams, choose):
+        given = driven.changes(side, changes)
+        held[side] = max(held[side], cti)
+        if not on_loop[side]:
+            given += driven.take(side, Definite(cti))
+        elif asked is None and choose.random() < 0.6:
+            asked = min(h for h, mine in zip(held, on_loop, strict=True) if mine)
+            given += driven.loop(Speculative(asked))
+            assert strategy == "hwm" or any(isinstance(m, Speculative) for m in given), "it does not wait"
+        for message in given:
+            if isinstance(message, Event):
+                assert message.time >= answered
+            elif isinstance(message, Definite):
+                promised = max(promised, message.time)
+            elif isinstance(message, Speculative):
+                assert asked is not None
+                assert min(asked, promised) <= message.time <= min(INFINITY, asked + later)
+                answered, asked = max(answered, message.time), None
+    assert asked is None or not any(on_loop), "when all is promised, no guess is left waiting"
+
+
+@each
+@settings(max_examples=FEW)
+@given(drawn, choices)
+def test_s2_does_not_block_on_definite_punctuation(name: str, streams: list[hr.Stream], choose: random.Random):
+    """With and without promises the events are the same, and they are given before any promise."""
+    with_promises, without = Driven(name), Driven(name)
+    for side, changes, cti in feeds(name, streams, choose):
+        with_promises.changes(side, changes)
+        without.changes(side, changes)
+        assert with_promises.net == without.net
+        if choose.random() < 0.7:
+            with_promises.take(side, Definite(cti))
+    assert with_promises.net == without.net
+    assert any(isinstance(m, External) for m in with_promises.given) <= with_promises.station.meets
+
+
+@each
+@settings(max_examples=FEW)
+@given(drawn, choices)
+def test_s3_is_forward_moving(name: str, streams: list[hr.Stream], choose: random.Random):
+    driven = Driven(name)
+    for side, changes, cti in feeds(name, streams, choose):
+        given = driven.changes(side, changes)
+        assert all(m.time >= changes.sync_times().min() for m in given if isinstance(m, Event))
+        driven.take(side, Definite(cti))
+
+
+@pytest.mark.parametrize("name", ["union", "join", "together", "levels", "anti join"])
+def test_where_the_loop_meets_a_stream_from_outside_progress_is_told_at_once(name: str):
+    driven = Driven(name)
+    assert External(5) in driven.take(1, Definite(5))
+    assert driven.take(0, External(9, 3)) == [External(9, 3)], "others' go on as data"
+    lodging = Driven(name, "hwm")
+    lodging.take(1, Definite(5))
+    assert lodging.loop(Speculative(7)) == []
+    assert lodging.take(1, Definite(6)) == [External(6)]
+    assert Speculative(7) in lodging.take(1, Definite(8))
