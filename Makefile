@@ -10,7 +10,7 @@ WITH_JAVA := JAVA_HOME=$$(scripts/java.sh) && export JAVA_HOME &&
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test unit verify bench bench-esl lint types format docs doctor clean
+.PHONY: help setup demo test unit verify bench bench-esl bench-ffp lint types format docs doctor clean
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -39,6 +39,9 @@ bench: $(READY) ## measure throughput and latency
 
 bench-esl: $(READY) ## aggregates in SQL: the experiments of Stream Mill, with pictures
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks --only esl --plots docs/pictures $(ARGS)
+
+bench-ffp: $(READY) ## progress of loops: the evaluation of flying fixed-point, with pictures
+	@$(BIN)/python -m benchmarks --only ffp --plots docs/pictures $(ARGS)
 
 lint: $(READY) ## ruff: rules and format, nothing is changed
 	@$(BIN)/ruff check .

@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.measure import Section, show
 
 #: Each is a module here with `measure(root, options)`. Loaded when it runs: growth needs no Spark session.
-BENCHMARKS = ("throughput", "nexmark", "growth", "esl")
+BENCHMARKS = ("throughput", "nexmark", "growth", "esl", "patterns", "ffp")
 
 
 def main() -> None:
@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--small", type=int, default=40, help="throughput: batches of 1000 events for the latency")
     parser.add_argument("--events", type=int, default=3_600_000, help="nexmark: events that each query reads")
     parser.add_argument("--queries", nargs="+", help="nexmark: which queries; all without it")
-    parser.add_argument("--plots", type=Path, help="esl: draw the pictures in this folder")
+    parser.add_argument("--plots", type=Path, help="esl, ffp: draw the pictures in this folder")
     options = parser.parse_args()
     sections: list[Section] = []
     for name in options.only:

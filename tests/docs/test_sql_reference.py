@@ -45,6 +45,16 @@ def test_a_lifetime_is_the_one_of_python(ticks: hr.Stream, text: str, python: st
     assert hr.sql(f"SELECT * FROM ticks {text}", ticks=ticks).node == wanted.node
 
 
+@pytest.mark.parametrize("text", re.findall(r"^```sql\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+def test_every_example_is_a_query(text: str):
+    streams = {
+        "ticks": hr.events([{"le": 1, "symbol": "a", "ts": 1, "price": 2.0}], "symbol STRING, ts LONG, price DOUBLE"),
+        "servers": hr.events([{"le": 1, "node": "a"}], "node STRING"),
+        "links": hr.events([{"le": 1, "src": "a", "dst": "b"}], "src STRING, dst STRING"),
+    }
+    assert hr.sql(text, **streams).cht().num_rows in (0, 2)
+
+
 def test_the_tables_are_found():
     assert len(WINDOWS) >= 18
     assert len(LIFETIMES) == 8
@@ -93,6 +103,8 @@ def test_every_setting_is_named():
         "SELECT * FROM ticks ORDER BY price",
         "INSERT INTO ticks SELECT * FROM ticks",
         "SELECT prise FROM ticks",
+        "SELECT * FROM ticks MATCH_RECOGNIZE (ORDER BY price MEASURES price AS p PATTERN (A))",
+        "WITH RECURSIVE r AS (SELECT price FROM ticks UNION SELECT max(price) FROM r [TUMBLING 5 s]) SELECT * FROM r",
     ],
 )
 def test_what_is_refused_is_refused(ticks: hr.Stream, text: str):

@@ -271,6 +271,18 @@ def test_what_was_typed_is_kept(shell: Seen, place: Path):
         ("\\w", "", {"watch"}, {"view"}),
         ("\\view ", "", {"changes"}, {"watch"}),
         ("SELECT * FROM ticks; MERGE ", "", {"ticks"}, {"price"}),
+        ("WITH ", "", {"RECURSIVE"}, {"SELECT"}),
+        ("WITH RECURSIVE r AS (SELECT * FROM ticks) ", "", {"MAX", "PROGRESS", "SELECT"}, {"symbol"}),
+        ("SELECT * FROM ticks m", "", {"match_recognize"}, {"price"}),
+        (
+            "SELECT * FROM ticks MATCH_RECOGNIZE (",
+            "",
+            {"PARTITION", "MEASURES", "PATTERN", "ALL"},
+            {"symbol", "EXTENT"},
+        ),
+        ("SELECT * FROM ticks MATCH_RECOGNIZE (PARTITION BY ", "", {"symbol"}, {"ticks("}),
+        ("SELECT * FROM ticks MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS p", "", {"price", "prev("}, {"symbol"}),
+        ("SELECT * FROM ticks MATCH_RECOGNIZE (PATTERN (", "", {"PERMUTE"}, {"symbol"}),
     ],
 )
 def test_what_may_come_next(shell: Seen, before: str, after: str, some: set[str], none: set[str]):

@@ -8,9 +8,10 @@ from typing import Any
 from headrace.errors import PlanError
 from headrace.expr import Column, Expr, as_expr
 from headrace.patterns import Pattern
-from headrace.patterns.pattern import pattern as pattern_of
+from headrace.patterns.pattern import pattern as shape_of
 from headrace.plan.base import Node
 from headrace.plan.pattern import Match, Rows
+from headrace.schema import Schema
 
 __all__ = ["matched"]
 
@@ -19,7 +20,7 @@ def matched(
     node: Node, keys: tuple[tuple[str, Expr], ...], pattern: Pattern | str, rows: Rows, measures: Mapping[str, Any]
 ) -> Match:
     """The matches of a pattern, or of the text of one; a measure that is a text names a column."""
-    given: Any = pattern_of(pattern) if isinstance(pattern, str) else pattern
+    given: Any = _said(pattern, node.schema) if isinstance(pattern, str) else pattern
     if not isinstance(given, Pattern):
         raise PlanError(
             "match looks for a pattern",
@@ -29,3 +30,11 @@ def matched(
         )
     named = tuple((name, Column(v) if isinstance(v, str) else as_expr(v)) for name, v in measures.items())
     return Match(node, keys, given, named, rows=rows)
+
+
+def _said(text: str, schema: Schema) -> Pattern:
+    """The pattern of a text: a shape alone, or with clauses that speak of the stream's columns."""
+    # Here, because SQL is made of what is here, and a shape needs none of it.
+    from headrace.sql.bind.pattern_text import has_clauses, pattern_of
+
+    return pattern_of(text, schema) if has_clauses(text) else shape_of(text)

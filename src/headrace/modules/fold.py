@@ -11,7 +11,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 __all__ = ["Folder", "Incremental", "Kind", "Recomputed", "Stepper"]
 
@@ -26,6 +26,9 @@ class Stepper(Protocol):
     def inwindow(self) -> list[tuple[Any, ...]]:
         """Of a folder that keeps windows, the tuples in it, oldest first, each with its mark as the last value."""
         ...
+
+    #: Whether nobody asks what is returned when a tuple leaves.
+    quiet: bool
 
     def arrive(self, *args: Any, mark: int = 0) -> list[Any]:
         """What is returned when a tuple comes: rows, or bare values if there is one column."""
@@ -82,18 +85,25 @@ class Folder(Protocol):
 
 
 @dataclass(frozen=True)
-class Incremental:
-    """An incremental module: items are added and removed."""
+class _InPython:
+    """A module whose author wrote the code that runs."""
 
     module: Any
-    keeps_window: bool = False
-    path: str = "items are added and removed"
-    language: str = "Python"
-    code: str = ""
-    typed: bool = False
+    keeps_window: ClassVar[bool]
+    path: ClassVar[str]
+    language: ClassVar[str] = "Python"
+    code: ClassVar[str] = ""
+    typed: ClassVar[bool] = False
 
     def folding(self, frame: Any, answers: Any, *, active: bool) -> None:  # noqa: ARG002 - one by one
         return None
+
+
+class Incremental(_InPython):
+    """An incremental module: items are added and removed."""
+
+    keeps_window = False
+    path = "items are added and removed"
 
     def make(self) -> Stepper:
         return _Added(self.module, self.module.initial(), 0)
@@ -106,6 +116,7 @@ class _Added:
     """A state and how many items are in it."""
 
     inwindow: list[tuple[Any, ...]]
+    quiet = False
 
     def __init__(self, module: Any, state: Any, count: int) -> None:
         self._module, self._state, self._count = module, state, count
@@ -118,7 +129,7 @@ class _Added:
     def expire(self, *args: Any) -> list[Any]:
         self._move(self._module.remove, args)
         self._count -= 1
-        return self._answer() if self._count else []
+        return [] if self.quiet or not self._count else self._answer()
 
     def _move(self, function: Callable[[Any, list[Any]], Any], args: tuple[Any, ...]) -> None:
         after = function(self._state, [self._module.item(args)])
@@ -132,19 +143,11 @@ class _Added:
         return pickle.dumps((self._state, self._count))
 
 
-@dataclass(frozen=True)
-class Recomputed:
+class Recomputed(_InPython):
     """Any module: the window is kept, and computed anew when a tuple comes or leaves."""
 
-    module: Any
-    keeps_window: bool = True
-    path: str = "the window is computed anew"
-    language: str = "Python"
-    code: str = ""
-    typed: bool = False
-
-    def folding(self, frame: Any, answers: Any, *, active: bool) -> None:  # noqa: ARG002 - one by one
-        return None
+    keeps_window = True
+    path = "the window is computed anew"
 
     def make(self) -> Stepper:
         return _Kept(self.module, [])
@@ -156,6 +159,8 @@ class Recomputed:
 class _Kept:
     """The tuples of a window."""
 
+    quiet = False
+
     def __init__(self, module: Any, inwindow: list[tuple[Any, ...]]) -> None:
         self._module, self.inwindow = module, inwindow
 
@@ -165,7 +170,7 @@ class _Kept:
 
     def expire(self) -> list[Any]:
         del self.inwindow[0]
-        return self._answer() if self.inwindow else []
+        return [] if self.quiet or not self.inwindow else self._answer()
 
     def _answer(self) -> list[Any]:
         items = [self._module.item(row[:-1]) for row in self.inwindow]

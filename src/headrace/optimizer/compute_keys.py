@@ -7,7 +7,7 @@ from dataclasses import replace
 from headrace.expr import Expr, col
 from headrace.expr.nodes import Column
 from headrace.optimizer.rewrite import rewrite
-from headrace.plan.nodes import Aggregate, Contents, Fold, Node, Output, Over, PerWindow, Select, Top
+from headrace.plan.nodes import Aggregate, Contents, Fold, Match, Node, Output, Over, PerWindow, Select, Top
 
 __all__ = ["compute_keys"]
 
@@ -18,7 +18,7 @@ def compute_keys(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
 
 
 def _computed(node: Node) -> Node:
-    if not isinstance(node, PerWindow) or (isinstance(node, Aggregate) and node.splits):
+    if not isinstance(node, (Match, PerWindow)) or (isinstance(node, Aggregate) and node.splits):
         return node
     if all(isinstance(expr, Column) for _, expr in node.keys):
         return node
@@ -30,9 +30,10 @@ def _computed(node: Node) -> Node:
     return replace(node, input=inner, keys=tuple((name, col(new)) for name, new in names.items()))
 
 
-def _name(name: str, expr: Expr, node: PerWindow) -> str:
+def _name(name: str, expr: Expr, node: Match | PerWindow) -> str:
     """The column that a key is, or will be; it may not hide one that the operator reads."""
-    if isinstance(node, (Contents, Fold, Over, Top)):  # which have their keys among its columns, in front
+    passes_on = isinstance(node, Match) and node.rows == "all"
+    if passes_on or isinstance(node, (Contents, Fold, Over, Top)):  # which have their keys among its columns, in front
         return name
     if isinstance(expr, Column):
         return expr.name

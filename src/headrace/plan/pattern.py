@@ -15,7 +15,8 @@ the match has no tuple of that variable, at the second. Where it finds none, it 
 *All matches*: every match counts, from every tuple on. *Partial* ones too: every run that a match may begin with.
 
 A match is a point event at its last tuple, [LE, LE + h), with measures of the run; with `rows="all"` there is an event
-for each of its tuples, at that tuple, with all of its columns, and measures of the run up to it.
+for each of its tuples, at that tuple, with all of its columns, and measures of the run up to it, or of the whole match
+where they are `final`. Floating sums are exact in measures; in conditions they are added up in the order of tuples.
 
 **Early answers** are the matches among the tuples that are there, as if no more came. A match that may still grow is
 given, and taken back when it has grown; late and retracted tuples correct matches in the same way.
@@ -29,6 +30,9 @@ exclude each other, change all those from later first tuples. So the CTI waits
 - for all matches nowhere: what is found stays;
 - otherwise at the least LE of the last tuple of a best match, among settled tuples, of an open tuple; or, unless the
   policy is `to next row`, of any tuple from the first open one on.
+
+Where conditions look n tuples ahead, the last n settled tuples count as not settled here, and the CTI waits at the
+first of them.
 
 What is remembered are the tuples from the first open one on, and those before it that conditions look back at.
 """
@@ -55,8 +59,15 @@ Rows = Literal["one", "all"]
 COMPLETE = "complete"
 
 
-#: What references there are, the conditions of variables and of the whole, updates of registers, and measures.
-_Resolved = tuple[References, dict[str, Expr], Expr | None, dict[tuple[str, str], Expr], dict[str, Expr]]
+@dataclass(frozen=True)
+class _Resolved:
+    """The expressions of a match over the columns that `references` names."""
+
+    references: References
+    conditions: dict[str, Expr]
+    guard: Expr | None
+    updates: dict[tuple[str, str], Expr]
+    values: dict[str, Expr]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +85,8 @@ class Match(OneInput):
         if self.rows not in ("one", "all"):
             raise PlanError("how many rows a match?", given=self.rows, allowed="one, all", instead="rows='all'")
         self._check_conditions()
+        self._check_measures()
+        self._check_keys()
         if not self.schema.names:
             raise PlanError(
                 "a match without measures says nothing", given="none", allowed="measures", instead="match(p, n=count())"
@@ -89,7 +102,7 @@ class Match(OneInput):
                 raise PlanError(
                     f"a condition is {kind.value}, not BOOLEAN", given=str(self.pattern), allowed="conditions"
                 )
-        asked = set().union(*(condition.columns() for condition in (*self.conditions[0].values(), *guard)))
+        asked = set().union(*(e.columns() for e in (*self.conditions[0].values(), *guard, *self.updates.values())))
         if any(self.references.refs[name].final for name in asked if name in self.references.refs):
             raise PlanError(
                 "a condition is asked while a match is being found, and knows nothing of it as a whole",
@@ -97,6 +110,8 @@ class Match(OneInput):
                 allowed="final(...) in measures",
                 instead="where(...), which is asked at the end",
             )
+
+    def _check_measures(self) -> None:
         registers = [name for name, ref in self.references.refs.items() if ref.function == "register"]
         for name, value in self.values.items():
             if value.columns() & set(registers):
@@ -106,6 +121,16 @@ class Match(OneInput):
                     allowed="columns, prev, first, last, aggregates, classifier",
                     instead="count('D') - count('U')",
                 )
+
+    def _check_keys(self) -> None:
+        taken = [name for name in self.key_names if name in (*self.pattern.variables, *self.references.registers)]
+        if taken:
+            raise PlanError(
+                f"{taken[0]!r} is a key and something of the pattern",
+                given=self.describe(),
+                allowed="names of their own for variables and registers",
+                instead=f"{taken[0]}_",
+            )
         hidden = [name for name, expr in self.keys if name in self.input.schema and str(expr) != str(col(name))]
         if hidden and self.rows == "all":
             raise PlanError(
@@ -118,9 +143,7 @@ class Match(OneInput):
     # --- expressions --------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _resolved(
-        self,
-    ) -> tuple[References, dict[str, Expr], Expr | None, dict[tuple[str, str], Expr], dict[str, Expr]]:
+    def _resolved(self) -> _Resolved:
         pattern, references = self.pattern, self.pattern.references(self.input.schema)
         conditions = {name: references.resolve(condition) for name, condition in pattern.conditions}
         guard = None if pattern.guard is None else references.resolve(pattern.guard)
@@ -130,27 +153,27 @@ class Match(OneInput):
             for variable, expr in register.updates
         }
         values = {name: references.resolve(expr) for name, expr in self.measures}
-        return references, conditions, guard, updates, values
+        return _Resolved(references, conditions, guard, updates, values)
 
     @property
     def references(self) -> References:
         """What the resolved expressions speak of."""
-        return self._resolved[0]
+        return self._resolved.references
 
     @property
     def conditions(self) -> tuple[dict[str, Expr], Expr | None]:
         """The conditions of variables, and of the whole match, resolved."""
-        return self._resolved[1], self._resolved[2]
+        return self._resolved.conditions, self._resolved.guard
 
     @property
     def updates(self) -> dict[tuple[str, str], Expr]:
         """What registers become with a tuple of a variable, resolved; of the register's type."""
-        return self._resolved[3]
+        return self._resolved.updates
 
     @property
     def values(self) -> dict[str, Expr]:
         """The measures, resolved."""
-        return self._resolved[4]
+        return self._resolved.values
 
     @cached_property
     def program(self) -> Program:

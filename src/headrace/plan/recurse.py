@@ -268,7 +268,9 @@ def _pairwise(node: Node) -> bool:
 def _instant_wise(node: Node) -> bool:
     """Whether what an operator gives at an instant follows from what it is given then, whatever lifetimes say else."""
     if isinstance(node, (Aggregate, Top)):
-        return isinstance(node.window, Snapshot) and not node.modules
+        # A module that sees lifetimes sees other instants; what one sets aside would be lost in the loop.
+        plain = not node.sensitive and node.policy.on_error == "fail"
+        return isinstance(node.window, Snapshot) and plain
     if isinstance(node, (Extend, *_LIFETIMES)):
         return False
     return _pairwise(node) or isinstance(node, (Coalesce, Join)) or (isinstance(node, Recurse) and node.distinct)

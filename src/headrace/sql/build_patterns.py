@@ -40,7 +40,10 @@ class PatternBuilder(AggregateBuilder):
     loop_progress = clause("progress")
 
     def max_rounds(self, at: Span, rounds: Token) -> Clause:
-        return Clause("max_rounds", self.whole(rounds), at)
+        count = self.whole(rounds)
+        if count < 1:
+            self.fail("a loop goes round at least once", at, allowed="a number from 1 on", instead="MAX ROUNDS 100")
+        return Clause("max_rounds", count, at)
 
     # ---- MATCH_RECOGNIZE
 

@@ -9,8 +9,13 @@ import pytest
 import headrace as hr
 from headrace import col, count
 from headrace.errors import HeadraceError, PatternError, PlanError
+from headrace.host.local.run import Runner, batches_of
 from headrace.operators.pattern import tables
+from headrace.operators.pattern.kernel import MatchKernel
+from headrace.optimizer import optimize
 from headrace.patterns.regex import parse
+from headrace.plan.nodes import Output
+from headrace.stages.cut import cut
 from headrace.testing.differential import differential_reference
 
 
@@ -224,6 +229,14 @@ def batches(stream: hr.Stream) -> list[tuple[list[tuple[int, int]], int]]:
     return [(sorted(zip(c.le.tolist(), c.weight.tolist(), strict=True)), p.cti) for c, p in result.batches]
 
 
+def test_computed_keys_bring_tuples_together_by_themselves():
+    parity = letters("ABAB").group_by(even=col("n") % 2 == 0)
+    for rows in ("one", "all"):
+        found = parity.match("X Y", rows=rows, c=count())  # type: ignore[arg-type]
+        assert "brought together by even" in found.explain()
+        differential_reference(found.node, buckets=3)
+
+
 def test_a_late_tuple_and_a_retracted_one_correct_matches():
     drawn = """
         kind    | le | re | re_new | s
@@ -285,6 +298,20 @@ def test_the_builder_says_what_the_text_says():
     assert stream.match(text, n=count()).node != stream.match(built.all_matches(), n=count()).node
 
 
+def test_one_text_says_it_all():
+    stream = hr.events([{"le": i, "re": i + 1, "up": up == "U"} for i, up in enumerate("UDDUDUUD")], "up BOOLEAN")
+    text = """
+        U D+ U+ D+ U+
+        define U as up, D as not up
+        where count(D.*) = count(U.*) - 1 within 30 ticks after match skip to next row
+    """
+    back = count("D") == count("U") - 1
+    said = hr.pattern("U D+ U+ D+ U+", define={"U": col("up"), "D": ~col("up")}, where=back, within=30)
+    assert stream.match(text, n=count()).node == stream.match(said.skip("to next row"), n=count()).node
+    with pytest.raises(HeadraceError, match="'down'"):
+        stream.match("U D+ define D as down", n=count())
+
+
 @pytest.mark.parametrize("text", ["A", "A B+ (C | D)?", "(A B){2,4}? PERMUTE(A, B+, C)", "A{3}", "(A | B | C)*? D{2,}"])
 def test_a_shape_is_printed_as_it_is_read(text: str):
     assert str(parse(text)) == text
@@ -338,6 +365,10 @@ def test_matches_and_measures_that_make_no_sense():
         letters("A").match(hr.pattern("A").register("m", 0), m=col("m"))
     with pytest.raises(HeadraceError, match="'n' appears twice"):
         letters("A").match("A", rows="all", n=count())
+    with pytest.raises(PlanError, match="a key and something of the pattern"):
+        letters("A").group_by(A=col("s")).match("A", n=count())
+    with pytest.raises(PlanError, match="as a whole"):
+        letters("A").match(hr.pattern("A").register("m", 0, A=hr.final("n")).where(col("m") > 0), n=count())
     with pytest.raises(PlanError, match="how many rows"):
         letters("A").match("A", rows="two", n=count())  # type: ignore[arg-type]
 
@@ -347,3 +378,24 @@ def test_too_many_runs_are_an_error_that_names_the_pattern(monkeypatch: pytest.M
     stream = letters("A" * 14)
     with pytest.raises(PatternError, match=r"more than 500 ways"):
         stream.match(hr.pattern("(A | B)+").all_matches(), n=count()).cht()
+
+
+def test_what_is_remembered_does_not_grow():
+    stream = letters("AB" * 40, ctis={n: n for n in range(2, 80)})
+    for pattern in (shaped("A B+"), shaped("A B A C", within=6), shaped("A B A", within=5, skip="to next row")):
+        done = differential_reference(stream.match(pattern, c=count(), p=hr.prev("s", 2)).node)
+        assert done.results["out"].batches[-2][1].cti >= 70
+        assert 0 < max(states(stream.match(pattern, c=count(), p=hr.prev("s", 2)))) <= 20
+
+
+def states(stream: hr.Stream) -> list[int]:
+    """How many rows a pattern remembers after each batch."""
+    line = cut(optimize([Output(stream.node, "out")]))
+    runner = Runner(line, 1, None)
+    (source,) = line.sources
+    rows = []
+    for block in batches_of(source):
+        runner.round({source.fingerprint: block})
+        kernels = [kernel for stage in runner.stages for run in stage for kernel in run.kernels.values()]
+        rows += [kernel.state()["rows"] for kernel in kernels if isinstance(kernel, MatchKernel)]
+    return rows

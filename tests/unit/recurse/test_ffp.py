@@ -37,7 +37,9 @@ class Derive(Work):
 
 def ring(strategy: LoopProgress) -> Flying:
     """Figure 1: FFP → union with sources → join with links → FFP."""
-    return Flying([Placed("union", Pass(), (RESULT, "sources")), Placed("join", Derive(), ("union", "links"))], strategy)
+    return Flying(
+        [Placed("union", Pass(), (RESULT, "sources")), Placed("join", Derive(), ("union", "links"))], strategy
+    )
 
 
 # --- the paper's illustrations, with times that say "nothing before": the paper's are one less -----------------------

@@ -96,7 +96,9 @@ def test_differential_the_result_read_several_times(
 
 @settings(max_examples=FEW)
 @given(edges(10), edges(6), strategies, choices)
-def test_differential_all_derivations(links: hr.Stream, start: hr.Stream, strategy: LoopProgress, choose: random.Random):
+def test_differential_all_derivations(
+    links: hr.Stream, start: hr.Stream, strategy: LoopProgress, choose: random.Random
+):
     """Without `distinct`, on graphs without cycles; what is found further on comes later and lasts less long."""
     forward = links.where(col("src") < col("dst"))
 

@@ -166,6 +166,20 @@ def test_rounds_that_do_not_end_are_told_for_bodies_that_take_back():
         hr.recurse(SEED.where(col("node") > 1), lambda found: SEED.anti_join(found, on="node"), max_rounds=7).cht()
 
 
+@pytest.mark.parametrize("sizes", [(5,), (1,) * 5])
+def test_the_bound_is_for_all_rounds_not_for_those_that_a_batch_adds(sizes: tuple[int, ...]):
+    links = hr.events("le | re | src | dst\n" + "\n".join(f"1 | 9 | {n} | {n + 1}" for n in range(1, 6)), batches=sizes)
+
+    def body(found: hr.Stream) -> hr.Stream:
+        return found.join(links, on={"node": "src"}).select(node=col("dst")).anti_join(SEED, on="node")
+
+    assert len(rows(hr.recurse(SEED, body, max_rounds=6))) == 6
+    with pytest.raises(Diverged, match="not come to rest after 5 rounds"):
+        hr.recurse(SEED, body, max_rounds=5).cht()
+    with pytest.raises(Diverged, match="not come to rest after 5 rounds"):
+        hr.recurse(SEED, lambda f: f.join(links, on={"node": "src"}).select(node=col("dst")), max_rounds=5).cht()
+
+
 # --- what is said ----------------------------------------------------------------------------------------------------
 
 

@@ -50,6 +50,29 @@ def test_differential_what_is_closed_stops_the_way(seed: hr.Stream, links: hr.St
     differential_reference(hr.recurse(seed, body).node, buckets=n)
 
 
+class Least(hr.Aggregate):
+    """The least of some numbers, as a user would write it."""
+
+    input = "value LONG"
+    output = "LONG"
+
+    def compute(self, values: list[int]) -> int:
+        return min(values)
+
+
+@settings(max_examples=FEW)
+@given(seeds(2), costly(6), buckets())
+def test_differential_modules_and_rankings_in_the_body(seed: hr.Stream, links: hr.Stream, n: int):
+    start = seed.select("node", cost=hr.lit(0).cast("LONG"))
+
+    def body(found: hr.Stream) -> hr.Stream:
+        further = found.join(links, on={"node": "src"}).select(node=col("dst"), cost=col("cost") + col("cost_right"))
+        best = further.union(start).group_by("node").top(1, by="cost", descending=False)
+        return best.group_by("node").window(hr.snapshot()).aggregate(cost=Least().of("cost"))
+
+    differential_reference(hr.recurse(start, body, max_rounds=40).node, buckets=n)
+
+
 @settings(max_examples=FEW)
 @given(seeds(3), edges(8), st.booleans())
 def test_a_restored_loop_of_rounds_continues_as_if_nothing_had_happened(seed: hr.Stream, links: hr.Stream, n: bool):

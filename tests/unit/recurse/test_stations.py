@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable
 from typing import get_args
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -177,3 +179,15 @@ def test_where_the_loop_meets_a_stream_from_outside_progress_is_told_at_once(nam
     assert lodging.loop(Speculative(7)) == []
     assert lodging.take(1, Definite(6)) == [External(6)]
     assert Speculative(7) in lodging.take(1, Definite(8))
+
+
+def test_a_guess_that_comes_on_several_ways_waits_for_the_last():
+    """What is ahead of it on one of them may still give something from before it."""
+    driven = Driven("join with itself")
+    fact = Changes.inserts(np.array([3]), np.array([9]), pa.table({"src": [1], "dst": [1]}))
+    driven.changes(0, fact)
+    assert driven.take(0, Speculative(5)) == []
+    (pair,) = driven.changes(1, fact)
+    assert isinstance(pair, Event)
+    assert pair.time == 3
+    assert driven.take(1, Speculative(5)) == [Speculative(5)]

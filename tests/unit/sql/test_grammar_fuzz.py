@@ -208,7 +208,8 @@ def queries(streams: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Query]:
 
 def with_named(some: st.SearchStrategy[s.Query]) -> st.SearchStrategy[s.Query]:
     progress = maybe(st.sampled_from(["hwm", "probing", "hybrid"]))
-    named = st.builds(s.NamedQuery, names, some, several(names), st.booleans(), progress, maybe(counts))
+    rounds = maybe(st.integers(1, 10**9))
+    named = st.builds(s.NamedQuery, names, some, several(names), st.booleans(), progress, rounds)
     several_named = several(named, 1)
     return st.builds(lambda q, more, loop: replace(q, named=more, recursive=loop), some, several_named, st.booleans())
 

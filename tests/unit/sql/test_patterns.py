@@ -50,7 +50,7 @@ def plans(ticks: Stream) -> dict[str, Stream]:
         said("PARTITION BY symbol ORDER BY at", N, "PATTERN (A B+) DEFINE B AS B.price < PREV(B.price)"): (
             per_symbol.match(hr.pattern("A B+", define=falls), n=n)
         ),
-        said("PARTITION BY symbol ORDER BY le", N, "ONE ROW PER MATCH PATTERN (a B) define b as b.PRICE < prev(b.price)"): (
+        said("PARTITION BY symbol ORDER BY le", N, "PATTERN (a B) define b as b.PRICE < prev(b.price)"): (
             per_symbol.match(hr.pattern("a B", define=falls), n=n)
         ),
         said(N, "PATTERN (A B+? (C | D E){2,3} F{2}? G{3,} H{,4} I?? PERMUTE(J, K L)) AFTER MATCH SKIP TO NEXT ROW"): (
@@ -216,6 +216,13 @@ def test_any_other_order_is_refused(streams: dict[str, Stream], source: str, key
         hr.sql(said(f"ORDER BY {key}", N, "PATTERN (A)", source=source), **streams)
     assert caught.value.text[slice(*caught.value.at)] == key
     assert "CREATE STREAM … ORDER BY" in str(caught.value)
+
+
+def test_matches_are_instants(streams: dict[str, Stream]):
+    matches = "ticks MATCH_RECOGNIZE (MEASURES count(*) AS n PATTERN (A B))"
+    with pytest.raises(SqlError, match="instants"):
+        hr.sql(f"SELECT m.n FROM {matches} AS m JOIN ticks AS t ON m.n = t.price", **streams)
+    assert hr.sql(f"SELECT m.n FROM {matches} AS m JOIN ticks [RANGE 5 s] AS t ON m.n = t.price", **streams).schema
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

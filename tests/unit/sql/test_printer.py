@@ -112,7 +112,32 @@ EXPLAIN
 SELECT a
 FROM s;
 
-VERIFY ticks SEEDS 10 OVER 'late';"""
+VERIFY ticks SEEDS 10 OVER 'late';
+
+WITH RECURSIVE r(a, b) AS (
+    SELECT x, y
+    FROM s
+    UNION ALL
+    SELECT a, y
+    FROM r
+    JOIN s ON b = x
+) PROGRESS HWM MAX ROUNDS 9, t AS (
+    SELECT a
+    FROM r
+)
+SELECT n
+FROM t MATCH_RECOGNIZE (
+    PARTITION BY k, a + 1 AS g
+    ORDER BY le
+    MEASURES FINAL last(B.a) AS a, count(B.*) AS n
+    ALL ROWS PER MATCH
+    AFTER MATCH SKIP TO FIRST B
+    PATTERN (A B+? (C | D E){2,3} (F G)* "permute" (H{2} | I{2,})? PERMUTE(J, K L))
+    WITHIN 30 s
+    REGISTERS m = -1 (B AS m + 1)
+    DEFINE B AS B.a < prev(B.a, 2), C AS TRUE
+    WHERE m > 0
+) AS x;"""
 
 
 def test_a_script_is_laid_out():
@@ -126,6 +151,11 @@ def test_a_script_is_laid_out():
         'CREATE STREAM x AS "merge"',
         'INSERT INTO "console" AS late',
         'EXPLAIN "liveliness"',
+        'EXPLAIN "with"',
+        'CREATE STREAM x AS "with"',
+        'INSERT INTO with AS "with"',
+        'VERIFY "with" SEEDS 3',
+        'WITH "recursive" AS (\n    SELECT a\n    FROM recursive\n)\nSELECT a\nFROM recursive',
         "DESCRIBE liveliness",
         "CREATE STREAM late (late INT)",
         "CREATE STREAM x\n    SOURCE FILE (`a b`, 'c')",

@@ -13,6 +13,7 @@ from headrace.cli.sql.pieces import TOKENS, pieces
 from headrace.cli.sql.shell import Shell
 from headrace.sql.bind.catalog import SETTINGS, Catalog, StreamEntry, TableEntry
 from headrace.sql.bind.expressions import SQL_AGGREGATES, SQL_FUNCTIONS
+from headrace.sql.bind.patterns import NAVIGATION
 from headrace.sql.parse import following
 from headrace.sql.tables import RESERVED
 from headrace.sql.views import VIEWS
@@ -119,7 +120,9 @@ def _values(catalog: Catalog, place: _Place) -> Iterator[tuple[str, str]]:
         yield from _columns(catalog, place)
         yield from ((f"{name}(", "aggregate") for name in SQL_AGGREGATES)
         yield from ((f"{name}(", "function") for name in SQL_FUNCTIONS)
-    elif "NAME" in allowed and place.last in _COLUMN_COMES:
+        if "MATCH_RECOGNIZE" in (word.upper() for word in place.before):
+            yield from ((f"{name}(", "of a match") for name in NAVIGATION)
+    elif "NAME" in allowed and place.last in _COLUMN_COMES and "PERMUTE" not in allowed:
         yield from _columns(catalog, place)
 
 

@@ -122,12 +122,14 @@ class _Group:
         folder = self.how.folder
         if self.state is None:
             self.stepper = folder.make()
+            self.stepper.quiet = not self.how.active
             return
         (self.count,), body = _COUNT.unpack_from(self.state), self.state[_COUNT.size :]
         if body.startswith(_BROKEN):
             self.broken = body[len(_BROKEN) :].decode()
         else:
             self.stepper = folder.load(body)
+            self.stepper.quiet = not self.how.active
 
     def _settle(self) -> None:
         """Take out what no later tuple sees, and save."""

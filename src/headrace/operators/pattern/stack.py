@@ -12,6 +12,9 @@ and again, which costs more than all the rest.
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+import sys
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
@@ -47,9 +50,16 @@ def _compiled(function: _Function, **options: Any) -> _Function:
 
 
 def called_from_python(function: _Function) -> _Function:
-    """The same for what Python calls; the code is kept on disk, until the file of the function changes."""
-    outer: Any = njit(cache=True, error_model="numpy", nogil=True)
-    return outer(function)  # type: ignore[no-any-return]
+    """The same for what Python calls; the code is kept on disk, until one of its sources changes."""
+    # Numba looks at the file of the function alone; what is part of it but stands elsewhere goes into its name.
+    sources = "".join(map(inspect.getsource, (sys.modules[__name__], op)))
+    function.__qualname__ += f"_{hashlib.sha256(sources.encode()).hexdigest()[:8]}"
+    try:
+        outer: Any = njit(cache=True, error_model="numpy", nogil=True)
+        return outer(function)  # type: ignore[no-any-return]
+    except RuntimeError:  # no folder to keep it in
+        outer = njit(error_model="numpy", nogil=True)
+        return outer(function)  # type: ignore[no-any-return]
 
 
 #: No program needs more values at once than this.

@@ -76,8 +76,8 @@ class Searcher:
 
     def _enlarge(self, which: int, groups: int) -> None:
         sizes = list(self.space)
-        sizes[which] *= 4
-        if self.space.runs > MOST_RUNS or self.space.nodes > _MOST_NODES:
+        sizes[which] = min(4 * sizes[which], MOST_RUNS) if which == 0 else 4 * sizes[which]
+        if (which == 0 and self.space.runs >= MOST_RUNS) or self.space.nodes > _MOST_NODES:
             raise PatternError(
                 f"a group has more than {MOST_RUNS} ways to match at once",
                 given=f"{self.node.pattern}, over {groups} groups",

@@ -161,14 +161,14 @@ class Gate:
     #: A guess that has to wait until that is enough.
     lodged: Speculative | None = None
 
-    def take(self, guess: Speculative) -> list[Message]:
+    def take(self, guess: Speculative) -> list[Speculative]:
         """A guess that came round."""
         if self.strategy != "hwm":
             return [Speculative(min(guess.time, self.sure))]
         self.lodged = guess
         return self.moved(self.sure)
 
-    def moved(self, sure: int) -> list[Message]:
+    def moved(self, sure: int) -> list[Speculative]:
         """What is sure is this now: a guess that waited for it may go on."""
         self.sure = sure
         if self.lodged is None or self.lodged.time > sure:

@@ -7,10 +7,10 @@ same; only how soon progress is known depends on it.
 A `Station` is an operator on the loop. What it computes is its `Work`; what it does with punctuations is the same for
 all, and makes them speculation-friendly:
 
-- A guess is answered as if its time had been promised on the loop: the operator's own rule for CTIs says what it then
-  would promise itself. Outer inputs count with what they have promised, which is what the `Gate` is for.
-- An operator that reads the loop several times waits until the guess has come on every way, since what is ahead of it on
-  one may still give something. Then all that was ahead has been seen.
+- A guess passes a `Gate`, which knows what outer inputs have promised and what is kept back. Then it is answered as if
+  it were a promise: the operator's own rule for CTIs says what it would promise itself.
+- An operator that reads the loop several times waits until the guess has come on every way, since what is ahead of it
+  on one may still give something. Then all that was ahead has been seen.
 - Events are computed on as soon as they come. Promises only make state smaller.
 """
 
@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from headrace.operators.recurse.ffp import Definite, Event, External, FlyingFixedPoint, Gate, Message, Speculative
 from headrace.plan.recurse import LoopProgress
@@ -108,9 +108,10 @@ class Station:
         return given + [self._answered(guess) for guess in self.gate.moved(self._sure())]
 
     def _promise(self, side: int, promise: Definite) -> list[Posted]:
+        before = self._outer()
         self.promised[side] = max(self.promised[side], promise.time)
         given = self.work.hear(self.promised)
-        if self.meets and not self.on_loop[side]:
+        if self.meets and self._outer() > before:
             given.append(External(self._outer(), self.number))
         reached = min(self.work.reached(self.promised), self.work.held)
         if reached > self.given:
@@ -132,8 +133,7 @@ class Station:
 
     def _answered(self, guess: Speculative) -> Posted:
         """What the operator would promise if the guess were a promise."""
-        supposed = [guess.time if mine else p for p, mine in zip(self.promised, self.on_loop, strict=True)]
-        return Speculative(min(self.work.reached(supposed), self.work.held))
+        return Speculative(self.work.reached([guess.time] * len(self.on_loop)))
 
     def _outer(self) -> int:
         outer = [p for p, mine in zip(self.promised, self.on_loop, strict=True) if not mine]
@@ -214,7 +214,7 @@ class Flying:
         return message
 
     def rest(self, most: int = 1_000_000) -> bool:
-        """Serve the oldest message, again and again, until only guesses move and teach nothing; whether it came to that.
+        """Serve the oldest messages until only guesses move and teach nothing; whether it came to that.
 
         Two guesses that come home in a row without news have learnt what there was.
         """

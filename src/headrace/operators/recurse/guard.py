@@ -30,11 +30,14 @@ class Guard:
         """Another batch."""
         self.circulated = []
 
-    def round(self, changes: Changes, body: Body) -> None:
-        """A round that these changes are fed to; refuse one too many. `body` gave them."""
+    def round(self, changes: Changes, body: Body, number: int | None = None) -> None:
+        """A round that these changes are fed to; refuse one too many. `body` gave them.
+
+        Where rounds have numbers, from 1 on, these count, and not how many of them a batch needs.
+        """
         self.circulated.append(len(changes))
         limit = self.node.max_rounds or (_MOST_ROUNDS if self.node.distinct else _MOST_PLAIN_ROUNDS)
-        if len(self.circulated) > limit:
+        if (number or len(self.circulated)) > limit:
             self._stop(f"has not come to rest after {limit} rounds", body)
         if len(changes) > _MOST_ROWS or int(np.abs(changes.weight).max(initial=0)) > _MOST_COPIES:
             self._stop("grows beyond all bounds", body)

@@ -160,7 +160,7 @@ class DistinctLoop(Loop):
         while (rounds := turns.next()) is not None:
             changes = turns.take(rounds)
             if len(changes):
-                self.guard.round(changes, self.body)
+                self.guard.round(changes, self.body, rounds + 1)
                 found.append(changes)
                 turns.add_stamped(self._feed(self.levels.stamped(changes, rounds)))
         turns.finish()

@@ -49,7 +49,8 @@ class UnrolledLoop(Kernel):
         while number < len(self.rounds) or not at_rest:
             if number == len(self.rounds):
                 self.rounds.append(spare.copy())
-                self.guard.round(before, self.rounds[number - 1].body)
+            if number:
+                self.guard.round(before, self.rounds[number - 1].body, number)
             after, promise = self.rounds[number].step(before, promise, changes, progress)
             at_rest = self.rounds[number].note(before, after)
             before, number = after, number + 1

@@ -30,6 +30,8 @@ class Stepper:
     `arrive` and `expire` give what is returned at this tuple: bare values, or rows of an aggregate with columns.
     """
 
+    quiet = False
+
     def __init__(self, compiled: Compiled, *, terminates: bool) -> None:
         self._compiled = compiled
         self._terminates = terminates

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 from headrace.api.pattern import matched
@@ -27,7 +28,10 @@ from headrace.sql.bind.values import constant, duration_of
 from headrace.sql.printer import to_sql
 from headrace.time import INFINITY
 
-__all__ = ["matching"]
+__all__ = ["NAVIGATION", "Reading", "matching"]
+
+#: Functions that only patterns have; `first` and `last` are aggregates too.
+NAVIGATION = ("classifier", "next", "prev")
 
 
 def matching(
@@ -38,14 +42,10 @@ def matching(
     for key in part.order:
         _check_order(below, stream, key)
     keys = tuple((_named(context, entry), below.bind(entry.value)) for entry in part.partition)
-    with context.at(part.shape):
-        shape = _shape(context, part.shape)
-        made = _Making(context, own, relation, stream.schema, part, Pattern(shape).variables)
-        pattern = made.pattern(shape)
-        pattern.check()
-        pattern.references(stream.schema)
+    reading = Reading(context, own, relation, stream.schema, part)
+    pattern = reading.pattern
     _check_names(context, part)
-    measures = {_named(context, entry): made.measure(entry.value) for entry in part.measures}
+    measures = {_named(context, entry): reading.measure(entry.value) for entry in part.measures}
     with context.at(part):
         found = Stream(matched(stamped(stream.node), keys, pattern, part.rows or "one", measures))
         names = visible(found.schema.names)
@@ -114,24 +114,36 @@ def _variable(context: Context, part: s.ShapeVariable) -> shapes.Symbol:
 
 
 @dataclass(frozen=True)
-class _Making:
-    """A pattern on its way from its text."""
+class Reading:
+    """A pattern as it is read from its text, over a stream with these columns."""
 
     context: Context
     own: Mapping[str, Any]
     relation: Relation
     below: Schema
     part: s.MatchRecognize
-    variables: tuple[str, ...]
 
-    def pattern(self, shape: shapes.Shape) -> Pattern:
-        part, found = self.part, Pattern(shape)
-        for register in part.registers:
-            with self.context.at(register):
-                updates = self._defined(register.updates)
-                found = found.register(register.name.text, constant(self.context, register.start), updates)
-        for name, condition in self._defined(part.define, "condition").items():
-            found = found.define({name: condition})
+    @cached_property
+    def shape(self) -> shapes.Shape:
+        return _shape(self.context, self.part.shape)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self.shape.variables()
+
+    @cached_property
+    def pattern(self) -> Pattern:
+        """The pattern; refuses what makes no sense over the stream."""
+        part = self.part
+        with self.context.at(part.shape):
+            found = Pattern(self.shape)
+            found.check()
+            for register in part.registers:
+                with self.context.at(register):
+                    updates = self._defined(register.updates)
+                    found = found.register(register.name.text, constant(self.context, register.start), updates)
+            found.references(self.below)
+        found = found.define(self._defined(part.define, "condition"))
         if part.where is not None:
             found = found.where(self._expressions().predicate(part.where))
         if part.within is not None:

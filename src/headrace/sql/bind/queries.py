@@ -90,7 +90,15 @@ class Queries:
         """The stream of SELECTs, united."""
         if isinstance(part, s.Select):
             return self.select(part, tick)
-        for select in (part.left, part.right):
+        self.check_limits(part.left, part.right)
+        left, right = plain(self.body(part.left, tick)), plain(self.select(part.right, tick))
+        with self.context.at(part):
+            both = united(self.context, part.right, left, right)
+        return both if part.all else without_duplicates(both)
+
+    def check_limits(self, *united: s.Select | s.Union) -> None:
+        """Refuse LIMIT beside UNION."""
+        for select in united:
             if isinstance(select, s.Select) and select.limit is not None:
                 raise self.context.error(
                     select.limit,
@@ -98,10 +106,6 @@ class Queries:
                     given=to_sql(select.limit),
                     instead="SELECT … FROM (SELECT … UNION ALL SELECT …) ORDER BY … LIMIT …",
                 )
-        left, right = plain(self.body(part.left, tick)), plain(self.select(part.right, tick))
-        with self.context.at(part):
-            both = united(self.context, part.right, left, right)
-        return both if part.all else without_duplicates(both)
 
     # --- one SELECT --------------------------------------------------------------------------------------------------
 

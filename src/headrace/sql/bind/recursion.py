@@ -138,6 +138,7 @@ class _Loop:
         for one in group:
             _check_whole(queries.context, one)
             selects, kinds = _united(one.query.body)
+            queries.check_limits(*selects)
             seeds = tuple(select for select in selects if not _mentioned(select) & names)
             steps = tuple(select for select in selects if select not in seeds)
             if seeds:
@@ -204,7 +205,9 @@ class _Loop:
 
         nodes = {name: seed.node for name, seed in seeds.items()}
         results: dict[str, Node] = {}
-        with self.context.at(self.relations[0].part):
+        first = self.relations[0]
+        alone = len(self.relations) == len(first.steps) == 1 and not self.views
+        with self.context.at(first.steps[0] if alone else first.part):
             if len(nodes) > 1:
                 results |= mutual_recursion(nodes, body, **options)
             else:

@@ -1,0 +1,69 @@
+"""Patterns in process, on one core: the W query of the Flying Fixed-Point paper, by the operator alone.
+
+A W is `U D+ U+ D+ U+` with as many falls as rises behind the first, within 30 ticks of its group. Batches of 100 000
+ticks come in order, each with the CTI of its last tick. The paper's own operator did 150 000 events a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import headrace as hr
+from benchmarks.measure import Row, Section
+from headrace import col, count
+from headrace.changes import Changes
+from headrace.operators.registry import kernel_of
+from headrace.plan.nodes import Match, walk
+from headrace.progress import Progress
+
+__all__ = ["measure"]
+
+_EVENTS, _BATCH, _GOAL = 1_000_000, 100_000, 1_000_000
+_SKIPS = ("to next row", "past last row")
+
+
+def measure(root: Path, options: argparse.Namespace) -> Section:  # noqa: ARG001 - all are called alike
+    """Events in a second of processor time, as a section of the report."""
+    section = Section("The W query in process: events in a second of processor time")
+    for groups in (1, 100, 10_000):
+        for skip in _SKIPS:
+            node = _query(groups, skip)
+            _run(node, groups)  # what is compiled first is kept on disk, and loaded here
+            rate = max(_run(node, groups) for _ in range(options.rounds))
+            what = f"{groups} groups, {skip}"
+            goal = f"{_GOAL:,}" if groups <= 100 else ""
+            section.rows.append(Row(what, headrace=f"{rate:,.0f}", ratio=f"{rate / _GOAL:.2f}", goal=goal))
+            section.figures[what] = rate
+    return section
+
+
+def _query(groups: int, skip: str) -> Match:
+    up, back = col("up"), count("D") == count("U") - 1
+    w = hr.pattern("U D+ U+ D+ U+", define={"U": up, "D": ~up}, where=back, within=30 * groups, skip=skip)
+    ticks = hr.events([{"le": 0, "re": 1, "symbol": 0, "up": True}], "symbol LONG, up BOOLEAN")
+    found = ticks.group_by("symbol").match(w, n=count(), falls=count("D"))
+    return next(node for node in walk(found.node) if isinstance(node, Match))
+
+
+def _run(node: Match, groups: int) -> float:
+    rng = np.random.default_rng(0)
+    columns: dict[str, Any] = {"symbol": rng.integers(0, groups, _EVENTS), "up": rng.random(_EVENTS) < 0.5}
+    columns |= {"__arrival": np.zeros(_EVENTS, np.int64), "__position": np.arange(_EVENTS)}
+    table = pa.table({name: columns[name] for name in node.input.schema.names}).cast(node.input.schema.arrow)
+    le = np.arange(_EVENTS, dtype=np.int64)
+    batches = [
+        Changes.inserts(le[a : a + _BATCH], le[a : a + _BATCH] + 1, table.slice(a, _BATCH))
+        for a in range(0, _EVENTS, _BATCH)
+    ]
+    kernel = kernel_of(node)
+    start = time.process_time()
+    for batch in batches:
+        last = int(batch.le[-1])
+        kernel.step([batch], [Progress(last, last)])
+    return _EVENTS / (time.process_time() - start)
