@@ -62,6 +62,8 @@ chain = (
     .within("1 h")
     .all_matches()
 )
-ways = transfers.match(chain, origin=col("A.source"), over=col("B.source"), then=col("C.source"), target=col("C.target"))
+ways = transfers.match(
+    chain, origin=col("A.source"), over=col("B.source"), then=col("C.source"), target=col("C.target")
+)
 print(ways.cht().to_pandas().to_string())
 assert sorted(ways.cht()["then"].to_pylist()) == ["c", "d"]

@@ -259,6 +259,13 @@ class References:
         return expr.with_children([self.resolve(child, final=final) for child in expr.children])
 
     def _aggregate(self, call: AggregateCall) -> Ref:
+        if type(call) is not AggregateCall:
+            raise PlanError(
+                "a pattern asks for aggregates that are built in, not for modules",
+                given=str(call),
+                allowed="count, sum, avg, min, max, first, last, collect, …",
+                instead="collect, and the module over what is found",
+            )
         argument = call.argument
         if call.function == "count" and isinstance(argument, Column) and argument.column in self.variables:
             return Ref("count", argument.column, None, Type.LONG)
@@ -305,13 +312,26 @@ class References:
                 name = self._names.setdefault(key, f"__prev{len(self.prevs)}")
                 self.prevs[name] = (part.child, part.back)
                 return col(name)
+            if isinstance(part, (AggregateCall, Classifier, Offset, Whole)):
+                raise PlanError(
+                    "what is asked of a match cannot stand where single tuples are looked at",
+                    given=f"{part} in {expr}",
+                    allowed="columns of tuples",
+                    instead="first(prev('x')) in place of prev(first('x'))",
+                )
             return part
 
         return expr.transform(change)
 
     def _column(self, column: Column) -> Expr:
         name = self._qualified(column.column)[1]
-        if name not in self.below and name not in self.prevs and name not in self.registers:
+        if name in self.registers:
+            raise PlanError(
+                f"{name!r} is a register: it has one value, and not one for each tuple",
+                given=name,
+                allowed="a register by itself, and columns in aggregates, prev and next",
+            )
+        if name not in self.below and name not in self.prevs:
             variables = ", ".join(f"{v}.{self.below.names[0]}" for v in self.variables[:2])
             raise PlanError(
                 f"there is nothing called {column.column!r} in this pattern",

@@ -16,7 +16,7 @@ operator may stand that looks at single events or pairs and never reaches back i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
@@ -136,7 +136,7 @@ class Recurse(Node):
     @cached_property
     def depth(self) -> int:
         """How many loops deep it is, counted from the innermost: inputs of a loop inside another have other names."""
-        return 1 + _depth(self.body)
+        return 1 + _depth(walk(self.body))
 
     @cached_property
     def circulates(self) -> bool:
@@ -225,7 +225,7 @@ def recursion(
             instead="recurse(seed, lambda found: found.join(edges, on='node').select(...))",
         )
     inside, outside = _parted(nodes, start)
-    ports = ports_of((seed, *outside), 1 + _depth(*inside))
+    ports = ports_of((seed, *outside), 1 + _depth(inside))
     new: dict[str, Node] = {node.fingerprint: port for node, port in zip((start, *outside), ports, strict=True)}
     for node in inside:
         new[node.fingerprint] = node.with_inputs(*(new[child.fingerprint] for child in node.inputs))
@@ -239,8 +239,9 @@ def ports_of(inputs: tuple[Node, ...], depth: int) -> tuple[LoopInput, ...]:
     return tuple(LoopInput(node.schema, name if depth == 1 else f"{name} of loop {depth}") for node, name in pairs)
 
 
-def _depth(*nodes: Node) -> int:
-    return max((node.depth for node in walk(*nodes) if isinstance(node, Recurse)), default=0)
+def _depth(nodes: Iterable[Node]) -> int:
+    """Of the operators of a body; loops that it reads from outside are not inside it."""
+    return max((node.depth for node in nodes if isinstance(node, Recurse)), default=0)
 
 
 def _parted(nodes: list[Node], start: LoopInput) -> tuple[list[Node], tuple[Node, ...]]:

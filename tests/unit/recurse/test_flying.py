@@ -32,10 +32,18 @@ def loop_in(query: hr.Stream) -> Recurse:
     return next(node for node in walk(query.node) if isinstance(node, Recurse))
 
 
+def sharp(stream: hr.Stream) -> list[tuple[Changes, int]]:
+    """The changes of a stream, batch by batch, each with the most that can be promised after it."""
+    found, least = [], INFINITY
+    for changes, _ in reversed(stream.run().results["out"].batches):
+        found.append((changes, least))
+        least = min(least, int(changes.sync_times().min(initial=INFINITY)))
+    return found[::-1]
+
+
 def inputs_of(loop: Recurse) -> list[list[tuple[Changes, int]]]:
-    """For every input of a loop: its changes and promises, batch by batch."""
-    runs = [hr.Stream(node).run() for node in loop.inputs]
-    return [[(changes, progress.cti) for changes, progress in run.results["out"].batches] for run in runs]
+    """For every input of a loop: its changes and promises."""
+    return [sharp(hr.Stream(node)) for node in loop.inputs]
 
 
 def fly(loop: Recurse, choose: random.Random) -> FlyingLoop:

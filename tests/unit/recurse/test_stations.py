@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.recurse.loops import FEW, edges
+from tests.unit.recurse.test_flying import sharp
 
 import headrace as hr
 from headrace import col
@@ -91,13 +92,9 @@ class Driven:
         return sorted(map(repr, total.consolidate().to_table().to_pylist()))
 
 
-def batches(stream: hr.Stream) -> list[tuple[Changes, int]]:
-    return [(changes, progress.cti) for changes, progress in stream.run().results["out"].batches]
-
-
 def feeds(name: str, streams: list[hr.Stream], choose: random.Random) -> list[tuple[int, Changes, int]]:
     """Batches of all inputs of a station in a drawn order: which input, changes, promise."""
-    left = {side: batches(streams[side]) for side in range(len(WORKS[name]()[1]))}
+    left = {side: sharp(streams[side]) for side in range(len(WORKS[name]()[1]))}
     order = []
     while left:
         side = choose.choice(list(left))

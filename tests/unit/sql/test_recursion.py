@@ -15,6 +15,7 @@ from headrace.errors import Diverged, PlanError, SqlError
 from headrace.sql.parse import parse
 from headrace.sql.printer import to_sql
 from headrace.sql.unbind import unbind
+from headrace.testing.differential import differential_reference
 
 FEW = settings(max_examples=max(5, settings().max_examples // 10))
 NODES = hr.events("le | re | node\n0 | ∞ | 1\n", "node LONG")
@@ -142,6 +143,22 @@ def test_loops_inside_loops():
     assert hr.sql(text, **STREAMS).node == wanted.node
     spoken = unbind(wanted.node, {stream.node: name for name, stream in STREAMS.items()})
     assert hr.sql(spoken.text, **STREAMS).node == wanted.node
+
+
+def test_a_loop_may_read_another():
+    """Found by trying: the loop inside took the names of its inputs for those of a loop around another."""
+    text = f"WITH RECURSIVE paths AS (SELECT * FROM links UNION {STEP}), x AS (SELECT node FROM nodes UNION "
+    text += "SELECT dst FROM x JOIN paths ON node = src) SELECT * FROM x"
+    found = hr.sql(text, **STREAMS)
+    paths = hr.recurse(LINKS, longer)
+    wanted = hr.recurse(NODES, lambda x: x.join(paths, on={"node": "src"}).select(node=col("dst")))
+    assert found.node == wanted.node
+    assert sorted((row["le"], row["re"], row["node"]) for row in found.cht().to_pylist()) == [
+        (0, hr.INFINITY, 1),
+        (0, hr.INFINITY, 2),
+    ]
+    assert hr.history_diff(found.cht(), found.history(engine="duckdb").cht()) == ""
+    differential_reference(found.node, buckets=2)
 
 
 def test_a_query_without_a_seed_is_a_view_over_the_loop():

@@ -27,7 +27,7 @@ SETTINGS: Mapping[str, tuple[Any, str, tuple[Any, ...]]] = {
     "tick": ("tuple", "what ordered windows react to", ("tuple", "time", "batch")),
     "on_error": (
         "fail",
-        "a module that fails stops the query, or only its group or window is diverted",
+        "a module that fails stops the query, or its window or group is diverted",
         ("fail", "skip"),
     ),
     "buckets": (None, "how many parts the work is divided into", ()),

@@ -13,6 +13,7 @@ from headrace.testing.intents.composed import COMPOSED
 from headrace.testing.intents.grouped import GROUPED
 from headrace.testing.intents.kind import Kind, Options
 from headrace.testing.intents.meeting import MEETINGS
+from headrace.testing.intents.pattern import PATTERNS
 from headrace.testing.intents.span import SPANS
 from headrace.testing.intents.windowed import PER_WINDOW
 
@@ -29,7 +30,7 @@ def _not_yet(_names: tuple[str, ...], _options: Options) -> str:
 
 
 #: The kinds that are queries, by name.
-OPERATORS: Mapping[str, Kind] = {kind.name: kind for kind in (*SPANS, *MEETINGS, *PER_WINDOW, *GROUPED)}
+OPERATORS: Mapping[str, Kind] = {kind.name: kind for kind in (*SPANS, *MEETINGS, *PER_WINDOW, *GROUPED, *PATTERNS)}
 
 _ANY = {"operator": tuple(OPERATORS), "below": tuple(OPERATORS), "depth": ("2", "3", "4")}
 #: All kinds: the same; `any`, which stands for so many of them, each over the one before, and names the last two; and

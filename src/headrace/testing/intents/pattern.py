@@ -1,0 +1,49 @@
+"""Kinds of queries that look for patterns (rule 9.4)."""
+
+from __future__ import annotations
+
+from headrace.testing.intents.kind import PLAIN, written
+
+__all__ = ["PATTERNS"]
+
+#: Of these no number of events has more matches than a power of it, also where all of them are asked for.
+_SHAPES = {
+    "pair": "'A B'",
+    "greedy": "'A B+'",
+    "reluctant": "'A B+? A'",
+    "choice": "'A (B | A B)'",
+    "permuted": "'PERMUTE(A, B)'",
+}
+_CONDITIONS = {
+    "none": "{{}}",
+    "alone": "{{'B': hr.col('i') > 0}}",
+    "neighbours": "{{'A': hr.col('i').is_not_null(), 'B': hr.col('x') >= hr.prev('x')}}",
+    "runs": "{{'B': (hr.col('x') >= hr.col('A.x')) | (hr.count('B') < 2)}}",
+    "sums": "{{'B': hr.sum('i') < 9}}",
+}
+_POLICIES = {
+    "past": ".skip('past last row')",
+    "next": ".skip('to next row')",
+    "variable": ".skip('to last B')",
+    "all": ".all_matches()",
+}
+_WITHIN = {"ever": "", "instant": ".within(0)", "short": ".within(4)"}
+_GROUPS = {"one": "", "text": ".group_by(by=hr.col('k'))", "computed": ".group_by(by=hr.col('i') > 0)"}
+_ROWS = {
+    "one": "k=hr.last('k'), i=hr.count(), x=hr.sum('B.x')",
+    "all": "rows='all', n=hr.count(), m=hr.final(hr.max('x'))",
+}
+PATTERNS = (
+    written(
+        "pattern",
+        1,
+        "{a}{groups}.match(hr.pattern({shape}, define={conditions}){policy}{within}, {rows})" + PLAIN,
+        {"policy": ("past",)},
+        shape=_SHAPES,
+        conditions=_CONDITIONS,
+        policy=_POLICIES,
+        within=_WITHIN,
+        groups=_GROUPS,
+        rows=_ROWS,
+    ),
+)
