@@ -265,12 +265,12 @@ def _say(what: str, size: int, found: dict[str, dict[int, float]]) -> None:
 
 def _compare(section: Section, what: str, found: dict[str, dict[int, float]]) -> None:
     """How flat each is, and what SQL costs beside Python."""
-    for name, rates in found.items():
-        first, last = min(rates), max(rates)
-        ratio = rates[first] / rates[last]
+    for name, by_size in found.items():
+        first, last = min(by_size), max(by_size)
+        ratio = by_size[first] / by_size[last]
         goal = "grows" if name.endswith("anew") else "flat: 1"
         section.rows.append(
-            Row(f"{what}: {name}, {first:,} → {last:,} tuples", headrace=f"{rates[last]:,.0f}/s",
+            Row(f"{what}: {name}, {first:,} → {last:,} tuples", headrace=f"{by_size[last]:,.0f}/s",
                 ratio=f"{ratio:.2f} times dearer", goal=goal)
         )  # fmt: skip
         section.figures[f"{what}/{name}/growth"] = ratio
@@ -381,9 +381,8 @@ def _write(folder: Path, files: int, rows: int) -> None:
     random = np.random.default_rng(7)
     for number in range(files):
         time_ = np.arange(number * rows, (number + 1) * rows) + 1_700_000_000_000_000
-        table = pa.table({
-            "k": random.integers(0, 1_000, rows), "x": random.random(rows), "ts": pa.array(time_, pa.timestamp("us", "UTC")),
-        })  # fmt: skip
+        stamps = pa.array(time_, pa.timestamp("us", "UTC"))
+        table = pa.table({"k": random.integers(0, 1_000, rows), "x": random.random(rows), "ts": stamps})
         path = folder / f"{number:03}.parquet"
         pq.write_table(table, path)
         os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
