@@ -357,7 +357,7 @@ def test_a_person_at_a_terminal(place: Path):
         talk.say(";\r", "5 rows")
         talk.say("SELECT x FROM ticks;\r", "^")
         talk.say("\\watch\r", "CTI")
-        talk.say("\x03", "streams")
+        talk.insist("\x03", "streams")
         talk.say("\x04", "")
         while process.poll() is None:
             talk.read()
@@ -386,10 +386,21 @@ class _Talk:
         return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", data.decode(errors="replace"))
 
     def expect(self, words: str) -> None:
-        seen, deadline = "", time.monotonic() + 60
-        while words not in seen:
+        assert self._sees(words, 60)
+
+    def insist(self, keys: str, words: str) -> None:
+        """Press keys until something comes of it: a Ctrl-C in the midst of reading a file is swallowed by the reader."""
+        for _ in range(10):
+            os.write(self.terminal, keys.encode())
+            if self._sees(words, 6):
+                return
+        raise AssertionError(words)
+
+    def _sees(self, words: str, seconds: float) -> bool:
+        seen, deadline = "", time.monotonic() + seconds
+        while words not in seen and time.monotonic() < deadline:
             seen += self.read()
-            assert time.monotonic() < deadline, seen
+        return words in seen
 
     def say(self, keys: str, words: str) -> None:
         os.write(self.terminal, keys.encode())

@@ -30,13 +30,13 @@ def _not_yet(_names: tuple[str, ...], _options: Options) -> str:
 
 
 #: The kinds that are queries, by name.
-OPERATORS: Mapping[str, Kind] = {kind.name: kind for kind in (*SPANS, *MEETINGS, *PER_WINDOW, *GROUPED, *PATTERNS)}
+OPERATORS: Mapping[str, Kind] = {kind.name: kind for kind in (*SPANS, *MEETINGS, *PER_WINDOW, *GROUPED)}
 
 _ANY = {"operator": tuple(OPERATORS), "below": tuple(OPERATORS), "depth": ("2", "3", "4")}
-#: All kinds: the same; `any`, which stands for so many of them, each over the one before, and names the last two; and
-#: the compositions that are written down.
+#: All kinds: the same; `any`, which stands for so many of them, each over the one before, and names the last two; the
+#: compositions that are written down; and patterns, which came later: `any` goes on to draw as it did.
 KINDS: Mapping[str, Kind] = {
     **OPERATORS,
     "any": Kind("any", 1, _ANY, _not_yet),
-    **{kind.name: kind for kind in COMPOSED},
+    **{kind.name: kind for kind in (*COMPOSED, *PATTERNS)},
 }
