@@ -389,7 +389,7 @@ class _Talk:
         assert self._sees(words, 60)
 
     def insist(self, keys: str, words: str) -> None:
-        """Press keys until something comes of it: a Ctrl-C in the midst of reading a file is swallowed by the reader."""
+        """Press keys until something comes of it: a Ctrl-C at a bad moment may be lost, and people press it again."""
         for _ in range(10):
             os.write(self.terminal, keys.encode())
             if self._sees(words, 6):
