@@ -151,6 +151,9 @@ def test_an_alarm_fires_by_time_alone_and_is_withdrawn_if_it_was_wrong() -> None
         ("SELECT mean_of(price) OVER (ROWS 5 PRECEDING ACTIVE EXPIRATION) AS m FROM ticks",
          "tuples leave by time alone only where the frame is one of time"),
         ("SELECT numbered(symbol, price) OVER () AS x FROM ticks", "at most one aggregate that gives rows"),
+        ("SELECT mean_of(DISTINCT price) AS x FROM ticks [TUMBLING 10 ticks]", "does not exist"),
+        ("SELECT numbered(symbol, price) OVER (), sum(price) OVER (ROWS 1 PRECEDING SLIDE 2) AS x FROM ticks",
+         "leaves tuples out"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(query: str, said: str) -> None:
@@ -192,3 +195,36 @@ def test_files_are_read_with_all_columns_that_tell_tuples_apart(tmp_path: Path) 
         {MEAN} SELECT mean_of(price) OVER (PARTITION BY symbol ROWS 9 PRECEDING) AS m FROM ticks;"""
     )
     assert made.cht()["m"].to_pylist() == [1.0, 2.0, 2.5]
+
+
+def test_a_slot_that_a_cti_falls_into_is_answered_once() -> None:
+    drawn = """
+        kind   | le | re | x
+        insert | 3  | 4  | 4.0
+        insert | 7  | 8  | 2.0
+        cti    | 6  |    |
+        insert | 9  | 10 | 1.0
+    """
+    for batches in ([4], [1, 1, 1, 1], [2, 2]):
+        stream = hr.events(drawn, "x DOUBLE", batches=batches)
+        for call in ("sum(x)", "mean_of(x)"):
+            text = f"SELECT {call} OVER (RANGE 3 ticks PRECEDING SLIDE 7 ticks) AS s FROM t"
+            found = rows(MEAN + text, t=stream)
+            assert [row[:2] for row in found] == [(3, 4), (9, 10)]
+
+
+TWO = """
+CREATE AGGREGATE two(x DOUBLE): (a DOUBLE, b INT) {
+    INITIALIZE: ITERATE: { INSERT INTO RETURN VALUES (x, 1), (x, 2); }
+};
+"""
+
+
+def test_rows_are_given_behind_all_other_answers() -> None:
+    text = "SELECT sum(price) OVER () AS s, two(price) OVER (), count(*) OVER (ROWS 0 PRECEDING) AS n FROM ticks"
+    assert [row[2:] for row in rows(TWO + text)] == [
+        (4.0, 4.0, 1, 1), (4.0, 4.0, 2, 1), (6.0, 2.0, 1, 1), (6.0, 2.0, 2, 1),
+        (14.0, 8.0, 1, 1), (14.0, 8.0, 2, 1), (20.0, 6.0, 1, 1), (20.0, 6.0, 2, 1),
+    ]  # fmt: skip
+    star = rows(TWO + "SELECT *, two(price) OVER () FROM ticks")
+    assert star[0] == (1, 2, "A", 4.0, 4.0, 1)

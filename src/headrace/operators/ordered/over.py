@@ -26,10 +26,10 @@ from headrace.operators.ordered.divide import PREFIX, Spans
 from headrace.operators.ordered.keep import kept, next_shown
 from headrace.operators.ordered.kernel import Hashes, OrderedKernel
 from headrace.operators.ordered.line import Bools, Int64s, Line
-from headrace.operators.ordered.yields import equals, open_since, ties, yields
+from headrace.operators.ordered.yields import equals, open_since, slot_end, ties, yields
 from headrace.operators.windows.content import Outputs
 from headrace.operators.windows.divide import Windows
-from headrace.plan.ordered import Frame
+from headrace.plan.ordered import Frame, Time
 from headrace.plan.over import Over
 from headrace.plan.source import DIVERTED
 from headrace.progress import Progress
@@ -131,6 +131,8 @@ class OverKernel(OrderedKernel):
             reasons[loud[number]] = reason
         events = line.events.take(rows)
         until = np.where(events.re == INFINITY, INFINITY, add(events.re, 1))
+        if isinstance(self.frame.slide, Time):  # as long as the slot is open, another tuple may take its place
+            until = np.maximum(until, slot_end(self.frame.slide, events.le))
         table = _beside(events.payload, self._of_tuples(outputs, loud, len(rows)))
         table = self._stamped(table, Windows(every.group, every.le, every.re, np.empty(0, np.int64)), until)
         table = table.append_column(_TIE, pa.array(ties(line)[rows]))

@@ -276,6 +276,14 @@ class Expressions:
             return found(*arguments)
         if isinstance(found, AggregateModule):
             self._refuse_unless_aggregates(part, name)
+            if part.distinct:
+                raise self.context.error(
+                    part,
+                    f"{name}(DISTINCT …) does not exist",
+                    given=to_sql(part),
+                    allowed="count(DISTINCT column)",
+                    instead=f"{name}(…) over a sub-select with DISTINCT",
+                )
             return found.of(*arguments)
         raise self.context.error(
             part,

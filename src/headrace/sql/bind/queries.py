@@ -29,7 +29,7 @@ from headrace.sql.bind.grouping import Grouping, column_name
 from headrace.sql.bind.joins import Joins
 from headrace.sql.bind.recursion import with_named
 from headrace.sql.bind.relations import Item, has_points, plain, same_columns
-from headrace.sql.bind.returned import check_active, with_frame, with_rows
+from headrace.sql.bind.returned import check_active, gives_rows, with_frame, with_rows
 from headrace.sql.bind.scope import Relation, Scope, visible
 from headrace.sql.bind.stored import stored
 from headrace.sql.bind.values import duration_of
@@ -159,8 +159,8 @@ class Queries:
             item = item if over_time else self._filtered(part, item)
         else:
             item = self._filtered(part, item)
-            part, item = with_rows(self, part, item)
             item, given = self._over(part, item)
+            part, item = with_rows(self, part, item, given)
         outputs = self._outputs(part.entries, item, given)
         columns = [(name, col(name)) for name in item.stream.schema.names]
         if same_columns(outputs, columns):
@@ -272,12 +272,13 @@ class Queries:
             one for entry in part.entries for one in reversed(inside(entry)) if isinstance(one, s.Call) and one.over
         ]
         frames: dict[s.Over, list[s.Call]] = {}
-        for call in dict.fromkeys(calls):
+        rows = [call for call in calls if gives_rows(call, self.catalog.known)]
+        for call in dict.fromkeys(call for call in calls if call not in rows):
             assert call.over is not None
             frames.setdefault(call.over, []).append(call)
         given: dict[s.Call, str] = {}
         called = self._called(part, item)
-        for over, wanted in self._sliding_last(frames):
+        for over, wanted in self._sliding_last(frames, rows=bool(rows)):
             names = {call: called.get(call, f"_sql_over{len(given) + number}") for number, call in enumerate(wanted)}
             expressions = self.expressions(item, aggregates=True, given=given)
             outputs = tuple((name, expressions.bind(replace(call, over=None))) for call, name in names.items())
@@ -295,12 +296,12 @@ class Queries:
             given |= names
         return item, given
 
-    def _sliding_last(self, frames: Mapping[s.Over, list[s.Call]]) -> list[tuple[s.Over, list[s.Call]]]:
-        """A frame that slides leaves tuples out, which the others must have seen before."""
+    def _sliding_last(self, frames: Mapping[s.Over, list[s.Call]], *, rows: bool) -> list[tuple[s.Over, list[s.Call]]]:
+        """A frame that slides leaves tuples out, which the others must have seen before, and what gives `rows`, too."""
         sliding = [over for over in frames if over.slide is not None]
         others = [over for over in frames if over.slide is None]
         nested = any(one.over in sliding for over in others for call in frames[over] for one in _calls(call))
-        if len(sliding) > 1 or nested:
+        if len(sliding) > 1 or nested or (sliding and rows):
             raise self.context.error(
                 sliding[-1],
                 "a window that slides leaves tuples out, which another window of this SELECT looks at",

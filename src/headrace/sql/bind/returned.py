@@ -22,13 +22,14 @@ from headrace.sql.printer import to_sql
 if TYPE_CHECKING:
     from headrace.sql.bind.queries import Queries
 
-__all__ = ["check_active", "with_frame", "with_rows"]
+__all__ = ["check_active", "gives_rows", "with_frame", "with_rows"]
 
 #: What the rows of a call are known as: no stream is called so.
 _ROWS = "__rows"
 
 
-def _gives_rows(part: Any, known: Mapping[str, Any]) -> bool:
+def gives_rows(part: Any, known: Mapping[str, Any]) -> bool:
+    """Whether it calls an aggregate, or a module, that gives rows."""
     if not isinstance(part, s.Call):
         return False
     found = known.get(".".join(one.text for one in part.name))
@@ -41,7 +42,7 @@ def with_frame(part: s.Select, known: Mapping[str, Any]) -> s.Select:
     entries = []
     for entry in part.entries:
         call = entry.value
-        if _gives_rows(call, known) and isinstance(call, s.Call) and call.over is None:
+        if gives_rows(call, known) and isinstance(call, s.Call) and call.over is None:
             found = known[".".join(one.text for one in call.name)]
             if getattr(found, "blocking", True) is False:
                 entry = replace(entry, value=replace(call, over=over))
@@ -50,10 +51,10 @@ def with_frame(part: s.Select, known: Mapping[str, Any]) -> s.Select:
     return part if framed == part.entries else replace(part, entries=framed, group=())
 
 
-def with_rows(queries: Queries, part: s.Select, item: Item) -> tuple[s.Select, Item]:
+def with_rows(queries: Queries, part: s.Select, item: Item, given: Mapping[s.Call, str]) -> tuple[s.Select, Item]:
     """The SELECT with the columns of such a call in its place, over a stream that has them."""
     own = queries.catalog.known
-    calls = [entry for entry in part.entries if _gives_rows(entry.value, own) and entry.value.over is not None]  # type: ignore[attr-defined]
+    calls = [entry for entry in part.entries if gives_rows(entry.value, own) and entry.value.over is not None]  # type: ignore[attr-defined]
     if not calls:
         return part, item
     if len(calls) > 1 or calls[0].alias is not None:
@@ -69,7 +70,7 @@ def with_rows(queries: Queries, part: s.Select, item: Item) -> tuple[s.Select, I
     assert call.over is not None
     check_active(queries, part, call.over)
     module = module_called(queries.context, call, own)
-    expressions = queries.expressions(item, aggregates=True)
+    expressions = queries.expressions(item, aggregates=True, given=given)
     keys = [expressions.bind(key) for key in call.over.partition]
     with queries.context.at(call):
         mapping = tuple(module.mapping([expressions.bind(one) for one in call.arguments], {}).items())
@@ -80,7 +81,7 @@ def with_rows(queries: Queries, part: s.Select, item: Item) -> tuple[s.Select, I
         node = Fold(
             below, grouped, made.frame, module, mapping, tuple(names.values()), active=active, policy=made.policy
         )
-    rows = Relation(_ROWS, names)
+    rows = Relation(_ROWS, names, by_name=True)
     found = replace(item, stream=Stream(node), relations=(*item.relations, rows))
     columns = tuple(
         s.Entry(s.Column(_name(name, call), _name(_ROWS, call), at=call.at), _name(name, call), at=call.at)
