@@ -33,8 +33,6 @@ from headrace.host.spark.session import get_session
 from headrace.operators.kernel import Kernel
 from headrace.operators.ordered.stepping import Stepping
 from headrace.operators.registry import kernel_of
-from headrace.optimizer import RULES
-from headrace.optimizer.slide_over_panes import slide_over_panes
 from headrace.plan.nodes import Fold, Output, walk
 from headrace.progress import Progress
 from headrace.schema import STAMPS
@@ -286,7 +284,7 @@ def _compare(section: Section, what: str, found: dict[str, dict[int, float]]) ->
 def _slides(section: Section) -> dict[str, dict[int, tuple[float, float]]]:
     """For panes and without: rate and rows of state, by slide."""
     found: dict[str, dict[int, tuple[float, float]]] = {"in panes": {}, "without panes": {}}
-    total = _made(SUM)
+    modules = {"in panes": _made(SUM), "without panes": _made(SUM.replace(" ALGEBRAIC", ""))}
     rows, count = 20_000, 6
     random = np.random.default_rng(7)
     table = pa.table({
@@ -295,11 +293,10 @@ def _slides(section: Section) -> dict[str, dict[int, tuple[float, float]]]:
     })  # fmt: skip
     for slide in SLIDES:
         stream = hr.events(table, "x DOUBLE", progress=hr.ordered(), batches=[rows] * count)
-        made = stream.over(rows=WINDOW - 1, slide=slide).aggregate(answer=total.of("x"))
-        without = tuple(rule for rule in RULES if rule is not slide_over_panes)
-        for name, rules in (("in panes", RULES), ("without panes", without)):
+        for name, module in modules.items():
+            made = stream.over(rows=WINDOW - 1, slide=slide).aggregate(answer=module.of("x"))
             begin = time.process_time()
-            done = run_local([Output(made.node, "out")], rules=rules, finish=False)
+            done = run_local([Output(made.node, "out")], finish=False)
             took = time.process_time() - begin
             found[name][slide] = (rows * count / took, _state(done.statistics[-1]))
         panes, whole = found["in panes"][slide], found["without panes"][slide]

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
-from headrace import col
+from headrace import col, stdlib
 from headrace.errors import LateEvent, ModuleFailed
 from headrace.events import history_diff
 from headrace.expr.aggregates import concat
@@ -121,6 +121,11 @@ def test_groups_ranks_and_modules(agree: Agree, rows: hr.Stream):
     means = rows.group_by("k").window(hr.tumbling(4), on_error="skip").aggregate(x=Mean().of("x"))
     echoes = rows.group_by("k").window(hr.tumbling(4), clipping="full").operate(Echo(), "x").select("k", x=col("o"))
     agree(inside.union(means, echoes))
+
+
+def test_folds_and_patterns(agree: Agree, rows: hr.Stream):
+    agree(rows.group_by("k").over(rows=2).aggregate(m=stdlib.online_mean.of("x")))
+    agree(rows.match(hr.pattern("A B+"), n=hr.count(), s=hr.sum("B.x")))
 
 
 def test_ordered_windows_contents_and_frames(agree: Agree, rows: hr.Stream):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from headrace.history.duckdb import DuckDBHistory
 from headrace.io.origins import Events
 from headrace.plan.nodes import Source
 from headrace.schema import Schema
+from headrace.testing.intents.text import read_intent
+from headrace.testing.verify.campaign import cases_of_intent, try_case
 
 
 def test_an_event_in_no_window_still_says_how_far_its_group_reaches():
@@ -86,3 +89,14 @@ def test_a_module_whose_states_merge_sees_one_zero():
     query = stream.window(hr.tumbling(10)).aggregate(signs=Signs().of("x"))
     assert "Panes" in str(query.explain())
     assert query.cht()["signs"].to_pylist() == ["+-"]
+
+
+@pytest.mark.parametrize("number", [428, 445])
+def test_a_history_in_which_events_are_there_twice(number: int):
+    """Two orders of the same rows disagreed on which of two equal ones came first, and a run went on over a gap."""
+    oracle = DuckDBHistory()
+    try:
+        case = next(islice(cases_of_intent(read_intent("distinct"), 0), number, None))
+        assert try_case(case, oracle, shrinking=0) is None
+    finally:
+        oracle.close()

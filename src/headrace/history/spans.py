@@ -128,15 +128,20 @@ def union(t: Translation, node: Union) -> None:
 
 
 def coalesce(t: Translation, node: Coalesce) -> None:
-    """Runs of rows with equal payload that meet or overlap."""
+    """Runs of rows with equal payload that meet or overlap.
+
+    Equal rows become one first: two orders of the same rows need not agree on which of equals comes first.
+    """
     below = t.of(node)
     payload = ", ".join(t.columns(below))
     order = f"PARTITION BY {payload} ORDER BY le, re"
     begins = "CASE WHEN le <= __reached THEN 0 ELSE 1 END"
     t.give(
         node,
-        f"""WITH reached AS (
-  SELECT *, max(re) OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS __reached FROM {below.name}
+        f"""WITH once AS (
+  SELECT DISTINCT le, re, {payload} FROM {below.name}
+), reached AS (
+  SELECT *, max(re) OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS __reached FROM once
 ), runs AS (
   SELECT *, sum({begins}) OVER ({order} ROWS UNBOUNDED PRECEDING) AS __run FROM reached
 )
