@@ -108,7 +108,7 @@ class Session:
     ) -> None:
         self.catalog = Catalog(
             own=dict(functions or {}),
-            library=LIBRARY,
+            shipped=LIBRARY,
             base=Path(base),
             roots=None if roots is None else tuple(Path(root) for root in roots),
         )
@@ -402,7 +402,7 @@ _SHOWS: Mapping[str, Callable[[Catalog], _Shown]] = {
         ("module", "kind", "summary"),
         [
             *((m.name, m.kind, m.summary) for m in modules()),
-            *((f"stdlib.{name}", "SQL aggregate", about(name).partition("\n")[0]) for name in c.library),
+            *((f"stdlib.{name}", "SQL aggregate", about(name).partition("\n")[0]) for name in c.shipped),
             *((name, _kind(own), "") for name, own in c.own.items()),
         ],
     ),

@@ -79,7 +79,7 @@ class Catalog:
     #: Functions and modules of the user's own, by name; those aggregates too.
     own: dict[str, Any] = field(default_factory=dict)
     #: Aggregates that come along, by name.
-    library: Mapping[str, Any] = field(default_factory=dict)
+    shipped: Mapping[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(
         default_factory=lambda: {name: default for name, (default, *_) in SETTINGS.items()}
     )
@@ -93,7 +93,7 @@ class Catalog:
     @property
     def known(self) -> Mapping[str, Any]:
         """Functions and modules by name: the user's own, and what comes along where they have none of that name."""
-        return ChainMap(self.own, self.library)  # type: ignore[arg-type]  # it is only read
+        return ChainMap(self.own, self.shipped)  # type: ignore[arg-type]  # it is only read
 
     def may_use(self, path: Path) -> bool:
         """Whether files there may be used."""
