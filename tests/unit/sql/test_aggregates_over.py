@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from tests.fixtures.direct_aggregates import Direct
 from tests.unit.sql.test_aggregates_random import Writer, same
@@ -61,6 +61,7 @@ def plain(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("active", [False, True])
 @SLOW
 @given(st.integers(0, 2**64))
+@example(315467227).via("what one EXPIRE deletes from the window does not expire, though its time has come as well")
 def test_over(active: bool, seed: int):
     writer = Writer(seed)
     random = writer.random
