@@ -18,7 +18,7 @@ import headrace as hr
 from headrace.host.spark.session import get_session
 
 SCHEMA = "k STRING, v LONG"
-FILES = 20
+FILES = 12
 
 
 def write_input(folder: Path, seed: int) -> None:
@@ -55,17 +55,20 @@ def _write(path: Path, rows: list[dict[str, Any]], number: int) -> None:
 
 
 def queries(folder: Path) -> dict[str, hr.Stream]:
-    """What runs: a stream as it is, an aggregate, and an aggregate of it in a second stage."""
+    """What runs: a stream as it is, an aggregate, an aggregate of it in a second stage, and a loop across buckets."""
     stream = hr.read_events(str(folder / "in"), SCHEMA, format="json", progress=hr.explicit())
     counts = stream.group_by("k").window(hr.hopping(20, every=10)).aggregate(n=hr.count(), s=hr.sum("v"), a=hr.avg("v"))
     nested = counts.group_by("n").window(hr.tumbling(40)).aggregate(keys=hr.count(), top=hr.max("s"))
-    return {"stream": stream, "counts": counts, "nested": nested}
+    links = stream.select(src=hr.col("v") % 10, dst=hr.col("v") % 7)
+    begin = stream.where(hr.col("k") == "a").select(node=hr.col("v") % 10)
+    reached = hr.recurse(begin, lambda found: found.join(links, on={"node": "src"}).select(node=hr.col("dst")))
+    return {"stream": stream, "counts": counts, "nested": nested, "reached": reached}
 
 
 def main(folder: Path) -> None:
     """Run until everything is answered."""
     get_session("local[2,4]", app="headrace recovery")
-    formats = {"stream": "parquet", "counts": "jsonl", "nested": "jsonl"}
+    formats = {"stream": "parquet", "counts": "jsonl", "nested": "jsonl", "reached": "jsonl"}
     sinks = [(s, hr.files(str(folder / "out" / n), format=formats[n])) for n, s in queries(folder).items()]  # type: ignore[arg-type]
     query = hr.start(sinks, checkpoint=str(folder / "state"), files_per_batch=1, buckets=2)
     query.finish()

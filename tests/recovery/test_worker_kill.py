@@ -90,7 +90,7 @@ def test_a_checkpoint_belongs_to_one_query(tmp_path: Path):
 
     again = counted(4).start(hr.memory(), checkpoint=state, buckets=1)
     try:
-        assert again.progress["batch"] == query.progress["batch"], "it goes on where the first one stopped"
+        assert again.progress()["batch"] == query.progress()["batch"], "it goes on where the first one stopped"
         again.finish()
         assert {part["bucket"] for part in again.statistics[-1]} == {0, 1, 2}, "the buckets are the checkpoint's"
     finally:

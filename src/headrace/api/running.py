@@ -12,6 +12,7 @@ from headrace.api.checks import HasNode, checked_options, checked_pairs, checked
 from headrace.errors import PlanError
 from headrace.events import history
 from headrace.host.local import run_local
+from headrace.host.report import Report
 from headrace.host.result import Finished, Result
 from headrace.io.deliver import check_free, deliver
 from headrace.io.sinks import Sink, prepared
@@ -59,6 +60,12 @@ class Run:
         """The rows set aside, with their source and the reason."""
         sides = [result.changes() for name, result in self.results.items() if name.startswith(DIVERTED)]
         return pa.concat_tables([history(side) for side in sides])
+
+    def progress(self) -> Report:
+        """How far it is after the last batch: sources, what every operator remembers, what went round in loops."""
+        latest = self.statistics[-1] if self.statistics else []
+        sources = latest[0]["sources"] if latest else {}
+        return Report.of(len(self.statistics) - 1, sources, self.counts, latest)
 
     @property
     def set_aside(self) -> int:

@@ -18,6 +18,7 @@ from headrace.operators.ordered.kernel import OrderedKernel
 from headrace.operators.ordered.tumbling import over_kernel, returning_kernel
 from headrace.operators.output import OutputKernel
 from headrace.operators.recurse import loop_of
+from headrace.operators.recurse.spread import spread_loop_of
 from headrace.operators.sliding import SlidingKernel, slides
 from headrace.operators.snapshots import SnapshotKernel, adds_up
 from headrace.operators.span import LINEAR
@@ -32,6 +33,7 @@ from headrace.plan.nodes import (
     Final,
     Fold,
     Join,
+    LoopEnd,
     Match,
     Merge,
     Node,
@@ -70,6 +72,7 @@ STATEFUL: dict[type[Node], Callable[[Any], Kernel]] = {
     Final: FinalKernel,
     Fold: returning_kernel,
     Join: JoinKernel,
+    LoopEnd: spread_loop_of,
     Match: _match,
     Merge: lambda node: SlidingKernel(node) if slides(node) else MergeKernel(node),
     Operate: _windows,

@@ -27,13 +27,14 @@ from headrace.plan.span import (
     Union,
     Where,
 )
+from headrace.plan.spread import LoopEnd, LoopStart
 from headrace.plan.table import TableJoin
 from headrace.plan.windowed import Failures, PerWindow
 
 __all__ = [
     "DIVERTED", "Admit", "Aggregate", "CapDuration", "Clip", "Coalesce", "Combine", "Contents", "Diverted",
-    "EdgeLifetimes", "Extend", "Failures", "Final", "Fold", "GroupApply", "GroupInput", "Join", "LoopInput",
-    "Match", "Merge", "Node", "Operate", "Orphans", "Output", "Over", "Panes", "PerWindow", "PointAtEnd",
-    "PointAtStart", "Properties", "Recurse", "Select", "SetDuration", "Shift", "Source", "TableJoin", "Top",
-    "Union", "Where", "set_aside", "walk",
+    "EdgeLifetimes", "Extend", "Failures", "Final", "Fold", "GroupApply", "GroupInput", "Join", "LoopEnd",
+    "LoopInput", "LoopStart", "Match", "Merge", "Node", "Operate", "Orphans", "Output", "Over", "Panes",
+    "PerWindow", "PointAtEnd", "PointAtStart", "Properties", "Recurse", "Select", "SetDuration", "Shift", "Source",
+    "TableJoin", "Top", "Union", "Where", "set_aside", "walk",
 ]  # fmt: skip

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from headrace.errors import PlanError
-from headrace.plan.nodes import Diverted, GroupInput, LoopInput, Node, Output, Source, walk
+from headrace.plan.nodes import Diverted, GroupInput, LoopEnd, LoopInput, LoopStart, Node, Output, Source, walk
+from headrace.stages.spread import spread_loops
 
 __all__ = ["Edge", "Line", "cut"]
 
@@ -54,6 +55,21 @@ class Line:
     def sources(self) -> tuple[Source, ...]:
         return tuple(node for node in self.nodes if isinstance(node, Source))
 
+    @cached_property
+    def loops(self) -> tuple[LoopEnd, ...]:
+        """The loops that go across buckets."""
+        return tuple(node for node in self.nodes if isinstance(node, LoopEnd))
+
+    @cached_property
+    def on_loops(self) -> frozenset[str]:
+        """The operators of those loops, by fingerprint."""
+        found: set[str] = set()
+        for node in self.nodes:
+            fed = any(child.fingerprint in found for child in node.inputs)
+            if isinstance(node, LoopStart) or (fed and not isinstance(node, LoopEnd)):
+                found.add(node.fingerprint)
+        return frozenset(found)
+
     def at(self, level: int) -> tuple[Node, ...]:
         """The nodes of a level, inputs first."""
         return tuple(node for node in self.nodes if self.levels[node.fingerprint] == level)
@@ -78,7 +94,7 @@ def _in_place(node: Node, levels: dict[str, int], level: int) -> bool:
     must also find each other: those that are there already must be where the hash of all that is needed, in its order,
     would bring them; those from earlier levels will be brought there by it.
     """
-    if level == 0:
+    if level == 0 or isinstance(node, LoopEnd):  # a loop is closed where all buckets have been heard
         return False
     if len(node.inputs) == 1:
         keys = node.inputs[0].properties.keys
@@ -87,8 +103,10 @@ def _in_place(node: Node, levels: dict[str, int], level: int) -> bool:
     return all(child.properties.keys == node.need(i) for i, child in there if node.need(i) is not None)
 
 
-def cut(outputs: Sequence[Output]) -> Line:
+def cut(outputs: Sequence[Output], buckets: int = 1) -> Line:
     """Assign every node a level, and find the edges between levels."""
+    if buckets > 1:
+        outputs = spread_loops(outputs)
     levels: dict[str, int] = {}
     for node in walk(*outputs):
         if isinstance(node, GroupInput):

@@ -14,12 +14,12 @@ from headrace.io.origins import whole_rows
 from headrace.operators.accumulators import Layout
 from headrace.operators.combine import FIRST, LAST, compact
 from headrace.operators.registry import linear_of
-from headrace.plan.nodes import Combine, Diverted, Node, Source
+from headrace.plan.nodes import Combine, Diverted, LoopStart, Node, Source
 from headrace.progress import Progress
 from headrace.stages.cut import Line
 from headrace.stages.message import REPORTS, Message, split
 
-__all__ = ["Intake"]
+__all__ = ["Intake", "circulated"]
 
 
 class Intake:
@@ -84,6 +84,28 @@ class Intake:
         reports = {self.source.fingerprint: [report.to_json() for report in self._reports]}
         for bucket in range(self.buckets):
             yield Message(bucket, REPORTS, extra=reports)
+
+
+def circulated(line: Line, back: Message, buckets: int, sender: int) -> Iterable[Message]:
+    """What a loop gave in the batch before: rows by bucket, and the report, which every bucket hears."""
+    loop = back.extra["loop"]
+    if back.table is not None and back.table.num_rows:
+        given: dict[str, Changes] = {}
+        for node in line.at(0):
+            if isinstance(node, LoopStart) and node.loop == loop:
+                given[node.fingerprint] = Changes.from_table(back.table)
+            parts = [given[child.fingerprint] for child in node.inputs if child.fingerprint in given]
+            if parts:
+                given[node.fingerprint] = linear_of(node)(node, Changes.concat(parts))
+        for edge in line.edges:
+            if edge.start == 0 and edge.producer.fingerprint in given:
+                table = given[edge.producer.fingerprint].to_table()
+                for bucket, rows in enumerate(split(table, edge.route, buckets, sender)):
+                    if rows is not None:
+                        yield Message(bucket, edge.number, rows)
+    told = {loop: {back.extra["bucket"]: back.extra["report"]}}
+    for bucket in range(buckets):
+        yield Message(bucket, REPORTS, extra={"loops": told})
 
 
 def _merged(producer: Node, tables: list[pa.Table]) -> pa.Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.plan.nodes import LoopInput, Recurse, walk
+from headrace.stages.spread import goes_across
 
 __all__ = ["how_it_runs", "loop_lines"]
 
@@ -27,4 +28,5 @@ def how_it_runs(node: Recurse) -> str:
     """What goes round in it."""
     if not node.circulates:
         return "columnar, incremental; operators of their own for every round, since the body may take back"
-    return "columnar, incremental; a round costs what is new in it" + ("; by level" if node.distinct else "")
+    how = "columnar, incremental; a round costs what is new in it" + ("; by level" if node.distinct else "")
+    return how + ("; across buckets, if there are several: a round a batch" if goes_across(node) else "")

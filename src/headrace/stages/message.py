@@ -18,10 +18,11 @@ import pyarrow as pa
 from headrace.columnar import hash_rows
 from headrace.progress import Progress
 
-__all__ = ["REPORTS", "STATISTICS", "Message", "bucket_of", "pack", "split", "unpack"]
+__all__ = ["FEEDBACK", "REPORTS", "STATISTICS", "Message", "bucket_of", "pack", "split", "unpack"]
 
-#: Edge numbers of messages that are not rows of an edge. Results of output i travel as `RESULT - i`.
-REPORTS, STATISTICS, RESULT = -1, -2, -10
+#: Edge numbers of messages that are not rows of an edge. Results of output i travel as `RESULT - i`. What a loop feeds
+#: back is read in the next batch.
+REPORTS, STATISTICS, FEEDBACK, RESULT = -1, -2, -3, -10
 _META = b"headrace"
 _MOST_ROWS = 100_000
 

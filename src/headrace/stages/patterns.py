@@ -25,12 +25,13 @@ def liveliness(node: Match) -> tuple[str, str, str, tuple[str, ...]]:
     """The output CTI, how far it is behind, what is remembered, and advice."""
     pattern, back = node.pattern, node.references.back
     state = "tuples of each group from its first open one on" + (f", and {back} before" if back else "")
+    state += "; how many matches each has had" if node.numbered else ""
     delay = "as long as runs last" if pattern.span is None else f"up to {format_duration(pattern.span)}"
     advice = () if pattern.span is not None else ("within(...) bounds how long a run is open, and so the state",)
     if node.rows == "all":
         return "the first tuple that a match may still begin with", delay, state, advice
     if pattern.matches == "all":
         return "as its input", "none", state, advice
-    if pattern.policy.to == "next":
+    if pattern.policy.to == "next" and not node.numbered:
         return "the end of the first match that may still grow", delay, state, advice
     return "the end of the first match behind a tuple that a match may still begin with", delay, state, advice

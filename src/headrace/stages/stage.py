@@ -3,12 +3,17 @@
 Progress is worked out here too. Sources tell what they saw in reports; every bucket hears all of them and so all come
 to the same CTI. From the sources' progress follows that of every linear operator of level 0; other edges carry the
 progress of the buckets that sent them, of which the least counts (rule 3.4).
+
+A loop that goes across buckets begins in the intake, with what it gave in the batch before, and is told of by reports
+as sources are. Beside the progress of its operators goes the guess of what they would promise if the loop brought
+nothing more (`operators/recurse/trips.py`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import astuple
 from typing import Any
 
 import pyarrow as pa
@@ -19,12 +24,26 @@ from headrace.io.ingress import Report, resolve
 from headrace.operators.admit import RE_NEW
 from headrace.operators.kernel import Data, Kernel
 from headrace.operators.merge import empty_partial
+from headrace.operators.recurse.spread import SpreadLoop
+from headrace.operators.recurse.trips import TripReport, Trips
 from headrace.operators.registry import kernel_of, linear_of
-from headrace.plan.nodes import Admit, Combine, Failures, Node, Orphans, Output, PerWindow, Source
+from headrace.plan.nodes import (
+    Admit,
+    Combine,
+    Failures,
+    LoopEnd,
+    LoopStart,
+    Node,
+    Orphans,
+    Output,
+    PerWindow,
+    Source,
+)
 from headrace.plan.policies import Physical
 from headrace.progress import Progress
 from headrace.stages.cut import Edge, Line
-from headrace.stages.message import REPORTS, RESULT, STATISTICS, Message, split
+from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATISTICS, Message, split
+from headrace.time import INFINITY
 from headrace.trace import Segment
 
 __all__ = ["StageRun", "count_failed"]
@@ -37,6 +56,9 @@ class StageRun:
         self.line, self.level, self.bucket, self.buckets = line, level, bucket, buckets
         self.kernels: dict[str, Kernel] = {n.fingerprint: kernel_of(n) for n in line.at(level) if not n.linear}
         self.clocks = {source.fingerprint: Progress() for source in line.sources}
+        #: Of loops that go across buckets: what all buckets know of them, and for each operator, the guess.
+        self.trips = {end.loop.fingerprint: Trips(end.loop.strategy) for end in line.loops}
+        self._guesses: dict[str, int] = {}
 
     # --- one batch ---------------------------------------------------------------------------------------------------
 
@@ -48,6 +70,7 @@ class StageRun:
         data, progress = self._inputs(arrived)
         for node in self.line.at(self.level):
             data[node.fingerprint], progress[node.fingerprint] = self._run(node, data, progress)
+            self._guesses[node.fingerprint] = self._guess(node, progress)
             out += self._sent(node, data[node.fingerprint], progress[node.fingerprint])
         return [*out, Message(self.bucket, STATISTICS, extra=self._statistics())]
 
@@ -63,32 +86,66 @@ class StageRun:
         for source in self.line.sources:
             mine = [Report.from_json(r) for heard in reports for r in heard.get(source.fingerprint, [])]
             self.clocks[source.fingerprint] = resolve(source.policy, self.clocks[source.fingerprint], mine)
+        for loop, trips in self.trips.items():
+            told = {bucket: r for heard in reports for bucket, r in heard.get("loops", {}).get(loop, {}).items()}
+            trips.hear(TripReport(*report) for report in told.values())
 
     def _inputs(self, arrived: list[Message]) -> tuple[dict[str, Data], dict[str, Progress]]:
         """What came on the edges that end here, and its progress, by producer and route."""
         data: dict[str, Data] = {}
         progress: dict[str, Progress] = dict(self.clocks)
         for node in self.line.at(0):
-            if not isinstance(node, Source):
+            if isinstance(node, LoopStart):
+                progress[node.fingerprint] = Progress(self.trips[node.loop].definite)
+            elif not isinstance(node, Source):
                 progress[node.fingerprint] = node.progress([progress[child.fingerprint] for child in node.inputs])
+            self._guesses[node.fingerprint] = self._guess(node, progress)
         for edge in self.line.edges:
             if edge.to == self.level:
                 came = [m for m in arrived if m.edge == edge.number]
                 data[_key(edge)] = _joined(edge.producer, [m.table for m in came if m.table is not None])
                 if edge.start > 0:
                     progress[edge.producer.fingerprint] = Progress.together([m.progress for m in came if m.progress])
+                    self._guesses[edge.producer.fingerprint] = min(m.extra["guess"] for m in came if m.progress)
         return data, progress
 
     def _run(self, node: Node, data: Mapping[str, Data], progress: Mapping[str, Progress]) -> tuple[Data, Progress]:
         if isinstance(node, (Failures, Orphans)):
             side = self.kernels[node.input.fingerprint].side
             return side if side is not None else Changes.empty(node.schema), progress[node.input.fingerprint]
+        if isinstance(node, LoopEnd):
+            self._meet(node)
         inputs = [data[self._place(node, position)] for position in range(len(node.inputs))]
         reached = [progress[child.fingerprint] for child in node.inputs]
         if not node.linear:
             return self.kernels[node.fingerprint].step(inputs, reached)
         changes = Changes.concat([part for part in inputs if isinstance(part, Changes)])
         return linear_of(node)(node, changes), node.progress(reached)
+
+    def _guess(self, node: Node, progress: Mapping[str, Progress]) -> int:
+        """What an operator would promise if the loop it is on brought nothing more; else what it promises."""
+        if isinstance(node, LoopStart):
+            return INFINITY
+        if node.fingerprint not in self.line.on_loops:
+            return progress[node.fingerprint].cti
+        below = [self._guesses[child.fingerprint] for child in node.inputs]
+        return node.progress([Progress(guess, guess) for guess in below]).cti
+
+    def _meet(self, node: LoopEnd) -> None:
+        """Tell the end of a loop what is known of it."""
+        kernel = self.kernels[node.fingerprint]
+        assert isinstance(kernel, SpreadLoop)
+        kernel.trips = self.trips[node.loop.fingerprint]
+        kernel.home = min(self._guesses[child.fingerprint] for child in node.inputs)
+
+    def _fed_back(self, node: LoopEnd) -> list[Message]:
+        """What goes round again, if there is anything; one bucket speaks for all if there is only progress to tell."""
+        kernel = self.kernels[node.fingerprint]
+        assert isinstance(kernel, SpreadLoop)
+        if not kernel.report.busy and (self.bucket or not kernel.trips.teaches(kernel.home)):
+            return []
+        told = {"loop": node.loop.fingerprint, "bucket": self.bucket, "report": astuple(kernel.report)}
+        return [Message(self.bucket, FEEDBACK, kernel.given.to_table(), extra=told)]
 
     def _place(self, node: Node, position: int) -> str:
         edge = self.line.edge_to(node, position)
@@ -99,12 +156,13 @@ class StageRun:
             assert isinstance(data, Changes)
             number = self.line.outputs.index(node)
             return [Message(self.bucket, RESULT - number, data.to_table() if len(data) else None, progress)]
-        out = []
+        out = self._fed_back(node) if isinstance(node, LoopEnd) else []
+        extra = {"guess": self._guesses[node.fingerprint]}
         for edge in self.line.edges:
             if edge.producer == node:
                 table = data.to_table() if isinstance(data, Changes) else data
                 parts = split(table, edge.route, self.buckets, self.bucket)
-                out += [Message(b, edge.number, rows, progress) for b, rows in enumerate(parts)]
+                out += [Message(b, edge.number, rows, progress, extra) for b, rows in enumerate(parts)]
         return out
 
     def _statistics(self) -> dict[str, Any]:
@@ -142,7 +200,8 @@ class StageRun:
             for f, k in self.kernels.items()
         }
         clocks = {f: [p.cti, p.high] for f, p in self.clocks.items()}
-        return json.dumps({"kernels": kernels, "clocks": clocks}).encode()
+        trips = {loop: trips.to_json() for loop, trips in self.trips.items()}
+        return json.dumps({"kernels": kernels, "clocks": clocks, "trips": trips}).encode()
 
     @staticmethod
     def segment_names(manifest: bytes) -> list[str]:
@@ -154,6 +213,7 @@ class StageRun:
         """Become what a manifest says, given its segments."""
         saved = json.loads(manifest)
         self.clocks = {f: Progress(*p) for f, p in saved["clocks"].items()}
+        self.trips = {loop: Trips(**trips) for loop, trips in saved["trips"].items()}
         for fingerprint, kernel in self.kernels.items():
             mine = saved["kernels"][fingerprint]
             traces = {name: (trace["segments"], trace["floor"]) for name, trace in mine["traces"].items()}

@@ -41,7 +41,7 @@ def closure(links: hr.Stream, **options: object) -> hr.Stream:
 
 def restarts_do_not_show(query: hr.Stream, buckets: int) -> None:
     """Stopped and restored after every batch, or once in the middle, a run gives what it gives undisturbed."""
-    line = cut(optimize([Output(query.node, "out")]))
+    line = cut(optimize([Output(query.node, "out")]), buckets)
     whole = _run(line, buckets, set())
     assert _run(line, buckets, set(range(len(whole)))) == whole
     assert _run(line, buckets, {len(whole) // 2}) == whole

@@ -92,7 +92,7 @@ def _paths(start: tuple[int, ...], links: list[tuple[int, ...]]) -> Iterator[tup
 
 def history(stream: hr.Stream, buckets: int, *, restart: bool) -> set[Row]:
     """What a run leaves, restored after every batch if asked."""
-    line = cut(optimize([Output(stream.node, "out")]))
+    line = cut(optimize([Output(stream.node, "out")]), buckets)
     runner = Runner(line, buckets, None)
     feeds = {source.fingerprint: list(batches_of(source)) for source in line.sources}
     for number in range(max(map(len, feeds.values()))):

@@ -27,8 +27,8 @@ from headrace.plan.nodes import Output, Source
 from headrace.plan.policies import Heartbeat
 from headrace.progress import Progress
 from headrace.stages.cut import Line, cut
-from headrace.stages.intake import Intake
-from headrace.stages.message import REPORTS, RESULT, STATISTICS, Message
+from headrace.stages.intake import Intake, circulated
+from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATISTICS, Message, pack, unpack
 from headrace.stages.stage import StageRun, count_failed
 from headrace.time import INFINITY
 from headrace.trace import Segment
@@ -50,7 +50,8 @@ def run_local(
 ) -> Finished:
     """Run to the end of all sources. `batch_rows` cuts batches smaller; `finish=False` leaves the streams open."""
     with received(outputs) as given:
-        return _run_to_the_end(Runner(cut(optimize(given, rules)), buckets, clock), batch_rows, finish=finish)
+        line = cut(optimize(given, rules), buckets)
+        return _run_to_the_end(Runner(line, buckets, clock), batch_rows, finish=finish)
 
 
 def _run_to_the_end(runner: Runner, batch_rows: int | None, *, finish: bool) -> Finished:
@@ -73,13 +74,18 @@ class Saved:
     #: Manifest and segments of every bucket of every stage.
     stages: Sequence[Sequence[tuple[bytes, Mapping[str, bytes]]]]
     done: Finished
+    #: What goes round loops.
+    feedback: Sequence[bytes]
 
 
 class Runner:
     """A line of stages and what has come of it so far; the caller brings the batches."""
 
-    def __init__(self, line: Line, buckets: int, clock: Clock | None) -> None:
+    def __init__(self, line: Line, buckets: int, clock: Clock | None, *, drain: bool = True) -> None:
         self.line, self.buckets, self.clock = line, buckets, clock
+        #: Whether what goes round a loop comes to rest before the next batch, and what goes round.
+        self.drain = drain
+        self.feedback: list[Message] = []
         self.stages = [
             [StageRun(line, level, b, buckets) for b in range(buckets)] for level in range(1, line.depth + 1)
         ]
@@ -103,11 +109,34 @@ class Runner:
             if source.fingerprint in ended:
                 messages += self._report(source, Report(cti=INFINITY))
         self._run_stages(messages)
+        if self.drain:
+            self.rest()
 
     def end(self) -> None:
         """Tell everyone that nothing more will come."""
+        self.end_of_input()
+        self.rest()
+
+    def end_of_input(self) -> None:
+        """The same, without waiting for what goes round."""
         reports = [m for source in self.line.sources for m in self._report(source, Report(cti=INFINITY))]
         self._run_stages(reports)
+
+    def trip(self) -> None:
+        """A batch in which nothing comes but what goes round."""
+        self._run_stages([])
+
+    def rest(self) -> None:
+        """Let loops come to rest; what they give belongs to the latest batch."""
+        batches = [result.batches for result in self.done.results.values()]
+        latest = [mine[-1:] for mine in batches]
+        while self.feedback:
+            self.trip()
+            for mine, parts in zip(batches, latest, strict=True):
+                parts.append(mine.pop())
+        for mine, parts in zip(batches, latest, strict=True):
+            if len(parts) > 1:
+                mine[-1] = Changes.concat([changes for changes, _ in parts]).consolidate(), parts[-1][1]
 
     def save(self) -> Saved:
         """What a fresh runner needs to go on after the last batch; later batches do not change it."""
@@ -115,14 +144,18 @@ class Runner:
             [(run.manifest(), {name: s.save() for name, s in run.segments().items()}) for run in stage]
             for stage in self.stages
         ]
-        return Saved(dict(self.progress), stages, _copied(self.done))
+        feedback = [chunk for message in self.feedback for _, _, chunk in pack(message)]
+        return Saved(dict(self.progress), stages, _copied(self.done), feedback)
 
     @classmethod
-    def restored(cls, line: Line, buckets: int, clock: Clock | None, saved: Saved) -> Runner:
+    def restored(
+        cls, line: Line, buckets: int, clock: Clock | None, saved: Saved, *, drain: bool = True
+    ) -> Runner:
         """A runner that knows nothing but what was saved."""
-        runner = cls(line, buckets, clock)
+        runner = cls(line, buckets, clock, drain=drain)
         runner.progress = dict(saved.progress)
         runner.done = _copied(saved.done)
+        runner.feedback = [unpack(0, FEEDBACK, chunk) for chunk in saved.feedback]
         for stage, stored in zip(runner.stages, saved.stages, strict=True):
             for run, (manifest, segments) in zip(stage, stored, strict=True):
                 run.restore(manifest, {name: Segment.load(name, data) for name, data in segments.items()})
@@ -155,8 +188,11 @@ class Runner:
                 counts[name] += count
 
     def _run_stages(self, messages: list[Message]) -> None:
+        for message in self.feedback:
+            messages = [*messages, *circulated(self.line, message, self.buckets, message.extra["bucket"])]
         for stage in self.stages:
             messages = [m for run in stage for m in run.step([m for m in messages if m.bucket == run.bucket])]
+        self.feedback = [m for m in messages if m.edge == FEEDBACK]
         statistics = [m.extra for m in messages if m.edge == STATISTICS]
         self.done.statistics.append(statistics)
         count_failed(self.done.counts, statistics)

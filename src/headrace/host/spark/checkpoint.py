@@ -7,6 +7,7 @@ control/        a file here is a signal to the running query
 events/         events that were held in memory, written down
 spool/          lines that hosts have sent
 diverted/       rows set aside, with the reason
+feedback/       what goes round loops, from one batch to the next
 relay/          under Spark Connect: batches on their way to the process that started the query
 """
 
@@ -35,7 +36,7 @@ from headrace.stages.cut import Line
 __all__ = ["Checkpoint", "difference"]
 
 #: Changes when what is stored can no longer be read by the code before it.
-FORMAT = 1
+FORMAT = 2
 
 
 class Checkpoint:
@@ -58,8 +59,13 @@ class Checkpoint:
         #: Marks the outputs of this query; known once it is claimed.
         self.owner = ""
 
-    def claim(self, line: Line, buckets: int) -> int:
-        """Make it this query's, or check that it is; gives the number of buckets."""
+    def buckets(self, asked: int) -> int:
+        """The number of buckets: what it has, if it is a query's already."""
+        file = self.path / "headrace.json"
+        return int(_read(file).get("buckets", asked)) if file.exists() else asked
+
+    def claim(self, line: Line, buckets: int) -> None:
+        """Make it this query's, or check that it is."""
         plan = [f"{line.levels[n.fingerprint]} {n.describe()}" for n in line.nodes]
         mark = hashlib.sha256("\n".join(o.fingerprint for o in line.outputs).encode()).hexdigest()[:16]
         mine: dict[str, Any] = {"format": FORMAT, "fingerprint": mark, "plan": plan, "buckets": buckets}
@@ -69,11 +75,10 @@ class Checkpoint:
             draft = file.with_suffix(".tmp")
             draft.write_text(json.dumps(mine, indent=1))
             draft.replace(file)
-            return buckets
+            return
         theirs = _read(file)
         self._check(theirs, mine)
         self.owner = str(theirs["owner"])
-        return int(theirs["buckets"])
 
     def _check(self, theirs: dict[str, Any], mine: dict[str, Any]) -> None:
         instead = "another checkpoint directory, or delete this one to start afresh"

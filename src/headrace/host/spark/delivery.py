@@ -25,12 +25,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headrace.host.spark.progress_log import ProgressLog
+from headrace.host.spark.worker import feedback_directory
 from headrace.io.commit import BatchDirectory
 from headrace.io.ingress import COUNTERS, count_orphans
 from headrace.io.sinks import FileSink, encode_cti
 from headrace.progress import Progress
 from headrace.stages.cut import Line
-from headrace.stages.message import REPORTS, RESULT, STATISTICS, Message, unpack
+from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATISTICS, Message, unpack
 from headrace.stages.stage import count_failed
 from headrace.time import NEG_INFINITY
 
@@ -71,6 +72,8 @@ class Delivery:
         return rows, Batch(number, messages, entry, time.monotonic() - started)
 
     def _commit(self, number: int, messages: list[Message]) -> dict[str, Any]:
+        if self.line.loops:
+            self._commit_feedback(number, messages)
         log = ProgressLog(self.checkpoint)
         before = log.read(number - 1)
         reports = [m.extra for m in messages if m.edge == REPORTS]
@@ -84,6 +87,14 @@ class Delivery:
         }
         log.write(number, entry)
         return entry
+
+    def _commit_feedback(self, number: int, messages: list[Message]) -> None:
+        """Leave what goes round a loop where the next batch finds it. Without a file there is no batch."""
+        place = BatchDirectory(feedback_directory(self.checkpoint))
+        staged = [file for m in messages if m.edge == FEEDBACK for file in m.extra["staged"]]
+        if staged:
+            place.commit(number, staged)
+        place.forget(number - 1)  # the batch before has been read by this one, which may have to be run again
 
     def _commit_output(self, output: int, number: int, messages: list[Message], before: dict[str, Any]) -> int:
         """Commit the files of one output, if it has any; gives its CTI."""

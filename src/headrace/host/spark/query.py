@@ -28,6 +28,7 @@ from headrace.changes import Changes
 from headrace.errors import HeadraceError, HostError, PlanError
 from headrace.expr.sql import to_spark
 from headrace.host.received import hosts_of, spooled
+from headrace.host.report import Report
 from headrace.host.spark.checkpoint import Checkpoint
 from headrace.host.spark.delivery import Batch, Delivery, Relay, progress_of_output
 from headrace.host.spark.labels import bucket_labels
@@ -37,9 +38,11 @@ from headrace.host.spark.worker import (
     CHUNK,
     END,
     FILE,
+    ROUND,
     TICK,
     Job,
     StageProcessor,
+    feedback_directory,
     make_intake,
     make_row_intake,
 )
@@ -82,8 +85,7 @@ class Query:
     checkpoint: Checkpoint
     sinks: tuple[Sink, ...]
     counts: dict[str, dict[str, int]]
-    #: After the latest batch: its number, every source's CTI, and what each operator remembers and why.
-    progress: dict[str, Any] = field(default_factory=dict)
+    report: Report = field(default_factory=Report)
     batch_seconds: list[float] = field(default_factory=list)
     statistics: list[list[dict[str, Any]]] = field(default_factory=list)
     #: Spark's own handle.
@@ -96,6 +98,12 @@ class Query:
     receivers: list[Receiver] = field(default_factory=list)
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _failure: BaseException | None = None
+
+    def progress(self) -> Report:
+        """After the latest batch: its number, every source's CTI, what each operator remembers and why, and what went
+        round in loops. Empty before the first.
+        """
+        return self.report
 
     def files_taken(self, origin: str) -> int:
         """How many files every source with this origin has taken."""
@@ -181,7 +189,7 @@ class Query:
         self.process_all_available()
         self.checkpoint.signal_end()
         deadline = time.monotonic() + 60
-        while self.progress.get("cti", NEG_INFINITY) != INFINITY:
+        while self.report.get("cti", NEG_INFINITY) != INFINITY:
             self.process_all_available()
             if time.monotonic() > deadline:
                 raise HostError("the end of input was signalled but not heard", given=self.name)
@@ -208,7 +216,8 @@ class Query:
         self.statistics.append(batch.statistics)
         self.batch_seconds.append(batch.seconds)
         del self.statistics[:-_KEPT_BATCHES], self.batch_seconds[:-_KEPT_BATCHES]
-        self.progress = _progress(batch.number, batch.entry, _operators(batch.statistics))
+        entry = batch.entry
+        self.report = Report.of(batch.number, entry["sources"], entry["counts"], batch.statistics)
 
     def _show(self, number: int, batch: Batch) -> None:
         output, sink = self.line.outputs[number], self.sinks[number]
@@ -256,22 +265,6 @@ def _quiet(progress: Any, first: int) -> bool:
     return all(source["startOffset"] == source["endOffset"] for source in sources)
 
 
-def _progress(number: int, entry: dict[str, Any], operators: list[dict[str, Any]]) -> dict[str, Any]:
-    cti = min((p[0] for p in entry["sources"].values()), default=NEG_INFINITY)
-    return {"batch": number, "cti": cti, "sources": entry["sources"], "counts": entry["counts"], "operators": operators}
-
-
-def _operators(statistics: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """State by operator, added up over buckets."""
-    found: dict[str, dict[str, Any]] = {}
-    for part in statistics:
-        for fingerprint, state in part["operators"].items():
-            total = found.setdefault(fingerprint, {**state, "rows": 0, "bytes": 0, "segments": 0})
-            for name in ("rows", "bytes", "segments"):
-                total[name] += state[name]
-    return list(found.values())
-
-
 def _typed(error: BaseException) -> BaseException:
     """The error of ours that a worker raised, found again in Spark's text."""
     match = _ERROR.search(str(error))
@@ -314,8 +307,10 @@ def start_query(
     warm_up(session, ["headrace.host.spark.worker"])
     _add_side_outputs(outputs, sinks, place)
     stored = spooled(outputs, place.path / "spool")
-    line = cut(optimize(rewrite(stored, lambda node: _on_disk(node, place))))
-    count = place.claim(line, buckets or min(os.cpu_count() or 1, 8))
+    plan = optimize(rewrite(stored, lambda node: _on_disk(node, place)))
+    count = place.buckets(buckets or min(os.cpu_count() or 1, 8))
+    line = cut(plan, count)
+    place.claim(line, count)
     handled = tuple(sink if isinstance(sink, (FileSink, Nowhere)) else None for sink in sinks)
     for sink in handled:
         if isinstance(sink, FileSink):
@@ -370,7 +365,7 @@ def _resume(query: Query) -> None:
     if entry:
         query.counts.update(entry["counts"])
         query.files = entry.get("files", {})
-        query.progress = _progress(batch, entry, [])
+        query.report = Report.of(batch, entry["sources"], entry["counts"], [])
 
 
 def _receiver(query: Query, host: HostRead) -> Receiver:
@@ -387,6 +382,8 @@ def _on_disk(node: Node, place: Checkpoint) -> Node:
 
 def _launch(query: Query, job: Job, files_per_batch: int | None, trigger: str | None) -> Any:
     frames, flows = [_signal_frame(query)], []
+    if query.line.loops:
+        frames.append(_feedback_frame(query))
     for number, source in enumerate(query.line.sources):
         if isinstance(source.origin, SparkRead):
             flows.append(
@@ -465,6 +462,11 @@ def _file_frame(spark: SparkSession, number: int, origin: Files, files_per_batch
 def _signal_frame(query: Query) -> DataFrame:
     frame = _binary_files(query.spark, str(query.checkpoint.control), None)
     return _row(frame, -1, END, F.col("path"), F.col("modificationTime"))
+
+
+def _feedback_frame(query: Query) -> DataFrame:
+    place = BatchDirectory(feedback_directory(str(query.checkpoint.path)))
+    return _row(_binary_files(query.spark, str(place.path), None), -1, ROUND, F.col("path"), F.col("modificationTime"))
 
 
 def _clock_frame(spark: SparkSession, number: int) -> DataFrame:

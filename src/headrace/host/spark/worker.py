@@ -30,18 +30,18 @@ from headrace.io.sinks import FileSink, Nowhere, encode
 from headrace.plan.policies import Heartbeat
 from headrace.progress import Progress
 from headrace.stages.cut import Line
-from headrace.stages.intake import Intake
-from headrace.stages.message import REPORTS, RESULT, Message, pack, unpack
+from headrace.stages.intake import Intake, circulated
+from headrace.stages.message import FEEDBACK, REPORTS, RESULT, Message, pack, unpack
 from headrace.stages.stage import StageRun
 from headrace.time import INFINITY
 from headrace.trace import Segment
 
-__all__ = ["CHUNK", "Job", "StageProcessor", "make_intake"]
+__all__ = ["CHUNK", "Job", "StageProcessor", "feedback_directory", "make_intake"]
 
 CHUNK = "bucket int, edge int, seq long, chunk binary"
 _CHUNK_ARROW = pa.schema([("bucket", pa.int32()), ("edge", pa.int32()), ("seq", pa.int64()), ("chunk", pa.binary())])
-#: The kinds of rows the intake gets: a file to read, a tick of the clock, the end of all input.
-FILE, TICK, END = "file", "tick", "end"
+#: The kinds of rows the intake gets: a file to read, what goes round a loop, a tick of the clock, the end of all input.
+FILE, ROUND, TICK, END = "file", "round", "tick", "end"
 #: The column that tells rows the time of their batch, which is the same on every attempt.
 BATCH_TIME = "batch_time"
 _VALUE = StructType([StructField("value", BinaryType())])
@@ -68,6 +68,11 @@ class Job:
     @property
     def buckets(self) -> int:
         return len(self.labels)
+
+
+def feedback_directory(checkpoint: str) -> str:
+    """Where what goes round a loop is, from one batch to the next."""
+    return str(Path(checkpoint, "feedback"))
 
 
 def _batch_id() -> int | None:
@@ -129,7 +134,10 @@ def _messages(job: Job, rows: list[dict[str, Any]], start: dict[str, Progress]) 
                 intake.read(block, path)
         yield from intake.finish()
     for row in rows:
-        if row["what"] != FILE:
+        if row["what"] == ROUND:
+            back = unpack(0, FEEDBACK, Path(_plain(row["path"])).read_bytes())
+            yield from circulated(job.line, back, job.buckets, sender)
+        elif row["what"] != FILE:
             yield from _signals(job, row)
     taken = Counter(job.line.sources[row["source"]].fingerprint for row in rows if row["what"] == FILE)
     yield Message(0, REPORTS, extra={"batch_time": rows[0]["batch_time"].timestamp(), "files": dict(taken)})
@@ -242,7 +250,11 @@ class StageProcessor(StatefulProcessor):
             del _RUNS[next(iter(_RUNS))]
 
     def _written(self, message: Message) -> Message:
-        """A result whose output goes to files is written here, and only its place travels on."""
+        """A result whose output goes to files is written here, and only its place travels on; so is what goes round."""
+        if message.edge == FEEDBACK:
+            place = BatchDirectory(feedback_directory(self.job.checkpoint))
+            files = [place.stage(_batch_id() or 0, "part.arrow", chunk) for _, _, chunk in pack(message)]
+            return Message(message.bucket, FEEDBACK, extra={"staged": files})
         number = RESULT - message.edge
         sink = self.job.files[number] if 0 <= number < len(self.job.files) else None
         if sink is None or message.table is None:

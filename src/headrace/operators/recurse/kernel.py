@@ -3,7 +3,8 @@
 A loop in which every operator looks at single events or pairs needs no more than its body and the changes that
 circulate: semi-naive evaluation, whose rounds cost what is new in them. Three kinds of loops share that:
 
-- `PlainLoop`, all events: what the body gives is fed to it as it is. On data without cycles it comes to rest.
+- `PlainLoop`, all events: what the body gives is fed to it as it is. On data without cycles it comes to rest. Events
+  know how deep they were derived, only for the guard.
 - `DistinctLoop`, every payload once: what is fed is what `Levels` say is new at a level, and the answer is what all
   levels cover. Deletion is right on cycles, too.
 - `UnrolledLoop` (`unrolled.py`), for all other bodies: every round has a body of its own.
@@ -21,11 +22,12 @@ from typing import Any
 from headrace.changes import Changes
 from headrace.operators.coalesce import CoalesceKernel
 from headrace.operators.kernel import Data, Kernel, SavedTraces
-from headrace.operators.recurse.body import Body, KernelOf, under
+from headrace.operators.recurse.body import Body, KernelOf, kept, under
 from headrace.operators.recurse.guard import Guard
 from headrace.operators.recurse.levels import Levels, Turns
-from headrace.operators.recurse.rounds import with_rounds
-from headrace.plan.nodes import Coalesce, Node
+from headrace.operators.recurse.rounds import further, parted, stamped, with_rounds, written
+from headrace.operators.recurse.tally import Tally
+from headrace.plan.nodes import Coalesce
 from headrace.plan.recurse import LoopInput, Recurse
 from headrace.progress import Progress
 from headrace.trace import Segment
@@ -72,23 +74,26 @@ class Promises:
 class Loop(Kernel):
     """A loop that circulates changes through one body."""
 
-    def __init__(self, node: Recurse, body: Node, result: LoopInput, kernel_of: KernelOf) -> None:
+    def __init__(self, node: Recurse, kernel_of: KernelOf) -> None:
         super().__init__(node)
         self.loop = node
+        body, result, self.column = with_rounds(node.body, node.ports[0])
         self.ports = (result, *node.ports[1:])
-        self.body = Body(body, kernel_of)
+        self.body = Body(body, kernel_of, written(node.body, node.ports[0]))
         self.promises = Promises(self.ports)
-        self.guard = Guard(node)
+        self.tally = Tally()
+        self.guard = Guard(node, self.tally)
         self.traces = {f"body {name}": trace for name, trace in self.body.traces().items()}
 
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
-        self.guard.begin()
+        self.tally.begin()
         self.promises.hear(progress)
         seed, *outside = (part for part in inputs if isinstance(part, Changes))
         ports = [port.fingerprint for port in self.ports[1:]]
         changes = self._drain(seed, dict(zip(ports, outside, strict=True)))
         self.body.step({}, self.promises.at_rest())
         result = self._result(changes)
+        self.tally.promised(progress, self.promises.settled)
         self.scalars = self._numbers()
         return result, self.promises.settled
 
@@ -109,35 +114,38 @@ class Loop(Kernel):
 
     def _numbers(self) -> dict[str, int]:
         own = {f"loop {name}": value for name, value in self.promises.scalars().items()}
+        own |= {f"tally {name}": value for name, value in self.tally.scalars().items()}
         return own | {f"body {name}": value for name, value in self.body.scalars().items()}
 
     def restore(self, scalars: dict[str, int], traces: SavedTraces, held: Mapping[str, Segment]) -> None:
         super().restore(scalars, traces, held)
         self.promises.restore(under("loop", scalars))
+        self.tally.restore(under("tally", scalars))
         self.body.restore(under("body", scalars), under("body", traces), held)
 
     def held_by(self) -> str:
         return "what the loop has found and the CTI has not ended, in its operators"
 
     def state(self) -> dict[str, Any]:
-        rounds = {"rounds": len(self.guard.circulated), "circulated": list(self.guard.circulated)}
-        return super().state() | rounds | {"loop": self.body.state()}
+        return super().state() | self.tally.state() | {"loop": self.body.state()}
 
 
 class PlainLoop(Loop):
     """All events, as often as they are derived."""
 
     def __init__(self, node: Recurse, kernel_of: KernelOf) -> None:
-        super().__init__(node, node.body, node.ports[0], kernel_of)
+        super().__init__(node, kernel_of)
         self.scalars = self._numbers()
 
     def _drain(self, seed: Changes, outside: dict[str, Changes]) -> Changes:
-        changes = Changes.concat([seed, self._feed(Changes.empty(self.loop.schema), outside)]).consolidate()
-        found = [changes]
+        at_first = [stamped(seed, self.column, 0), further(self._feed(Changes.empty(self.ports[0].schema), outside))]
+        changes = Changes.concat(at_first).consolidate()
+        found = [Changes.empty(self.loop.schema)]
         while len(changes):
-            self.guard.round(changes, self.body)
-            changes = self._feed(changes).consolidate()
-            found.append(changes)
+            bare, rounds = parted(changes)
+            self.guard.round(changes, self.body, int(rounds.max()))
+            found.append(bare)
+            changes = further(self._feed(changes)).consolidate()
         return Changes.concat(found).consolidate()
 
 
@@ -145,9 +153,8 @@ class DistinctLoop(Loop):
     """Every payload at most once at an instant."""
 
     def __init__(self, node: Recurse, kernel_of: KernelOf) -> None:
-        body, result, column = with_rounds(node.body, node.ports[0])
-        super().__init__(node, body, result, kernel_of)
-        self.levels = Levels(node.schema, column)
+        super().__init__(node, kernel_of)
+        self.levels = Levels(node.schema, self.column)
         self.united = CoalesceKernel(Coalesce(node.seed))
         self.traces |= self.levels.traces | {f"result {name}": t for name, t in self.united.traces.items()}
         self.scalars = self._numbers()
@@ -160,7 +167,7 @@ class DistinctLoop(Loop):
         while (rounds := turns.next()) is not None:
             changes = turns.take(rounds)
             if len(changes):
-                self.guard.round(changes, self.body, rounds + 1)
+                self.guard.round(changes, self.body, rounds)
                 found.append(changes)
                 turns.add_stamped(self._feed(self.levels.stamped(changes, rounds)))
         turns.finish()
@@ -172,6 +179,11 @@ class DistinctLoop(Loop):
 
     def _numbers(self) -> dict[str, int]:
         return super()._numbers() | {f"result {name}": value for name, value in self.united.scalars.items()}
+
+    def state(self) -> dict[str, Any]:
+        told = super().state()
+        parts = {"found, by round": self.levels.traces, "found, in one": self.united.traces}
+        return told | {"loop": told["loop"] + [kept(name, traces) for name, traces in parts.items()]}
 
     def restore(self, scalars: dict[str, int], traces: SavedTraces, held: Mapping[str, Segment]) -> None:
         super().restore(scalars, traces, held)

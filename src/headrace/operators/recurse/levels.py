@@ -23,10 +23,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.changes import Changes
-from headrace.columnar import concat, factorize, hash_rows, to_numpy
+from headrace.columnar import concat, factorize, hash_rows
 from headrace.operators.kernel import consolidated_rows
+from headrace.operators.recurse.rounds import further, parted, stamped
 from headrace.schema import Schema
-from headrace.time import NEG_INFINITY
+from headrace.time import INFINITY, NEG_INFINITY
 from headrace.trace import Trace
 
 __all__ = ["Levels", "Turns"]
@@ -43,18 +44,15 @@ class Levels:
         self.floor = NEG_INFINITY
 
     def known(self, trace: str, hashes: NDArray[np.uint64]) -> tuple[Changes, Int64s]:
-        """The rows of payloads with these hashes, and their rounds."""
+        """The rows of payloads with these hashes, and their rounds; equal ones are not summed."""
         rows = self.traces[trace].lookup(hashes)
         if rows is None:
             return Changes.empty(self.schema), np.empty(0, np.int64)
-        changes = Changes.from_table(rows).consolidate()
-        rounds = to_numpy(changes.payload.column(self.round_column))
-        return changes.with_payload(changes.payload.drop_columns([self.round_column])), rounds
+        return parted(Changes.from_table(rows))
 
     def stamped(self, changes: Changes, rounds: int) -> Changes:
         """Changes with their round in front."""
-        column = pa.array(np.full(len(changes), rounds, np.int64))
-        return changes.with_payload(changes.payload.add_column(0, self.round_column, column))
+        return stamped(changes, self.round_column, rounds)
 
     def remember(self, trace: str, parts: list[Changes]) -> None:
         """Changes with their rounds, to be found by their payloads."""
@@ -112,6 +110,8 @@ class Turns:
         self.facts: dict[int, list[Pieces]] = {}
         #: What levels below the round whose turn it is cover of touched payloads, now.
         self.covered: list[Pieces] = []
+        #: What the latest turn has changed.
+        self.changed = Pieces.joined([])
         self._new_counts: list[Changes] = []
         self._new_facts: list[Changes] = []
 
@@ -122,8 +122,7 @@ class Turns:
 
     def add_stamped(self, changes: Changes) -> None:
         """What the body gave: derived from facts of the round that it says, so it counts in the next one."""
-        rounds = to_numpy(changes.payload.column(0)) + 1
-        bare = changes.with_payload(changes.payload.remove_column(0))
+        bare, rounds = parted(further(changes))
         found = np.unique(rounds)
         for number in found.tolist():
             self.add(bare if len(found) == 1 else bare.filter(rounds == number), number)
@@ -143,11 +142,36 @@ class Turns:
         after = self._level(counts, before)
         self.covered.append(after.since(self.levels.floor))
         changed = _difference(after, before)
+        self.changed = changed
         payload = self.payloads.take(pa.array(changed.id))
         result = Changes(changed.le, changed.re, changed.weight, payload)
         if len(result):
             self._new_facts.append(self.levels.stamped(result, rounds))
         return result
+
+    def take_alone(
+        self, rounds: int, again: pa.Table, lost: NDArray[np.bool_]
+    ) -> tuple[Changes, tuple[Int64s, NDArray[np.bool_], pa.Table]]:
+        """The turn of a round, if other rounds have theirs in later batches.
+
+        The payloads `again` are looked at because a lower level has changed; where it has `lost` some of a payload,
+        derivations of this one may now count. Gives what must be looked at later: in which round, the same mark, and
+        the payloads.
+        """
+        marked = self._touch(again, rounds)
+        changes = self.take(rounds)
+        count = self.payloads.num_rows
+        concerned, losing = np.zeros(count, bool), np.zeros(count, bool)
+        concerned[marked] = concerned[self.changed.id] = True
+        losing[marked[lost]] = losing[self.changed.id[self.changed.weight < 0]] = True
+        when = np.full(count, INFINITY, np.int64)
+        for parts, wanted in ((self.facts, concerned), (self.counts, losing)):
+            for number, known in parts.items():
+                ids = np.concatenate([pieces.id for pieces in known])
+                ids = ids[wanted[ids]]
+                when[ids] = np.minimum(when[ids], number)
+        left = np.flatnonzero(when < INFINITY)
+        return changes, (when[left], losing[left], self.payloads.take(pa.array(left)))
 
     def finish(self) -> None:
         """Remember what has changed."""
@@ -181,19 +205,16 @@ class Turns:
 
     def _look_up(self, added: pa.Table, offset: int, rounds: int) -> None:
         hashes = hash_rows(added)
-        for trace, place in (("counts", self.counts), ("facts", self.facts)):
-            changes, levels = self.levels.known(trace, hashes)
-            codes, _ = factorize(concat([added, changes.payload]))
-            numbers = np.full(int(codes.max(initial=0)) + 1, -1, np.int64)
-            numbers[codes[: added.num_rows]] = offset + np.arange(added.num_rows)
-            ids = numbers[codes[added.num_rows :]]
-            pieces = Pieces(ids, changes.le, changes.re, changes.weight)
-            asked = ids >= 0  # another payload may have the same hash
-            if trace == "facts":
-                self.covered.append(pieces.where(asked & (levels < rounds)).since(self.levels.floor))
-            later = asked & (levels >= rounds)
-            for number in np.unique(levels[later]).tolist():
-                place.setdefault(number, []).append(pieces.where(later & (levels == number)))
+        found = [self.levels.known(trace, hashes) for trace in ("counts", "facts")]
+        codes, _ = factorize(concat([added, *(changes.payload for changes, _ in found)]))
+        numbers = np.full(int(codes.max(initial=0)) + 1, -1, np.int64)
+        numbers[codes[: added.num_rows]] = offset + np.arange(added.num_rows)
+        ids = np.split(numbers[codes[added.num_rows :]], [len(found[0][0])])
+        (counts, their_levels), (facts, levels) = map(_summed, ids, *zip(*found, strict=True))
+        self.covered.append(facts.where(levels < rounds).since(self.levels.floor))
+        for pieces, at, place in ((counts, their_levels, self.counts), (facts, levels, self.facts)):
+            for number in np.unique(at[at >= rounds]).tolist():
+                place.setdefault(number, []).append(pieces.where(at == number))
 
 
 def _alive(counts: Pieces, covered: Pieces) -> Pieces:
@@ -216,12 +237,24 @@ def _alive(counts: Pieces, covered: Pieces) -> Pieces:
 
 def _difference(after: Pieces, before: Pieces) -> Pieces:
     """What must be added to `before` to make it `after`."""
-    both = Pieces.joined([after, Pieces(before.id, before.le, before.re, -before.weight)])
-    if len(both.id) == 0:
-        return both
-    order = np.lexsort((both.re, both.le, both.id))
-    id_, le, re = both.id[order], both.le[order], both.re[order]
+    return _net(Pieces.joined([after, Pieces(before.id, before.le, before.re, -before.weight)]))
+
+
+def _summed(ids: Int64s, changes: Changes, levels: Int64s) -> tuple[Pieces, Int64s]:
+    """What is known of payloads, by their numbers, and at which levels; a number below 0 is another payload's."""
+    span = int(levels.max(initial=0)) + 1
+    known = Pieces(ids * span + levels, changes.le, changes.re, changes.weight).where(ids >= 0)
+    net = _net(known)  # a payload at a level has a number of its own meanwhile
+    return Pieces(net.id // span, net.le, net.re, net.weight), net.id % span
+
+
+def _net(pieces: Pieces) -> Pieces:
+    """Equal ones summed; what cancels is dropped."""
+    if len(pieces.id) == 0:
+        return pieces
+    order = np.lexsort((pieces.re, pieces.le, pieces.id))
+    id_, le, re = pieces.id[order], pieces.le[order], pieces.re[order]
     first = np.r_[True, (id_[1:] != id_[:-1]) | (le[1:] != le[:-1]) | (re[1:] != re[:-1])]
     places = np.flatnonzero(first)
-    weight = np.add.reduceat(both.weight[order], places)
+    weight = np.add.reduceat(pieces.weight[order], places)
     return Pieces(id_[places], le[places], re[places], weight).where(weight != 0)

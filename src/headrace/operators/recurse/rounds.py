@@ -9,16 +9,52 @@ from __future__ import annotations
 
 from itertools import count
 
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headrace.changes import Changes
+from headrace.columnar import to_numpy
 from headrace.expr import case, col, lit
 from headrace.plan.nodes import Coalesce, Join, Node, Select, Union, walk
 from headrace.plan.recurse import LoopInput
 from headrace.schema import Field, Schema, Type
 
-__all__ = ["with_rounds"]
+__all__ = ["further", "parted", "stamped", "with_rounds", "written"]
 
 
 def with_rounds(body: Node, result: LoopInput) -> tuple[Node, LoopInput, str]:
     """The body with the column, what now stands for the result so far, and the column's name; it comes first."""
+    new, start, name = _lifted(body, result)
+    return new[body.fingerprint], start, name
+
+
+def written(body: Node, result: LoopInput) -> dict[str, str]:
+    """The operators of a body with the column, as its user wrote them."""
+    new, _, _ = _lifted(body, result)
+    pairs = [(new[node.fingerprint], node) for node in walk(body) if node.fingerprint in new]
+    return {lifted.fingerprint: node.describe() for lifted, node in reversed(pairs)}  # the first of equal ones
+
+
+def stamped(changes: Changes, column: str, rounds: int) -> Changes:
+    """Changes with their round in front."""
+    numbers = pa.array(np.full(len(changes), rounds, np.int64))
+    return changes.with_payload(changes.payload.add_column(0, column, numbers))
+
+
+def parted(changes: Changes) -> tuple[Changes, NDArray[np.int64]]:
+    """Changes without their rounds, and these."""
+    return changes.with_payload(changes.payload.remove_column(0)), to_numpy(changes.payload.column(0))
+
+
+def further(changes: Changes) -> Changes:
+    """What a body gave, with the round it counts in: the one after that of what it was derived from."""
+    bare, rounds = parted(changes)
+    return bare.with_payload(bare.payload.add_column(0, changes.payload.field(0), pa.array(rounds + 1)))
+
+
+def _lifted(body: Node, result: LoopInput) -> tuple[dict[str, Node], LoopInput, str]:
+    """What becomes of the operators that the column comes through, by fingerprint; the result so far; the name."""
     taken = {name for node in walk(body) for name in node.schema.names}
     name = next(n for i in count(1) if not {n := f"round_{i}", f"{n}_right"} & taken)
     start = LoopInput(Schema((Field(name, Type.LONG), *result.schema.fields)), result.name)
@@ -28,7 +64,7 @@ def with_rounds(body: Node, result: LoopInput) -> tuple[Node, LoopInput, str]:
         if any(derived):
             inputs = tuple(new.get(child.fingerprint, child) for child in node.inputs)
             new[node.fingerprint] = _passed_on(node, inputs, derived, name)
-    return new[body.fingerprint], start, name
+    return new, start, name
 
 
 def _passed_on(node: Node, inputs: tuple[Node, ...], derived: tuple[bool, ...], name: str) -> Node:

@@ -19,8 +19,9 @@ from typing import Any
 from headrace.changes import Changes
 from headrace.operators.coalesce import CoalesceKernel
 from headrace.operators.kernel import Data, Kernel, SavedTraces, consolidated_rows
-from headrace.operators.recurse.body import Body, KernelOf, under
+from headrace.operators.recurse.body import Body, KernelOf, kept, under
 from headrace.operators.recurse.guard import Guard
+from headrace.operators.recurse.tally import Tally
 from headrace.plan.nodes import Coalesce
 from headrace.plan.recurse import Recurse
 from headrace.progress import Progress
@@ -37,11 +38,12 @@ class UnrolledLoop(Kernel):
         super().__init__(node)
         self.loop, self.kernel_of = node, kernel_of
         self.rounds = [_Round(node, kernel_of)]
-        self.guard = Guard(node)
+        self.tally = Tally()
+        self.guard = Guard(node, self.tally)
         self._write_down()
 
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
-        self.guard.begin()
+        self.tally.begin()
         changes = [part for part in inputs if isinstance(part, Changes)]
         spare = self.rounds[-1].copy()
         before, promise = Changes.empty(self.loop.schema), Progress.together(progress)
@@ -50,12 +52,13 @@ class UnrolledLoop(Kernel):
             if number == len(self.rounds):
                 self.rounds.append(spare.copy())
             if number:
-                self.guard.round(before, self.rounds[number - 1].body, number)
+                self.guard.round(before, self.rounds[number - 1].body, number - 1)
             after, promise = self.rounds[number].step(before, promise, changes, progress)
             at_rest = self.rounds[number].note(before, after)
             before, number = after, number + 1
         settled = self.loop.progress(list(progress))
         self._forget(settled.cti)
+        self.tally.promised(progress, settled)
         self._write_down()
         return before, settled
 
@@ -72,20 +75,23 @@ class UnrolledLoop(Kernel):
             f"{i} {name}": trace for i, each in enumerate(self.rounds) for name, trace in each.traces().items()
         }
         numbers = {f"{i} {name}": v for i, each in enumerate(self.rounds) for name, v in each.scalars().items()}
-        self.scalars = numbers | {"rounds": len(self.rounds)}
+        told = {f"tally {name}": value for name, value in self.tally.scalars().items()}
+        self.scalars = numbers | told | {"rounds": len(self.rounds)}
 
     def restore(self, scalars: dict[str, int], traces: SavedTraces, held: Mapping[str, Segment]) -> None:
         self.rounds = [_Round(self.loop, self.kernel_of) for _ in range(scalars["rounds"])]
         for number, each in enumerate(self.rounds):
             each.restore(under(str(number), scalars), under(str(number), traces), held)
+        self.tally.restore(under("tally", scalars))
         self._write_down()
 
     def held_by(self) -> str:
         return f"what {len(self.rounds)} rounds have found and the CTI has not ended"
 
     def state(self) -> dict[str, Any]:
-        rounds = {"rounds": len(self.rounds), "circulated": list(self.guard.circulated)}
-        return super().state() | rounds | {"loop": self.rounds[-1].body.state()}
+        parts = zip(*(each.state() for each in self.rounds), strict=True)
+        loop = [same[-1] | {name: sum(part[name] for part in same) for name in ("rows", "bytes")} for same in parts]
+        return super().state() | self.tally.state() | {"loop": loop}
 
 
 class _Round:
@@ -140,6 +146,10 @@ class _Round:
     def scalars(self) -> dict[str, int]:
         result = {f"result {name}": value for name, value in self.united.scalars.items()}
         return result | {f"body {name}": value for name, value in self.body.scalars().items()}
+
+    def state(self) -> list[dict[str, Any]]:
+        """What its operators remember, and what is found up to it."""
+        return [*self.body.state(), kept("found, by round", {"gap": self.gap, **self.united.traces})]
 
     def restore(self, scalars: Mapping[str, int], traces: SavedTraces, held: Mapping[str, Segment]) -> None:
         self.gap.restore(*traces["gap"], held)

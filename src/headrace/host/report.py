@@ -1,0 +1,108 @@
+"""How far a query is: its sources, what every operator remembers, and what goes round in its loops.
+
+A report is data first, the same from every host: a dictionary that JSON can hold. As text it is a table for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from headrace.time import INFINITY, NEG_INFINITY, format_ticks
+
+__all__ = ["Report"]
+
+_SIZES = ("rows", "bytes", "segments")
+
+
+class Report(dict[str, Any]):
+    """After a batch: its number, the CTI, the sources with their counts, and the operators added up over buckets.
+
+    `operators` are those that remember something; `loops` are those of them that are loops, also inside of others.
+    """
+
+    @classmethod
+    def of(
+        cls,
+        batch: int,
+        sources: Mapping[str, Sequence[int]],
+        counts: Mapping[str, Mapping[str, int]],
+        statistics: Iterable[Mapping[str, Any]],
+    ) -> Report:
+        """What the stages told of a batch, and how far the sources are."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for part in statistics:
+            for fingerprint, state in part["operators"].items():
+                found.setdefault(fingerprint, []).append(state)
+        operators = [_together(parts) for parts in found.values()]
+        cti = min((p[0] for p in sources.values()), default=NEG_INFINITY)
+        loops = [loop for operator in operators for loop in _loops(operator)]
+        shown = {"batch": batch, "cti": cti, "sources": sources, "counts": counts}
+        return cls(**shown, operators=operators, loops=loops)
+
+    def __str__(self) -> str:
+        lines = [f"batch {self.get('batch', -1)}, CTI {format_ticks(self.get('cti', NEG_INFINITY))}"]
+        for source, counts in self.get("counts", {}).items():
+            lines.append(f"  {source}: " + ", ".join(f"{name} {n:,}" for name, n in counts.items() if n))
+        for operator in self.get("operators", ()):
+            lines.append(f"  {operator['operator']}: {_size(operator)}, held by {operator['held_by']}")
+            lines += [f"    {line}" for line in _loop_lines(operator)]
+        return "\n".join(lines)
+
+
+def _together(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One operator in all its buckets."""
+    whole = {**parts[0], **{name: sum(part[name] for part in parts) for name in _SIZES if name in parts[0]}}
+    if "circulated" not in whole:
+        return whole
+    rounds = max(part["rounds"] for part in parts)
+    rows = [[*part["circulated"], *[0] * rounds][:rounds] for part in parts]
+    inputs = [min(ctis) for ctis in zip(*(part["input_ctis"] for part in parts), strict=True)]
+    output = min(part["output_cti"] for part in parts)
+    inside = zip(*(part["loop"] for part in parts), strict=True)
+    return whole | {
+        "rounds": rounds,
+        "most_rounds": max(part["most_rounds"] for part in parts),
+        "circulated": [sum(column) for column in zip(*rows, strict=True)],
+        "circulated_in_all": sum(part["circulated_in_all"] for part in parts),
+        "input_ctis": inputs,
+        "output_cti": output,
+        "lag": _lag(min(inputs), output),
+        "loop": [_together(same) for same in inside],
+    }  # fmt: skip
+
+
+def _lag(input_cti: int, output_cti: int) -> int | None:
+    """By how many ticks the promise of a loop is behind the least of its inputs'; None if there is no saying."""
+    if input_cti == output_cti:
+        return 0
+    finite = output_cti > NEG_INFINITY and input_cti < INFINITY
+    return input_cti - output_cti if finite else None
+
+
+def _loops(operator: dict[str, Any]) -> list[dict[str, Any]]:
+    """An operator if it is a loop, and the loops inside."""
+    if "loop" not in operator:
+        return []
+    return [operator, *(inner for part in operator["loop"] for inner in _loops(part))]
+
+
+def _loop_lines(operator: Mapping[str, Any]) -> list[str]:
+    if "loop" not in operator:
+        return []
+    lag = "unknown" if operator["lag"] is None else f"{operator['lag']:,}"
+    inputs = ", ".join(map(format_ticks, operator["input_ctis"]))
+    changes = f"{sum(operator['circulated']):,}, in all {operator['circulated_in_all']:,}"
+    lines = [
+        f"rounds: {operator['rounds']}, at most {operator['most_rounds']} so far",
+        f"changes that went round: {changes}",
+        f"CTI: {format_ticks(operator['output_cti'])}, of its inputs {inputs}; lag {lag}",
+    ]
+    for part in operator["loop"]:
+        lines.append(f"{part['operator']}: {_size(part)}")
+        lines += [f"  {line}" for line in _loop_lines(part)]
+    return lines
+
+
+def _size(state: Mapping[str, Any]) -> str:
+    return f"{state['rows']:,} rows, {state['bytes']:,} bytes"

@@ -1,0 +1,39 @@
+"""Cutting loops open that go across buckets (rule 9.2, `plan/spread.py`).
+
+A loop that a key keeps inside a bucket comes to rest there, within a batch. One that does not would have to run in one
+bucket altogether. So it is cut open, if there are several: its operators are spread like all others, and what goes
+round travels from one batch to the next. Only loops whose body looks at events or pairs alone can do that; all others
+stay in one bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeGuard
+
+from headrace.operators.recurse.rounds import with_rounds
+from headrace.optimizer.rewrite import rewrite
+from headrace.plan.nodes import LoopEnd, LoopStart, Node, Output, Recurse, walk
+
+__all__ = ["goes_across", "spread_loops"]
+
+
+def goes_across(node: Node) -> TypeGuard[Recurse]:
+    """Whether a loop goes across buckets, where there are several."""
+    return isinstance(node, Recurse) and node.circulates and node.need(0) == ()
+
+
+def spread_loops(outputs: Sequence[Output]) -> tuple[Output, ...]:
+    """The same plan, with loops cut open that go across buckets."""
+    return rewrite(tuple(outputs), lambda node: _opened(node) if goes_across(node) else node)
+
+
+def _opened(loop: Recurse) -> LoopEnd:
+    body, result, _ = with_rounds(loop.body, loop.ports[0])
+    start = LoopStart(result.schema, loop.fingerprint)
+    new: dict[str, Node] = {result.fingerprint: start}
+    new |= {port.fingerprint: node for port, node in zip(loop.ports[1:], loop.outside, strict=True)}
+    for node in walk(body):
+        if node.fingerprint not in new:
+            new[node.fingerprint] = node.with_inputs(*(new[child.fingerprint] for child in node.inputs))
+    return LoopEnd(loop.seed, new[body.fingerprint], loop)
