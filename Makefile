@@ -10,7 +10,7 @@ WITH_JAVA := JAVA_HOME=$$(scripts/java.sh) && export JAVA_HOME &&
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test unit verify bench bench-esl bench-ffp lint types format docs doctor clean
+.PHONY: help setup demo test unit fuzz verify bench bench-esl bench-ffp lint types format docs doctor clean
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -29,6 +29,9 @@ test: $(READY) ## lint, types and all tests: what CI runs
 
 unit: $(READY) ## the unit tests alone: no Spark, seconds
 	@$(BIN)/pytest -q -n 2 -m "not spark" tests/unit $(ARGS)
+
+fuzz: $(READY) ## the unit tests with other examples, ten times as many; ARGS chooses tests
+	@HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -q -n 2 -m "not spark" $(if $(ARGS),$(ARGS),tests/unit tests/properties)
 
 verify: $(READY) ## the long run: 20 000 generated queries and streams, 300 on Spark, and the planted faults
 	@$(WITH_JAVA) $(BIN)/headrace verify --seeds 20000 --spark 300 --failures 10 $(ARGS)

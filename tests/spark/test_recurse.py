@@ -1,8 +1,12 @@
-"""Loops on Spark: they come to rest inside a stage, in any number of buckets, with the state that a stage has."""
+"""Loops on Spark: inside a bucket they come to rest in the batch; others go across buckets, a round a batch."""
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import time
+from pathlib import Path
 
 import pytest
 from tests.unit.recurse.loops import closure, reached
@@ -12,6 +16,7 @@ from tests.unit.recurse.test_random_rounds import cheapest
 import headrace as hr
 from headrace import col
 from headrace.testing import check_output
+from headrace.time import INFINITY
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -20,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 def test_differential_loops_on_spark(buckets: int):
     rng = random.Random(buckets)
     starts, edges, spread = Told(rng, ("node",)), Told(rng, ("src", "dst")), Told(rng, ("t", "src", "dst"))
-    for _ in range(40):
+    for _ in range(24):
         rng.choice([starts, edges, edges, spread]).tell()
     links, keyed = edges.stream(), spread.stream()
     queries = {
@@ -41,3 +46,42 @@ def test_differential_loops_on_spark(buckets: int):
     assert found == searched(edges.alive, starts.alive)
     loops = [op for batch in there.statistics for part in batch for op in part["operators"].values() if "loop" in op]
     assert max(op["most_rounds"] for op in loops) > 1
+
+
+def chain(folder: Path, number: int, links: range) -> None:
+    """A file of links from each node to the next, and a promise behind them."""
+    rows = [{"kind": "insert", "le": node, "re": "inf", "src": node, "dst": node + 1} for node in links]
+    draft = folder / f"_{number}"
+    draft.write_text("\n".join(map(json.dumps, [*rows, {"kind": "cti", "le": links.stop}])) + "\n")
+    os.utime(draft, (number + 1, number + 1))
+    draft.rename(folder / f"{number}.json")
+
+
+def test_a_loop_across_buckets_is_quiet_when_nothing_circulates_and_goes_on_from_its_checkpoint(tmp_path: Path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    chain(folder, 0, range(4))
+    links = hr.read_events(str(folder), "src LONG, dst LONG", format="json", progress=hr.explicit())
+    query = hr.recurse(
+        links.where(col("src") == 0).select(node=col("src")),
+        lambda found: found.join(links, on={"node": "src"}).select(node=col("dst")),
+    )
+    kept, state = hr.memory(), str(tmp_path / "state")
+    running = query.start(kept, checkpoint=state, buckets=3)
+    running.process_all_available()
+    batches = running.progress()["batch"]
+    assert {row["node"] for row in kept.cht().to_pylist()} == {0, 1, 2, 3, 4}
+    assert kept.batches[-1][1].cti == 4, "the promise has come round"
+    time.sleep(3)
+    assert running.progress()["batch"] == batches, "a loop at rest costs nothing"
+    running.stop()
+    assert batches < 12
+
+    chain(folder, 1, range(4, 6))
+    again = hr.memory()
+    running = query.start(again, checkpoint=state, buckets=3)
+    running.finish()
+    running.stop()
+    assert {(row["node"], row["le"]) for row in again.cht().to_pylist()} == {(5, 4), (6, 5)}
+    assert again.batches[-1][1].cti == INFINITY
+    assert len(list((tmp_path / "state" / "feedback").glob("batch-*"))) <= 2, "what was read is removed"

@@ -62,7 +62,8 @@ class SpreadLoop(Kernel):
         arrived = Changes.concat([stamped(seed, self.end.round_column, 0), further(derived)]).consolidate()
         self.tally.begin()
         result = self._trip(arrived, now)
-        self.tally.promised(progress, now)
+        self.tally.promised([Progress(self.home)], now)
+        self._note()
         return result, now
 
     def _trip(self, arrived: Changes, now: Progress) -> Changes:
@@ -88,9 +89,20 @@ class SpreadLoop(Kernel):
     def held_by(self) -> str:
         return "what the loop has found and the CTI has not ended"
 
+    def _note(self) -> None:
+        self.scalars = {f"tally {name}": value for name, value in self.tally.scalars().items()}
+
+    def restore(self, scalars: dict[str, int], traces: SavedTraces, held: Mapping[str, Segment]) -> None:
+        super().restore(scalars, traces, held)
+        self.tally.restore(under("tally", scalars))
+
 
 class SpreadBag(SpreadLoop):
     """All events, as often as they are derived."""
+
+    def __init__(self, node: LoopEnd) -> None:
+        super().__init__(node)
+        self._note()
 
     def _trip(self, arrived: Changes, now: Progress) -> Changes:  # noqa: ARG002 - nothing is remembered
         self._give(arrived)
@@ -102,23 +114,21 @@ class SpreadDistinct(SpreadLoop):
 
     def __init__(self, node: LoopEnd) -> None:
         super().__init__(node)
+        #: The first instant that this wave alters here.
+        self.since = INFINITY
         self.levels = Levels(node.schema, node.round_column)
         self.united = CoalesceKernel(Coalesce(node.seed))
         self.waiting = {"pending": Trace(consolidated_rows), "later": Trace(consolidated_rows)}
         self.marks = Trace(lambda rows: rows)
         self.traces = {**self.levels.traces, **self.waiting, "marks": self.marks}
         self.traces |= {f"result {name}": trace for name, trace in self.united.traces.items()}
-        #: The first instant that this wave alters here.
-        self.since = INFINITY
         self._note()
 
     def _trip(self, arrived: Changes, now: Progress) -> Changes:
         self.levels.settle(now.cti)
         waiting = any(trace.segments for trace in (*self.waiting.values(), self.marks))
         changes = self._work_off(arrived) if waiting or len(arrived) else self._nothing()
-        result = self.united.step([changes], [now])[0]
-        self._note()
-        return result
+        return self.united.step([changes], [now])[0]
 
     def _nothing(self) -> Changes:
         """A trip with nothing to do here."""
@@ -185,7 +195,8 @@ class SpreadDistinct(SpreadLoop):
         return Changes.empty(self.end.body.schema) if rows is None else Changes.from_table(rows)
 
     def _note(self) -> None:
-        self.scalars = {"since": self.since} | {f"result {n}": value for n, value in self.united.scalars.items()}
+        super()._note()
+        self.scalars |= {"since": self.since} | {f"result {n}": value for n, value in self.united.scalars.items()}
 
     def restore(self, scalars: dict[str, int], traces: SavedTraces, held: Mapping[str, Segment]) -> None:
         super().restore(scalars, traces, held)
