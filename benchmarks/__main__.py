@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.measure import Section, show
 
 #: Each is a module here with `measure(root, options)`. Loaded when it runs: growth needs no Spark session.
-BENCHMARKS = ("throughput", "nexmark", "growth", "esl", "patterns", "ffp")
+BENCHMARKS = ("throughput", "nexmark", "growth", "esl", "patterns", "patterns_spark", "ffp", "recursion")
 
 
 def main() -> None:

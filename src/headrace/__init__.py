@@ -68,7 +68,7 @@ from headrace.expr.aggregates import concat
 from headrace.modules import Aggregate, IncrementalAggregate, IncrementalOperator, Operator
 from headrace.modules.builtin import time_weighted_avg
 from headrace.modules.registry import module, modules
-from headrace.patterns import classifier, final, next, offset, pattern, prev
+from headrace.patterns import classifier, final, match_number, next, offset, pattern, prev, state
 from headrace.schema import Schema, Type
 from headrace.sql import script, sql, sql_aggregate
 from headrace.time import INFINITY, NEG_INFINITY
@@ -128,6 +128,7 @@ __all__ = [
     "landmark",
     "last",
     "lit",
+    "match_number",
     "max",
     "median",
     "memory",
@@ -157,6 +158,7 @@ __all__ = [
     "sql",
     "sql_aggregate",
     "start",
+    "state",
     "stddev",
     "sum",
     "time_weighted_avg",

@@ -11,15 +11,24 @@ from headrace.patterns import Pattern
 from headrace.patterns.pattern import pattern as shape_of
 from headrace.plan.base import Node
 from headrace.plan.pattern import Match, Rows
+from headrace.plan.reentrant import reentrant
 from headrace.schema import Schema
 
 __all__ = ["matched"]
 
 
 def matched(
-    node: Node, keys: tuple[tuple[str, Expr], ...], pattern: Pattern | str, rows: Rows, measures: Mapping[str, Any]
-) -> Match:
-    """The matches of a pattern, or of the text of one; a measure that is a text names a column."""
+    node: Node,
+    keys: tuple[tuple[str, Expr], ...],
+    pattern: Pattern | str,
+    rows: Rows,
+    measures: Mapping[str, Any],
+    transitions: Node | None = None,
+) -> Node:
+    """The matches of a pattern, or of the text of one; a measure that is a text names a column.
+
+    Where transitions are a stream, what follows what is theirs to say, and the definitions are the pattern's.
+    """
     given: Any = _said(pattern, node.schema) if isinstance(pattern, str) else pattern
     if not isinstance(given, Pattern):
         raise PlanError(
@@ -29,7 +38,17 @@ def matched(
             instead="match(hr.pattern('A B+'), n=count())",
         )
     named = tuple((name, Column(v) if isinstance(v, str) else as_expr(v)) for name, v in measures.items())
-    return Match(node, keys, given, named, rows=rows)
+    if transitions is not None:
+        return reentrant(Match(node, keys, given.defining(), named, rows=rows), transitions)
+    found = Match(node, keys, given, named, rows=rows)
+    if any(ref.function == "state" for ref in found.references.refs.values()):
+        raise PlanError(
+            "the states of a pattern have names only where its transitions are a stream",
+            given="state()",
+            allowed="classifier(), the variable of the last event",
+            instead="match(pattern, transitions=hr.events(pattern.transitions()), ...)",
+        )
+    return found
 
 
 def _said(text: str, schema: Schema) -> Pattern:

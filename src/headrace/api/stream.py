@@ -230,9 +230,11 @@ class Stream:
         """Look, from each event, at those before it; see `Grouped.over`."""
         return Grouped(self, ()).over(rows=rows, range=range, slide=slide, **policy)
 
-    def match(self, pattern: Pattern | str, *, rows: Rows = "one", **measures: Expr | str) -> Stream:
+    def match(
+        self, pattern: Pattern | str, *, rows: Rows = "one", transitions: Stream | None = None, **measures: Expr | str
+    ) -> Stream:
         """The matches of a pattern; see `Grouped.match`."""
-        return Grouped(self, ()).match(pattern, rows=rows, **measures)
+        return Grouped(self, ()).match(pattern, rows=rows, transitions=transitions, **measures)
 
     def top(self, k: int, by: str | Expr | Sequence[str | Expr], *, descending: bool = True) -> Stream:
         """At every instant the k events that come first in an order, of those alive."""
@@ -364,14 +366,20 @@ class Grouped:
         policy = WindowPolicy("none", None, on_error, verify, time_limit)
         return Preceded(self._in_order(), frame(rows, range, slide), policy, active)
 
-    def match(self, pattern: Pattern | str, *, rows: Rows = "one", **measures: Expr | str) -> Stream:
+    def match(
+        self, pattern: Pattern | str, *, rows: Rows = "one", transitions: Stream | None = None, **measures: Expr | str
+    ) -> Stream:
         """The matches of a pattern among the events of each group, in the order that `over` has.
 
         A match is an event at the instant of its last one, with the keys and these measures:
         `match(hr.pattern("A B+", define=...), start=hr.first("A.price"), n=hr.count())`. With `rows="all"` there is an
         event for each one of the match, with its own columns and measures of the match so far.
+
+        `transitions` is a stream with columns `source`, `variable`, `target` and `final`, such as
+        `hr.events(pattern.transitions())`: it says what may follow what, and may change while the query runs.
         """
-        found = matched(self._in_order().stream.node, self.keys, pattern, rows, measures)
+        moves = None if transitions is None else node_of(transitions, "transitions=hr.events(pattern.transitions())")
+        found = matched(self._in_order().stream.node, self.keys, pattern, rows, measures, moves)
         return _without_stamps(found)
 
     def _in_order(self) -> Grouped:

@@ -154,7 +154,9 @@ class _Group:
 
     # --- values -------------------------------------------------------------------------------------------------------
 
-    def _value(self, expr: Expr, first: int, labels: Labels, *, whole: Labels | None = None, before: int = 0) -> Any:
+    def _value(
+        self, expr: Expr, first: int, labels: Labels, *, whole: Labels | None = None, before: int = 0, number: int = 0
+    ) -> Any:
         """An expression over a run, at its last tuple; `before` is 1 if that tuple is not yet in the run.
 
         Measures know the `whole` match, and their sums are exact.
@@ -164,6 +166,9 @@ class _Group:
         columns = {name: self.table.column(name).slice(place, 1) for name in used if name not in self.refs}
         for name in used & self.refs.keys():
             asked = whole if whole is not None and self.refs[name].final else labels
+            if self.refs[name].function == "match_number":
+                columns[name] = pa.array([number], pa.int64())
+                continue
             found = self._asked(name, self.refs[name], first, asked, exact=whole is not None)
             columns[name] = pa.array([found], self.refs[name].type.arrow)
         table = pa.table(columns) if columns else pa.table({"__one": [0]})
@@ -174,7 +179,7 @@ class _Group:
             return labels[-1]
         if ref.function == "register":
             return self._registers(first, labels)[str(ref.variable)]
-        places = [first + i for i, label in enumerate(labels) if ref.variable in (None, label)]
+        places = [first + i for i, label in enumerate(labels) if self.node.references.of(ref, label)]
         if ref.argument is None:
             return len(places)
         values = [self.arguments[name][place] for place in places]
@@ -210,8 +215,8 @@ class _Group:
         """What the matches give."""
         every = self.node.rows == "all"
         return [
-            self._output(first, labels[:length], labels, complete=complete)
-            for first, labels, complete in self._matches()
+            self._output(first, labels[:length], labels, complete=complete, number=number)
+            for number, (first, labels, complete) in enumerate(self._matches(), 1)
             for length in range(1 if every else len(labels), len(labels) + 1)
         ]
 
@@ -242,11 +247,11 @@ class _Group:
         place = labels.index(skip.variable) if skip.to == "first" else _last(labels, skip.variable)
         return first + max(1, place)
 
-    def _output(self, first: int, labels: Labels, whole: Labels, *, complete: bool) -> dict[str, Any]:
+    def _output(self, first: int, labels: Labels, whole: Labels, *, complete: bool, number: int) -> dict[str, Any]:
         place = first + len(labels) - 1
         own = self.node.input.schema.names if self.node.rows == "all" else ()
         values = [self.table.column(name)[place].as_py() for name in own]
-        values += [self._value(expr, first, labels, whole=whole) for expr in self.node.values.values()]
+        values += [self._value(expr, first, labels, whole=whole, number=number) for expr in self.node.values.values()]
         values += [complete] if self.node.pattern.partials else []
         return {"le": self.times[place], **{f"f{i}": value for i, value in enumerate(values)}}
 

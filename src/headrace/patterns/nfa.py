@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from headrace.errors import PlanError
 from headrace.patterns.regex import Chain, Choice, Permute, Repeat, Shape, Symbol
 
-__all__ = ["ACCEPT", "Automaton", "automaton", "of_words"]
+__all__ = ["ACCEPT", "BEGIN", "Automaton", "automaton", "of_words"]
 
 ACCEPT = -1
+#: What the state is called that runs begin in.
+BEGIN = "start"
 _MOST_STATES = 10_000
 
 
@@ -25,9 +27,14 @@ class Automaton:
     variables: tuple[str, ...]
     moves: tuple[tuple[int, ...], ...]
 
+    @property
+    def names(self) -> list[str]:
+        """What the states are called."""
+        return [BEGIN, *(f"{i}:{name}" for i, name in enumerate(self.variables, 1))]
+
     def table(self) -> list[str]:
         """The automaton for people, a line for each state."""
-        names = ["start", *(f"{i}:{name}" for i, name in enumerate(self.variables, 1))]
+        names = self.names
         wide = max(map(len, names))
         return [
             f"{name:<{wide}} → {', '.join('match' if q == ACCEPT else names[q] for q in moves)}"

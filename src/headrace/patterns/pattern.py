@@ -12,18 +12,25 @@ from functools import cached_property
 from typing import Any, Literal
 
 from headrace.errors import PlanError
-from headrace.expr import Expr
+from headrace.expr import Expr, count
 from headrace.expr import Literal as Constant
-from headrace.patterns.nfa import Automaton, automaton, of_words
+from headrace.patterns.nfa import ACCEPT, Automaton, automaton, of_words
 from headrace.patterns.program import Slot
-from headrace.patterns.references import References
-from headrace.patterns.regex import Shape, Symbol, chained, parse, repeated
-from headrace.schema import Schema, Type
-from headrace.time import DurationLike, duration, format_duration, ticks
+from headrace.patterns.references import START, References, prev
+from headrace.patterns.regex import Choice, Shape, Symbol, chained, parse, repeated
+from headrace.schema import Field, Schema, Type
+from headrace.time import INFINITY, DurationLike, TimeLike, duration, format_duration, ticks
 
-__all__ = ["Matches", "Pattern", "Register", "Skip", "pattern"]
+__all__ = ["TRANSITION", "Matches", "Pattern", "Register", "Skip", "pattern"]
 
 Matches = Literal["one", "all"]
+#: The columns of a transition, where these are a stream.
+TRANSITION = Schema((
+    Field("source", Type.STRING), Field("variable", Type.STRING), Field("target", Type.STRING),
+    Field("final", Type.BOOLEAN),
+))  # fmt: skip
+#: No event may start earlier (`events.py`).
+_EARLIEST = 1 - 2**60
 _MOST_VARIABLES = 60  # which of them have had tuples is a set of bits
 _POLICIES = "past last row, to next row, to first VARIABLE, to last VARIABLE"
 
@@ -91,6 +98,8 @@ class Pattern:
     policy: Skip = Skip()
     matches: Matches = "one"
     partials: bool = False
+    #: Names that stand for several variables.
+    subsets: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     # --- saying it ----------------------------------------------------------------------------------------------------
 
@@ -135,6 +144,27 @@ class Pattern:
             raise PlanError(f"there is a register {name!r} already", given=str(made), allowed="names of their own")
         return replace(self, registers=(*self.registers, made))
 
+    def subset(self, name: str, *variables: str) -> Pattern:
+        """A name for the tuples of several variables: after `subset("Move", "Up", "Down")`, `count("Move")`."""
+        if not variables or _symbol(name).name in dict(self.subsets):
+            raise PlanError(
+                "a subset has a name of its own, and variables",
+                given=f"{name} = ({', '.join(variables)})",
+                allowed="one or more variables",
+                instead="subset('Move', 'Up', 'Down')",
+            )
+        return replace(self, subsets=(*self.subsets, (name, variables)))
+
+    def anchored(self) -> Pattern:
+        """A match begins with the first tuple of its group, and nowhere else: what SQL says by `^`."""
+        if self.shape is None:
+            raise PlanError("what begins with the first tuple?", given="no shape", instead="pattern('A B').anchored()")
+        nfa, known = automaton(self.shape), dict(self.conditions)
+        first = (count() > 1) | prev(START).is_null()
+        for name in dict.fromkeys(nfa.variables[state - 1] for state in nfa.moves[0] if state != ACCEPT):
+            known[name] = known[name] & first if name in known else first
+        return replace(self, conditions=tuple(known.items()))
+
     def where(self, condition: Expr) -> Pattern:
         """What must hold of a match as a whole, when it ends; of what does not, other ways to match are tried."""
         _checked(condition, "where(...)")
@@ -172,12 +202,39 @@ class Pattern:
         found = automaton(self.shape)
         return of_words(found) if self.matches == "all" else found
 
+    def transitions(self, since: TimeLike = _EARLIEST, until: TimeLike = INFINITY) -> list[dict[str, Any]]:
+        """The automaton as rows, one for each move, to be made a stream: `hr.events(pattern.transitions())`.
+
+        With `match(pattern.all_matches(), transitions=...)` they give what the pattern gives by itself, and they may be
+        changed while it runs. They hold from one time to another; states have the names that `explain` gives them.
+
+        >>> [(t["source"], t["variable"], t["target"], t["final"]) for t in pattern("A B*").transitions()]
+        [('start', 'A', '1:A', True), ('1:A', 'B', '2:B', True), ('2:B', 'B', '2:B', True)]
+        """
+        self.check()
+        assert self.shape is not None
+        found = of_words(automaton(self.shape))
+        names, alive = found.names, {"le": ticks(since), "re": ticks(until)}
+        return [
+            alive | dict(zip(TRANSITION.names, (names[q], found.variables[to - 1], names[to], final), strict=True))
+            for q, moves in enumerate(found.moves)
+            for to, final in ((to, ACCEPT in found.moves[to]) for to in moves if to != ACCEPT)
+        ]
+
+    def defining(self) -> Pattern:
+        """The definitions alone, in any order: where transitions say what follows what."""
+        named = [*dict(self.conditions), *(v for register in self.registers for v, _ in register.updates)]
+        named += [name for _, members in self.subsets for name in members]
+        symbols = tuple(map(Symbol, dict.fromkeys((*self.variables, *named))))
+        return replace(self, shape=Choice(symbols)) if symbols else self
+
     def condition(self, variable: str) -> Expr | None:
         return dict(self.conditions).get(variable)
 
     def references(self, schema: Schema) -> References:
         """The names that its conditions may use over a stream of this schema."""
-        return References(schema, self.variables, {register.name: register.type for register in self.registers})
+        registers = {register.name: register.type for register in self.registers}
+        return References(schema, self.variables, registers, dict(self.subsets))
 
     def check(self) -> None:
         """Refuse what makes no sense over any stream."""
@@ -193,6 +250,7 @@ class Pattern:
                 "the pattern has too many variables", given=len(self.variables), allowed=f"up to {_MOST_VARIABLES}"
             )
         named = [*dict(self.conditions), *(v for r in self.registers for v, _ in r.updates), self.policy.variable]
+        named += [name for _, members in self.subsets for name in members]
         unknown = [name for name in named if name is not None and name not in self.variables]
         if unknown:
             raise PlanError(
@@ -200,6 +258,11 @@ class Pattern:
                 given=str(self.shape),
                 allowed=", ".join(self.variables),
                 instead=self.variables[0],
+            )
+        taken = [name for name, _ in self.subsets if name in self.variables]
+        if taken:
+            raise PlanError(
+                f"{taken[0]!r} is a variable and a subset", given=str(self), allowed="names of their own for subsets"
             )
         if self.matches == "all" and self.policy.to != "next":
             raise PlanError(
@@ -213,6 +276,7 @@ class Pattern:
         parts = [f"({self.shape})"]
         parts += [f"define {name} as {condition}" for name, condition in self.conditions]
         parts += [f"register {register}" for register in self.registers]
+        parts += [f"subset {name} = ({', '.join(members)})" for name, members in self.subsets]
         parts += [f"where {self.guard}"] if self.guard is not None else []
         parts += [f"within {format_duration(self.span)}"] if self.span is not None else []
         kind = "partial and all matches" if self.partials else "all matches"

@@ -13,7 +13,7 @@ A program is a list of pairs, an operation and its operand. One compiled machine
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -24,7 +24,7 @@ from headrace.patterns.references import Ref, References
 from headrace.schema import Type
 from headrace.time import ticks
 
-__all__ = ["Program", "Slot", "Update", "compiled"]
+__all__ = ["Program", "Slot", "Update", "carried", "compiled"]
 
 # Operations of the machine, those alike next to each other. Operands: the number of a column or slot; a constant itself
 # (of a floating one the bits, of a text its number); the bits of a whole number, or _DATES; 1 for FLOAT.
@@ -98,6 +98,8 @@ class Program:
     guards: list[tuple[int, int]] = field(default_factory=list)
     #: The program of the condition on the whole match.
     accept: tuple[int, int] = (0, 0)
+    #: The slots of the registers that are asked for by name.
+    registers: dict[str, int] = field(default_factory=dict)
 
     @property
     def looks_at_runs(self) -> bool:
@@ -114,6 +116,20 @@ def compiled(
 ) -> Program:
     """The programs of resolved conditions."""
     return _Compiler(variables, references, registers).whole(conditions, guard)
+
+
+def carried(
+    variables: tuple[str, ...],
+    references: References,
+    registers: Mapping[str, tuple[Slot, Mapping[str, Expr]]],
+    asked: Sequence[str],
+) -> Program:
+    """The programs of some registers alone: what they come to with the tuples of a match, once it has been found."""
+    compiler = _Compiler(variables, references, registers)
+    program = compiler.whole({}, None)
+    for name in asked:
+        program.registers[name] = compiler.slot(Ref("register", name, None, references.registers[name]))
+    return program
 
 
 class _Compiler:
@@ -319,11 +335,15 @@ class _Compiler:
         if ref.argument is not None:
             argument = ref.argument if ref.function != "sum" else ref.argument.cast(ref.type)
             column = self.column(argument, ref.type if ref.function != "count" else ref.argument.type(self.schema))
-        for number, variable in enumerate(self.program.variables):
-            if ref.variable in (None, variable):
-                seen = -1 if ref.variable is None else 1 << number
-                self.program.updates[number].append(Update(kind, slot, column, seen if kind == FIRST else 0))
+        mine = self.whose(ref)
+        seen = sum(1 << number for number in mine) if kind == FIRST else 0
+        for number in mine:
+            self.program.updates[number].append(Update(kind, slot, column, seen))
         return slot
+
+    def whose(self, ref: Ref) -> list[int]:
+        """The numbers of the variables of whose tuples something is asked."""
+        return [i for i, variable in enumerate(self.program.variables) if self.references.of(ref, variable)]
 
     def further(self, ref: Ref, slot: int) -> None:
         """Not the first or last tuple of a variable, but some places further inside."""
@@ -334,9 +354,8 @@ class _Compiler:
             counted = [SLOT, self.slot(Ref("count", ref.variable, None, Type.LONG)), CONSTANT, ref.offset, EQ_I, 0]
             codes = [*counted, COLUMN, self.column(ref.argument, ref.type), SLOT, slot, SELECT, 0]
         begin, end = self.placed(codes)
-        for number, variable in enumerate(self.program.variables):
-            if ref.variable in (None, variable):
-                self.program.updates[number].append(Update(RUN, slot, begin, end))
+        for number in self.whose(ref):
+            self.program.updates[number].append(Update(RUN, slot, begin, end))
 
     @staticmethod
     def update_of(ref: Ref) -> int:

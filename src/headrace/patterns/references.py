@@ -10,7 +10,8 @@ at hand included:
 - `count("A")`, `sum("A.price")`, `avg`, `min`, `max`: of all tuples that are mapped to A so far; without a variable,
   `count()`, `max("price")`: of all tuples of the run;
 - the name of a register: its value, with the tuple at hand counted in;
-- `classifier()`: the variable of the tuple at hand;
+- `classifier()`: the variable of the tuple at hand; `match_number()`: the how manieth match of its group; `state()`:
+  the state that it is in, where transitions are a stream;
 - `col("le")`, `col("A.le")`: when a tuple starts, in ticks. No column of a stream is called so.
 
 Measures may ask for `final(...)`, where each tuple of a match is given: the same of the match as a whole.
@@ -28,7 +29,10 @@ from headrace.expr import AggregateCall, Column, Expr, Value, as_expr, col
 from headrace.expr.nodes import Bound
 from headrace.schema import Field, Schema, Type
 
-__all__ = ["START", "Classifier", "Prev", "Ref", "References", "classifier", "final", "next", "offset", "prev"]
+__all__ = [
+    "START", "Classifier", "MatchNumber", "Prev", "Ref", "References", "classifier", "final", "match_number", "next",
+    "offset", "prev", "state",
+]  # fmt: skip
 
 #: What the time is called at which a tuple starts.
 START = "le"
@@ -75,6 +79,28 @@ class Classifier(Expr):
 
     def __str__(self) -> str:
         return "classifier()"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MatchNumber(Expr):
+    """The number of a match among those of its group."""
+
+    def bind(self, schema: Schema) -> Bound:  # noqa: ARG002 - it needs none
+        return Bound(self, Type.LONG)
+
+    def __str__(self) -> str:
+        return "match_number()"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class State(Expr):
+    """The state that a run has come to."""
+
+    def bind(self, schema: Schema) -> Bound:  # noqa: ARG002 - it needs none
+        return Bound(self, Type.STRING)
+
+    def __str__(self) -> str:
+        return "state()"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -160,6 +186,16 @@ def classifier() -> Expr:
     return Classifier()
 
 
+def match_number() -> Expr:
+    """The number of a match among those of its group, from 1 on, in the order of their first events; for measures."""
+    return MatchNumber()
+
+
+def state() -> Expr:
+    """The state that a match has come to; for measures where transitions are a stream."""
+    return State()
+
+
 def final(value: Value) -> Expr:
     """The same of a match as a whole, at its last tuple; for measures where each tuple of a match is given."""
     return Whole(Column(value) if isinstance(value, str) else as_expr(value))
@@ -169,8 +205,9 @@ def final(value: Value) -> Expr:
 class Ref:
     """Something asked of the tuples of a run.
 
-    `function` is `first`, `last`, an aggregate, `register` (then `variable` is its name) or `classifier`; `variable` is
-    None for all tuples; the argument is over the columns of one tuple, `References.prevs` among them.
+    `function` is `first`, `last`, an aggregate, `register` (then `variable` is its name), `classifier`, `match_number`
+    or `state`; `variable` is None for all tuples; the argument is over the columns of one tuple, `References.prevs`
+    among them.
     """
 
     function: str
@@ -195,20 +232,36 @@ class Ref:
         )
 
 
+#: What is asked of a match by a name alone.
+_OF_MATCHES: dict[type[Expr], Ref] = {
+    Classifier: Ref("classifier", None, None, Type.STRING),
+    MatchNumber: Ref("match_number", None, None, Type.LONG),
+    State: Ref("state", None, None, Type.STRING),
+}
+
+
 class References:
     """The references in the expressions of one pattern, each under a name of its own.
 
     `resolve` gives an expression over columns: those of the tuple at hand, `prevs` and `refs`.
     """
 
-    def __init__(self, schema: Schema, variables: Sequence[str], registers: Mapping[str, Type]) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        variables: Sequence[str],
+        registers: Mapping[str, Type],
+        subsets: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
         self.below = Schema((*schema.fields, Field(START, Type.LONG)))
-        self.variables, self.registers = tuple(variables), registers
+        #: Of each variable, and of each name that stands for several, the variables that it stands for.
+        self.members = {name: (name,) for name in variables} | {k: tuple(v) for k, v in (subsets or {}).items()}
+        self.variables, self.registers = tuple(self.members), registers
         self.refs: dict[str, Ref] = {}
         self.prevs: dict[str, tuple[Expr, int]] = {}
         self._names: dict[str, str] = {}
-        for name in (*variables, *registers):
-            if name in self.below or (name in registers and name in variables):
+        for name in (*self.variables, *registers):
+            if name in self.below or (name in registers and name in self.members):
                 raise PlanError(
                     f"{name!r} is a column and something of the pattern",
                     given=name,
@@ -238,6 +291,10 @@ class References:
         """How many tuples behind it."""
         return max([0, *(-back for _, back in self.prevs.values())])
 
+    def of(self, ref: Ref, variable: str) -> bool:
+        """Whether something is asked of the tuples of a variable."""
+        return ref.variable is None or variable in self.members[ref.variable]
+
     def resolve(self, expr: Expr, *, final: bool = False) -> Expr:
         """The same over columns; of the match as a whole if it is `final`."""
         if isinstance(expr, Whole):
@@ -246,9 +303,12 @@ class References:
             return self._ref(self._aggregate(expr), final=final)
         if isinstance(expr, Offset):
             assert isinstance(expr.child, AggregateCall)
-            return self._ref(replace(self._aggregate(expr.child), offset=expr.places), final=final)
-        if isinstance(expr, Classifier):
-            return self._ref(Ref("classifier", None, None, Type.STRING), final=final)
+            placed = self._aggregate(expr.child)
+            if placed.function == "register":
+                self._column(Column(str(placed.variable)))  # refuses it: a register has one value
+            return self._ref(replace(placed, offset=expr.places), final=final)
+        if isinstance(expr, (Classifier, MatchNumber, State)):
+            return self._ref(_OF_MATCHES[type(expr)], final=final and not isinstance(expr, MatchNumber))
         if isinstance(expr, (Column, Prev)):
             if isinstance(expr, Column) and expr.column in self.registers:
                 return self._ref(Ref("register", expr.column, None, self.registers[expr.column]), final=final)
@@ -267,6 +327,8 @@ class References:
                 instead="collect, and the module over what is found",
             )
         argument = call.argument
+        if call.function == "last" and isinstance(argument, Column) and argument.column in self.registers:
+            return Ref("register", argument.column, None, self.registers[argument.column])  # as SQL says FINAL of it
         if call.function == "count" and isinstance(argument, Column) and argument.column in self.variables:
             return Ref("count", argument.column, None, Type.LONG)
         if argument is None:
@@ -312,7 +374,7 @@ class References:
                 name = self._names.setdefault(key, f"__prev{len(self.prevs)}")
                 self.prevs[name] = (part.child, part.back)
                 return col(name)
-            if isinstance(part, (AggregateCall, Classifier, Offset, Whole)):
+            if isinstance(part, (AggregateCall, Classifier, MatchNumber, Offset, State, Whole)):
                 raise PlanError(
                     "what is asked of a match cannot stand where single tuples are looked at",
                     given=f"{part} in {expr}",

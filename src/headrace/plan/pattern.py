@@ -16,7 +16,8 @@ the match has no tuple of that variable, at the second. Where it finds none, it 
 
 A match is a point event at its last tuple, [LE, LE + h), with measures of the run; with `rows="all"` there is an event
 for each of its tuples, at that tuple, with all of its columns, and measures of the run up to it, or of the whole match
-where they are `final`. Floating sums are exact in measures; in conditions they are added up in the order of tuples.
+where they are `final`. Matches have numbers, from 1 on in each group, in the order of their first tuples. Floating
+sums are exact in measures; in conditions they are added up in the order of tuples.
 
 **Early answers** are the matches among the tuples that are there, as if no more came. A match that may still grow is
 given, and taken back when it has grown; late and retracted tuples correct matches in the same way.
@@ -29,7 +30,7 @@ exclude each other, change all those from later first tuples. So the CTI waits
 - with `rows="all"` at the first open tuple;
 - for all matches nowhere: what is found stays;
 - otherwise at the least LE of the last tuple of a best match, among settled tuples, of an open tuple; or, unless the
-  policy is `to next row`, of any tuple from the first open one on.
+  policy is `to next row` and no numbers are asked for, of any tuple from the first open one on.
 
 Where conditions look n tuples ahead, the last n settled tuples count as not settled here, and the CTI waits at the
 first of them.
@@ -39,17 +40,16 @@ What is remembered are the tuples from the first open one on, and those before i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Literal
 
 from headrace.errors import PlanError
-from headrace.expr import Expr, col
-from headrace.expr.nodes import Column
+from headrace.expr import Expr
 from headrace.patterns import Pattern, References
-from headrace.patterns.program import Program, compiled
-from headrace.plan.base import Node, OneInput, Properties, refuse_reserved, renamed
-from headrace.plan.span import keys_first
+from headrace.patterns.program import Program, Slot, carried, compiled
+from headrace.plan.base import Properties, refuse_reserved
+from headrace.plan.keyed import Keyed
 from headrace.schema import Field, Schema, Type
 
 __all__ = ["COMPLETE", "Match", "Rows"]
@@ -71,11 +71,9 @@ class _Resolved:
 
 
 @dataclass(frozen=True, eq=False)
-class Match(OneInput):
+class Match(Keyed):
     """The matches of a pattern in each group, with measures."""
 
-    linear: ClassVar[bool] = False
-    keys: tuple[tuple[str, Expr], ...]
     pattern: Pattern
     measures: tuple[tuple[str, Expr], ...]
     rows: Rows = field(default="one", kw_only=True)
@@ -85,14 +83,14 @@ class Match(OneInput):
         if self.rows not in ("one", "all"):
             raise PlanError("how many rows a match?", given=self.rows, allowed="one, all", instead="rows='all'")
         self._check_conditions()
-        self._check_measures()
+        self._check_numbers()
         self._check_keys()
         if not self.schema.names:
             raise PlanError(
                 "a match without measures says nothing", given="none", allowed="measures", instead="match(p, n=count())"
             )
         refuse_reserved(self.schema, self.input.schema)
-        _ = self.program  # what cannot be compiled is refused here
+        _ = self.program, self.carried  # what cannot be compiled is refused here
 
     def _check_conditions(self) -> None:
         guard = () if self.conditions[1] is None else (self.conditions[1],)
@@ -103,6 +101,13 @@ class Match(OneInput):
                     f"a condition is {kind.value}, not BOOLEAN", given=str(self.pattern), allowed="conditions"
                 )
         asked = set().union(*(e.columns() for e in (*self.conditions[0].values(), *guard, *self.updates.values())))
+        if any(self.references.refs[name].function == "match_number" for name in asked & self.references.refs.keys()):
+            raise PlanError(
+                "a match has a number when it has been found, and not before",
+                given="match_number() in a condition",
+                allowed="match_number() in measures",
+                instead="match(..., n=match_number()).where(col('n') == 1)",
+            )
         if any(self.references.refs[name].final for name in asked if name in self.references.refs):
             raise PlanError(
                 "a condition is asked while a match is being found, and knows nothing of it as a whole",
@@ -111,16 +116,14 @@ class Match(OneInput):
                 instead="where(...), which is asked at the end",
             )
 
-    def _check_measures(self) -> None:
-        registers = [name for name, ref in self.references.refs.items() if ref.function == "register"]
-        for name, value in self.values.items():
-            if value.columns() & set(registers):
-                raise PlanError(
-                    f"the measure {name!r} asks for a register, which only conditions see",
-                    given=str(dict(self.measures)[name]),
-                    allowed="columns, prev, first, last, aggregates, classifier",
-                    instead="count('D') - count('U')",
-                )
+    def _check_numbers(self) -> None:
+        if self.numbered and self.pattern.matches == "all":
+            raise PlanError(
+                "matches are numbered one after the other, and all matches have no such order",
+                given="match_number()",
+                allowed="one match of a first tuple",
+                instead="skip('to next row'), or first('le') in place of the number",
+            )
 
     def _check_keys(self) -> None:
         taken = [name for name in self.key_names if name in (*self.pattern.variables, *self.references.registers)]
@@ -130,14 +133,6 @@ class Match(OneInput):
                 given=self.describe(),
                 allowed="names of their own for variables and registers",
                 instead=f"{taken[0]}_",
-            )
-        hidden = [name for name, expr in self.keys if name in self.input.schema and str(expr) != str(col(name))]
-        if hidden and self.rows == "all":
-            raise PlanError(
-                f"the key {hidden[0]!r} hides a column of the same name",
-                given=self.describe(),
-                allowed="keys that are columns, or have names of their own",
-                instead=f"group_by({hidden[0]}_key=...)",
             )
 
     # --- expressions --------------------------------------------------------------------------------------------------
@@ -179,53 +174,47 @@ class Match(OneInput):
     def program(self) -> Program:
         """The conditions as the native operator runs them."""
         conditions, guard = self.conditions
-        registers = {
+        return compiled(self.pattern.variables, self.references, conditions, guard, self._registers)
+
+    @cached_property
+    def carried(self) -> Program:
+        """The registers that measures ask for, by themselves: runs are not told apart by what only measures see."""
+        used = set().union(*(expr.columns() for expr in self.values.values()))
+        refs = [ref for name, ref in self.references.refs.items() if name in used and ref.function == "register"]
+        asked = list(dict.fromkeys(str(ref.variable) for ref in refs))
+        return carried(self.pattern.variables, self.references, self._registers, asked)
+
+    @property
+    def _registers(self) -> dict[str, tuple[Slot, dict[str, Expr]]]:
+        return {
             register.name: (register.slot, {v: self.updates[register.name, v] for v, _ in register.updates})
             for register in self.pattern.registers
         }
-        return compiled(self.pattern.variables, self.references, conditions, guard, registers)
 
     # --- what it gives ------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def key_fields(self) -> tuple[Field, ...]:
-        return tuple(Field(name, expr.type(self.input.schema)) for name, expr in self.keys)
 
     @cached_property
     def schema(self) -> Schema:
         measured = [Field(name, expr.type(self.references.schema)) for name, expr in self.values.items()]
         complete = [Field(COMPLETE, Type.BOOLEAN)] if self.pattern.partials else []
-        before = [f for f in self.key_fields if self.rows == "one" or f.name not in self.input.schema]
-        columns = self.input.schema.fields if self.rows == "all" else ()
-        return Schema((*before, *columns, *measured, *complete))
-
-    @property
-    def key_names(self) -> tuple[str, ...]:
-        return tuple(name for name, _ in self.keys)
-
-    @property
-    def needs(self) -> tuple[str, ...] | None:
-        """The input's columns that are keys; all rows in one place if some key is not a column yet."""
-        columns = tuple(expr.name for _, expr in self.keys if isinstance(expr, Column))
-        return columns if len(columns) == len(self.keys) else ()
+        before = self.with_keys.fields if self.rows == "all" else self.key_fields
+        return Schema((*before, *measured, *complete))
 
     @cached_property
     def properties(self) -> Properties:
-        below = renamed(self.input.properties.keys, self.keys)
-        brought = self.key_names if self.needs or not self.keys else ()
-        return Properties(insert_only=False, settled=True, keys=brought if below is None else below)
+        return self.by_group(settled=True)
+
+    @property
+    def numbered(self) -> bool:
+        """Whether the number of a match is asked for, which changes with the matches before it."""
+        return any(ref.function == "match_number" for ref in self.references.refs.values())
 
     @property
     def waits(self) -> bool:
         """Whether the output CTI depends on what is remembered."""
         return self.rows == "all" or self.pattern.matches == "one"
 
-    def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:  # noqa: ARG002
-        own = tuple((name, col(name)) for name in keys)
-        return keys_first(replace(self, input=inputs[0], keys=(*own, *self.keys)), keys)
-
     def describe(self) -> str:
-        keys = ", ".join(name if str(expr) == str(col(name)) else f"{name} = {expr}" for name, expr in self.keys)
         measures = ", ".join(f"{name} = {expr}" for name, expr in self.measures)
         rows = "all rows" if self.rows == "all" else "one row"
-        return f"Match {self.pattern}, {rows}: {measures or 'nothing'}" + (f" per {keys}" if keys else "")
+        return f"Match {self.pattern}, {rows}: {measures or 'nothing'}{self.per}"

@@ -7,30 +7,25 @@ outputs get, and whether its windows can only be shortened (`prompt`: the output
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
 
 from headrace.errors import PlanError
-from headrace.expr import Expr, col
-from headrace.expr.nodes import Column
 from headrace.modules.base import Module
-from headrace.plan.base import Node, OneInput, Properties, renamed
+from headrace.plan.base import Node, OneInput, Properties
+from headrace.plan.keyed import Keyed
 from headrace.plan.ordered import Ordered
 from headrace.plan.source import DIVERTED
-from headrace.plan.span import keys_first
 from headrace.plan.windows import PLAIN_POLICY, Grid, Snapshot, Timestamping, Window, WindowPolicy
-from headrace.schema import Field, Schema
+from headrace.schema import Schema
 
 __all__ = ["Failures", "PerWindow"]
 
 
 @dataclass(frozen=True, eq=False)
-class PerWindow(OneInput):
+class PerWindow(Keyed):
     """An operator that looks at each window of each group by itself."""
 
-    linear: ClassVar[bool] = False
-    keys: tuple[tuple[str, Expr], ...]
     window: Window
     policy: WindowPolicy = field(default=PLAIN_POLICY, kw_only=True)
 
@@ -69,40 +64,8 @@ class PerWindow(OneInput):
         return isinstance(self.window, Snapshot) and not self.sensitive
 
     @cached_property
-    def key_fields(self) -> tuple[Field, ...]:
-        return tuple(Field(name, expr.type(self.input.schema)) for name, expr in self.keys)
-
-    @cached_property
-    def with_keys(self) -> Schema:
-        """The keys that are not columns already, then all columns: of operators that pass events on."""
-        mine = self.input.schema
-        for name, expr in self.keys:
-            if name in mine and str(expr) != str(col(name)):
-                raise PlanError(
-                    f"the key {name!r} hides a column of the same name",
-                    given=str(expr),
-                    allowed="keys that are columns, or have names of their own",
-                    instead=f"group_by({name}_key={expr})",
-                )
-        return Schema((*(f for f in self.key_fields if f.name not in mine), *mine.fields))
-
-    @cached_property
     def properties(self) -> Properties:
-        # Rows that are together already stay where they are, so they are together by what brought them there.
-        below = renamed(self.input.properties.keys, self.keys)
-        brought = self.key_names if self.needs or not self.keys else ()
-        return Properties(insert_only=False, settled=not self.prompt, keys=brought if below is None else below)
-
-    @property
-    def key_names(self) -> tuple[str, ...]:
-        """What the keys are called in the output."""
-        return tuple(name for name, _ in self.keys)
-
-    @property
-    def needs(self) -> tuple[str, ...] | None:
-        """The input's columns that are keys; all rows in one place if some key is not a column yet."""
-        columns = tuple(expr.name for _, expr in self.keys if isinstance(expr, Column))
-        return columns if len(columns) == len(self.keys) else ()
+        return self.by_group(settled=not self.prompt)
 
     @property
     def waits(self) -> bool:
@@ -113,18 +76,13 @@ class PerWindow(OneInput):
     def marks(self) -> str:
         return ", ".join(f"{module.name} {module.mark}" for module in self.modules)
 
-    def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:  # noqa: ARG002
-        own = tuple((name, col(name)) for name in keys)
-        return keys_first(replace(self, input=inputs[0], keys=(*own, *self.keys)), keys)
-
     def side(self) -> Node | None:
         return Failures(self) if self.modules and self.policy.on_error == "skip" else None
 
     def over(self) -> str:
         """The window, its policies and the keys, for `describe`."""
-        keys = ", ".join(name if str(expr) == str(col(name)) else f"{name} = {expr}" for name, expr in self.keys)
         policy = f" ({self.policy})" if str(self.policy) else ""
-        return f"over {self.window}{policy}" + (f" per {keys}" if keys else "")
+        return f"over {self.window}{policy}{self.per}"
 
     def check_policy(self) -> None:
         """Refuse policies that mean nothing here."""

@@ -48,9 +48,10 @@ class PatternBuilder(AggregateBuilder):
     # ---- MATCH_RECOGNIZE
 
     def match_recognize(self, at: Span, _: Token, *given: Clause) -> s.MatchRecognize:
-        if not any(part.field == "shape" for part in given):
+        flat = [one for part in given for one in (part.value if part.field == "both" else (part,))]
+        if not any(part.field == "shape" for part in flat):
             self.fail("a pattern is missing", at, instead="MATCH_RECOGNIZE (… PATTERN (A B+) DEFINE B AS …)")
-        return self.make(s.MatchRecognize, at, given)
+        return self.make(s.MatchRecognize, at, flat)
 
     match_partition = clauses("partition")
     measures = clauses("measures")
@@ -63,6 +64,22 @@ class PatternBuilder(AggregateBuilder):
 
     def all_rows(self, at: Span) -> Clause:
         return Clause("rows", "all", at)
+
+    def empty_matches(self, at: Span) -> Clause:
+        self.fail(
+            "a match is at the time of its last row, and an empty one has none",
+            at,
+            allowed="ALL ROWS PER MATCH, with or without OMIT EMPTY MATCHES",
+            instead="PATTERN (A+) in place of PATTERN (A*)",
+        )
+
+    def unmatched_rows(self, at: Span) -> Clause:
+        self.fail(
+            "rows that are in no match are not given",
+            at,
+            allowed="ALL ROWS PER MATCH",
+            instead="PATTERN (A B | Other), where a variable that is not defined stands for any row, and CLASSIFIER()",
+        )
 
     def skip_past(self, at: Span) -> Clause:
         return Clause("skip", s.AfterMatch("past", at=at), at)
@@ -83,7 +100,12 @@ class PatternBuilder(AggregateBuilder):
         return Clause("matches", "partial", at)
 
     within = clause("within")
+    subsets = clauses("subsets")
     registers = clauses("registers")
+
+    def subset(self, at: Span, name: s.Name, *members: s.Name) -> s.Subset:
+        return s.Subset(name, members, at=at)
+
     define = clauses("define")
 
     def register(self, at: Span, name: s.Name, start: s.Expression, *updates: s.Definition) -> s.Register:
@@ -100,7 +122,29 @@ class PatternBuilder(AggregateBuilder):
 
     # ---- shapes
 
-    pattern = clause("shape")
+    def pattern(self, at: Span, *parts: s.Shape | Clause) -> Clause:
+        *anchor, shape = parts
+        found = Clause("shape", shape, at)
+        return Clause("both", (found, *anchor), at) if anchor else found
+
+    def first_row(self, at: Span) -> Clause:
+        return Clause("anchored", value=True, at=at)
+
+    def last_row(self, at: Span, _: Token) -> Clause:
+        self.fail(
+            "which row of a group is the last is not known before its stream ends",
+            at,
+            allowed="^, for the first row",
+            instead="DEFINE B AS … AND NEXT(le) IS NULL, which every row that follows takes back",
+        )
+
+    def excluded(self, at: Span, _: s.Shape) -> s.Shape:
+        self.fail(
+            "all rows of a match are given",
+            at,
+            allowed="shapes without {- -}",
+            instead="MEASURES CLASSIFIER() AS v, and behind the pattern WHERE v <> 'B'",
+        )
 
     def shape(self, at: Span, *items: s.Shape) -> s.Shape:
         return items[0] if len(items) == 1 else s.ShapeChoice(items, at=at)

@@ -46,9 +46,10 @@ def _(part: s.MatchRecognize) -> str:
         {"one": "ONE ROW PER MATCH", "all": "ALL ROWS PER MATCH", None: ""}[part.rows],
         clause("AFTER MATCH SKIP", part.skip),
         matches,
-        f"PATTERN ({text(part.shape)})",
+        f"PATTERN ({'^ ' * part.anchored}{text(part.shape)})",
         clause("WITHIN", part.within),
         clauses("REGISTERS", part.registers),
+        clauses("SUBSET", part.subsets),
         clauses("DEFINE", part.define),
         clause("WHERE", part.where),
     )
@@ -68,6 +69,11 @@ def _(part: s.Definition) -> str:
 @writes(s.Register)
 def _(part: s.Register) -> str:
     return f"{text(part.name)} = {text(part.start)} ({listed(part.updates)})"
+
+
+@writes(s.Subset)
+def _(part: s.Subset) -> str:
+    return f"{text(part.name)} = ({listed(part.members)})"
 
 
 @writes(s.Extent)

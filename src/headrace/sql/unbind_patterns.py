@@ -9,7 +9,7 @@ from headrace.errors import PlanError
 from headrace.expr import AggregateCall, Column, Expr
 from headrace.patterns import Pattern, Skip
 from headrace.patterns import regex as shapes
-from headrace.patterns.references import Classifier, Offset, Prev, Whole
+from headrace.patterns.references import Classifier, MatchNumber, Offset, Prev, Whole
 from headrace.plan.pattern import Match
 from headrace.sql import syntax as s
 
@@ -36,6 +36,7 @@ def recognized(node: Match, keys: tuple[s.Entry, ...], say: _Say) -> s.MatchReco
         matches=_matches(pattern),
         within=span,
         registers=_registers(pattern, say),
+        subsets=tuple(s.Subset(s.Name(name), tuple(map(s.Name, members))) for name, members in pattern.subsets),
         define=_definitions(pattern.conditions, say),
         where=None if pattern.guard is None else say(pattern.guard),
     )
@@ -46,8 +47,8 @@ def navigated(expr: Expr, say: _Say) -> s.Expression | None:
     if isinstance(expr, Prev):
         function = "prev" if expr.back > 0 else "next"
         return s.Call((s.Name(function),), (say(expr.child), s.Number(abs(expr.back))))
-    if isinstance(expr, Classifier):
-        return s.Call((s.Name("classifier"),))
+    if isinstance(expr, Classifier | MatchNumber):
+        return s.Call((s.Name("classifier" if isinstance(expr, Classifier) else "match_number"),))
     if isinstance(expr, Offset):
         call = say(expr.child)
         assert isinstance(call, s.Call)

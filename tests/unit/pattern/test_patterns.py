@@ -220,6 +220,62 @@ def test_groups_are_searched_apart():
     assert stream.match(pair, n=count()).cht().num_rows == 0
 
 
+# --- numbers, subsets, anchors, registers in measures -----------------------------------------------------------------
+
+
+def test_numbers_go_on_behind_what_is_forgotten_and_move_up_for_a_late_match():
+    drawn = """
+        kind   | le | re | s
+        insert | 1  | 2  | A
+        insert | 2  | 3  | B
+        cti    | 4  |    |
+        insert | 6  | 7  | A
+        insert | 7  | 8  | B
+        insert | 4  | 5  | A
+        insert | 5  | 6  | B
+        cti    | 9  |    |
+        insert | 9  | 10 | A
+        insert | 10 | 11 | B
+    """
+    stream = hr.events(drawn, "s STRING", batches=[2, 1, 2, 2, 1, 2])
+    found = stream.match(shaped("A B"), n=hr.match_number())
+    assert [(row["le"], row["n"]) for row in found.cht().to_pylist()] == [(2, 1), (5, 2), (7, 3), (10, 4)]
+    moved = batches(found)
+    assert moved[2][0] == [(7, 1)]
+    assert moved[3][0] == [(5, 1), (7, -1), (7, 1)], "the match at 7 was the second, and is the third"
+    assert hr.history_diff(found.cht(), found.history("duckdb").cht()) == ""
+
+
+def test_with_numbers_an_open_run_holds_the_matches_behind_it():
+    stream = letters("XAB", ctis={3: 4})
+    later = shaped("(X A B C | A B)", skip="to next row")
+    assert batches(stream.match(later, n=count()))[3] == ([], 4)
+    assert batches(stream.match(later, n=hr.match_number()))[3] == ([], 3)
+
+
+def test_an_anchored_match_begins_with_the_first_tuple_of_all():
+    assert words(letters("AABAB", ctis={2: 3, 4: 5}), shaped("A+ B").anchored()) == ["AAB@3"]
+    assert words(letters("BAB", ctis={1: 2}), shaped("A+ B").anchored()) == []
+    assert words(letters("BAB"), shaped("(A | B) A").anchored()) == ["BA@2"]
+
+
+def test_a_subset_stands_for_its_variables():
+    pattern = shaped("A B+ C").subset("S", "A", "B").where(hr.last("S.n") < 4)
+    found = letters("ABBCABC").match(pattern, n=count("S"), of=hr.collect("S.n"), first=hr.first("S.n"))
+    assert found.cht().to_pylist() == [{"le": 4, "re": 5, "n": 3, "of": [1, 2, 3], "first": 1}]
+    differential_reference(found.node)
+
+
+def test_measures_may_ask_for_what_registers_have_come_to():
+    m = col("m")
+    pattern = shaped("A B+").register("m", 0, A=m + 5, B=m + count()).register("t", "-", B=col("s"))
+    found = letters("ABBB").match(pattern, rows="all", m=m, t=col("t"), end=hr.final("m"))
+    assert [(row["m"], row["t"], row["end"]) for row in found.cht().to_pylist()] == [
+        (5, "-", 11), (6, "B", 11), (8, "B", 11), (11, "B", 11),
+    ]  # fmt: skip
+    differential_reference(found.node)
+
+
 # --- corrections and progress -----------------------------------------------------------------------------------------
 
 
@@ -349,6 +405,11 @@ def test_explain_draws_the_automaton():
         (lambda: hr.pattern("A B", define={"B": col("s").like("x%") & (col("A.s") == "a")}).then("2"), "is a name"),
         (lambda: hr.pattern("A", define={"A": hr.prev(hr.prev("n")) > 1}), "stand in each other"),
         (lambda: hr.pattern("A").register("m").register("m"), "already"),
+        (lambda: hr.pattern("A").subset("S"), "and variables"),
+        (lambda: hr.pattern("A").subset("S", "B"), "no variable 'B'"),
+        (lambda: hr.pattern("A B").subset("A", "B"), "a variable and a subset"),
+        (lambda: hr.pattern().anchored(), "no shape"),
+        (lambda: hr.pattern("A", define={"A": hr.match_number() > 1}), "when it has been found"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Any, says: str):
@@ -361,8 +422,8 @@ def test_matches_and_measures_that_make_no_sense():
         letters("A").match(3, n=count())  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="says nothing"):
         letters("A").match("A")
-    with pytest.raises(PlanError, match="only conditions see"):
-        letters("A").match(hr.pattern("A").register("m", 0), m=col("m"))
+    with pytest.raises(PlanError, match="no such order"):
+        letters("A").match(hr.pattern("A").all_matches(), m=hr.match_number())
     with pytest.raises(HeadraceError, match="'n' appears twice"):
         letters("A").match("A", rows="all", n=count())
     with pytest.raises(PlanError, match="a key and something of the pattern"):
@@ -399,3 +460,19 @@ def states(stream: hr.Stream) -> list[int]:
         kernels = [kernel for stage in runner.stages for run in stage for kernel in run.kernels.values()]
         rows += [kernel.state()["rows"] for kernel in kernels if isinstance(kernel, MatchKernel)]
     return rows
+
+
+def test_a_run_is_open_as_long_as_its_next_tuple_is_not_settled():
+    """The second tuple's successor may still change, however long ago `within` has passed for the first one."""
+    stream = hr.events("""
+        kind   | le | re | i
+        insert | 6  | 7  | 1
+        insert | 6  | 7  | 2
+        insert | 22 | 23 | 3
+        cti    | 20 |    |
+        insert | 20 | 21 | 4
+    """, batches=[1] * 5)  # fmt: skip
+    for rows in ("one", "all"):
+        found = stream.match(hr.pattern("A B", within=0), rows=rows, behind=hr.next("i"))
+        differential_reference(found.node)
+        assert found.cht().to_pylist()[-1]["behind"] == 4

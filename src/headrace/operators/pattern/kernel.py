@@ -7,7 +7,8 @@ Traces carry the state:
 
 - `events`: the tuples from each group's first open one on, and as many before it as conditions look back at;
 - `given`: the outputs of matches that begin there, all others are final;
-- `groups`: of each group how many of the kept tuples come before the first open one, and where the output CTI waits;
+- `groups`: of each group how many of the kept tuples come before the first open one, where the output CTI waits, and
+  how many matches are final, if they have numbers;
 - `alarms`: the CTI at which to look at a group again.
 """
 
@@ -21,7 +22,7 @@ import pyarrow as pa
 
 from headrace.changes import Changes
 from headrace.columnar import canonical_floats, factorize, hash_rows, to_numpy
-from headrace.expr import col, evaluate, lit
+from headrace.expr import Column, col, evaluate, lit
 from headrace.operators.kernel import Data, Kernel
 from headrace.operators.ordered.divide import PREFIX, without_prefix
 from headrace.operators.ordered.kernel import Hashes
@@ -38,7 +39,7 @@ from headrace.trace import Trace
 
 __all__ = ["MatchKernel"]
 
-_SKIP, _AT, _HOLD, _OUT = "__skip", "__at", "__hold", "out."
+_SKIP, _AT, _HOLD, _COUNT, _OUT = "__skip", "__at", "__hold", "__count", "out."
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class _Groups:
     keys: pa.Table
     line: Line
     begin: Int64s
+    #: How many matches are final.
+    count: Int64s
     known: Changes | None
     #: Which of the tuples are known ones; None if one of those has gone.
     old: Bools | None
@@ -60,10 +63,13 @@ class MatchKernel(Kernel):
         super().__init__(node)
         self.match = node
         self.searcher, self.measures = Searcher(node), Measures(node)
-        keys = [expr for _, expr in node.keys] or [lit(0)]  # all tuples of one group are a group too
-        self.keys = [f"key{i}" for i in range(len(keys))]
         below = node.input.schema
-        self.projection = [*zip(self.keys, keys, strict=True), *((PREFIX + name, col(name)) for name in below.names)]
+        keys = [expr for _, expr in node.keys] or [lit(0)]  # all tuples of one group are a group too
+        #: What each key is called here: a column is there already.
+        self.key_of = [PREFIX + e.column if isinstance(e, Column) else f"key{i}" for i, e in enumerate(keys)]
+        self.keys = list(dict.fromkeys(self.key_of))
+        computed = dict(zip(self.key_of, keys, strict=True))
+        self.projection = list((computed | {PREFIX + name: col(name) for name in below.names}).items())
         self.schema = Schema(tuple(Field(name, expr.type(below)) for name, expr in self.projection))
         self.order = [PREFIX + name for name in order_columns(below)]
         self.traces = {name: Trace(_cancelled_rows) for name in ("events", "given", "groups", "alarms")}
@@ -110,7 +116,7 @@ class MatchKernel(Kernel):
         settle = line.start[:-1] + settled
         # Where conditions look ahead, the last tuples before the CTI are not settled either.
         decided = np.maximum(groups.begin, settle - self.match.references.ahead)
-        found = self.searcher.search(line, tuples, groups.begin, decided, cti)
+        found = self.searcher.search(line, tuples, groups.begin, decided, cti).numbered(groups.count)
         waiting = decided < settle
         found.hold[waiting] = np.minimum(found.hold[waiting], line.le[decided[waiting]])
         result = self._exchange(touched, groups, tuples, found)
@@ -125,12 +131,14 @@ class MatchKernel(Kernel):
         whole = pa.concat_tables(tables)
         codes, first = factorize(whole)
         line, which = lined_up(after, codes[: len(after)], len(first), self.order)
-        begin = line.start[:-1].copy()
+        begin, count = line.start[:-1].copy(), np.zeros(len(first), np.int64)
         if pasts is not None:
-            begin[codes[len(codes) - len(pasts) :]] += to_numpy(pasts.payload.column(_SKIP))
+            whose = codes[len(codes) - len(pasts) :]
+            begin[whose] += to_numpy(pasts.payload.column(_SKIP))
+            count[whose] = to_numpy(pasts.payload.column(_COUNT))
         before = 0 if known is None else len(known)
         old = which < before if len(after) == before + len(delta) else None
-        return _Groups(whole.take(pa.array(first)), line, begin, known, old)
+        return _Groups(whole.take(pa.array(first)), line, begin, count, known, old)
 
     def _standing(self, trace: str, touched: Hashes) -> Changes | None:
         """What is remembered of some groups."""
@@ -153,7 +161,7 @@ class MatchKernel(Kernel):
     def _leaving(self, moved: Changes) -> Changes:
         """The changes as the next operator sees them."""
         there = moved.payload.column_names
-        keys = {name: mine for mine, (name, _) in zip(self.keys, self.match.keys, strict=False)}
+        keys = {name: mine for mine, (name, _) in zip(self.key_of, self.match.keys, strict=False)}
         names = self.node.schema.names
         columns = [moved.payload.column(_OUT + n if _OUT + n in there else keys[n]) for n in names]
         payload = pa.Table.from_arrays(columns, schema=self.node.schema.arrow)
@@ -168,13 +176,22 @@ class MatchKernel(Kernel):
         stay: Bools = np.arange(len(line)) >= since[line.group]
         self._keep_tuples(touched, groups, stay)
         skip, alarm = found.opened - since, self._alarm(line, found, settle, decided)
+        count = self._counted(groups, found)
         known = groups.keys.append_column(_SKIP, pa.array(skip)).append_column(_HOLD, pa.array(found.hold))
-        self._set("groups", touched, known, (skip > 0) | (found.hold != INFINITY))
+        known = known.append_column(_COUNT, pa.array(count))
+        self._set("groups", touched, known, (skip > 0) | (found.hold != INFINITY) | (count > 0))
         self._set("alarms", touched, groups.keys.append_column(_AT, pa.array(alarm)), alarm != INFINITY)
+
+    def _counted(self, groups: _Groups, found: Found) -> Int64s:
+        """How many matches of each group are final: those that begin before its first open tuple."""
+        if not self.match.numbered:
+            return groups.count
+        final = found.group[found.first < found.opened[found.group]]
+        return np.asarray(groups.count + np.bincount(final, minlength=len(groups.count)))
 
     def _keep_tuples(self, touched: Hashes, groups: _Groups, stay: Bools) -> None:
         tuples, old = groups.line.events, groups.old
-        if old is None or groups.known is None or self._covers("events", touched):
+        if old is None or 2 * np.count_nonzero(stay != old) >= np.count_nonzero(stay):
             self._replace("events", touched, groups.known, tuples.filter(stay))
             return
         # What is known and stays is written already.
@@ -189,14 +206,20 @@ class MatchKernel(Kernel):
         self._replace(trace, touched, self._standing(trace, touched), new)
 
     def _replace(self, trace: str, touched: Hashes, old: Changes | None, new: Changes) -> None:
-        """What is remembered of the touched groups, for what was; old rows need not be taken back one by one if no
-        others are left.
+        """What is remembered of the touched groups, for what was; old rows need not be taken back one by one if they
+        are most of all: then those of other groups are written again.
         """
-        whole = old is not None and self._covers(trace, touched)
-        self._write(trace, new if whole else _difference(new, old), whole=whole)
-
-    def _covers(self, trace: str, touched: Hashes) -> bool:
-        return all(bool(np.isin(segment.hashes, touched).all()) for segment in self.traces[trace].segments)
+        target = self.traces[trace]
+        rows = sum(len(segment.hashes) for segment in target.segments)
+        others = rows - sum(int(np.count_nonzero(_among(s.hashes, touched))) for s in target.segments)
+        if old is None or 2 * others > rows:
+            self._write(trace, _difference(new, old))
+            return
+        if others:
+            left = Changes.from_table(target.scan())
+            left = left.filter(~_among(self._hashes(left.payload), touched)).cancelled()
+            new = Changes.concat([left, new])
+        self._write(trace, new, whole=True)
 
     def _write(self, trace: str, moved: Changes, *, whole: bool = False) -> None:
         times = np.full(len(moved), INFINITY, np.int64)
@@ -230,6 +253,12 @@ class MatchKernel(Kernel):
         back = self.match.references.back
         before = f" and {back} before" if back else ""
         return f"tuples of runs that may go on{before}; CTI {format_ticks(self.scalars['cti'])}"
+
+
+def _among(hashes: Hashes, touched: Hashes) -> Bools:
+    """Which hashes are among these, which are in order."""
+    place = np.minimum(np.searchsorted(touched, hashes), len(touched) - 1)
+    return np.asarray(touched[place] == hashes)
 
 
 def _difference(new: Changes, old: Changes | None) -> Changes:

@@ -25,7 +25,7 @@ from headrace.time import INFINITY
 
 __all__ = [
     "ALL", "NEXT", "NOTHING", "ONE", "PARTIAL", "PAST", "TO_FIRST", "TO_LAST", "Groups", "Space", "Tables", "Tuples",
-    "search",
+    "replayed", "search",
 ]  # fmt: skip
 
 #: What counts: one match of a first tuple, all, or partial ones as well.
@@ -35,8 +35,8 @@ PAST, NEXT, TO_FIRST, TO_LAST = range(4)
 #: What was short.
 NOTHING, RUNS, NODES, MATCHES, LABELS = range(5)
 # Columns of `policy`: at most so long (-1 for any time), what counts, where to go on and at which variable, whether
-# each tuple of a match is given, the CTI.
-WITHIN, COUNTS, SKIP, VARIABLE, ROWS, CTI = range(6)
+# each tuple of a match is given, the CTI, whether matches have numbers.
+WITHIN, COUNTS, SKIP, VARIABLE, ROWS, CTI, NUMBERED = range(7)
 # Columns of `states`: the variable, the first of its moves, how many there are, and the place of acceptance among them
 # (-1 if it is not there).
 LABEL, BEGIN, MOVES, ACCEPT = range(4)
@@ -133,7 +133,8 @@ def _search(
         count, side = np.int64(0), np.int64(0)  # a plain 0 has a type of its own: all would be compiled once more
         for i in range(begin[g], start[g + 1]):
             if i == settle[g]:
-                _settled(policy, le, g, begin[g], i, head, side, count, nodes, best, opened, hold)
+                next_ = min(policy[CTI], le[i])
+                _settled(policy, le, g, begin[g], i, next_, head, side, count, nodes, best, opened, hold)
             count = _step(
                 policy, states, moves, variables, updates, code, init, floating, le, fits, columns, columns_f, g,
                 begin[g], i, head, slots, slots_f, side, count, stack, stack_f, nodes, best, out, sizes,
@@ -144,13 +145,47 @@ def _search(
             side = 1 - side
         if short == NOTHING:
             if settle[g] == start[g + 1]:
-                _settled(policy, le, g, begin[g], settle[g], head, side, count, nodes, best, opened, hold)
+                next_ = policy[CTI]
+                _settled(policy, le, g, begin[g], settle[g], next_, head, side, count, nodes, best, opened, hold)
             short = _chosen(policy, g, begin[g], start[g + 1], nodes, best, out, sizes)
         if short == NOTHING:
             short = _labelled(nodes, out, labels, sizes, done)
         if short != NOTHING:
             break
     return short, out[: sizes[1]], labels[: sizes[2]], opened, hold
+
+
+def replayed(tables: Tables, tuples: Tuples, first: Ints, length: Ints, labels: NDArray[np.int16]) -> Ints:
+    """What the slots are after each tuple of each match, one match after the other."""
+    found: Ints = _replayed(
+        tables.variables, tables.updates, tables.code, tables.slots, tables.floating, tuples.columns,
+        tuples.columns.view(np.float64), first, length, labels.astype(np.int64),
+    )  # fmt: skip
+    return found
+
+
+@called_from_python
+def _replayed(
+    variables: Ints, updates: Ints, code: Ints, init: Ints, floating: NDArray[np.bool_], columns: Ints,
+    columns_f: Floats, first: Ints, length: Ints, labels: Ints,
+) -> Ints:  # fmt: skip
+    slots, kept = np.empty((2, 1, len(init)), np.int64), np.empty((len(labels), len(init)), np.int64)
+    stack = np.empty(DEPTH, np.int64)
+    slots_f, stack_f = slots.view(np.float64), stack.view(np.float64)
+    at, side, run_ = np.int64(0), np.int64(0), np.int64(0)
+    for n in range(len(first)):
+        slots[side, 0] = init
+        seen = np.int64(0)
+        for i in range(first[n], first[n] + length[n]):
+            _carried(
+                variables, updates, code, floating, columns, columns_f, i, labels[at], seen, slots, slots_f, side,
+                run_, 1 - side, run_, stack, stack_f,
+            )  # fmt: skip
+            seen |= np.int64(1) << labels[at]
+            side = 1 - side
+            kept[at] = slots[side, 0]
+            at += 1
+    return kept
 
 
 @native
@@ -215,14 +250,16 @@ def _after(policy: Ints, nodes: Ints, best: Ints, first: Int, begin: Int) -> Int
 
 @native
 def _settled(
-    policy: Ints, le: Ints, g: Int, begin: Int, end: Int, head: Ints, side: Int, count: Int, nodes: Ints, best: Ints,
-    opened: Ints, hold: Ints,
+    policy: Ints, le: Ints, g: Int, begin: Int, end: Int, next_: Int, head: Ints, side: Int, count: Int, nodes: Ints,
+    best: Ints, opened: Ints, hold: Ints,
 ) -> None:  # fmt: skip
-    """What is known when all settled tuples have been seen: the first open one, and where the CTI waits."""
+    """What is known when all settled tuples have been seen: the first open one, and where the CTI waits. What comes
+    next is at `next_` or later.
+    """
     best[: end - begin, OPEN] = 0
     for r in range(count):
         first = head[side, r, FIRST]
-        if policy[WITHIN] < 0 or le[first] + policy[WITHIN] >= policy[CTI]:
+        if policy[WITHIN] < 0 or le[first] + policy[WITHIN] >= next_:
             best[first - begin, OPEN] = 1
     first = begin
     while first < end and best[first - begin, OPEN] == 0:
@@ -233,7 +270,8 @@ def _settled(
             hold[g] = le[first]
     elif policy[COUNTS] == ONE:
         for i in range(first, end):
-            if best[i - begin, 0] >= 0 and (policy[SKIP] != NEXT or best[i - begin, OPEN] != 0):
+            alone = policy[SKIP] == NEXT and policy[NUMBERED] == 0  # what others come to does not matter
+            if best[i - begin, 0] >= 0 and (not alone or best[i - begin, OPEN] != 0):
                 hold[g] = min(hold[g], le[best[i - begin, LAST]])
 
 
@@ -299,20 +337,10 @@ def _moved(
     head[then, m, STATE], head[then, m, OPEN_MOVES] = state, states[state, MOVES]
     head[then, m, FIRST], head[then, m, SEEN] = head[side, r, FIRST], head[side, r, SEEN] | (1 << variable)
     if slots.shape[2]:
-        for k in range(slots.shape[2]):
-            slots[then, m, k] = slots[side, r, k]
-        for u in range(variables[variable, 2], variables[variable, 3]):
-            kind, slot, column, end = updates[u, 0], updates[u, 1], updates[u, 2], updates[u, 3]
-            if kind == RUN:
-                run(code, column, end, columns, i, slots, side, r, stack, stack_f)
-                slots[then, m, 2 * slot], slots[then, m, 2 * slot + 1] = stack[0], stack[1]
-            elif kind == COUNT:
-                slots[then, m, 2 * slot] += column < 0 or columns[i, 2 * column + 1] == 0
-            elif kind == TAKE or (kind == FIRST_OF and head[side, r, SEEN] & end == 0):
-                slots[then, m, 2 * slot] = columns[i, 2 * column]
-                slots[then, m, 2 * slot + 1] = columns[i, 2 * column + 1]
-            elif kind != FIRST_OF and columns[i, 2 * column + 1] == 0:
-                _folded(kind, floating[slot], columns, columns_f, i, 2 * column, slots, slots_f, then, m, 2 * slot)
+        _carried(
+            variables, updates, code, floating, columns, columns_f, i, variable, head[side, r, SEEN], slots, slots_f,
+            side, r, then, m, stack, stack_f,
+        )  # fmt: skip
         if not holds(code, variables[variable, 0], variables[variable, 1], columns, i, slots, then, m, stack, stack_f):
             return False
     if policy[COUNTS] == ONE:
@@ -322,6 +350,29 @@ def _moved(
                 return False
             other -= 1
     return True
+
+
+@native
+def _carried(
+    variables: Ints, updates: Ints, code: Ints, floating: NDArray[np.bool_], columns: Ints, columns_f: Floats, i: Int,
+    variable: Int, seen: Int, slots: Ints, slots_f: Floats, side: Int, r: Int, then: Int, m: Int, stack: Ints,
+    stack_f: Floats,
+) -> None:  # fmt: skip
+    """What run m carries along: what run r does, and what tuple i changes of it."""
+    for k in range(slots.shape[2]):
+        slots[then, m, k] = slots[side, r, k]
+    for u in range(variables[variable, 2], variables[variable, 3]):
+        kind, slot, column, end = updates[u, 0], updates[u, 1], updates[u, 2], updates[u, 3]
+        if kind == RUN:
+            run(code, column, end, columns, i, slots, side, r, stack, stack_f)
+            slots[then, m, 2 * slot], slots[then, m, 2 * slot + 1] = stack[0], stack[1]
+        elif kind == COUNT:
+            slots[then, m, 2 * slot] += column < 0 or columns[i, 2 * column + 1] == 0
+        elif kind == TAKE or (kind == FIRST_OF and seen & end == 0):
+            slots[then, m, 2 * slot] = columns[i, 2 * column]
+            slots[then, m, 2 * slot + 1] = columns[i, 2 * column + 1]
+        elif kind != FIRST_OF and columns[i, 2 * column + 1] == 0:
+            _folded(kind, floating[slot], columns, columns_f, i, 2 * column, slots, slots_f, then, m, 2 * slot)
 
 
 @native

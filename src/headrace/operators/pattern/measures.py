@@ -18,6 +18,7 @@ from headrace.changes import Changes
 from headrace.columnar import canonical_floats
 from headrace.expr import AggregateCall, col, evaluate, lit
 from headrace.operators.ordered.line import Bools, Int64s, ranges
+from headrace.operators.pattern.registers import Registers
 from headrace.operators.pattern.tables import Found
 from headrace.operators.windows.content import AggregateContent, Earlier
 from headrace.operators.windows.divide import Windows
@@ -54,7 +55,7 @@ class Measures:
     """The measures of one pattern."""
 
     def __init__(self, node: Match) -> None:
-        self.node = node
+        self.node, self.registers = node, Registers(node)
         used = set().union(*(expr.columns() for expr in node.values.values()))
         refs = {name: ref for name, ref in node.references.refs.items() if name in used}
         #: What is asked of a match up to a tuple, and of it as a whole.
@@ -65,9 +66,9 @@ class Measures:
     def measured(self, found: Found, tuples: pa.Table) -> Measured:
         """The outputs of matches; `tuples` are all, with what those before them have."""
         match, row, at = self._outputs(found)
-        table = tuples.take(pa.array(row))
+        table, registers = tuples.take(pa.array(row)), self.registers.values(found, tuples)
         for asked, length in zip(self.asked, (at, (found.last - found.first)[match]), strict=True):
-            for name, column in asked.columns(found, match, length, tuples).items():
+            for name, column in asked.columns(found, match, length, tuples, registers).items():
                 table = table.append_column(name, column)
         arrays = [evaluate(expr, table) for expr in self.node.values.values()]
         names = list(self.node.values)
@@ -103,7 +104,9 @@ class _Asked:
         kinds = {name: _argument_type(ref, self.node) for name, (_, ref) in self.aggregates.items()}
         return Select(self.node.input, tuple((name, lit(None).cast(kind)) for name, kind in kinds.items()))
 
-    def columns(self, found: Found, match: Int64s, at: Int64s, tuples: pa.Table) -> dict[str, pa.Array]:
+    def columns(
+        self, found: Found, match: Int64s, at: Int64s, tuples: pa.Table, registers: Mapping[str, pa.Array]
+    ) -> dict[str, pa.Array]:
         """By the name of what is asked, a value for each output: a match, and how many tuples of it after the first."""
         if not self.refs:
             return {}
@@ -117,14 +120,17 @@ class _Asked:
             if ref.function == "classifier":
                 names = pa.array(self.node.pattern.variables)
                 asked[name] = names.take(pa.array(found.labels[begins[match] + at]))
+            elif ref.function == "register":
+                asked[name] = registers[str(ref.variable)].take(pa.array(begins[match] + at))
+            elif ref.function == "match_number":
+                asked[name] = pa.array(found.number[match])
             elif ref.function in _PLACED:
                 asked[name] = self._placed(ref, parts, tuples)
         return asked
 
     def _mine(self, ref: Ref, parts: _Parts) -> Bools:
-        if ref.variable is None:
-            return np.ones(len(parts.row), bool)
-        return np.asarray(parts.label == self.node.pattern.variables.index(ref.variable))
+        mine = [self.node.references.of(ref, variable) for variable in self.node.pattern.variables]
+        return np.array(mine)[parts.label]
 
     def _placed(self, ref: Ref, parts: _Parts, tuples: pa.Table) -> pa.Array:
         """The value of the first or last tuple of a variable; null if there is none."""
@@ -159,7 +165,7 @@ class _Asked:
         return values if ref.variable is None else pc.if_else(mine, values, pa.scalar(None, values.type))
 
 
-_PLACED = ("first", "last", "classifier")
+_PLACED = ("first", "last", "classifier", "match_number", "register")
 
 
 def _argument_type(ref: Ref, node: Match) -> Type:

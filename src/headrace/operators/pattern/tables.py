@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +14,11 @@ from headrace.expr import evaluate, predicate_mask
 from headrace.operators.ordered.line import Bools, Int64s, Line
 from headrace.operators.pattern import machine
 from headrace.patterns.nfa import ACCEPT
-from headrace.patterns.program import CONSTANT, TEXT
+from headrace.patterns.program import CONSTANT, TEXT, Program
 from headrace.patterns.references import START
 from headrace.plan.nodes import Match
 
-__all__ = ["Found", "Searcher", "with_earlier"]
+__all__ = ["Found", "Numbers", "Searcher", "with_earlier"]
 
 #: A group with more runs than this at once is not searched any further.
 MOST_RUNS = 100_000
@@ -39,6 +39,13 @@ class Found:
     labels: NDArray[np.int16]
     opened: Int64s
     hold: Int64s
+    #: The how manieth match of its group each is; meant only where one match of a first tuple counts.
+    number: Int64s
+
+    def numbered(self, before: Int64s) -> Found:
+        """With numbers that go on behind the matches that each group has had before."""
+        place = np.arange(len(self.group)) - np.searchsorted(self.group, self.group)
+        return replace(self, number=before[self.group] + place + 1)
 
 
 def with_earlier(node: Match, line: Line, tuples: pa.Table) -> pa.Table:
@@ -51,19 +58,55 @@ def with_earlier(node: Match, line: Line, tuples: pa.Table) -> pa.Table:
     return tuples
 
 
+class Numbers:
+    """A pattern and its tuples as numbers, for programs: a text is its place in the order of all texts."""
+
+    def __init__(self, node: Match, program: Program) -> None:
+        self.program, self.tables = program, _tables(node, program)
+
+    def of(self, tuples: pa.Table) -> tuple[machine.Tables, Int64s, pa.Array]:
+        """The pattern, the columns that programs look at, two words each, and all texts in their order."""
+        program = self.program
+        columns = [evaluate(expr, tuples) for expr, _ in program.columns]
+        starts = [str(slot.start) if slot.text and slot.start is not None else None for slot in program.slots]
+        constants = pa.array([*program.texts, *starts], pa.string())
+        ranks, texts = _ranks([columns[i] for i, (_, kind) in enumerate(program.columns) if kind.is_text], constants)
+        words = np.zeros((tuples.num_rows, 2 * len(columns)), np.int64)
+        for i, (_, kind) in enumerate(program.columns):
+            words[:, 2 * i] = ranks.pop(0) if kind.is_text else _words(columns[i])
+            if columns[i].null_count:
+                words[:, 2 * i + 1] = columns[i].is_null().to_numpy(zero_copy_only=False)
+        tables = self.tables
+        if len(constants) and ranks:
+            tables = self._with_texts(ranks.pop())
+        return tables, words, texts
+
+    def _with_texts(self, ranks: Int64s) -> machine.Tables:
+        """With the places of the texts that programs name, and that slots are at first."""
+        code, slots, program = self.tables.code.copy(), self.tables.slots.copy(), self.program
+        texts = np.flatnonzero(code[::2] == TEXT) * 2
+        code[texts + 1] = ranks[code[texts + 1]]
+        code[texts] = CONSTANT
+        for k, slot in enumerate(program.slots):
+            if slot.text:
+                slots[2 * k] = ranks[len(program.texts) + k]
+        return self.tables._replace(code=code, slots=slots)
+
+
 class Searcher:
     """One pattern, ready to be looked for."""
 
     def __init__(self, node: Match) -> None:
-        self.node, self.program, pattern = node, node.program, node.pattern
-        self.variables = pattern.variables
-        self.tables = _tables(node)
+        self.node, self.program = node, node.program
+        self.variables = node.pattern.variables
+        self.numbers = Numbers(node, node.program)
         self.space = machine.Space(256, 1024, 1024, 1024)
 
     def search(self, line: Line, tuples: pa.Table, begin: Int64s, settle: Int64s, cti: int) -> Found:
         """The matches that begin at `begin` or later; `settle` is the first tuple of each group that may change."""
-        tables, numbers = self._numbers(line, tuples)
+        tables, words, _ = self.numbers.of(tuples)
         tables.policy[machine.CTI] = cti
+        numbers = machine.Tuples(line.le, self._fits(tuples), words)
         groups = machine.Groups(line.start, begin, settle)
         longest, size = int(np.diff(line.start).max(initial=0)), len(line)
         room = machine.Space(256, 4 * longest + 1024, size + 1024, 4 * size + 1024)
@@ -71,7 +114,7 @@ class Searcher:
         while True:
             short, out, labels, opened, hold = machine.search(tables, numbers, groups, self.space)
             if short == machine.NOTHING:
-                return Found(out[:, 0], out[:, 1], out[:, 2], out[:, 4] != 0, labels, opened, hold)
+                return Found(out[:, 0], out[:, 1], out[:, 2], out[:, 4] != 0, labels, opened, hold, out[:, 0])
             self._enlarge(short - 1, line.groups)
 
     def _enlarge(self, which: int, groups: int) -> None:
@@ -85,36 +128,6 @@ class Searcher:
                 instead="within('1 min'), or one match in place of all",
             )
         self.space = machine.Space(*sizes)
-
-    # --- numbers ------------------------------------------------------------------------------------------------------
-
-    def _numbers(self, line: Line, tuples: pa.Table) -> tuple[machine.Tables, machine.Tuples]:
-        """The pattern and the tuples as numbers: a text is its place in the order of all texts."""
-        program = self.program
-        columns = [evaluate(expr, tuples) for expr, _ in program.columns]
-        starts = [str(slot.start) if slot.text and slot.start is not None else None for slot in program.slots]
-        constants = pa.array([*program.texts, *starts], pa.string())
-        ranks = _ranks([columns[i] for i, (_, kind) in enumerate(program.columns) if kind.is_text], constants)
-        words = np.zeros((len(line), 2 * len(columns)), np.int64)
-        for i, (_, kind) in enumerate(program.columns):
-            words[:, 2 * i] = ranks.pop(0) if kind.is_text else _words(columns[i])
-            if columns[i].null_count:
-                words[:, 2 * i + 1] = columns[i].is_null().to_numpy(zero_copy_only=False)
-        tables = self.tables
-        if len(constants) and ranks:
-            tables = self._with_texts(ranks.pop())
-        return tables, machine.Tuples(line.le, self._fits(tuples), words)
-
-    def _with_texts(self, ranks: Int64s) -> machine.Tables:
-        """With the places of the texts that programs name, and that slots are at first."""
-        code, slots, program = self.tables.code.copy(), self.tables.slots.copy(), self.program
-        texts = np.flatnonzero(code[::2] == TEXT) * 2
-        code[texts + 1] = ranks[code[texts + 1]]
-        code[texts] = CONSTANT
-        for k, slot in enumerate(program.slots):
-            if slot.text:
-                slots[2 * k] = ranks[len(program.texts) + k]
-        return self.tables._replace(code=code, slots=slots)
 
     def _fits(self, tuples: pa.Table) -> Bools:
         """By variable and tuple, whether all holds that is asked of the tuple alone."""
@@ -134,17 +147,21 @@ def _words(column: pa.Array) -> Int64s:
     return np.asarray(pc.fill_null(column.cast(kind), 0).to_numpy(zero_copy_only=False), np.int64)
 
 
-def _ranks(columns: list[pa.Array], constants: pa.Array) -> list[Int64s]:
-    """The places of texts among all of them, by their bytes; equal for equal ones. The constants come last."""
+def _ranks(columns: list[pa.Array], constants: pa.Array) -> tuple[list[Int64s], pa.Array]:
+    """The places of texts among all of them, by their bytes, from 1 on; equal for equal ones. The constants come last.
+
+    Also all texts in that order.
+    """
     if not columns and not len(constants):
-        return []
+        return [], constants
     whole = pa.concat_arrays([*columns, constants])
     ranks = pc.rank(whole, tiebreaker="dense").to_numpy().astype(np.int64)
-    return np.split(ranks, np.cumsum([len(column) for column in columns]))
+    texts = whole.drop_null().unique()
+    return np.split(ranks, np.cumsum([len(column) for column in columns])), texts.take(pc.sort_indices(texts))
 
 
-def _tables(node: Match) -> machine.Tables:
-    pattern, program = node.pattern, node.program
+def _tables(node: Match, program: Program) -> machine.Tables:
+    pattern = node.pattern
     nfa, numbers = pattern.automaton, {name: i for i, name in enumerate(pattern.variables)}
     sizes = np.array([len(moves) for moves in nfa.moves], np.int64)
     accept = [moves.index(ACCEPT) if ACCEPT in moves else -1 for moves in nfa.moves]
@@ -175,4 +192,6 @@ def _policy(node: Match) -> Int64s:
     skips = {"past": machine.PAST, "next": machine.NEXT, "first": machine.TO_FIRST, "last": machine.TO_LAST}
     variable = -1 if pattern.policy.variable is None else pattern.variables.index(pattern.policy.variable)
     within = -1 if pattern.span is None else pattern.span
-    return np.array([within, counts, skips[pattern.policy.to], variable, node.rows == "all", 0], np.int64)
+    return np.array(
+        [within, counts, skips[pattern.policy.to], variable, node.rows == "all", 0, node.numbered], np.int64
+    )

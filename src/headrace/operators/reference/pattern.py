@@ -41,8 +41,8 @@ def match(node: Match, rows: Sequence[Row], now: Progress) -> tuple[list[Row], P
     out, held = [], []
     for keys, tuples in _groups(node, rows):  # type: ignore[arg-type]
         trial = _Trial(node, tuples)
-        for first, way in trial.matches():
-            out += _given(node, trial, keys, first, way)
+        for number, (first, way) in enumerate(trial.matches(), 1):
+            out += _given(node, trial, keys, first, way, number)
         held += _holding(node, [row for row in tuples if row[0] < now.cti], now.cti)
     if now.cti in (INFINITY, NEG_INFINITY):
         return out, now
@@ -150,15 +150,18 @@ class _Trial:
         """An expression over a run, at its last tuple."""
         return self._evaluated(expr, self._tuple(first + len(labels) - 1), first, labels, _in_order)
 
-    def measured(self, expr: Expr, first: int, labels: Labels, whole: Labels) -> Any:
+    def measured(self, expr: Expr, first: int, labels: Labels, whole: Labels, number: int) -> Any:
         """The same for a measure, whose sums are exact, and which may be asked of the whole match."""
-        return self._evaluated(expr, self._tuple(first + len(labels) - 1), first, labels, _exactly, whole)
+        payload = self._tuple(first + len(labels) - 1)
+        refs = self.node.references.refs
+        numbers = {name: number for name in refs if refs[name].function == "match_number"}
+        return self._evaluated(expr, payload | numbers, first, labels, _exactly, whole)
 
     def _evaluated(
         self, expr: Expr, payload: Payload, first: int, labels: Labels, by: _Aggregates, whole: Labels = ()
     ) -> Any:
         references = self.node.references
-        for name in expr.columns() & references.refs.keys():
+        for name in (expr.columns() & references.refs.keys()) - payload.keys():
             ref = references.refs[name]
             payload[name] = self._asked(ref, first, whole if ref.final else labels, by)
         schema = Schema(tuple(field for field in references.schema if field.name in payload))
@@ -180,7 +183,9 @@ class _Trial:
             return labels[-1]
         if ref.function == "register":
             return self._register(str(ref.variable), first, labels)
-        places = [first + i for i, name in enumerate(labels) if ref.variable in (None, name)]
+        node = self.node
+        mine = {None: node.pattern.variables} | {v: (v,) for v in node.pattern.variables} | dict(node.pattern.subsets)
+        places = [first + i for i, name in enumerate(labels) if name in mine[ref.variable]]
         if ref.argument is None:
             return len(places)
         values = [value_of(ref.argument, self._tuple(at), self.node.references.of_tuples) for at in places]
@@ -234,10 +239,10 @@ class _Trial:
         places = [first + i for i, name in enumerate(way.labels) if name == skip.variable]
         return max([first + 1, *(places[:1] if skip.to == "first" else places[-1:])])
 
-    def is_open(self, first: int, cti: int) -> bool:
-        """Whether a way that is preferred to the best match wants more tuples than there are."""
+    def is_open(self, first: int, upcoming: int) -> bool:
+        """Whether a way that is preferred to the best match wants more tuples than there are, from a time on."""
         span = self.node.pattern.span
-        if span is not None and self.tuples[first][0] + span < cti:
+        if span is not None and self.tuples[first][0] + span < upcoming:
             return False
         for way in self.ways(first):
             if way.kind == "unfinished":
@@ -247,13 +252,13 @@ class _Trial:
         return False
 
 
-def _given(node: Match, trial: _Trial, keys: dict[str, Any], first: int, way: Way) -> list[Row]:
+def _given(node: Match, trial: _Trial, keys: dict[str, Any], first: int, way: Way, number: int) -> list[Row]:
     lengths = range(1, len(way.labels) + 1) if node.rows == "all" else [len(way.labels)]
     out = []
     for length in lengths:
         le, _, payload = trial.tuples[first + length - 1]
         labels = way.labels[:length]
-        measured = {name: trial.measured(expr, first, labels, way.labels) for name, expr in node.values.items()}
+        measured = {name: trial.measured(expr, first, labels, way.labels, number) for name, expr in node.values.items()}
         whole = keys | (payload if node.rows == "all" else {}) | measured | {COMPLETE: way.kind == "match"}
         out.append((le, le + 1, {name: whole[name] for name in node.schema.names}))
     return out
@@ -266,14 +271,15 @@ def _holding(node: Match, settled: list[Row], cti: int) -> list[int]:
     until = max(0, len(settled) - node.references.ahead)
     trial, first, pattern = _Trial(node, settled, until), 0, node.pattern
     unsettled = [row[0] for row in settled[until : until + 1]]
-    while first < until and not trial.is_open(first, cti):
+    upcoming = min([cti, *unsettled])  # what may be mapped next is there or later
+    while first < until and not trial.is_open(first, upcoming):
         first = trial.after(first, trial.preferred(first) if pattern.matches == "one" else None)
     later = range(first, until)
     if node.rows == "all":
         return [settled[i][0] for i in later[:1]] + unsettled
     if pattern.matches == "all":
         return unsettled
-    if pattern.policy.to == "next":
-        later = [i for i in later if trial.is_open(i, cti)]  # type: ignore[assignment]
+    if pattern.policy.to == "next" and not node.numbered:
+        later = [i for i in later if trial.is_open(i, upcoming)]  # type: ignore[assignment]
     found = [(i, trial.preferred(i)) for i in later]
     return unsettled + [settled[i + len(way.labels) - 1][0] for i, way in found if way is not None]

@@ -19,7 +19,7 @@ from headrace.sql.parse import parse_statement
 
 __all__ = ["has_clauses", "pattern_of"]
 
-_CLAUSE = re.compile(r"\b(?:AFTER\s+MATCH|ALL\s+MATCHES|WITHIN|REGISTERS|DEFINE|WHERE)\b", re.IGNORECASE)
+_CLAUSE = re.compile(r"\b(?:AFTER\s+MATCH|ALL\s+MATCHES|WITHIN|REGISTERS|SUBSET|DEFINE|WHERE)\b", re.IGNORECASE)
 
 
 def has_clauses(text: str) -> bool:

@@ -15,7 +15,7 @@ from headrace.api.pattern import matched
 from headrace.api.stream import Stream
 from headrace.errors import nearest
 from headrace.expr import AggregateCall, Expr, col
-from headrace.patterns import Pattern, References, Skip, classifier, final, next, offset, prev
+from headrace.patterns import Pattern, References, Skip, classifier, final, match_number, next, offset, prev
 from headrace.patterns import regex as shapes
 from headrace.patterns.references import START, Offset
 from headrace.plan.arrival import stamped, starts_at
@@ -31,7 +31,7 @@ from headrace.time import INFINITY
 __all__ = ["NAVIGATION", "Reading", "matching"]
 
 #: Functions that only patterns have; `first` and `last` are aggregates too.
-NAVIGATION = ("classifier", "next", "prev")
+NAVIGATION = ("classifier", "match_number", "next", "prev")
 
 
 def matching(
@@ -142,8 +142,13 @@ class Reading:
                 with self.context.at(register):
                     updates = self._defined(register.updates)
                     found = found.register(register.name.text, constant(self.context, register.start), updates)
+            for subset in part.subsets:
+                with self.context.at(subset):
+                    found = found.subset(subset.name.text, *map(self._known, subset.members))
+                    found.check()
             found.references(self.below)
         found = found.define(self._defined(part.define, "condition"))
+        found = found.anchored() if part.anchored else found
         if part.where is not None:
             found = found.where(self._expressions().predicate(part.where))
         if part.within is not None:
@@ -189,22 +194,24 @@ class Reading:
 
     def _expressions(self, *, final: bool = False) -> _OfMatch:
         columns = {**self.relation.columns, START: START}
+        subsets = {one.name.text: tuple(map(self._known, one.members)) for one in self.part.subsets}
+        names = (*self.variables, *subsets)
         by_variable = tuple(
             Relation(name, {mine: f"{name}.{theirs}" for mine, theirs in columns.items()}, by_name=True)
-            for name in self.variables
+            for name in names
         )
         registers = {one.name.text: _register_type(self.context, one) for one in self.part.registers}
         carried = Relation("", {name: name for name in (*registers, START)})
         tuples = (*self.below.fields, Field(START, Type.LONG))
         fields = [
             *tuples,
-            *(Field(f"{name}.{f.name}", f.type) for name in self.variables for f in tuples),
-            *(Field(name, Type.LONG) for name in self.variables),  # count(B.*)
+            *(Field(f"{name}.{f.name}", f.type) for name in names for f in tuples),
+            *(Field(name, Type.LONG) for name in names),  # count(B.*)
             *(Field(name, kind) for name, kind in registers.items()),
         ]
         once = tuple({field.name: field for field in reversed(fields)}.values())
         scope = Scope(self.context, (*by_variable, self.relation, carried))
-        references = References(self.below, self.variables, registers)
+        references = References(self.below, self.variables, registers, subsets)
         of_match = _OfMatch(self.context, scope, Schema(once), self.own, aggregates=True, references=references)
         return replace(of_match, final=final, each=self.part.rows == "all")
 
@@ -257,11 +264,8 @@ class _OfMatch(Expressions):
         name = ".".join(one.text for one in part.name).lower()
         if part.over is not None:
             return super()._call(part)
-        if name in _REFUSED and name not in self.own:
-            message, instead = _REFUSED[name]
-            raise self.context.error(part, message, given=to_sql(part), instead=instead)
-        if name == "classifier" and not part.arguments:
-            return classifier()
+        if name in _OF_MATCHES and not part.arguments:
+            return _OF_MATCHES[name]()
         if name in ("prev", "next"):
             return self._beside(part, prev if name == "prev" else next)
         if name in ("first", "last") and len(part.arguments) == 2:
@@ -314,10 +318,4 @@ class _OfMatch(Expressions):
     }
 
 
-#: What standard SQL has and the plan does not.
-_REFUSED = {
-    "match_number": (
-        "matches have no numbers: a late tuple would change those of all that follow",
-        "first(le), the time from which the match holds",
-    ),
-}
+_OF_MATCHES = {"classifier": classifier, "match_number": match_number}

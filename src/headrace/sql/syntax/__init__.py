@@ -56,6 +56,7 @@ from headrace.sql.syntax.patterns import (
     ShapePermute,
     ShapeRepeat,
     ShapeVariable,
+    Subset,
 )
 from headrace.sql.syntax.queries import (
     Entry,
@@ -126,6 +127,6 @@ __all__ = [
     "Named", "NamedQuery", "Number", "OrderKey", "Over", "Part", "PhysicalLifetime", "PointLifetime", "Policy",
     "Progress", "Query", "Register", "ScalarSelect", "Script", "Select", "SessionWindow", "Set", "Shape", "ShapeChain",
     "ShapeChoice", "ShapePermute", "ShapeRepeat", "ShapeVariable", "Show", "SizeWindow", "SnapshotWindow",
-    "SourceClause", "Span", "Split", "SplitBranch", "Stage", "Star", "Statement", "Subquery", "Text", "Tuples",
-    "TypedColumn", "Unary", "Union", "UpdateRows", "Value", "ValuesRow", "Verify", "Window", "WindowPolicies",
+    "SourceClause", "Span", "Split", "SplitBranch", "Stage", "Star", "Statement", "Subquery", "Subset", "Text",
+    "Tuples", "TypedColumn", "Unary", "Union", "UpdateRows", "Value", "ValuesRow", "Verify", "Window", "WindowPolicies",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from headrace.sql.syntax.windows import Bracket
 
 __all__ = [
     "AfterMatch", "Definition", "Extent", "MatchRecognize", "Register", "Shape", "ShapeChain", "ShapeChoice",
-    "ShapePermute", "ShapeRepeat", "ShapeVariable",
+    "ShapePermute", "ShapeRepeat", "ShapeVariable", "Subset",
 ]  # fmt: skip
 
 
@@ -77,6 +77,14 @@ class Register(Part):
 
 
 @dataclass(frozen=True)
+class Subset(Part):
+    """`S = (A, B)`: a name for the tuples of several variables."""
+
+    name: Name
+    members: tuple[Name, ...]
+
+
+@dataclass(frozen=True)
 class AfterMatch(Part):
     """`AFTER MATCH SKIP …`: past the last row, to the next row, to the first or last row of a variable."""
 
@@ -108,5 +116,7 @@ class MatchRecognize(Bracket):
     matches: Literal["all", "partial"] | None = None
     within: Duration | Number | None = None
     registers: tuple[Register, ...] = ()
+    subsets: tuple[Subset, ...] = ()
+    anchored: bool = False
     define: tuple[Definition, ...] = ()
     where: Expression | None = None

@@ -1,0 +1,190 @@
+"""What a run carries along, as expressions: the columns of a run that goes round a loop.
+
+The native operator keeps the numbers of a run in slots (`program.py`). Where runs are rows of a stream, each slot is a
+column with a value to start with and an expression that brings it forward by a tuple, over the run as it was, the
+columns of the tuple, and the variable that the tuple is mapped to. Conditions are then asked of the columns as they
+have become.
+
+Sums of whole numbers are kept in two columns, halves of 32 bits that cannot overflow, and put together where they are
+read: like the native operator's they are NULL only if the sum itself does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from headrace.errors import PlanError
+from headrace.expr import Column, Expr, col, concat, greatest, if_else, least, lit
+from headrace.patterns.pattern import Register
+from headrace.patterns.references import Ref, References
+from headrace.schema import Type
+
+__all__ = ["ASKED", "BY", "STATE", "Carried", "Slot"]
+
+#: The column of a step with the variable it maps its tuple to, and that of a run with the state it has come to.
+BY, STATE = "by", "state"
+#: What may be asked of a run in a loop.
+ASKED = ("first", "last", "count", "sum", "avg", "min", "max", "concat", "classifier", "state")
+_HALF, _MASK = 32, 2**32 - 1
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A column of a run: what it is before the first tuple, and what it becomes with one."""
+
+    name: str
+    type: Type
+    start: Expr
+    update: Expr
+
+
+class Carried:
+    """The slots that the expressions of a pattern need, and these expressions over slots.
+
+    `over` is for what is asked while a tuple is at hand, `behind` for what is asked of a run alone. Tuples have their
+    columns under the names `tuples` gives them; both fill up as expressions are asked for.
+    """
+
+    def __init__(
+        self, references: References, registers: Mapping[str, Register], updates: Mapping[tuple[str, str], Expr]
+    ) -> None:
+        self.references, self.registers, self.updates = references, registers, updates
+        self.tuples: dict[str, str] = {}
+        self._slots: dict[str, str] = {}
+        self._made: dict[str, Slot] = {}
+
+    @property
+    def slots(self) -> list[Slot]:
+        """All of them, in the order in which they were asked for."""
+        return [self._made[name] for name in self._slots.values()]
+
+    def over(self, expr: Expr) -> Expr:
+        """A resolved expression over slots and the tuple at hand."""
+        return self._changed(expr, self._tuple, exact=False)
+
+    def behind(self, expr: Expr) -> Expr:
+        """A resolved expression over slots alone; columns of the tuple at hand are those of the run's last one."""
+        kinds = self.references.of_tuples
+        return self._changed(expr, lambda name: self.value(Ref("last", None, col(name), kinds[name].type)), exact=True)
+
+    def _changed(self, expr: Expr, of_tuple: Callable[[str], Expr], *, exact: bool) -> Expr:
+        refs = self.references.refs
+
+        def change(part: Expr) -> Expr:
+            if not isinstance(part, Column):
+                return part
+            name = part.column
+            return self.value(refs[name], exact=exact) if name in refs else of_tuple(name)
+
+        return expr.transform(change)
+
+    def _tuple(self, name: str) -> Expr:
+        return col(self.tuples.setdefault(name, f"t{len(self.tuples)}"))
+
+    # --- what is asked ------------------------------------------------------------------------------------------------
+
+    def value(self, ref: Ref, *, exact: bool = False) -> Expr:
+        """What is asked of the tuples of a run, over its slots; in measures averages are of `exact` sums."""
+        if ref.function not in (*ASKED, "register"):
+            raise PlanError(
+                f"a run that goes round a loop cannot carry {ref.function} along",
+                given=str(ref.call) if ref.argument is not None else ref.function,
+                allowed=f"measures of {', '.join(ASKED)}",
+                instead="match(...) without transitions=, which has every aggregate",
+            )
+        if ref.function == "state":
+            return col(STATE)
+        if ref.function == "sum":
+            return self._sum(ref)
+        if ref.function == "avg":
+            assert ref.argument is not None
+            kind = ref.argument.type(self.references.of_tuples)
+            whole = exact and not kind.is_floating
+            total = self._halves(ref) if whole else self._added(replace(ref, type=Type.DOUBLE))
+            return _if_any(self._counted(ref), total / self._counted(ref))
+        return col(self._slot(replace(ref, final=False)))
+
+    def _sum(self, ref: Ref) -> Expr:
+        if ref.type.is_floating:
+            return _if_any(self._counted(ref), self._added(ref))
+        low, high = self._parts(ref)
+        whole = (high + low.shift_right(_HALF)) * lit(2**_HALF) + low.bit_and(_MASK)
+        return _if_any(self._counted(ref), whole)
+
+    def _halves(self, ref: Ref) -> Expr:
+        """The sum of whole numbers as a floating one, rounded once."""
+        low, high = self._parts(ref)
+        upper = (high + low.shift_right(_HALF)).cast(Type.DOUBLE)
+        return upper * lit(float(2**_HALF)) + low.bit_and(_MASK).cast(Type.DOUBLE)
+
+    def _parts(self, ref: Ref) -> tuple[Expr, Expr]:
+        plain = replace(ref, final=False, type=Type.LONG)
+        return col(self._slot(replace(plain, function="low"))), col(self._slot(replace(plain, function="high")))
+
+    def _added(self, ref: Ref) -> Expr:
+        return col(self._slot(replace(ref, function="added", final=False)))
+
+    def _counted(self, ref: Ref) -> Expr:
+        return col(self._slot(replace(ref, function="count", final=False, type=Type.LONG)))
+
+    # --- slots --------------------------------------------------------------------------------------------------------
+
+    def _slot(self, ref: Ref) -> str:
+        key = str(ref)
+        if key not in self._slots:
+            name = self._slots[key] = f"s{len(self._slots)}"
+            start, update = self._register(ref, name) if ref.function == "register" else self._brought(ref, name)
+            self._made[name] = Slot(name, ref.type, start.cast(ref.type), update.cast(ref.type))
+        return self._slots[key]
+
+    def _register(self, ref: Ref, name: str) -> tuple[Expr, Expr]:
+        register = self.registers[str(ref.variable)]
+        update: Expr = col(name)
+        for variable, _ in register.updates:
+            became = self.over(self.updates[register.name, variable])
+            update = if_else(col(BY) == variable, became, update)
+        return register.start, update
+
+    def _brought(self, ref: Ref, name: str) -> tuple[Expr, Expr]:
+        """Of a slot what it starts with, and what it becomes."""
+        old = col(name)
+        if ref.function == "classifier":
+            return lit(None), col(BY)
+        if ref.argument is None:
+            return lit(0), self._mapped(ref, old + 1, old)
+        new = self.over(ref.argument)
+        if ref.function in ("first", "last"):
+            return lit(None), self._placed(ref, old, new)
+        start, became = {
+            "count": (lit(0), old + 1),
+            "low": (lit(0), old + new.cast(Type.LONG).bit_and(_MASK)),
+            "high": (lit(0), old + new.cast(Type.LONG).shift_right(_HALF)),
+            "added": (lit(0.0), old + new.cast(ref.type)),
+            "min": (lit(None), least(old, new)),
+            "max": (lit(None), greatest(old, new)),
+            "concat": (lit(None), if_else(old.is_null(), new, concat(old, *ref.parameters, new))),
+        }[ref.function]
+        return start, self._mapped(ref, became, old, new.is_not_null())
+
+    def _placed(self, ref: Ref, old: Expr, new: Expr) -> Expr:
+        if ref.function == "last":
+            # The last but one is what the last was before this tuple came.
+            return self._mapped(ref, col(self._slot(replace(ref, offset=ref.offset - 1))) if ref.offset else new, old)
+        counted = col(self._slot(Ref("count", ref.variable, None, Type.LONG)))
+        return self._mapped(ref, new, old, counted == ref.offset)
+
+    def _mapped(self, ref: Ref, value: Expr, old: Expr, *conditions: Expr) -> Expr:
+        """A value with tuples of the variables that are asked for, if conditions hold; with others what it was."""
+        mine = () if ref.variable is None else (_one_of(self.references.members[ref.variable]),)
+        asked = (*mine, *conditions)
+        return if_else(reduce(lambda a, b: a & b, asked), value, old) if asked else value
+
+
+def _one_of(variables: Sequence[str]) -> Expr:
+    return col(BY) == variables[0] if len(variables) == 1 else col(BY).isin(*variables)
+
+
+def _if_any(counted: Expr, value: Expr) -> Expr:
+    return if_else(counted > 0, value)
