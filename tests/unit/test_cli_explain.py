@@ -80,3 +80,16 @@ def test_what_cannot_be_explained_is_refused_with_advice(file: Path, tmp_path: P
     with pytest.raises(PlanError, match="several streams") as caught:
         find_stream(str(file))
     assert caught.value.given == "averages, others"
+
+
+def test_aggregates_that_no_query_uses_have_code_as_well(tmp_path: Path):
+    file = tmp_path / "aggregates.sql"
+    body = "INITIALIZE: ITERATE: { INSERT INTO RETURN VALUES (next); }"
+    file.write_text(f"CREATE AGGREGATE newest(next DOUBLE): DOUBLE {{ {body} }};")
+    text = explain(str(file), "--code")
+    assert "under OVER, ITERATE for each tuple that comes: native code" in text
+    assert "def newest(begin, settle, end, " in text
+    assert "over whole windows: Python" in text
+    assert "class Newest:" in text
+    with pytest.raises(PlanError, match="no stream is at the top level"):
+        explain(str(file))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -41,6 +41,10 @@ def command(
     from headrace.stages.explain import stages
 
     asked = find(target)
+    made = _unused(asked)
+    if code and made:
+        _print_code([part for module in made for part in module.ways])
+        return
     name = asked.name
     line = cut(optimize(outputs_of(_nodes(asked, target))))
     found = stages(line)
@@ -56,11 +60,27 @@ def command(
         )
         for step in stage.steps:
             branch.add(label(step, liveliness=liveliness))
+    Console().print(tree)
+    if code:
+        _print_code(code_of(line))
+
+
+def _unused(asked: Asked) -> list[Any]:
+    """The aggregates that a script makes and no query of it can use, since there is none."""
+    if asked.session is None or asked.queries or asked.deliveries:
+        return []
+    catalog = asked.session.catalog
+    return [catalog.own[name] for name in catalog.aggregates]
+
+
+def _print_code(parts: list[tuple[str, str]]) -> None:
     console = Console()
-    console.print(tree)
-    for title, text in code_of(line) if code else ():
+    for title, text in parts:
         console.rule(title, align="left")
-        console.print(Syntax(text, "python", background_color="default"))
+        if console.is_terminal:
+            console.print(Syntax(text, "python", background_color="default", word_wrap=True))
+        else:  # whole lines, for who reads it by other means
+            typer.echo(text)
 
 
 def _nodes(asked: Asked, target: str) -> dict[str, Node]:

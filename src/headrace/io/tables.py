@@ -23,7 +23,7 @@ from headrace.io.files import list_files
 from headrace.io.formats import Format, infer_schema, read_file
 from headrace.schema import Schema
 
-__all__ = ["TableFiles", "TableRows", "table_of"]
+__all__ = ["TableFiles", "TableRows", "is_table", "table_of"]
 
 #: A table is sent to every worker with the query; what is larger is better joined as a stream.
 MOST_BYTES = 100_000_000
@@ -89,19 +89,24 @@ class TableFiles:
         return f"{self.format} {self.path}"
 
 
+def is_table(given: Any) -> bool:
+    """Whether it is rows in memory: an Arrow table, or a pandas frame."""
+    return isinstance(given, pa.Table) or (hasattr(given, "columns") and hasattr(given, "to_dict"))
+
+
 def table_of(given: Any, schema: Schema | str | pa.Schema | None = None) -> TableRows | TableFiles:
     """A table from an Arrow table, a pandas frame, or a path to files that are read when the query starts."""
     if isinstance(given, (str, Path)):
         return _files(str(given), None if schema is None else Schema.of(schema))
-    if hasattr(given, "columns") and hasattr(given, "to_dict"):
-        given = pa.Table.from_pandas(given, preserve_index=False)
-    if not isinstance(given, pa.Table):
+    if not is_table(given):
         raise PlanError(
             "this is not a table",
             given=type(given).__name__,
             allowed="an Arrow table, a pandas frame, a path to Parquet or CSV files",
             instead="join(other, on='key')" if hasattr(given, "node") else "join_table('countries.parquet', on='code')",
         )
+    if not isinstance(given, pa.Table):
+        given = pa.Table.from_pandas(given, preserve_index=False)
     columns = Schema.of(given.schema if schema is None else schema)
     for name in columns.names:
         if name not in given.column_names:

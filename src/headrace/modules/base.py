@@ -253,6 +253,10 @@ class Module:
         """An incremental module that gives the same of items in their order; None if all of them are needed at once."""
         return self if self.incremental and not self.time_sensitive else None
 
+    def by_slots(self, frame: Any, answers: Schema) -> Any:  # noqa: ARG002 - for those that have another way
+        """What goes through slots of tuples, all groups in one call; None if each group is gone through by itself."""
+        return None
+
     def folder(self, kind: Kind) -> Folder | None:
         """How it goes from tuple to tuple in windows of a kind; None if each window is computed anew."""
         goes = self.incremental and not self.time_sensitive and (kind == "unbounded" or self.invertible)
@@ -370,6 +374,16 @@ class Operator(Module):
                 instead='output = "value DOUBLE"',
             )
         return Schema.of(self.output)
+
+    def of(self, *columns: Any, **named: Any) -> Expr:
+        """Refused: it gives rows, and what stands in `aggregate(...)` is a value."""
+        given = ", ".join([*map(repr, columns), *(f"{name}={value!r}" for name, value in named.items())])
+        raise ModuleError(
+            f"{self.name} gives rows, not a value: it is no part of an expression",
+            given=f"{self.name}.of({given})",
+            allowed="window(...).operate(module, ...), over(...).operate(module, ...)",
+            instead=f"operate({self.name}, {given})",
+        )
 
     def event(self, le: int, re: int, *values: Any, **named: Any) -> Event:
         """An output that lasts from `le` to `re`."""

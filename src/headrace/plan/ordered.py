@@ -339,7 +339,10 @@ class Frame(Ordered):
         for name, value in (("rows", self.rows), ("range", self.range)):
             if value is not None and (type(value) is not int or not 0 <= value < _LIMIT):
                 raise PlanError(
-                    f"a frame's {name} are not negative", given=value, allowed="from 0 on", instead=f"over({name}=9)"
+                    f"this is no number of {'rows' if name == 'rows' else 'ticks'} that a frame may have",
+                    given=value,
+                    allowed=f"a whole number from 0 to {_LIMIT - 1:,}",
+                    instead=f"over({name}=9), or over() for all that came before",
                 )
         self._check_slide()
 

@@ -26,13 +26,14 @@ def script(
     functions: Mapping[str, Any] | None = None,
     base: str | Path = "",
     roots: Sequence[str | Path] | None = None,
-    **streams: Stream,
+    **streams: Any,
 ) -> Script:
     """Bind a text of statements of the stream dialect; what it asks for can then be run, as one query.
 
-    `streams` can be used by their names; a stream that the text declares without a source is fed by the one of its
-    name. `functions` are functions (`hr.udf`) and module classes by the names the text calls them by. Relative paths
-    start at `base`; with `roots`, files anywhere else are refused.
+    `streams` can be used by their names, and so can Arrow tables and pandas frames, as stored tables; a stream that the
+    text declares without a source is fed by the one of its name. `functions` are functions (`hr.udf`) and module
+    classes by the names the text calls them by. Relative paths start at `base`; with `roots`, files anywhere else are
+    refused.
     """
     from headrace.sql.session import Answers, Delivery, Script, Session  # loaded when it is asked for
 
@@ -57,7 +58,7 @@ def sql(
     functions: Mapping[str, Any] | None = None,
     base: str | Path = "",
     roots: Sequence[str | Path] | None = None,
-    **streams: Stream,
+    **streams: Any,
 ) -> Stream:
     """The stream of the last query of a text of the stream dialect; see `script` for the rest.
 
@@ -78,7 +79,7 @@ def sql(
 def sql_aggregate(text: str, /, **tables: Any) -> SqlAggregate | SqlRows:
     """An aggregate written in SQL, as a module: `hr.sql_aggregate("CREATE AGGREGATE f(x DOUBLE): DOUBLE { … }")`.
 
-    It is used as others are: `group_by(…).window(…).aggregate(a=f.of("x"))`; one that gives rows, by `apply`. Of
+    It is used as others are: `group_by(…).window(…).aggregate(a=f.of("x"))`; one that gives rows, by `operate`. Of
     several it is the last, which may call those before it. `source` is the Python that it runs as. `tables` are those
     that it reads, by name: Arrow tables, pandas frames, or paths to files. Their rows, as they are now, become part of
     the aggregate.

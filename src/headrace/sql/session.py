@@ -17,6 +17,7 @@ from headrace.api.running import Run, run, start
 from headrace.api.stream import Stream
 from headrace.errors import nearest
 from headrace.expr import Udf
+from headrace.io.tables import is_table, table_of
 from headrace.modules import Module
 from headrace.modules.registry import modules
 from headrace.plan.nodes import Source, walk
@@ -24,7 +25,7 @@ from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.aggregates import completes, module_of
 from headrace.sql.bind import sources
-from headrace.sql.bind.catalog import SETTINGS, Catalog, StreamEntry
+from headrace.sql.bind.catalog import SETTINGS, Catalog, StreamEntry, TableEntry
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import SQL_AGGREGATES, SQL_FUNCTIONS
 from headrace.sql.bind.queries import Queries
@@ -93,14 +94,15 @@ class Verified(Outcome):
 
 
 class Session:
-    """Executes statements. `streams` are there from the start, `functions` are functions and modules by name.
+    """Executes statements. `streams` are there from the start; Arrow tables and pandas frames among them are tables.
+    `functions` are functions and modules by name.
 
     Relative paths start at `base`; with `roots`, files elsewhere are refused.
     """
 
     def __init__(
         self,
-        streams: Mapping[str, Stream] | None = None,
+        streams: Mapping[str, Any] | None = None,
         *,
         functions: Mapping[str, Any] | None = None,
         base: str | Path = "",
@@ -117,9 +119,12 @@ class Session:
             self.add(name, stream)
         self._asked = 0
 
-    def add(self, name: str, stream: Stream) -> None:
-        """Let statements use a stream under a name."""
-        node = node_of(stream, "sql(text, name=stream)")
+    def add(self, name: str, stream: Any) -> None:
+        """Let statements use a stream, or the rows of a table, under a name."""
+        if is_table(stream):
+            self.catalog.tables[name] = TableEntry(name, table_of(stream))
+            return
+        node = node_of(stream, f"sql(text, {name}=stream), or {name}=table for an Arrow table or a pandas frame")
         schema = Schema(tuple(field for field in node.schema if field.name in visible(node.schema.names)))
         self.catalog.streams[name] = StreamEntry(name, schema, node)
 

@@ -195,7 +195,7 @@ class _Speaker:
         columns = (*node.input.schema.names, START)
         mine: dict[str, s.Expression] = {name: s.Column(s.Name(name)) for name in columns}
         mine |= {register.name: _column(register.name) for register in node.pattern.registers}
-        for variable in node.pattern.variables:
+        for variable in (*node.pattern.variables, *dict(node.pattern.subsets)):
             mine |= {f"{variable}.{name}": s.Column(s.Name(name), _name(variable)) for name in columns}
             mine[variable] = s.Star(_name(variable))  # as `count` takes it
         matching = recognized(node, self.entries(node.keys), replace(self, columns=mine).expression)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import pickle
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pytest
 from tests.fixtures.esl import AVG, DECAY, GROUPING, NESTED, SELECTION, TOP, made
 
 import headrace as hr
-from headrace.errors import ModuleError, SqlError
+from headrace.errors import ModuleError, ModuleFailed, SqlError
 from headrace.sql.aggregates import stored
 
 TICKS = hr.events("kind | le | re | symbol | price\ninsert | 1 | 2 | A | 1", "symbol STRING, price DOUBLE")
@@ -119,6 +120,14 @@ def test_refused(text: str, says: str, where: str):
     assert "^" in str(error)
 
 
+@pytest.mark.parametrize("name", ["avg", "Mean", "sqrt", "nvl"])
+def test_built_in_names_are_taken(name: str):
+    text = f"CREATE AGGREGATE {name}(x DOUBLE): DOUBLE {{ INITIALIZE: {{ INSERT INTO RETURN VALUES (x) }} }}"
+    with pytest.raises(SqlError, match=f"{name} is built in") as caught:
+        hr.sql_aggregate(text)
+    assert caught.value.instead == f"my_{name}"
+
+
 def test_a_text_that_makes_no_aggregate():
     for text in ("", "SELECT a FROM b", "SHOW AGGREGATES", 5):
         with pytest.raises(SqlError):
@@ -179,7 +188,7 @@ def test_python_does_not_travel_with_a_text():
 
 # ---- nothing of a text is executed as Python
 
-NASTY = ["__class__", "self", "class", "def", "len", "eq", "returned", "x); import os #", "\n", "ü", "a b", "1", "__"]
+NASTY = ["__class__", "self", "class", "def", "float", "eq", "returned", "x); import os #", "\n", "ü", "a b", "1", "__"]
 
 
 @pytest.mark.parametrize("name", NASTY)
@@ -247,3 +256,73 @@ def test_long_expressions_are_refused_or_computed():
         text = f"CREATE AGGREGATE f(next DOUBLE): DOUBLE {{ INITIALIZE: {{ INSERT INTO RETURN VALUES ({value}) }} }}"
         with pytest.raises(SqlError, match="deep"):
             made(text)
+
+
+# ---- what goes wrong while it runs
+
+GROWS = """SELECT price FROM ticks;
+CREATE AGGREGATE inner_one(next DOUBLE): DOUBLE {
+    TABLE log(v DOUBLE) LIMIT 1;
+    INITIALIZE:
+    ITERATE: {
+
+        INSERT INTO log VALUES (next);  -- line 7
+    }
+    TERMINATE: { INSERT INTO RETURN SELECT sum(v) FROM log; }
+};
+CREATE WINDOW AGGREGATE inner_one(next DOUBLE): DOUBLE {
+    TABLE s(x DOUBLE) AS VALUES (1), (2);
+    INITIALIZE: { INSERT INTO RETURN VALUES (next); }
+    ITERATE: { INSERT INTO RETURN
+        SELECT (SELECT x FROM s); }
+};
+CREATE AGGREGATE outer_one(next DOUBLE): DOUBLE {
+    TABLE kept(v DOUBLE);
+    INITIALIZE: ITERATE: { INSERT INTO kept VALUES (next); }
+    TERMINATE: { INSERT INTO RETURN SELECT inner_one(v) FROM kept; }
+};
+"""
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("inner_one(price) OVER (UNBOUNDED PRECEDING)", "inner_one, line 7: log has grown to more than 1 rows"),
+        ("inner_one(price) OVER (ROWS 3 PRECEDING)", "inner_one, line 14: a sub-select gave 2 rows"),
+        ("outer_one(price) OVER (ROWS 3 PRECEDING)", "inner_one, line 7: log has grown"),
+    ],
+)
+def test_a_failure_is_told_with_the_line_that_was_written(query: str, says: str):
+    ticks = hr.events([{"le": n, "price": n} for n in range(3)], "price DOUBLE")
+    with pytest.raises(ModuleFailed) as caught:
+        hr.sql(f"{GROWS}SELECT {query} AS m FROM ticks", ticks=ticks).cht()
+    assert says in caught.value.message
+    assert "arg0" not in str(caught.value)
+
+
+def test_lines_travel_with_the_aggregate():
+    module = hr.sql_aggregate("\n\n" + GROWS.partition(";")[2])
+    again = pickle.loads(pickle.dumps(module))  # noqa: S301 - our own bytes
+    assert "# line 21" in again.source
+    assert again.text == module.text == hr.sql_aggregate(module.text).text
+    assert again.mark == hr.sql_aggregate(module.text).mark
+
+
+def test_rows_are_no_value():
+    rows = hr.sql_aggregate(TOP)
+    with pytest.raises(ModuleError, match="gives rows, not a value") as caught:
+        rows.of("price")  # type: ignore[union-attr]
+    assert "operate(" in caught.value.instead
+
+
+def test_columns_of_rows_are_called_by_the_call():
+    with pytest.raises(SqlError, match="two columns are named 'item'") as caught:
+        hr.sql("SELECT symbol AS item, top_k(symbol, price, 1) OVER () FROM ticks", ticks=TICKS)
+    assert caught.value.given == "top_k(symbol, price, 1) OVER ()"
+    assert caught.value.instead == "symbol AS other"
+
+
+def test_a_frame_that_is_too_large():
+    with pytest.raises(SqlError, match="no number of rows that a frame may have") as caught:
+        hr.sql(f"SELECT avg(price) OVER (ROWS {2**70} PRECEDING) AS m FROM ticks", ticks=TICKS)
+    assert "over(" not in caught.value.instead

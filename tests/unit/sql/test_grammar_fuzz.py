@@ -171,6 +171,8 @@ patterns = st.builds(
     maybe(st.sampled_from(["all", "partial"])),
     maybe(durations | numbers),
     several(st.builds(s.Register, names, starts, several(definitions, 1))),
+    several(st.builds(s.Subset, names, several(names, 1))),
+    st.booleans(),
     several(definitions),
     maybe(small),
 )

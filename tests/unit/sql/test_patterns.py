@@ -67,6 +67,16 @@ def plans(ticks: Stream) -> dict[str, Stream]:
         said(N, "PATTERN (A B) ALL MATCHES"): ticks.match(hr.pattern("A B").all_matches(), n=n),
         said(N, "PATTERN (A B) ALL MATCHES WITH PARTIAL"): ticks.match(hr.pattern("A B").partial(), n=n),
         said(N, "PATTERN (A B) WITHIN 30 s"): ticks.match(hr.pattern("A B", within="30 s"), n=n),
+        said("MEASURES match_number() AS n PATTERN (^ A B) DEFINE A AS price > 1"): ticks.match(
+            hr.pattern("A B", define={"A": col("price") > 1}).anchored(), n=hr.match_number()
+        ),
+        said("MEASURES sum(S.price) AS s, count(S.*) AS n PATTERN (A B+ C) SUBSET S = (A, b), T = (C) ",
+             "DEFINE C AS T.price > first(S.price)"): ticks.match(
+            hr.pattern("A B+ C", define={"C": col("T.price") > first("S.price")})
+            .subset("S", "A", "B").subset("T", "C"),
+            s=hr.sum("S.price"), n=count("S"),
+        ),
+        said(N, "ALL ROWS PER MATCH OMIT EMPTY MATCHES PATTERN (A B)"): ticks.match("A B", rows="all", n=n),
         said(N, "PATTERN (A B) WITHIN 30"): ticks.match(hr.pattern("A B", within=30), n=n),
         said(N, "PATTERN (A B) WITHIN FOREVER"): ticks.match(hr.pattern("A B"), n=n),
         said(N, "PATTERN (A B+) WHERE count(B.*) > 2 AND A.price < price"): ticks.match(
@@ -260,7 +270,17 @@ REFUSED = [
     (f"{N} PATTERN (A B) ALL MATCHES AFTER MATCH SKIP PAST LAST ROW", "nothing is skipped", None),
     (f"{N} REGISTERS m = 0 (Q AS 1) PATTERN (A)", "no variable 'Q'", "Q"),
     (f"{N} REGISTERS m = 0 (A AS 1), m = 1 (A AS 1) PATTERN (A)", "a register 'm' already", None),
-    ("MEASURES match_number() AS n PATTERN (A)", "no numbers", "match_number()"),
+    ("MEASURES match_number() AS n PATTERN (A) ALL MATCHES", "no such order", None),
+    (f"{N} PATTERN (A) DEFINE A AS match_number() > 1", "when it has been found", None),
+    (f"{N} PATTERN (A B $)", "not known before its stream ends", "$"),
+    (f"{N} PATTERN (A ^ B)", "cannot stand here", "^"),
+    (f"{N} PATTERN (A {{- B+ -}} C) ALL ROWS PER MATCH", "all rows of a match are given", "{- B+ -}"),
+    (f"{N} PATTERN (A) ALL ROWS PER MATCH SHOW EMPTY MATCHES", "an empty one has none", None),
+    (f"{N} PATTERN (A) ALL ROWS PER MATCH WITH UNMATCHED ROWS", "in no match are not given", None),
+    (f"{N} PATTERN (A B) SUBSET S = (A, Q)", "no variable 'Q'", "Q"),
+    (f"{N} PATTERN (A B) SUBSET A = (A, B)", "a variable and a subset", "A = (A, B)"),
+    (f"{N} PATTERN (A B) SUBSET S = (A), S = (B)", "a name of its own", "S = (B)"),
+    (f"{N} PATTERN (A B) SUBSET S = (A, B) DEFINE S AS TRUE", "no variable 'S'", "S"),
     ("MEASURES sum(A.price * B.price) AS n PATTERN (A B)", "one variable cannot look", "sum(A.price * B.price)"),
     (
         "MEASURES finance.ema(price, alpha => 0.2) AS n PATTERN (A)",

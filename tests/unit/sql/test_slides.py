@@ -10,6 +10,12 @@ import pytest
 import headrace as hr
 from headrace.errors import SqlError
 from headrace.history.duckdb import DuckDBHistory
+from headrace.modules import Module
+from headrace.operators.ordered import tumbling
+from headrace.operators.registry import kernel_of
+from headrace.plan.nodes import Fold, Over, walk
+from headrace.sql.aggregates.native_fold import NativeFolding
+from headrace.sql.aggregates.steps import _Stepwise
 from headrace.testing.differential import differential_reference
 
 SUM = """
@@ -195,3 +201,51 @@ REFUSED = {
 def test_what_makes_no_sense_is_refused(reason: str):
     with pytest.raises(SqlError, match=reason):
         hr.sql(REFUSED[reason], bids=bids(10))
+
+
+# ---- tumbles as native code
+
+TUMBLED = """
+CREATE AGGREGATE counts(next LONG): LONG {
+    TABLE t(x LONG, n LONG, KEY (x)) LIMIT 5;
+    TABLE last_one(x LONG) AS VALUES (-1);
+    INITIALIZE: ITERATE: {
+        INSERT INTO t SELECT next, coalesce(max(n), 0) + 1 FROM t WHERE x = next;
+        UPDATE last_one SET x = next;
+        INSERT INTO RETURN SELECT x FROM last_one WHERE x = 4;
+    }
+    TERMINATE: { INSERT INTO RETURN SELECT count(*) * 100 + max(n) FROM t HAVING max(n) > 1; }
+};
+CREATE AGGREGATE pairs(next LONG): (x LONG, n LONG) {
+    TABLE t(x LONG, n LONG, KEY (x));
+    INITIALIZE: ITERATE: { INSERT INTO t SELECT next, coalesce(max(n), 0) + 1 FROM t WHERE x = next; }
+    TERMINATE: { INSERT INTO RETURN SELECT x, n FROM t WHERE n > 1; }
+};
+"""
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "mysum(price) {over} AS s",
+        "counts(price) {over} AS s",
+        "counts(price) {over} + mysum(price) {over} AS s, plain(price + 1) {over} AS p",
+        "pairs(price) {over}",
+    ],
+)
+@pytest.mark.parametrize("frame", ["ROWS 3 PRECEDING SLIDE 4", "ROWS 6 PRECEDING SLIDE 11"])
+def test_tumbles_are_native_and_give_what_python_gives(asked: str, frame: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    over = asked.format(over=f"OVER (PARTITION BY item {frame})")
+    text = f"SET on_error = 'skip'; {SUM}{PLAIN}{TUMBLED} SELECT item, price, {over} FROM bids"
+    made = hr.sql(text, bids=bids())
+    node = next(node for node in walk(made.node) if isinstance(node, (Over, Fold)))
+    assert isinstance(kernel_of(node).folding, (NativeFolding, tumbling._Together))
+    sides = [side for node in walk(made.node) if isinstance(node, (Over, Fold)) and (side := node.side())]
+    native = [made.cht(), *(hr.Stream(side).cht() for side in sides)]
+    assert native[0].num_rows > 3
+    monkeypatch.setattr(Module, "by_slots", lambda *_: None)
+    monkeypatch.setattr(_Stepwise, "by_slots", lambda *_: None)
+    assert not isinstance(kernel_of(node).folding, (NativeFolding, tumbling._Together))
+    in_python = [made.cht(), *(hr.Stream(side).cht() for side in sides)]
+    for one, other in zip(native, in_python, strict=True):
+        assert not hr.history_diff(one, other)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import headrace as hr
+from headrace.errors import PlanError
 from headrace.time import INFINITY
 
 FOLLOWED = """
@@ -61,3 +63,26 @@ def test_a_table_may_be_the_history_of_a_query_so_far() -> None:
         ticks=ticks,
     )
     assert [tuple(row.values())[2:] for row in made.cht().to_pylist()] == [("a", 3, 3, 99), ("b", 4, 1, 6)]
+
+
+TICKS = hr.events([{"le": 1, "k": "a"}, {"le": 2, "k": "b"}], "k STRING")
+PRICES = pa.table({"k": ["a"], "price": [2.5]})
+
+
+@pytest.mark.parametrize("table", [PRICES, PRICES.to_pandas()], ids=["Arrow", "pandas"])
+def test_a_table_may_be_given_by_name(table: object) -> None:
+    joined = hr.sql("SELECT k, price FROM ticks JOIN prices ON ticks.k = prices.k", ticks=TICKS, prices=table)
+    assert joined.cht().select(["k", "price"]).to_pylist() == [{"k": "a", "price": 2.5}]
+    read = """
+    CREATE AGGREGATE dear(x STRING): DOUBLE {
+        INITIALIZE: ITERATE: { INSERT INTO RETURN SELECT price FROM prices WHERE k = x; }
+    };
+    SELECT dear(k) AS price FROM ticks
+    """
+    assert hr.sql(read, ticks=TICKS, prices=table).cht()["price"].to_pylist() == [2.5]
+
+
+def test_what_is_neither_a_stream_nor_a_table_is_refused() -> None:
+    with pytest.raises(PlanError, match="not a stream") as caught:
+        hr.sql("SELECT k FROM ticks", ticks=[{"k": "a"}])
+    assert "ticks=table" in caught.value.instead

@@ -57,7 +57,7 @@ def _run(voice: _Voice, place: Place, finish: threading.Event, master: str | Non
     voice.say("session")
     sink = hr.files(str(place.output))
     query = vwap(str(place.input)).start(sink, checkpoint=str(place.checkpoint), files_per_batch=1, spark=spark)
-    seen = query.progress.get("batch", -1)
+    seen = query.progress().get("batch", -1)
     voice.say("started", batch=seen)
     while not finish.wait(_LOOK):
         seen = _tell(voice, query, seen)
@@ -73,7 +73,7 @@ def _run(voice: _Voice, place: Place, finish: threading.Event, master: str | Non
 
 
 def _tell(voice: _Voice, query: Any, seen: int) -> int:
-    progress = query.progress
+    progress = query.progress()
     number: int = progress.get("batch", -1)
     if number > seen:
         counts = next(iter(progress["counts"].values()))

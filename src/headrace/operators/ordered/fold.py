@@ -28,6 +28,7 @@ from headrace.columnar import Lists, canonical_floats, factorize, group_sum, has
 from headrace.errors import ModuleFailed
 from headrace.expr import Expr, col, evaluate, lit
 from headrace.operators.kernel import Data, Kernel, consolidated_rows
+from headrace.operators.ordered.divide import PREFIX, without_prefix
 from headrace.operators.ordered.folding import Failed, Folding, Went
 from headrace.operators.ordered.gathered import ARGUMENT, COUNT, START, STATE, Came, Given, Groups
 from headrace.operators.ordered.line import Bools, Int64s, runs
@@ -45,9 +46,9 @@ from headrace.trace import Trace
 __all__ = ["FoldKernel", "Folds", "fold_kernel"]
 
 Hashes = NDArray[np.uint64]
-_IN, _OUT = "in.", "out."
+_OUT = "out."
 _TIE, _UNTIL, _REASON, _SILENT = "__tie", "__until", "__reason", "__silent"
-_HOLD, _ASOF, _GROUP = "__hold", "__asof", "__group"
+_ASOF, _GROUP = "__asof", "__group"
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def fold_kernel(node: Fold) -> FoldKernel:
     below = node.input.schema
     pairs = zip(node.mapping, node.module.fields, strict=True)
     arguments = [expr if expr.type(below) is field.type else expr.cast(field.type) for (_, expr), field in pairs]
-    named = tuple((f"arg{i}", expr) for i, expr in enumerate(arguments))
+    named = tuple(zip(node.module.fields.names, arguments, strict=True))
     at_once = node.folder.folding(node.frame, node.answers, active=node.active)
     return FoldKernel(Folds(node, named, node.answers, beside=not node.active), at_once or Stepping(node))
 
@@ -82,10 +83,9 @@ class FoldKernel(Kernel):
         node, below = folds.node, folds.node.input.schema
         keys = [expr for _, expr in node.keys] or [lit(0)]
         self.keys = [f"key{i}" for i in range(len(keys))]
-        self.projection = [*zip(self.keys, keys, strict=True), *((_IN + name, col(name)) for name in below.names)]
+        self.projection = [*zip(self.keys, keys, strict=True), *((PREFIX + name, col(name)) for name in below.names)]
         self.schema = Schema(tuple(Field(name, expr.type(below)) for name, expr in self.projection))
-        self.order = [_IN + name for name in order_columns(below)]
-        self.arguments = tuple((name, _renamed(expr)) for name, expr in folds.arguments)
+        self.order = [PREFIX + name for name in order_columns(below)]
         #: Whether the end of a tuple may move once its start is settled, and that of its outputs with it.
         self.moves = folds.beside and not node.input.properties.settled
         latest = {name: Trace(self._latest) for name in ("states", "alarms", "show")}
@@ -93,8 +93,8 @@ class FoldKernel(Kernel):
         self.traces = changes | latest
         self.scalars = {"cti": NEG_INFINITY, "seen": NEG_INFINITY}
         self.seen = NEG_INFINITY
-        window = getattr(node, "window", None)
-        self.frame = window if isinstance(window, Frame) else None
+        assert isinstance(node.window, Frame)
+        self.frame = node.window
 
     # --- one batch ---------------------------------------------------------------------------------------------------
 
@@ -144,21 +144,20 @@ class FoldKernel(Kernel):
 
     def _settled(self, cti: int) -> int:
         """Up to when nothing changes any more but ends: under a slide of time, slots are settled as a whole."""
-        return cti if self.frame is None else open_since(self.frame, cti)
+        return open_since(self.frame, cti)
 
     def _yields(self, groups: Groups, row: Int64s, group: Int64s) -> Bools:
         """Which outputs count: under a slide, those of the last tuple of each slot."""
-        slide = None if self.frame is None else self.frame.slide
+        slide = self.frame.slide
         if slide is None:
             return np.ones(len(row), bool)
         if isinstance(slide, Tuples):
             number: Int64s = groups.counts[group] + row - groups.begin[group] + 1
             return np.asarray(number % slide.count == 0)
-        assert self.frame is not None
         return yields(self.frame, groups.line, self.seen)[groups.place(row, group)]
 
     def _next_shown(self, groups: Groups, due: Int64s) -> Int64s:
-        if self.frame is None or not isinstance(self.frame.slide, Time):
+        if not isinstance(self.frame.slide, Time):
             return due
         end = slot_end(self.frame.slide, groups.came.le)
         later = end > self.seen
@@ -196,7 +195,8 @@ class FoldKernel(Kernel):
             numbered = both.with_payload(both.payload.append_column(_GROUP, pa.array(group))).cancelled()
             group = to_numpy(numbered.payload.column(_GROUP))
             both = numbered.with_payload(numbered.payload.drop_columns([_GROUP]))
-        columns = pa.table({name: evaluate(expr, both.payload) for name, expr in self.arguments})
+        tuples = without_prefix(both.payload)
+        columns = pa.table({name: evaluate(expr, tuples) for name, expr in self.folds.arguments})
         came = Came.of(both, group, len(first), self.order, columns)
         return Groups(keys, self._hashes(keys), came, states, of_states)
 
@@ -225,7 +225,6 @@ class FoldKernel(Kernel):
                 )
             le = pa.array(groups.le[inside])
             table = table.append_column(ARGUMENT + START, Lists(offsets, le, np.zeros(len(rows), bool)).array())
-            table = table.append_column(_HOLD, pa.array(went.hold[rows]))
             table = table.append_column(COUNT, pa.array((groups.counts + settled)[rows]))
             table = table.append_column(_ASOF, pa.array(np.full(len(rows), cti)))
             self.traces["states"].append(table, groups.hashes[rows], np.full(len(rows), INFINITY))
@@ -314,8 +313,8 @@ class FoldKernel(Kernel):
         for name in self.node.schema.names:
             if name in self.folds.answers.names:
                 columns.append(_taken(went.payload.column(name), given.number))
-            elif place is not None and _IN + name in events.payload.column_names:
-                columns.append(_taken(events.payload.column(_IN + name), place))
+            elif place is not None and PREFIX + name in events.payload.column_names:
+                columns.append(_taken(events.payload.column(PREFIX + name), place))
             else:
                 columns.append(groups.keys.column(keys[name]).take(pa.array(given.group)))
         end = add(given.time, 1) if place is None else events.re[place]
@@ -353,7 +352,7 @@ class FoldKernel(Kernel):
         mine = {name: key for key, (name, _) in zip(self.keys, self.folds.node.keys, strict=False)}
         answers = self.folds.answers.names
         names = [
-            _OUT + name if name in answers else _IN + name if _IN + name in there else mine[name]
+            _OUT + name if name in answers else PREFIX + name if PREFIX + name in there else mine[name]
             for name in self.node.schema.names
         ]
         payload = pa.Table.from_arrays([moved.payload.column(n) for n in names], schema=self.node.schema.arrow)
@@ -389,17 +388,10 @@ class FoldKernel(Kernel):
     def _promise(self, cti: int) -> int:
         if cti in (INFINITY, NEG_INFINITY):
             return cti
-        if self.frame is not None:
-            return min([cti, *self._open_slots(cti)])
-        found = self.traces["states"].scan()
-        if found is None:
-            return cti
-        hold = to_numpy(self._latest(found.select([*self.keys, _ASOF, _HOLD])).column(_HOLD))
-        return min(cti, int(hold.min(initial=INFINITY)))
+        return min([cti, *self._open_slots(cti)])
 
     def _open_slots(self, cti: int) -> list[int]:
         """Where the promise waits: at the last tuple before the CTI of each group whose slot is not over."""
-        assert self.frame is not None
         found = self.traces["events"].scan() if isinstance(self.frame.slide, Time) else None
         if found is None:
             return []
@@ -418,11 +410,6 @@ class FoldKernel(Kernel):
 
     def held_by(self) -> str:
         return f"a state a group, and tuples of windows to come; CTI {format_ticks(self.scalars['cti'])}"
-
-
-def _renamed(expr: Expr) -> Expr:
-    """An expression over the columns as they are kept."""
-    return expr.transform(lambda e: col(_IN + e.column) if isinstance(e, type(col("x"))) else e)
 
 
 def _as_they_came(given: Given, place: Int64s, count: int) -> tuple[Given, Int64s]:

@@ -1,9 +1,9 @@
-"""Folds: what keeps a state along the tuples of a group, in their order (rules 7.3 to 7.6 and 9.4).
+"""Folds: what keeps a state along the tuples of a group, in their order (rules 7.3 to 7.6).
 
-An aggregate written in SQL under OVER, a module in Python that adds and removes items, the automaton of a pattern: each
-goes from tuple to tuple. The kernel (`fold.py`) keeps the state of each group as of the CTI, with the tuples from the
-CTI on, which may still change. When they do, they are gone through again from that state, and what is given now takes
-the place of what was given. So a fold only has to say how to go on from a state; all groups are in one call.
+An aggregate written in SQL under OVER, a module in Python that adds and removes items: each goes from tuple to tuple.
+The kernel (`fold.py`) keeps the state of each group as of the CTI, with the tuples from the CTI on, which may still
+change. When they do, they are gone through again from that state, and what is given now takes the place of what was
+given. So a fold only has to say how to go on from a state; all groups are in one call.
 
 As of a CTI means: after the last tuple with LE < CTI, and after all that follows from time alone before it. In windows
 of a fold, a tuple that no later one can see together with is gone as of the CTI, so what is left of the window is
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from headrace.operators.ordered.line import Bools, Int64s
 
-__all__ = ["Failed", "Folding", "Went", "Work", "nothing_due"]
+__all__ = ["Failed", "Folding", "Went", "Work", "nothing_due", "several_values"]
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,6 @@ class Went:
     keep: Bools
     #: For each group, the time at which something happens without a tuple; infinite if never.
     due: Int64s
-    #: For each group, the earliest time that an output to come may have, if that is before the CTI; else infinite.
-    hold: Int64s
     #: What went wrong: in which group, when, at which tuple (-1 for none), and why. There is no other output for these.
     failures: tuple[Failed, ...] = field(default=())
     #: For each group, the CTI at which its state changes without a tuple; infinite if never, and so if it is left out.
@@ -88,7 +86,7 @@ class Went:
 
 
 class Folding(Protocol):
-    """Goes on from states."""
+    """Goes on from states. Where it is code that was made for this, `code` has its text."""
 
     def go(self, work: Work) -> Went:
         """Go through the tuples from `begin` on."""
@@ -96,5 +94,10 @@ class Folding(Protocol):
 
 
 def nothing_due(groups: int) -> Int64s:
-    """For folds in which time alone does nothing, and none waits."""
+    """For folds in which time alone does nothing."""
     return np.full(groups, np.iinfo(np.int64).max)
+
+
+def several_values(count: int) -> str:
+    """What is wrong where a value is wanted at each tuple and there are more."""
+    return f"it returned {count} values at one tuple, not one"

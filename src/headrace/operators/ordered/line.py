@@ -123,11 +123,14 @@ def in_order(events: Changes, group: Int64s, groups: int, by: Sequence[str]) -> 
 
 
 def _by_group(le: Int64s, group: Int64s, groups: int) -> Int64s:
-    """Rows by group, then by LE; mostly they have come in the order of their LEs."""
-    if (np.diff(le) < 0).any():
-        return np.lexsort((le, group))
+    """Rows by group, then by LE; mostly those of a group have come in the order of their LEs."""
     # Numbers of 16 bits are sorted without comparing them.
-    return np.argsort(group.astype(np.uint16) if groups < 2**16 else group, kind="stable")
+    order = np.argsort(group.astype(np.uint16) if groups < 2**16 else group, kind="stable")
+    if (np.diff(le) < 0).any():
+        times, of = le[order], group[order]
+        if ((np.diff(times) < 0) & (np.diff(of) == 0)).any():
+            return np.lexsort((le, group))
+    return order
 
 
 def _rank(table: pa.Table, by: Sequence[str]) -> Int64s:

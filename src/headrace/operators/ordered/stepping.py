@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from headrace.errors import ModuleFailed
 from headrace.modules.fold import Stepper
-from headrace.operators.ordered.folding import Failed, Went, Work
+from headrace.operators.ordered.folding import Failed, Went, Work, several_values
 from headrace.operators.windows.calling import Caller
 from headrace.plan.fold import Fold
 from headrace.time import INFINITY, add_one
@@ -60,7 +60,6 @@ class Stepping:
             pa.array(states, pa.binary()),
             keep,
             due,
-            np.full(work.groups, INFINITY, np.int64),
             tuple(found.failures),
             alarm,
             np.array(found.group, np.int64),
@@ -180,7 +179,7 @@ class _Group:
 
     def _give(self, number: int, time: int, returned: list[Any]) -> None:
         if self.how.single and len(returned) > 1:
-            self.broken = f"it returned {len(returned)} values at one tuple, not one"
+            self.broken = several_values(len(returned))
         if self.broken:
             return
         for value in returned:

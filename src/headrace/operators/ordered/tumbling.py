@@ -1,32 +1,33 @@
 """Tumbles of modules: of each slot that is not complete there is a state, and none of its tuples (rule 7.5).
 
 A slot of s tuples, of which the last w are looked at, is begun with the first of these. The states of its modules take
-in tuples as these are settled. At its last tuple they answer, and the next slot begins with none.
+in tuples as these are settled. At its last tuple they answer, and the next slot begins with none. Modules that are
+native code go through the slots of all groups at once, the others group by group.
 """
 
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.expr import evaluate
+from headrace.expr import evaluate, lit
 from headrace.modules import ModuleCall
 from headrace.modules.base import Window
 from headrace.operators.kernel import Kernel
 from headrace.operators.ordered.fold import FoldKernel, Folds, fold_kernel
-from headrace.operators.ordered.folding import Failed, Went, Work
+from headrace.operators.ordered.folding import Failed, Folding, Went, Work, nothing_due
 from headrace.operators.ordered.over import OverKernel
 from headrace.operators.windows.calling import Caller, Failure
 from headrace.plan.nodes import Fold, Over
 from headrace.plan.ordered import Frame, Tuples
 from headrace.schema import Field, Schema
-from headrace.time import INFINITY
 
-__all__ = ["goes_by_slots", "over_kernel", "returning_kernel"]
+__all__ = ["at_once", "goes_by_slots", "over_kernel", "returning_kernel"]
 
 
 def goes_by_slots(node: Over | Fold) -> bool:
@@ -41,25 +42,75 @@ def goes_by_slots(node: Over | Fold) -> bool:
     return all(isinstance(call, ModuleCall) and call.module.stepwise() is not None for call in calls)
 
 
+def at_once(node: Over | Fold) -> list[Folding] | None:
+    """What goes through the slots of all groups in one call, a part for each module; None if one has no such."""
+    frame = node.window
+    assert isinstance(frame, Frame)
+    steps = [module.stepwise() for module in node.modules]
+    answers = [node.answers] if isinstance(node, Fold) else [Schema((field,)) for field in _answers(node)]
+    parts = [None if step is None else step.by_slots(frame, one) for step, one in zip(steps, answers, strict=True)]
+    found = [part for part in parts if part is not None]
+    return found if len(found) == len(parts) else None
+
+
 def over_kernel(node: Over) -> Kernel:
     """What keeps as little as possible."""
+    if _only_numbers(node):
+        fields = Schema(node.aggregate.schema.fields[len(node.keys) :])
+        return FoldKernel(Folds(node, (("one", lit(1)),), fields, beside=True), _Numbers(node))
     if not goes_by_slots(node):
         return OverKernel(node)
-    arguments = []
-    for number, call in enumerate(node.aggregate.split[0].values()):
+    arguments, calls = [], node.aggregate.split[0].values()
+    for number, call in enumerate(calls, 1):
         assert isinstance(call, ModuleCall)
+        whose = f"{call.module.name}#{number}." if len(calls) > 1 else ""
         for name, expr in call.mapping.items():
             kind = call.module.fields[name].type
             plain = expr.type(node.input.schema) is kind
-            arguments.append((f"arg{number}.{name}", expr if plain else expr.cast(kind)))
+            arguments.append((whose + name, expr if plain else expr.cast(kind)))
     fields = Schema(node.aggregate.schema.fields[len(node.keys) :])
-    return FoldKernel(Folds(node, tuple(arguments), fields, beside=True), _Values(node))
+    return FoldKernel(Folds(node, tuple(arguments), fields, beside=True), _slots(node))
+
+
+def _slots(node: Over) -> Folding:
+    parts = at_once(node)
+    return _Values(node) if parts is None else _Together(node, parts)
 
 
 def returning_kernel(node: Fold) -> Kernel:
     """As `over_kernel`, of a module that returns rows."""
     kernel = fold_kernel(node)
-    return FoldKernel(kernel.folds, _Rows(node)) if goes_by_slots(node) else kernel
+    if not goes_by_slots(node):
+        return kernel
+    parts = at_once(node)
+    return FoldKernel(kernel.folds, _Rows(node) if parts is None else parts[0])
+
+
+def _only_numbers(node: Over) -> bool:
+    """Whether no more is asked than the number of each tuple in its group."""
+    frame, calls = node.window, list(node.aggregate.split[0].values())
+    assert isinstance(frame, Frame)
+    counts = len(calls) == 1 and calls[0].function == "count" and calls[0].argument is None
+    return frame.endless and frame.slide is None and counts
+
+
+class _Numbers:
+    """Numbers the tuples of groups; a state is how many there were."""
+
+    def __init__(self, node: Over) -> None:
+        self.node = node
+
+    def go(self, work: Work) -> Went:
+        before = np.array(
+            [0 if one is None else int.from_bytes(one, "big") for one in work.states.to_pylist()], np.int64
+        )
+        sizes = np.diff(work.start)
+        number = np.arange(len(work.le)) - np.repeat(work.begin - before, sizes) + 1
+        row = np.flatnonzero(np.arange(len(work.le)) >= np.repeat(work.begin, sizes))
+        settled = (before + work.settle - work.begin).tolist()
+        states = pa.array([one.to_bytes(8, "big") if one else None for one in settled], pa.binary())
+        payload, nothing = _computed(self.node, [pa.array(number[row])]), np.zeros(len(work.le), bool)
+        return Went(row, work.le[row], payload, states, nothing, nothing_due(work.groups))
 
 
 @dataclass
@@ -104,10 +155,9 @@ class _Tumbling:
             states.append(saved)
             self._advance(slot, work, group, settle, end, rows, answers, failures)
         row = np.array(rows, np.int64)
-        never = np.full(work.groups, INFINITY, np.int64)
-        nothing = np.zeros(len(work.le), bool)
+        nothing, never = np.zeros(len(work.le), bool), nothing_due(work.groups)
         payload = self.payload(answers)
-        return Went(row, work.le[row], payload, pa.array(states, pa.binary()), nothing, never, never, tuple(failures))
+        return Went(row, work.le[row], payload, pa.array(states, pa.binary()), nothing, never, tuple(failures))
 
     def _advance(
         self, slot: _Slot, work: Work, group: int, first: int, last: int,
@@ -138,9 +188,12 @@ class _Tumbling:
             before = slot.states[number]
             after = caller.started(items) if before is None else caller.moved(before, items, [])
             if isinstance(after, Failure):
-                slot.failure = f"{caller.module.name}: {after.reason}" if len(self.callers) > 1 else after.reason
+                slot.failure = self._reason(caller, after)
                 return
             slot.states[number] = after
+
+    def _reason(self, caller: Caller, failure: Failure) -> str:
+        return f"{caller.module.name}: {failure.reason}" if len(self.callers) > 1 else failure.reason
 
     def _answer(
         self, slot: _Slot, work: Work, group: int, row: int,
@@ -152,7 +205,7 @@ class _Tumbling:
             if not slot.failure:
                 assert state is not None
                 found.append(caller.read(state, Window(time, time + 1)))
-                slot.failure = found[-1].reason if isinstance(found[-1], Failure) else ""
+                slot.failure = self._reason(caller, found[-1]) if isinstance(found[-1], Failure) else ""
         if slot.failure:
             failures.append(Failed(group, time, row, slot.failure))
         else:
@@ -166,15 +219,11 @@ class _Values(_Tumbling):
 
     def __init__(self, node: Over) -> None:
         super().__init__(node)
-        self.node, (self.calls, self.outputs) = node, node.aggregate.split
+        self.node = node
 
     def payload(self, answers: list[list[Any]]) -> pa.Table:
-        below = self.node.input.schema
-        fields = [Field(name, call.type(below)) for name, call in self.calls.items()]
-        columns = [pa.array([one[i] for one in answers], f.type.arrow) for i, f in enumerate(fields)]
-        table = pa.Table.from_arrays(columns, schema=Schema(tuple(fields)).arrow)
-        named = Schema(self.node.aggregate.schema.fields[len(self.node.keys) :]).arrow
-        return pa.Table.from_arrays([evaluate(self.outputs[name], table) for name in named.names], schema=named)
+        columns = [pa.array([one[i] for one in answers], f.type.arrow) for i, f in enumerate(_answers(self.node))]
+        return _computed(self.node, columns)
 
 
 class _Rows(_Tumbling):
@@ -190,3 +239,60 @@ class _Rows(_Tumbling):
     def payload(self, answers: list[list[Any]]) -> pa.Table:
         columns = [pa.array([one[i] for one in answers], f.type) for i, f in enumerate(self.schema)]
         return pa.Table.from_arrays(columns, schema=self.schema)
+
+
+class _Together:
+    """Aggregates that are native code, and expressions over them. A state is that of the one, or those of all."""
+
+    def __init__(self, node: Over, parts: list[Folding]) -> None:
+        self.node, self.parts = node, parts
+        self.widths = [len(module.fields) for module in node.modules]
+
+    def go(self, work: Work) -> Went:
+        columns = np.split(np.arange(sum(self.widths)), np.cumsum(self.widths)[:-1])
+        wents = [
+            part.go(replace(work, tuples=work.tuples.select(mine.tolist()), states=states))
+            for part, mine, states in zip(self.parts, columns, self._apart(work.states), strict=True)
+        ]
+        failures = self._failures(wents)
+        row = reduce(np.intersect1d, [went.row for went in wents])
+        found = [went.payload.column(0).take(pa.array(np.searchsorted(went.row, row))) for went in wents]
+        payload, nothing = _computed(self.node, found), np.zeros(len(work.le), bool)
+        states = self._as_one([went.states for went in wents])
+        return Went(row, work.le[row], payload, states, nothing, nothing_due(work.groups), failures)
+
+    def _failures(self, wents: list[Went]) -> tuple[Failed, ...]:
+        """Of each slot that failed, the first."""
+        found: dict[int, Failed] = {}
+        for module, went in zip(self.node.modules, wents, strict=True):
+            for one in went.failures:
+                reason = one.reason if len(wents) == 1 else f"{module.name}: {one.reason}"
+                found.setdefault(one.row, one._replace(reason=reason))
+        return tuple(found.values())
+
+    def _apart(self, states: pa.Array) -> list[pa.Array]:
+        if len(self.parts) == 1:
+            return [states]
+        nothing = (None,) * len(self.parts)
+        every = [nothing if one is None else pickle.loads(one) for one in states.to_pylist()]  # noqa: S301 - our own
+        return [pa.array([one[place] for one in every], pa.binary()) for place in range(len(self.parts))]
+
+    def _as_one(self, states: list[pa.Array]) -> pa.Array:
+        if len(states) == 1:
+            return states[0]
+        every = zip(*(one.to_pylist() for one in states), strict=True)
+        return pa.array([None if set(one) == {None} else pickle.dumps(one) for one in every], pa.binary())
+
+
+def _answers(node: Over) -> Schema:
+    """What the modules of a node answer."""
+    below = node.input.schema
+    return Schema(tuple(Field(name, call.type(below)) for name, call in node.aggregate.split[0].items()))
+
+
+def _computed(node: Over, columns: list[Any]) -> pa.Table:
+    """The columns that are given, of those that the modules answered."""
+    table = pa.Table.from_arrays(columns, schema=_answers(node).arrow)
+    outputs = node.aggregate.split[1]
+    named = Schema(node.aggregate.schema.fields[len(node.keys) :]).arrow
+    return pa.Table.from_arrays([evaluate(outputs[name], table) for name in named.names], schema=named)

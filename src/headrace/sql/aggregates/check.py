@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace.errors import SqlError, nearest
@@ -13,17 +13,23 @@ from headrace.sql.aggregates import definition as d
 from headrace.sql.aggregates.select import Around, Selects
 from headrace.sql.aggregates.stored import decoded
 from headrace.sql.bind.context import Context
+from headrace.sql.bind.expressions import SQL_AGGREGATES, SQL_FUNCTIONS
 from headrace.sql.printer import to_sql
 
-__all__ = ["check"]
+__all__ = ["check", "lines_of", "too_deep"]
 
 RETURN = "return"
 
 
-def check(context: Context, part: s.CreateAggregate, known: Mapping[str, Any]) -> d.Definition:
-    """What an aggregate is; it may call the aggregates that are `known`."""
+def check(
+    context: Context, part: s.CreateAggregate, known: Mapping[str, Any], lines: Sequence[int] = ()
+) -> d.Definition:
+    """What an aggregate is; it may call the aggregates that are `known`.
+
+    `lines` say where its statements were written, if that was in another text.
+    """
     try:
-        return _Check(context, part, known).definition()
+        return _Check(context, part, known, lines or lines_of(context, part)).definition()
     except RecursionError:
         raise too_deep(context, part) from None
 
@@ -35,15 +41,25 @@ def too_deep(context: Context, part: s.CreateAggregate) -> SqlError:
     )
 
 
+def lines_of(context: Context, part: s.CreateAggregate) -> tuple[int, ...]:
+    """The lines that the statements of a body begin in."""
+    return tuple(context.text.count("\n", 0, one.at[0]) + 1 for stage in part.stages for one in stage.statements)
+
+
 class _Check(Selects):
     """One aggregate."""
 
-    def __init__(self, context: Context, part: s.CreateAggregate, known: Mapping[str, Any]) -> None:
+    def __init__(
+        self, context: Context, part: s.CreateAggregate, known: Mapping[str, Any], lines: Sequence[int]
+    ) -> None:
         super().__init__(context, part, known)
+        every = (one.at for stage in part.stages for one in stage.statements)
+        self.lines = dict(zip(every, lines, strict=True))
         self.take(self.columns(part.parameters))
 
     def definition(self) -> d.Definition:
         part = self.part
+        self._check_name()
         self.returns = self._returns()
         for table in part.tables:
             self._table(table)
@@ -60,6 +76,17 @@ class _Check(Selects):
             part.name.text, self.parameters.fields, self.returns, part.returns is not None, tuple(self.tables.values()),
             stages, self.places, tuple(self.calls.values()), part.algebraic, part.window, self.keeps_window,
         )  # fmt: skip
+
+    def _check_name(self) -> None:
+        name = self.part.name
+        if name.text.lower() in (*SQL_FUNCTIONS, *SQL_AGGREGATES):
+            raise self.context.error(
+                name,
+                f"{name.text} is built in: a call would not show which one it means",
+                given=name.text,
+                allowed="names that SHOW FUNCTIONS does not list",
+                instead=f"my_{name.text}",
+            )
 
     # --- declarations ------------------------------------------------------------------------------------------------
 
@@ -174,7 +201,7 @@ class _Check(Selects):
 
     def _statement(self, part: s.BodyStatement, around: Around) -> d.Statement:
         self.reads = set()
-        line = self.context.text.count("\n", 0, part.at[0]) + 1
+        line = self.lines[part.at]
         with self.context.at(part):
             if isinstance(part, (s.InsertRows, s.InsertSelected)):
                 return self._insert(part, around, line)

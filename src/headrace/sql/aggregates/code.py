@@ -12,6 +12,7 @@ from headrace.modules import ModuleCall
 from headrace.schema import Type
 from headrace.sql.aggregates import definition as d
 from headrace.sql.aggregates import scalars
+from headrace.sql.aggregates.lookup import calls, chain, said
 from headrace.sql.aggregates.names import Names
 from headrace.sql.aggregates.rows import AGGREGATES
 
@@ -115,10 +116,10 @@ class Code:
             return select.where
         table, parts = (
             select.sources[0].table,
-            _chain(select.where, "and") if _calls(select.where, "and") else [select.where],
+            chain(select.where, "and") if calls(select.where, "and") else [select.where],
         )
         keyed = self.forms[table] == "keyed" and len(parts) == len(table.key)
-        return None if keyed and all(_calls(part, "eq") for part in parts) else select.where
+        return None if keyed and all(calls(part, "eq") for part in parts) else select.where
 
     def _loops(self, select: d.Selected) -> str:
         """The way through all rows of the sources; a table of one row needs none."""
@@ -145,15 +146,11 @@ class Code:
 
         The others are those whose rows are not known yet.
         """
-        source, wanted = sources[0], dict[int, Bound]()
+        source = sources[0]
         table = source.table
-        if self.forms[table] not in ("keyed", "stored") or where is None:
+        if self.forms[table] not in ("keyed", "stored"):
             return None
-        for part in _chain(where, "and") if _calls(where, "and") else [where]:
-            for mine, other in (part.args, part.args[::-1]) if _calls(part, "eq") else ():
-                place = self.definition.places.get(mine.node.column) if isinstance(mine.node, Column) else None
-                if place is not None and place.source is source and self._apart(other, sources):
-                    wanted[place.index] = other
+        wanted = said(self.definition.places, sources, where)
         places = tuple(sorted(wanted)) if self.forms[table] == "stored" else table.key
         if not wanted or not set(places) <= set(wanted):
             return None
@@ -162,14 +159,6 @@ class Code:
             like = "_".join([table.name, "by", *(table.schema.names[place] for place in places)])
             return f"among_rows({self.constant(like, f'indexed({self.kept[table][0]}, {places!r})')}, {values})"
         return f"found({self.kept[table][0]}, {values})"
-
-    def _apart(self, bound: Bound, sources: Sequence[d.Source]) -> bool:
-        """Whether a value is the same for all rows of some sources, and quickly seen to be."""
-        if isinstance(bound.node, Column):
-            return self.definition.places[bound.node.column].source not in sources
-        if not isinstance(bound.node, (Literal, Call, Case, Cast)):
-            return False
-        return all(self._apart(child, sources) for child in bound.args)
 
     def columns(self, source: d.Source) -> list[str]:
         """What the columns of a source are called in the source text."""
@@ -230,7 +219,7 @@ class Code:
                 return repr((first.value is None) == (function == "is_null"))
             return f"({self.value(bound.args[0])} is {'not ' if function == 'is_not_null' else ''}None)"
         quick = scalars.function_name(function, bound.args[0].type)
-        operands = _chain(bound, function) if function in ("and", "or") else bound.args
+        operands = chain(bound, function) if function in ("and", "or") else bound.args
         arguments = ", ".join(map(self.value, operands))
         if quick is None:
             types = tuple(one.type.value for one in bound.args)
@@ -277,15 +266,6 @@ class Code:
         if value not in self.constants:
             self.constants[value] = f"_{self.globals.give(like.lower())}"
         return self.constants[value]
-
-
-def _calls(bound: Bound, function: str) -> bool:
-    return isinstance(bound.node, Call) and bound.node.function == function
-
-
-def _chain(bound: Bound, function: str) -> list[Bound]:
-    """`a AND b AND c` as one."""
-    return [one for arg in bound.args for one in (_chain(arg, function) if _calls(arg, function) else [arg])]
 
 
 def listed(parts: Sequence[str]) -> str:

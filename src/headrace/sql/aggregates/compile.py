@@ -8,9 +8,10 @@ text gets into it.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from headrace.errors import ModuleFailed
@@ -21,7 +22,7 @@ from headrace.sql.aggregates.code import Code, listed
 from headrace.sql.aggregates.names import Names
 from headrace.sql.aggregates.rows import ROWS
 
-__all__ = ["Compiled", "compile_aggregate"]
+__all__ = ["Compiled", "compile_aggregate", "one_value", "too_many"]
 
 _USED = ("self", "len", "float", "mark", "row", "oldest")
 # What the source finds of Python itself: no more than it uses.
@@ -40,15 +41,17 @@ class Compiled:
     definition: d.Definition
     source: str
     body: Callable[[], Any]
-    #: What a body keeps from tuple to tuple, by its name there.
-    attributes: tuple[str, ...]
+    #: What a body keeps from tuple to tuple, by its name there: of each table one, or one for each column.
+    kept: Mapping[d.Table, tuple[str, ...]]
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """All that it keeps."""
+        return tuple(chain(*self.kept.values()))
 
     def value(self, items: Iterable[tuple[Any, ...]]) -> Any:
         """What it returns at the last tuple and behind it; NULL if that is nothing."""
-        rows = self._returned(items, keep=False)
-        if len(rows) > 1:
-            raise ModuleFailed(f"it returned {len(rows)} values where one is wanted")
-        return rows[0] if rows else None
+        return one_value(self._returned(items, keep=False))
 
     def rows(self, items: Iterable[tuple[Any, ...]]) -> list[Any]:
         """All that it returns, in order."""
@@ -93,6 +96,18 @@ class Compiled:
     @property
     def _file(self) -> str:
         return _file(self.definition)
+
+
+def one_value(returned: Sequence[Any]) -> Any:
+    """The one value of those that were returned; NULL if there is none."""
+    if len(returned) > 1:
+        raise ModuleFailed(too_many(len(returned)))
+    return returned[0] if returned else None
+
+
+def too_many(values: int) -> str:
+    """What is wrong where there are several values of all tuples."""
+    return f"it returned {values} values where one is wanted"
 
 
 def compile_aggregate(definition: d.Definition) -> Compiled:
@@ -161,9 +176,9 @@ class _Writer(Code):
         return "\n".join(lines).rstrip() + "\n"
 
     @property
-    def state(self) -> tuple[str, ...]:
+    def state(self) -> dict[d.Table, tuple[str, ...]]:
         """The attributes of all tables."""
-        return tuple(name.removeprefix("self.") for one in self._own for name in self.kept[one])
+        return {one: tuple(name.removeprefix("self.") for name in self.kept[one]) for one in self._own}
 
     @property
     def _own(self) -> list[d.Table]:

@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from headrace.errors import SqlError
 from headrace.modules import Aggregate, Module, Operator
 from headrace.modules.fold import Kind
 from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
-from headrace.sql.aggregates.check import check, too_deep
+from headrace.sql.aggregates.check import check, lines_of, too_deep
 from headrace.sql.aggregates.compile import Compiled, compile_aggregate
 from headrace.sql.aggregates.definition import Definition
 from headrace.sql.aggregates.folder import Folder
@@ -59,17 +59,25 @@ class Versions:
         return any(one.definition.algebraic for one in self.all)
 
 
+class Written(NamedTuple):
+    """A statement that makes an aggregate: its text, and the lines its body had where the user wrote it."""
+
+    text: str
+    lines: tuple[int, ...]
+
+
 @lru_cache(maxsize=256)
-def _versions(text: str) -> Versions:
-    """The last aggregate of a text; those before it are what it calls. A window version follows the base version."""
-    context, known = Context(text), dict[str, Any]()
-    for part in _parsed(text):
+def _versions(statements: tuple[Written, ...]) -> Versions:
+    """The last aggregate of some; those before it are what it calls. A window version follows the base version."""
+    known = dict[str, Any]()
+    for written in statements:
+        (part,) = parse(written.text, most=_MOST_TEXT).statements
         assert isinstance(part, s.CreateAggregate)
         before = known.get(part.name.text) if part.window else None
-        definition = check(context, part, known)
+        definition = check(Context(written.text), part, known, written.lines)
         compiled = compile_aggregate(definition)
         found = replace(before.versions, window=compiled) if before else Versions(**{_version(part): compiled})
-        made = _made(definition, _texts(definition, before, part))
+        made = _made(definition, _statements(definition, before, written))
         made.__dict__["versions"] = found
         known[part.name.text] = made
     return found
@@ -80,16 +88,21 @@ class _FromText(Module):
 
     order_sensitive: ClassVar[bool] = True
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, statements: Iterable[Written]) -> None:
+        self.statements = tuple(statements)
 
-    def __getstate__(self) -> dict[str, str]:
-        return {"text": self.text}
+    def __getstate__(self) -> dict[str, tuple[Written, ...]]:
+        return {"statements": self.statements}
+
+    @cached_property
+    def text(self) -> str:
+        """The statements that make it: those of what it calls, then its own."""
+        return ";\n\n".join(one.text for one in self.statements)
 
     @cached_property
     def versions(self) -> Versions:
         """Its versions, ready to run."""
-        return _versions(self.text)
+        return _versions(self.statements)
 
     @property
     def compiled(self) -> Compiled:
@@ -110,6 +123,14 @@ class _FromText(Module):
     def source(self) -> str:
         """The Python it runs as, of all its versions."""
         return "\n\n".join(one.source for one in self.versions.all)
+
+    @property
+    def ways(self) -> list[tuple[str, str]]:
+        """The ways it may run: each with its code, for who reads it before there is a query."""
+        kinds: tuple[Kind, ...] = ("unbounded", "rows")
+        folders = [folder for folder in map(self.folder, kinds) if folder is not None]
+        under_over = {f"{self} under OVER, {one.path}: {one.language}": one.code for one in folders}
+        return [*under_over.items(), (f"{self}, over whole windows: Python", self.compiled.source)]
 
     @property
     def composes(self) -> bool:
@@ -207,7 +228,7 @@ def module_of(
     definition = check(context, part, inside)
     if before is not None:
         _check_agrees(context, part, definition, before.definition)
-    made = _made(definition, _texts(definition, before, part))
+    made = _made(definition, _statements(definition, before, Written(to_sql(part), lines_of(context, part))))
     try:
         made.versions  # noqa: B018 - now, where an error has a place to point at
     except (SyntaxError, RecursionError, MemoryError):
@@ -255,25 +276,22 @@ def _check_agrees(context: Context, part: s.CreateAggregate, mine: Definition, o
         )
 
 
-def _made(definition: Definition, texts: Iterable[str]) -> SqlAggregate | SqlRows:
-    return (SqlAggregate if definition.value else SqlRows)(";\n\n".join(texts))
+def _made(definition: Definition, statements: Iterable[Written]) -> SqlAggregate | SqlRows:
+    return (SqlAggregate if definition.value else SqlRows)(statements)
 
 
-def _texts(definition: Definition, before: _FromText | None, part: s.CreateAggregate) -> list[str]:
+def _statements(definition: Definition, before: _FromText | None, mine: Written) -> list[Written]:
     """The statements that make it: those of what it calls, then its own, the base version first."""
-    called = [text for module in definition.calls for text in _statements(module.text)]
-    mine, versions = to_sql(part), [] if before is None else _statements(before.text)
-    if before is not None and not part.window:  # the window version came first, and is the last of its text
-        return list(dict.fromkeys([*called, *versions[:-1], mine, versions[-1]]))
-    return list(dict.fromkeys([*versions, *called, mine]))
-
-
-def _statements(text: str) -> list[str]:
-    return [to_sql(one) for one in _parsed(text)]
-
-
-def _parsed(text: str) -> tuple[s.Statement, ...]:
-    return parse(text, most=_MOST_TEXT).statements
+    called = [one for module in definition.calls for one in module.statements]
+    versions = [] if before is None else [*before.statements]
+    if before is not None and not definition.window:  # the window version came first, and is its last statement
+        every = [*called, *versions[:-1], mine, versions[-1]]
+    else:
+        every = [*versions, *called, mine]
+    found: dict[str, Written] = {}
+    for one in every:
+        found.setdefault(one.text, one)
+    return list(found.values())
 
 
 def modules_of(text: str, stored: Stored | None = None) -> dict[str, SqlAggregate | SqlRows]:

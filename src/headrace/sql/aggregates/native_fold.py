@@ -15,10 +15,12 @@ from headrace.operators.ordered.folding import Failed, Went, Work, nothing_due
 from headrace.operators.ordered.line import Bools, Int64s
 from headrace.plan.ordered import Frame
 from headrace.schema import Schema, Type
-from headrace.sql.aggregates.native import Column, Native, Ran, Tuples
+from headrace.sql.aggregates.native import Column, Native, Ran, States, Tuples
 from headrace.time import INFINITY, add
 
-__all__ = ["NativeFolding"]
+__all__ = ["NativeFolding", "array_of", "column_of", "loaded", "saved", "tuples_of"]
+
+_NONE = np.zeros(1, np.int32)
 
 
 class NativeFolding:
@@ -27,18 +29,20 @@ class NativeFolding:
     def __init__(self, native: Native, frame: Frame, answers: Schema, *, active: bool = False) -> None:
         self.native, self.frame, self.answers, self.active = native, frame, answers, active
 
+    @property
+    def code(self) -> str:
+        """The code that runs."""
+        return self.native.source
+
     def go(self, work: Work) -> Went:
         end = work.start[1:]
         parameters = self.native.definition.parameters
-        columns = [_column(work.tuples.column(place), field.type) for place, field in enumerate(parameters)]
-        states = self._loaded(work.states)
-        begin, settle, ends, le = map(np.ascontiguousarray, (work.begin, work.settle, end, work.le))
-        tuples = Tuples(begin, settle, ends, le, work.cti, work.seen)
-        ran = self.native.run(tuples, columns, states, self.frame, active=self.active)
+        columns = [column_of(work.tuples.column(place), field.type) for place, field in enumerate(parameters)]
+        ran = self.native.run(tuples_of(work), columns, loaded(work.states), self.frame, active=self.active)
         failures = self._failures(work, ran)
         good = ran.wrong == 0 if failures else slice(None)
         payload = [
-            _array(values[good], nulls[good], field.type)
+            array_of(values[good], nulls[good], field.type)
             for (values, nulls), field in zip(ran.columns, self.answers, strict=True)
         ]
         due, alarm = nothing_due(work.groups), None
@@ -50,10 +54,9 @@ class NativeFolding:
             ran.row[good],
             ran.time[good],
             pa.Table.from_arrays(payload, schema=self.answers.arrow),
-            self._saved(states),
+            saved(ran),
             self._keep(work, ran.first),
             due,
-            nothing_due(work.groups),
             failures,
             alarm,
         )
@@ -63,8 +66,7 @@ class NativeFolding:
         group = np.searchsorted(work.start, ran.row[bad], "right") - 1
         lists = (group.tolist(), ran.time[bad].tolist(), ran.row[bad].tolist(), ran.wrong[bad].tolist())
         return tuple(
-            Failed(g, time, row, f"it returned {count} values at one tuple, not one")
-            for g, time, row, count in zip(*lists, strict=True)
+            Failed(g, time, row, self.native.reason(count)) for g, time, row, count in zip(*lists, strict=True)
         )
 
     # --- windows -----------------------------------------------------------------------------------------------------
@@ -90,26 +92,36 @@ class NativeFolding:
             found[there] = add(le[oldest[there]], self.frame.range)
         return found
 
-    # --- states ------------------------------------------------------------------------------------------------------
 
-    def _loaded(self, states: pa.Array) -> NDArray[np.void]:
-        """Records of bytes; zeros where nothing has come."""
-        records = np.zeros(len(states), self.native.state)
-        there = states.is_valid().to_numpy(zero_copy_only=False)
-        if there.any():
-            width = self.native.state.itemsize
-            bytes_ = states.drop_null().cast(pa.binary(width))
-            found = np.frombuffer(bytes_.buffers()[1], self.native.state, len(bytes_), bytes_.offset * width)
-            records[there] = found
-        return records
-
-    def _saved(self, records: NDArray[np.void]) -> pa.Array:
-        width, count = self.native.state.itemsize, len(records)
-        bytes_ = pa.Array.from_buffers(pa.binary(width), count, [None, pa.py_buffer(records)])
-        return pc.if_else(pa.array(records["started"]), bytes_.cast(pa.binary()), None)
+def tuples_of(work: Work) -> Tuples:
+    """The tuples of some work, as native code goes through them."""
+    begin, settle, end, le = map(np.ascontiguousarray, (work.begin, work.settle, work.start[1:], work.le))
+    return Tuples(begin, settle, end, le, work.cti, work.seen)
 
 
-def _column(column: pa.ChunkedArray, kind: Type) -> Column:
+def loaded(states: pa.Array) -> States:
+    """The words of states that are bytes."""
+    array = states.cast(pa.binary())
+    offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4) if len(array) else _NONE
+    there = array.is_valid().to_numpy(zero_copy_only=False)
+    data = array.buffers()[2]
+    words = np.empty(0, np.int64)
+    if data is not None and there.any():
+        words = np.frombuffer(data, np.int64, int(offsets[-1]) // 8)
+    if words.ctypes.data % 8:
+        words = words.copy()
+    return States(words, np.where(there, offsets[:-1].astype(np.int64) // 8, -1))
+
+
+def saved(ran: Ran) -> pa.Array:
+    """The states of a run as bytes; null where nothing has come."""
+    groups = len(ran.at) - 1
+    offsets, words = pa.array(ran.at * 8), pa.py_buffer(np.ascontiguousarray(ran.words))
+    array = pa.Array.from_buffers(pa.large_binary(), groups, [None, offsets.buffers()[1], words])
+    return pc.if_else(pa.array(np.diff(ran.at) > 0), array, None).cast(pa.binary())
+
+
+def column_of(column: pa.ChunkedArray, kind: Type) -> Column:
     """Values, as they are where possible, and where they are NULL."""
     wanted = Type.DOUBLE if kind is Type.FLOAT else kind
     array = column.combine_chunks()
@@ -121,7 +133,8 @@ def _column(column: pa.ChunkedArray, kind: Type) -> Column:
     return np.ascontiguousarray(to_numpy(array.cast(pa.int64()) if kind is Type.DATETIME else array)), nulls
 
 
-def _array(values: NDArray[Any], nulls: Bools, kind: Type) -> pa.Array:
+def array_of(values: NDArray[Any], nulls: Bools, kind: Type) -> pa.Array:
+    """A column of results."""
     if kind is Type.DATETIME:
         return from_numpy(values, ~nulls, pa.int64()).cast(kind.arrow)
     return from_numpy(values, ~nulls if nulls.any() else None, kind.arrow)

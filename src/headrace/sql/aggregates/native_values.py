@@ -7,6 +7,7 @@ operands are computed, none can fail, so the order in which they are does not ma
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,10 +20,11 @@ from headrace.schema import Type
 from headrace.sql.aggregates import definition as d
 from headrace.sql.aggregates.scalars import single
 
-__all__ = ["NotNative", "Pair", "Text", "Values", "check_type"]
+__all__ = ["NotNative", "Pair", "Text", "Values", "check_type", "compared"]
 
 #: A value that is longer than this gets a name: what is nested too deep cannot be read, not even by Python.
 _LONG_TEXT = 60
+_ODD, _LONGEST = re.compile(r"[^A-Za-z0-9_]"), 20
 _BITS = {Type.BYTE: 8, Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*"}
@@ -66,6 +68,10 @@ class Text:
     def add(self, *lines: str) -> None:
         self.lines += [f"{'    ' * self._depth}{line}" for line in lines]
 
+    def add_block(self, lines: Sequence[str]) -> None:
+        """Lines that were written one block further out."""
+        self.lines += [f"    {line}" for line in lines]
+
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
         """What is added inside is indented under a head."""
@@ -108,7 +114,10 @@ class Values:
         self.definition, self.text = definition, text
         #: What the arguments, the columns of tables and those of the oldest tuple are called.
         self.arguments, self.columns, self.oldest = arguments, columns, oldest
-        self._named = 0
+        #: Of a source whose rows are gone through, the row that it is at and its columns.
+        self.row_of: dict[d.Source, str] = {}
+        self.rows_of: dict[d.Source, list[Pair]] = {}
+        self.named = 0
 
     def of(self, bound: Bound) -> Pair:
         """A bound expression."""
@@ -119,63 +128,44 @@ class Values:
         for kind, write in self._writers.items():
             if isinstance(node, kind):
                 pair = write(self, bound)
-                return self._name(pair) if len(pair.value) > _LONG_TEXT else pair
-        raise NotNative("aggregates over tables and functions in Python have no native form")
+                return self.name(pair) if len(pair.value) > _LONG_TEXT else pair
+        raise NotNative("functions in Python have no native form")
 
-    def _name(self, pair: Pair) -> Pair:
+    def name(self, pair: Pair) -> Pair:
         """The same under a name, so that it can be said more than once."""
         if pair.value.replace(".", "").replace("_", "").isalnum():
             return pair
-        name = self._new()
+        name = self.new()
         self.text.add(f"{name} = {pair.value}")
         return Pair(name, pair.nulls)
 
-    def _new(self) -> str:
-        self._named += 1
-        return f"_{self._named}"  # no name of a user begins so
+    def new(self, like: str = "") -> str:
+        """A new name, like another one if so wanted."""
+        self.named += 1
+        plain = _ODD.sub("", like)[:_LONGEST]
+        return f"_{self.named}" + (f"_{plain}" if plain else "")  # no name of a user begins so
 
-    def _maybe(self, call: str, *operands: Pair) -> Pair:
+    def maybe(self, call: str, *operands: Pair) -> Pair:
         """The result of a function that says itself whether there is one."""
-        name = self._new()
+        name = self.new()
         self.text.add(f"{name}, {name}_null = {call}")
         return Pair(name, (*_nulls(*operands), f"{name}_null"))
 
-    # --- columns and SELECT ------------------------------------------------------------------------------------------
+    # --- columns -----------------------------------------------------------------------------------------------------
 
     def _column(self, bound: Bound) -> Pair:
         node = bound.node
         assert isinstance(node, Column)
         place = self.definition.places[node.column]
-        return self.arguments[place.index] if place.source is None else self.columns[place.source.table][place.index]
+        if place.source is None:
+            return self.arguments[place.index]
+        known = self.rows_of.get(place.source) or self.columns[place.source.table]
+        return known[place.index]
 
     def _oldest(self, bound: Bound) -> Pair:
         node = bound.node
         assert isinstance(node, d.Oldest)
         return self.oldest[node.index]
-
-    def _scalar(self, bound: Bound) -> Pair:
-        assert isinstance(bound.node, d.Scalar)
-        select = bound.node.select
-        self.check_select(select)
-        found, wanted = self.of(select.entries[0]), self.wanted(select)
-        if wanted == "True":
-            return found
-        name = f"{self._new()}_null"
-        self.text.add(f"{name} = not ({wanted})")
-        return Pair(found.value, (*found.nulls, name))
-
-    def check_select(self, select: d.Selected) -> None:
-        """A SELECT has one row at most, if it is about a table of one row, or none."""
-        if not select.simple:
-            raise NotNative("native code reads the columns of one table, and neither joins nor groups its rows")
-        if select.source is not None and select.source.table not in self.columns:
-            raise NotNative(f"{select.source.table.name} is read as a table of many rows")
-
-    def wanted(self, select: d.Selected) -> str:
-        """Whether a SELECT has a row."""
-        if select.limit == 0:
-            return "False"
-        return "True" if select.where is None else self.of(select.where).holds
 
     # --- functions ---------------------------------------------------------------------------------------------------
 
@@ -193,19 +183,19 @@ class Values:
     def _arithmetic(self, use: _Use) -> Pair:
         a, b = use.operands
         if use.kind is Type.LONG:
-            return self._maybe(f"{use.function}_long({a.value}, {b.value})", a, b)
+            return self.maybe(f"{use.function}_long({a.value}, {b.value})", a, b)
         return self._rounded(f"{a.value} {_SIGNS[use.function]} {b.value}", use)
 
     def _signed(self, use: _Use) -> Pair:
         (a,) = use.operands
         if use.kind is Type.LONG:
-            return self._maybe(f"{use.function}_long({a.value})", a)
+            return self.maybe(f"{use.function}_long({a.value})", a)
         return self._rounded(f"-{a.value}" if use.function == "negate" else f"abs({a.value})", use)
 
     def _rounded(self, found: str, use: _Use) -> Pair:
         """A result in the width of its type."""
         if use.kind.is_integer:
-            return self._maybe(f"fits({found}, {1 << (_BITS[use.kind] - 1)})", *use.operands)
+            return self.maybe(f"fits({found}, {1 << (_BITS[use.kind] - 1)})", *use.operands)
         return Pair(f"single({found})" if use.kind is Type.FLOAT else f"({found})", _nulls(*use.operands))
 
     def _checked(self, use: _Use) -> Pair:
@@ -213,7 +203,7 @@ class Values:
         name = _CHECKED[use.function]
         if use.function == "modulo" and not use.kind.is_floating:
             name = "rest_whole"
-        return self._maybe(f"{name}({', '.join(one.value for one in use.operands)})", *use.operands)
+        return self.maybe(f"{name}({', '.join(one.value for one in use.operands)})", *use.operands)
 
     def _to_whole(self, use: _Use) -> Pair:
         (a,) = use.operands
@@ -221,7 +211,7 @@ class Values:
 
     def _compare(self, use: _Use) -> Pair:
         a, b = (one.value for one in use.operands)
-        return Pair(_compared(use.function, use.kind, a, b), _nulls(*use.operands))
+        return Pair(compared(use.function, use.kind, a, b), _nulls(*use.operands))
 
     def _not(self, use: _Use) -> Pair:
         (a,) = use.operands
@@ -232,10 +222,10 @@ class Values:
         if not a.nulls and not b.nulls:
             return Pair(f"({a.value} {use.function} {b.value})")
         name = {"and": "both", "or": "either"}[use.function]
-        return self._maybe(f"{name}({a.value}, {a.null}, {b.value}, {b.null})")
+        return self.maybe(f"{name}({a.value}, {a.null}, {b.value}, {b.null})")
 
     def _isin(self, use: _Use) -> Pair:
-        value, found = self._name(use.operands[0]), Pair("False")
+        value, found = self.name(use.operands[0]), Pair("False")
         for member in use.operands[1:]:
             equal = self._compare(_Use("eq", use.kind, (value, member)))
             found = self._logic(_Use("or", Type.BOOLEAN, (found, equal)))
@@ -251,8 +241,8 @@ class Values:
         """The first of the greatest, or least, that are not NULL."""
         found = use.operands[0]
         for one in use.operands[1:]:
-            a, b = self._name(found), self._name(one)
-            better = _compared("lt" if use.function == "greatest" else "gt", use.kind, a.value, b.value)
+            a, b = self.name(found), self.name(one)
+            better = compared("lt" if use.function == "greatest" else "gt", use.kind, a.value, b.value)
             if b.nulls:
                 better = f"{better} and not {b.one_null}"
             found = self._either(f"{a.one_null} or ({better})" if a.nulls else better, b, a)
@@ -260,7 +250,7 @@ class Values:
 
     def _either(self, condition: str, yes: Pair, no: Pair) -> Pair:
         """One of two values."""
-        test, name = self._new(), self._new()
+        test, name = self.new(), self.new()
         self.text.add(f"{test} = {condition}", f"{name} = {yes.value} if {test} else {no.value}")
         if not yes.nulls and not no.nulls:
             return Pair(name)
@@ -281,7 +271,7 @@ class Values:
 
     def _shift_time(self, use: _Use) -> Pair:
         moved = self._arithmetic(_Use("add", Type.LONG, use.operands))
-        return self._maybe(f"instant({moved.value})", moved)
+        return self.maybe(f"instant({moved.value})", moved)
 
     def _cast(self, bound: Bound) -> Pair:
         child, target = bound.args[0], bound.type
@@ -289,22 +279,22 @@ class Values:
         if target is Type.BOOLEAN:
             return Pair(f"({found.value} != 0)", found.nulls)
         if target is Type.DATETIME:
-            return self._maybe(f"instant({self._as_whole(source, found).value})", found)
+            return self.maybe(f"instant({self._as_whole(source, found).value})", found)
         if target is Type.FLOAT:
             return Pair(f"single({found.value})", found.nulls)
         if target is Type.DOUBLE:
             return found if source is Type.FLOAT else Pair(f"np.float64({found.value})", found.nulls)
         if source.is_floating:
-            return self._maybe(f"whole({found.value}, {float(1 << (_BITS[target] - 1))!r})", found)
+            return self.maybe(f"whole({found.value}, {float(1 << (_BITS[target] - 1))!r})", found)
         if _BITS.get(source, 1 if source is Type.BOOLEAN else 64) <= _BITS[target]:
             return self._as_whole(source, found)
-        return self._maybe(f"fits({found.value}, {1 << (_BITS[target] - 1)})", found)
+        return self.maybe(f"fits({found.value}, {1 << (_BITS[target] - 1)})", found)
 
     def _as_whole(self, source: Type, found: Pair) -> Pair:
         return Pair(f"np.int64({found.value})", found.nulls) if source is Type.BOOLEAN else found
 
     _writers: ClassVar[Mapping[type[Expr], Callable[[Any, Bound], Pair]]] = {
-        Column: _column, Call: _call, Case: _case, Cast: _cast, d.Scalar: _scalar, d.Oldest: _oldest,
+        Column: _column, Call: _call, Case: _case, Cast: _cast, d.Oldest: _oldest,
     }  # fmt: skip
     _functions: ClassVar[Mapping[str, Callable[[Any, _Use], Pair]]] = {
         **dict.fromkeys(_SIGNS, _arithmetic),
@@ -322,7 +312,7 @@ class Values:
     }
 
 
-def _compared(function: str, kind: Type, a: str, b: str) -> str:
+def compared(function: str, kind: Type, a: str, b: str) -> str:
     """A comparison; for decimals by functions that know NaN."""
     if not kind.is_floating:
         sign = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}[function]

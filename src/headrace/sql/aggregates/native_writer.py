@@ -1,33 +1,38 @@
 """The text of native code: one function that goes through the tuples of all groups.
 
-For each group it takes the variables from the record, goes from tuple to tuple, and puts the variables back as they are
+For each group it takes the variables from the state, goes from tuple to tuple, and puts the variables back as they are
 when it comes to the first tuple that is not before the CTI. `i` is the tuple that comes next, `oldest` the one that
-leaves next, `k` the number of results so far.
+leaves next, `k` the number of results so far. In *slots*, each of `slide` tuples, nothing leaves: the first `skipped`
+are passed over, the others come, at the last one the aggregate answers, and the next slot begins with nothing;
+`place` is the place of the next tuple in its slot.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
-
-from headrace.expr.nodes import Bound
 from headrace.schema import Type
 from headrace.sql.aggregates import definition as d
 from headrace.sql.aggregates.names import Names
+from headrace.sql.aggregates.native_rows import ROW_FUNCTIONS
 from headrace.sql.aggregates.native_scalars import CONSTANTS, FUNCTIONS
-from headrace.sql.aggregates.native_values import NotNative, Pair, Text, Values, check_type
+from headrace.sql.aggregates.native_selects import FAILURES, Selects, default
+from headrace.sql.aggregates.native_state import State
+from headrace.sql.aggregates.native_statements import Statements
+from headrace.sql.aggregates.native_tables import Many
+from headrace.sql.aggregates.native_values import NotNative, Pair, Text, check_type
 
-__all__ = ["Writer"]
+__all__ = ["TAKES", "Writer"]
 
-_TAKES = (
-    "begin", "settle", "end", "le", "rows", "span", "active", "cti", "seen", "states", "first", "last", "row", "time",
-    "wrong",
+#: What the function takes before the columns of tuples.
+TAKES = (
+    "begin", "settle", "end", "le", "rows", "span", "active", "slide", "skipped", "cti", "seen", "room", "held",
+    "held_decimals", "held_at", "saved_at", "first", "last",
 )  # fmt: skip
 _LOCALS = (
-    "range", "len", "min", "abs", "g", "i", "k", "at", "state", "started", "settled", "living", "oldest", "edge",
-    "broken", *FUNCTIONS, *CONSTANTS,
+    "range", "len", "min", "max", "abs", "g", "i", "k", "at", "started", "settled", "living", "oldest", "edge",
+    "broken", "failed", "place", "answers", "row", "time", "wrong", "saved", "saved_decimals", "top", "new",
+    "new_decimals", "new_used", "new_row", "stands", *FUNCTIONS, *ROW_FUNCTIONS, *CONSTANTS,
 )  # fmt: skip
 
 #: A tuple and the time of what is returned when it leaves, and when it comes.
@@ -35,36 +40,27 @@ _OLDEST, _COMING = "oldest, le[oldest] + span", "i, le[i]"
 
 
 class Writer:
-    """Writes one aggregate."""
+    """Writes one aggregate; `terminates` if TERMINATE is done after each tuple, `slots` if it answers for slots."""
 
-    def __init__(self, definition: d.Definition, *, terminates: bool) -> None:
-        self.definition, self.terminates = definition, terminates
+    def __init__(self, definition: d.Definition, *, terminates: bool, slots: bool = False) -> None:
+        self.definition, self.terminates, self.slots = definition, terminates or slots, slots
         self._check()
-        self.names = Names((*_TAKES, *_LOCALS))
-        self.title = self.names.give(definition.name)
-        self.arguments = [self._names(field.name) for field in definition.parameters]
-        self.arrays = [self._names(f"{field.name}_of") for field in definition.parameters]
-        self.outputs = [self._names(f"{field.name}_out") for field in definition.returns]
-        self.tables = [table for table in definition.tables if not table.kept_by_system]
-        self.variables = {t: [self._names(f"{t.name}_{name}") for name in t.schema.names] for t in self.tables}
+        names = Names((*TAKES, *_LOCALS))
+        self.title = names.give(definition.name)
+        self.arguments = [_names(names, field.name) for field in definition.parameters]
+        self.arrays = [_names(names, f"{field.name}_of") for field in definition.parameters]
+        self.outputs = [_names(names, f"{field.name}_out") for field in definition.returns]
+        self.text = Text()
+        tables = [table for table in definition.tables if not table.kept_by_system]
+        single = {t: [_names(names, f"{t.name}_{n}") for n in t.schema.names] for t in tables if self._is_row(t)}
+        self.many = {table: Many(table, names, self.text) for table in tables if table not in single}
         fields = zip(self.arrays, definition.parameters, strict=True)
         oldest = [_read(array, field.type, "oldest") for array, field in fields]
-        self.text = Text()
-        self.values = Values(definition, self.text, self.arguments, self.variables, oldest)
+        self.values = Selects(definition, self.text, self.arguments, single, oldest, self.many)
+        self.statements = Statements(self.values, self._give)
         self.windowed = definition.window and (bool(self._stage("expire")) or definition.keeps_window)
+        self.state = State(self.text, single, tuple(self.many.values()))
         self._count()
-
-    def _count(self) -> None:
-        """How many results there may be."""
-        count = {event: _results(self._stage(event)) for event in d.EVENTS}
-        last = count["terminate"] if self.terminates else (0, 0)
-        arrivals = [(count[event][0] + last[0], count[event][1] + last[1]) for event in ("initialize", "iterate")]
-        least, most = min(one for one, _ in arrivals), max(one for _, one in arrivals)
-        value = self.definition.value
-        self.room = (max(most, 1) if value else most), count["expire"][1]
-        #: Whether a tuple may have another number of values than one, and whether it may have more.
-        self.uncertain = value and (least, most) != (1, 1)
-        self.may_break = value and max(most, count["expire"][1]) > 1
 
     def _check(self) -> None:
         for field in self.definition.parameters:
@@ -72,72 +68,109 @@ class Writer:
         for field in self.definition.returns:
             check_type(field.type, f"the result {field.name}")
         for table in self.definition.tables:
-            if table.kept_by_system:
-                continue
-            if self.definition.form(table) != "row":
-                many = "is a stored one" if table.stored is not None else "may have any number of rows"
-                raise NotNative(f"the table {table.name} {many}")
-            for field in table.schema:
-                check_type(field.type, f"{table.name}.{field.name}")
+            if not table.kept_by_system:
+                if table.stored is not None:
+                    raise NotNative(f"the table {table.name} is a stored one")
+                for field in table.schema:
+                    check_type(field.type, f"{table.name}.{field.name}")
+        if self.slots and not self.definition.value and any(map(self._returns, ("initialize", "iterate"))):
+            raise NotNative("rows are returned before a slot is complete")
 
-    def _names(self, like: str) -> Pair:
-        return Pair(self.names.give(like), (self.names.give(f"{like}_null"),))
+    def _is_row(self, table: d.Table) -> bool:
+        return self.definition.form(table) == "row"
+
+    def _count(self) -> None:
+        """How many results there may be."""
+        count = {event: self._results(self._stage(event)) for event in d.EVENTS}
+        last = count["terminate"] if self.terminates else (0, 0)
+        arrivals = [(count[event][0] + last[0], count[event][1] + last[1]) for event in ("initialize", "iterate")]
+        least, most = min(one for one, _ in arrivals), max(one for _, one in arrivals)
+        value = self.definition.value
+        self.room = (max(most, 1) if value else most), count["expire"][1]
+        #: Whether a tuple may have another number of values than one, and whether something may go wrong.
+        self.uncertain = value and (least, most) != (1, 1)
+        self.may_break = bool(self.many) or (value and max(most, count["expire"][1]) > 1)
+        if self.may_break:  # there is room to say so
+            self.room = max(self.room[0], 1), max(self.room[1], 1)
+
+    def _results(self, statements: Sequence[d.Statement]) -> tuple[int, int]:
+        """How many rows they return, at least and at most, where these are not rows of a table of many."""
+        least = most = 0
+        for one in statements:
+            if isinstance(one, d.Insert) and one.table is None:
+                select = one.select
+                most += len(one.rows) if select is None else 2 if self._any_number(select) else 1
+                least += len(one.rows) if select is None else int(self._sure(select))
+        return least, most
+
+    def _any_number(self, select: d.Selected) -> bool:
+        return self.values.reads_many(select) and not select.aggregated
+
+    def _sure(self, select: d.Selected) -> bool:
+        """Whether it has a row in any case."""
+        if select.aggregated:
+            return select.having is None
+        return select.where is None and select.limit != 0 and not self.values.reads_many(select)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What may go wrong, by the rest of a code; the first is that there are several values."""
+        return tuple(self.values.failures)
 
     def _stage(self, event: str) -> Sequence[d.Statement]:
         return self.definition.stages.get(event, ())
+
+    def _returns(self, event: str) -> bool:
+        return any(isinstance(one, d.Insert) and one.table is None for one in self._stage(event))
 
     # --- the loop ----------------------------------------------------------------------------------------------------
 
     def source(self) -> str:
         """The whole text."""
         text = self.text
-        takes = [*_TAKES, *(name for pair in (*self.arrays, *self.outputs) for name in (pair.value, pair.null))]
+        takes = [*TAKES, *(name for pair in self.arrays for name in (pair.value, pair.null))]
+        kinds = [("row", "np.int64"), ("time", "np.int64"), ("wrong", "np.int64")]
+        for pair, field in zip(self.outputs, self.definition.returns, strict=True):
+            kinds += [(pair.value, _dtype(field.type)), (pair.null, "np.bool_")]
+        self.results = [name for name, _ in kinds]
         with text.block(f"def {self.title}({', '.join(takes)}):"):
             text.add("k = 0")
+            text.add(*(f"{name} = np.empty(room, {kind})" for name, kind in kinds))
+            self.state.declare()
             with text.block("for g in range(len(begin)):"):
-                self._load()
-                with text.block("while True:"):
-                    if self.windowed:
-                        self._leave()
-                    with text.block("if i == settle[g] and not settled:"):
-                        self._store()
-                        text.add("settled = True", "continue")
-                    with text.block("if i == end[g]:"):
-                        text.add("break")
-                    self._come()
-                text.add(f"last[g] = {'oldest' if self.windowed else 'i'}")
-            text.add("return k")
+                self._group()
+            self.state.finish()
+            text.add(self._end("k"))
         return "\n".join(text.lines) + "\n"
 
-    def _load(self) -> None:
-        """The variables of a group from its record, or as they are at first."""
+    def _group(self) -> None:
         text = self.text
-        text.add("state = states[g]", 'started, settled = state["started"], False', "i = begin[g]")
+        text.add("i, at, settled = begin[g], held_at[g], False")
         if self.windowed:
-            text.add('oldest = i - state["living"]')
-        for pair in self._variables():
-            text.add(f'{pair.value}, {pair.null} = state["{pair.value}"], state["{pair.null}"]')
-        if self.may_break:
-            text.add('broken = state["broken"]')
-        tables = [table for table in self.tables if table.rows]
-        if tables:
-            with text.block("if not started:"):
-                for table in tables:
-                    self._set(self.variables[table], table.rows[0])
+            text.add("oldest = i - held[at + 1]")
+        elif self.slots:
+            text.add("place = held[at + 1]")
+        self.state.load()
+        with text.block("while True:"):
+            if self.windowed:
+                self._leave()
+            with text.block("if i == settle[g] and not settled:"):
+                self._store()
+                text.add("settled = True", "continue")
+            with text.block("if i == end[g]:"):
+                text.add("break")
+            self._come()
+        text.add(f"last[g] = {'oldest' if self.windowed else 'i'}")
 
     def _store(self) -> None:
-        """The variables of a group into its record, as of the CTI."""
-        text = self.text
-        text.add('state["started"] = started')
+        """The variables of a group into its state, as of the CTI."""
+        living = "place" if self.slots else "0"
         if self.windowed:
             # Of a window without end no more is asked than its first tuple.
             ever = "min(i - oldest, 1)" if self.definition.keeps_window else "0"
-            text.add(f'state["living"] = i - oldest if rows >= 0 or span >= 0 else {ever}')
-        if self.may_break:
-            text.add('state["broken"] = broken')
-        text.add(f"first[g] = {'oldest' if self.windowed else 'i'}")
-        for pair in self._variables():
-            text.add(f'state["{pair.value}"], state["{pair.null}"] = {pair.value}, {pair.null}')
+            living = f"i - oldest if rows >= 0 or span >= 0 else {ever}"
+        self.text.add(f"living = {living}", f"first[g] = {'oldest' if self.windowed else 'i'}")
+        self.state.store("started or place > 0" if self.slots else "started")
 
     def _leave(self) -> None:
         """Those that have left before what comes next: the CTI, a tuple, or nothing more."""
@@ -154,26 +187,53 @@ class Writer:
 
     def _one_leaves(self) -> None:
         if not self.may_break:
-            self._event("expire")
+            self.statements.event("expire")
             return
         text = self.text
         with text.block("if broken == 0:"):
-            text.add("at = k")
-            self._event("expire")
-            with text.block("if k - at > 1:"):
-                text.add("broken = k - at", f"row[at], time[at], wrong[at] = {_OLDEST}, broken", "k = at + 1")
+            text.add("at, failed = k, 0")
+            self.statements.event("expire")
+            if self.definition.value:
+                with text.block("if failed == 0 and k - at > 1:"):
+                    text.add(f"failed = (k - at) * {FAILURES}")
+            with text.block("if failed != 0:"):
+                text.add("broken, k = failed, at")
+                with text.block("if active:"):
+                    self._wrong(_OLDEST)
+
+    def _wrong(self, about: str) -> None:
+        """What is broken is a result, too."""
+        self._make_room()
+        self.text.add(f"row[k], time[k], wrong[k] = {about}, broken", "k += 1")
 
     def _come(self) -> None:
         """The next tuple, unless the group is broken: then nothing is known of it any more."""
-        text = self.text
-        if not self.may_break:
-            self._arrive()
-        else:
+        if self.slots:
+            self._come_in_slot()
+        elif self.may_break:
+            text = self.text
             with text.block("if broken == 0:"):
                 self._arrive()
-            with text.block("else:"):
-                text.add(f"row[k], time[k], wrong[k] = {_COMING}, broken", "k += 1")
-        text.add("i += 1")
+            with text.block("if broken != 0:"):
+                self._wrong(_COMING)
+        else:
+            self._arrive()
+        self.text.add("i += 1")
+
+    def _come_in_slot(self) -> None:
+        text = self.text
+        with text.block("if place == 0:"):
+            text.add("at = 0")
+            self.state.load()
+        text.add("place += 1", "answers = place == slide")
+        seen = "place > skipped"
+        with text.block(f"if {seen} and broken == 0:" if self.may_break else f"if {seen}:"):
+            self._arrive()
+        with text.block("if answers:"):
+            text.add("place = 0")
+            if self.may_break:
+                with text.block("if broken != 0:"):
+                    self._wrong(_COMING)
 
     def _arrive(self) -> None:
         text = self.text
@@ -181,100 +241,80 @@ class Writer:
         for pair, array, field in fields:
             read = _read(array, field.type, "i")
             text.add(f"{pair.value}, {pair.null} = {read.value}, {read.null}")
-        if self.uncertain:
+        if self.may_break:
+            text.add("at, failed = k, 0")
+        elif self.uncertain:
             text.add("at = k")
-        with text.block("if started:"):
-            self._event("iterate")
-        with text.block("else:"):
-            self._event("initialize")
-            text.add("started = True")
-        if self.terminates:
-            self._event("terminate")
+        self._first_or_next()
+        if self.slots:
+            with text.block("if answers:"):
+                self.statements.event("terminate", after=True)
+        elif self.terminates:
+            self.statements.event("terminate", after=True)
         if self.uncertain:
             self._one_value()
+        if self.may_break:
+            with text.block("if failed != 0:"):
+                text.add("broken, k = failed, at")
+
+    def _first_or_next(self) -> None:
+        """INITIALIZE or ITERATE; once, where they are the same."""
+        text, values, named = self.text, self.values, self.values.named
+        first, most = self.statements.lines("initialize"), self.values.named
+        values.named = named
+        if self.statements.lines("iterate") == first:
+            text.lines += first
+        else:
+            values.named = most
+            with text.block("if started:"):
+                self.statements.event("iterate")
+            with text.block("else:"):
+                text.add_block(first)
+        text.add("started = True")
 
     def _one_value(self) -> None:
         """A tuple without a value has NULL; with several, something is wrong."""
         text, (out,) = self.text, self.outputs
-        with text.block("if k == at and not active:"):
-            text.add(f"{out.value}[k], {out.null}[k] = 0, True", f"row[k], time[k] = {_COMING}", "k += 1")
+        answers = "answers" if self.slots else "not active"
+        with text.block(f"if k == at and {answers}" + (" and failed == 0:" if self.may_break else ":")):
+            self._make_room()
+            text.add(f"{out.value}[k], {out.null}[k] = {default(self.definition.returns[0].type)}, True")
+            text.add(f"row[k], time[k], wrong[k] = {_COMING}, 0", "k += 1")
         if self.may_break:
-            with text.block("elif k - at > 1:"):
-                text.add("broken = k - at", f"row[at], time[at], wrong[at] = {_COMING}, broken", "k = at + 1")
+            with text.block("elif k - at > 1 and failed == 0:"):
+                text.add(f"failed = (k - at) * {FAILURES}")
 
-    def _variables(self) -> list[Pair]:
-        return [pair for pairs in self.variables.values() for pair in pairs]
+    # --- results -----------------------------------------------------------------------------------------------------
 
-    @property
-    def record(self) -> np.dtype[np.void]:
-        """The numbers first, so that each stands where the machine likes it."""
-        kinds = [_held(field.type) for table in self.tables for field in table.schema]
-        fields: list[tuple[str, Any]] = [("living", np.int64), ("broken", np.int64)]
-        fields += [(pair.value, kind) for pair, kind in zip(self._variables(), kinds, strict=True)]
-        fields += [("started", np.bool_), *((pair.null, np.bool_) for pair in self._variables())]
-        return np.dtype(fields, align=True)
-
-    # --- statements --------------------------------------------------------------------------------------------------
-
-    def _event(self, event: str) -> None:
-        for statement in self._stage(event):
-            self.text.add(f"# line {statement.line}")
-            try:
-                self._statement(statement, event)
-            except NotNative as reason:
-                raise NotNative(f"line {statement.line}: {reason}") from None
-
-    def _statement(self, statement: d.Statement, event: str) -> None:
-        if isinstance(statement, d.Insert):
-            if statement.table is None:
-                self._return(statement, event)
-            else:
-                self._set(self.variables[statement.table], statement.rows[0])
-        elif isinstance(statement, d.Update):
-            self._update(statement)
-        else:
-            raise NotNative("DELETE works on tables of any number of rows")
-
-    def _update(self, one: d.Update) -> None:
-        pairs = self.variables[one.source.table]
-        if one.where is None:
-            self._set(pairs, one.values)
+    def _give(self, values: Sequence[Pair], event: str) -> None:
+        """A result. What is returned when a tuple leaves counts only where leaving is an event of its own; in a slot,
+        what is returned at the last tuple.
+        """
+        condition = "active" if event == "expire" else "answers" if self.slots and event != "terminate" else ""
+        if not condition:
+            self._write(values, event)
             return
-        with self.text.block(f"if {self.values.of(one.where).holds}:"):
-            self._set(pairs, one.values)
+        with self.text.block(f"if {condition}:"):
+            self._write(values, event)
 
-    def _set(self, pairs: Sequence[Pair], news: Sequence[Bound | None]) -> None:
-        """All at once, so that values are those of before."""
-        found = [(pair, self.values.of(new)) for pair, new in zip(pairs, news, strict=True) if new is not None]
-        names = ", ".join(f"{pair.value}, {pair.null}" for pair, _ in found)
-        self.text.add(f"{names} = {', '.join(f'{new.value}, {new.null}' for _, new in found)}")
-
-    def _return(self, one: d.Insert, event: str) -> None:
-        select = one.select
-        if select is None:
-            for row in one.rows:
-                self._give(row, event, "True")
-            return
-        self.values.check_select(select)
-        wanted = self.values.wanted(select)
-        if wanted != "False":
-            self._give(select.entries, event, wanted)
-
-    def _give(self, row: Sequence[Bound], event: str, wanted: str) -> None:
-        """A result. What is returned when a tuple leaves counts only where leaving is an event of its own."""
-        if event == "expire":
-            wanted = "active" if wanted == "True" else f"active and ({wanted})"
-        if wanted == "True":
-            self._write(row, event)
-            return
-        with self.text.block(f"if {wanted}:"):
-            self._write(row, event)
-
-    def _write(self, row: Sequence[Bound], event: str) -> None:
-        for pair, value in zip(self.outputs, row, strict=True):
-            found = self.values.of(value)
+    def _write(self, values: Sequence[Pair], event: str) -> None:
+        self._make_room()
+        for pair, found in zip(self.outputs, values, strict=True):
             self.text.add(f"{pair.value}[k], {pair.null}[k] = {found.value}, {found.null}")
-        self.text.add(f"row[k], time[k] = {_OLDEST if event == 'expire' else _COMING}", "k += 1")
+        self.text.add(f"row[k], time[k], wrong[k] = {_OLDEST if event == 'expire' else _COMING}, 0", "k += 1")
+
+    def _make_room(self) -> None:
+        """Where there may be any number of results, and there is no room for one more: it is begun again with more."""
+        if self.many:
+            with self.text.block("if k == room:"):
+                self.text.add(self._end("-1"))
+
+    def _end(self, results: str) -> str:
+        return f"return {results}, saved, {', '.join(self.results)}"
+
+
+def _names(names: Names, like: str) -> Pair:
+    return Pair(names.give(like), (names.give(f"{like}_null"),))
 
 
 def _read(array: Pair, kind: Type, index: str) -> Pair:
@@ -285,19 +325,8 @@ def _read(array: Pair, kind: Type, index: str) -> Pair:
     return Pair(value, (f"{array.null}[{index}]",))
 
 
-def _results(statements: Sequence[d.Statement]) -> tuple[int, int]:
-    """How many rows they return, at least and at most, if what they select from has one row at most."""
-    least = most = 0
-    for one in statements:
-        if isinstance(one, d.Insert) and one.table is None:
-            select = one.select
-            most += len(one.rows) if select is None else 1
-            least += len(one.rows) if select is None else int(select.where is None and select.limit != 0)
-    return least, most
-
-
-def _held(kind: Type) -> np.dtype[Any]:
-    """What a variable is: whole numbers are checked against their width, not kept in it."""
-    if kind is Type.BOOLEAN:
-        return np.dtype(np.bool_)
-    return np.dtype(np.float64 if kind.is_floating else np.int64)
+def _dtype(kind: Type) -> str:
+    """What a column of results is made of."""
+    if kind is Type.DATETIME:
+        return "np.int64"
+    return f"np.{kind.arrow.to_pandas_dtype().__name__}"

@@ -5,10 +5,14 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from headrace.errors import ModuleFailed
 from headrace.modules import IncrementalAggregate, IncrementalOperator, Module
+from headrace.operators.ordered.folding import Folding
+from headrace.plan.ordered import Frame
 from headrace.schema import Schema
+from headrace.sql.aggregates.compile import one_value
 from headrace.sql.aggregates.folder import Folder
+from headrace.sql.aggregates.native import native_of
+from headrace.sql.aggregates.native_fold import NativeFolding
 
 __all__ = ["RowSteps", "Steps"]
 
@@ -44,6 +48,11 @@ class _Stepwise(Module):
     def _folder(self) -> Folder:
         return Folder(self.module.compiled, terminates=False)
 
+    def by_slots(self, frame: Frame, answers: Schema) -> Folding | None:
+        """Native code that goes through the slots of all groups in one call, if there is any."""
+        native = native_of(self.module.compiled.definition, slots=True)
+        return None if isinstance(native, str) else NativeFolding(native, frame, answers)
+
     def initial(self) -> Any:
         """No tuple has come yet."""
         return None, []
@@ -77,10 +86,7 @@ class Steps(_Stepwise, IncrementalAggregate):
         return found
 
     def compute(self, state: Any) -> Any:
-        rows = super().compute(state)
-        if len(rows) > 1:
-            raise ModuleFailed(f"it returned {len(rows)} values where one is wanted")
-        return rows[0] if rows else None
+        return one_value(super().compute(state))
 
 
 class RowSteps(_Stepwise, IncrementalOperator):

@@ -15,7 +15,7 @@ __all__ = ["Context"]
 #: Hints of errors raised further down are written for people who write Python.
 _PYTHON = re.compile(
     r"""hr\.|@|lambda|\w=['"]|\.cast\(|\b(col|hopping|tumbling|sliding|where|select|window|aggregate|group_by|by|match|"""
-    r"""pattern|skip|then|prev|recurse|within)\("""
+    r"""pattern|skip|then|prev|recurse|within|over)\("""
 )
 
 

@@ -258,9 +258,11 @@ class Queries:
         seen: dict[str, s.Entry] = {}
         for name, _, entry in outputs:
             if name in seen:
-                plain_value = not isinstance(entry.value, s.Star)
-                instead = f"{to_sql(entry.value)} AS other" if plain_value else "the columns by their names"
-                raise self.context.error(entry, f"two columns are named {name!r}", given=to_sql(entry), instead=instead)
+                unwritten = entry.alias is not None and entry.alias.at == entry.at  # a column of rows has its name
+                value = seen[name].value if unwritten else entry.value
+                instead = "the columns by their names" if isinstance(value, s.Star) else f"{to_sql(value)} AS other"
+                given = self.context.text[slice(*entry.at)]
+                raise self.context.error(entry, f"two columns are named {name!r}", given=given, instead=instead)
             seen[name] = entry
         return [(name, expr) for name, expr, _ in outputs]
 
