@@ -7,13 +7,18 @@ files in `docs/pictures` are what this script draws.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import runpy
+from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
+from functools import cache
 from html import escape
+from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import headrace as hr
-from headrace.events import events_table
+from headrace.events import events_table, history
 
 INK, SOFT, PAPER = "#1f2933", "#7b8794", "#ffffff"
 BLUE, GREEN, RED, YELLOW = "#2b6cb0", "#2f855a", "#c53030", "#b7791f"
@@ -261,12 +266,127 @@ def verification() -> str:
     return picture(822, 358, "What is tried, and what it is compared with", *parts)
 
 
+@cache
+def example(name: str) -> dict[str, Any]:
+    """What a numbered example has computed."""
+    with redirect_stdout(StringIO()):
+        return runpy.run_path(str(Path(__file__).parents[1] / "examples" / name))
+
+
+def network() -> str:
+    """Which sites reach each other, as it was known before the last news and as it is in the end."""
+    told = example("13_network.py")
+    known, until = told["known"], told["UNTIL"]
+    pairs = ["hq – north", "hq – south", "east – hq", "hq – plant", "east – plant", "plant – south"]
+
+    def x(t: int) -> float:
+        return 150 + 22.0 * min(t, until)
+
+    def bars(found: Iterable[tuple[str, int, int]], pair: str, y: float, *, ghost: bool) -> list[str]:
+        colour = SOFT if ghost else GREEN
+        spans = [(le, re) for name, le, re in found if name == pair]
+        return [bar(x(le), x(re), y, colour, ghost=ghost, endless=re > until) for le, re in spans]
+
+    parts = [
+        text(16, 30, "Which sites reach each other while links fail", bold=True, size=16),
+        text(16, 50, "solid: in the end; dashed: before the late news and the correction", colour=SOFT, size=12),
+    ]
+    bottom = 114.0 + 44 * len(pairs)
+    for at, what, colour, row in [
+        (8, "north – east fails", RED, 0), (10, "and is mended, which is known late", BLUE, 1),
+        (12, "a line south – plant is leased …", GREEN, 2), (20, "… until here", GREEN, 2),
+        (16, "hq – south fails …", SOFT, 0), (23, "… no, here", RED, 0),
+    ]:  # fmt: skip
+        parts.append(line(x(at), 78 + 14 * row, x(at), bottom - 6, colour=colour, more=' stroke-dasharray="2 3"'))
+        parts.append(text(x(at) + 3, 76 + 14 * row, what, colour=colour, size=10))
+    for i, pair in enumerate(pairs):
+        y = 128 + 44 * i
+        parts.append(text(16, y + 5, pair))
+        parts += bars(known[-1], pair, y, ghost=False) + bars(known[3], pair, y + 15, ghost=True)
+    parts += [text(x(t), bottom + 8, str(t), anchor="middle", colour=SOFT, size=11) for t in range(0, until + 1, 4)]
+    return picture(800, int(bottom + 20), "Which sites reach each other while links fail", *parts)
+
+
+def bill_of_materials() -> str:
+    """What a bike costs over time, before and after a price is corrected."""
+    told = example("14_bill_of_materials.py")
+    first = history(told["cost"].run().results["out"].batches[0][0]).to_pylist()
+    before = sorted((row["le"], row["cost"]) for row in first if row["whole"] == "bike")
+    after = told["steps"](told["cost"])
+
+    def place(t: float, cost: float) -> tuple[float, float]:
+        return 70 + 20.0 * t, 300 - 9.0 * (cost - 60)
+
+    def curve(steps: list[tuple[int, float]], colour: str, more: str = "") -> str:
+        corners: list[tuple[float, float]] = []
+        for (begin, cost), end in zip(steps, [t for t, _ in steps[1:]] + [32], strict=True):
+            corners += [place(begin, cost), place(end, cost)]
+        points = " ".join(f"{x:g},{y:g}" for x, y in corners)
+        return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="3"{more}/>'
+
+    parts = [text(16, 30, "What a bike costs, part by part", bold=True, size=16)]
+    for cost in range(60, 90, 5):
+        (x, y), right = place(0, cost), place(32, cost)[0]
+        parts += [
+            line(x, y, right, y, colour="#e4e7eb"),
+            text(x - 8, y + 4, str(cost), anchor="end", colour=SOFT, size=11),
+        ]
+    parts += [text(place(t, 60)[0], 318, str(t), anchor="middle", colour=SOFT, size=11) for t in range(0, 33, 4)]
+    parts += [curve(before, SOFT, ' stroke-dasharray="5 4"'), curve(after, BLUE)]
+    for (at, cost), what in zip(after[1:], ["tubes", "spokes", "fewer bolts", "spokes"], strict=True):
+        x, y = place(at, cost)
+        parts += [dot(x, y, BLUE), text(x + 8, y + 18, what, colour=BLUE, size=12)]
+    x, y = place(8, before[1][1])
+    parts.append(text(x - 10, y + 4, "before tubes were corrected", colour=SOFT, size=11, anchor="end"))
+    return picture(740, 332, "What a bike costs, part by part", *parts)
+
+
+def money_chains() -> str:
+    """A day of transfers between accounts, and the chains among them."""
+    told = example("15_money_chains.py")
+    people, planted, reversed_ = told["PEOPLE"], told["planted"], told["REVERSED"]
+
+    def x(minute: float) -> float:
+        return 60 + minute / 2
+
+    def y(name: str) -> float:
+        return 66 + 22.0 * people.index(name)
+
+    def chain(hops: list[Any], colour: str, more: str = "") -> list[str]:
+        rests = pairwise(hops)
+        parts = [line(x(a[0]), y(a[2]), x(b[0]), y(a[2]), colour=colour, width=3, more=more) for a, b in rests]
+        return parts + [
+            line(x(at), y(payer), x(at), y(payee), colour=colour, width=2, more=more) + dot(x(at), y(payee), colour)
+            for at, payer, payee, _ in hops
+        ]
+
+    parts = [text(16, 30, "Money that is passed on, among all transfers of a day", bold=True, size=16)]
+    for name in people:
+        parts += [text(16, y(name) + 4, name), line(x(0), y(name), x(1440), y(name), colour="#e4e7eb")]
+    parts += [line(x(at), y(a), x(at), y(b), colour="#cbd2d9") for at, a, b, _ in told["usual"]]
+    found = told["found"]["way"].split(" → ")
+    mine = [hop for hop in planted if hop[1] in found and hop[2] in found]
+    other = [hop for hop in planted if hop not in mine]
+    parts += chain(mine, RED) + chain(other, YELLOW, ' stroke-dasharray="4 3"')
+    bottom = y(people[-1]) + 24
+    parts += [text(x(h * 60), bottom, f"{h}:00", anchor="middle", colour=SOFT, size=11) for h in range(0, 25, 3)]
+    parts.append(
+        text(x(mine[-1][0]) + 10, y(mine[-1][2]) + 16, "found: five hops within two hours", colour=RED, size=12)
+    )
+    what = f"taken back: {reversed_[1]} → {reversed_[2]} was reversed"
+    parts.append(text(x(other[-1][0]) + 10, y(other[-1][2]) + 16, what, colour=YELLOW, size=12))
+    return picture(880, int(bottom + 14), "Money that is passed on", *parts)
+
+
 PICTURES: dict[str, Callable[[], str]] = {
     "way_of_an_event.svg": way_of_an_event,
     "retraction.svg": retraction,
     "correction.svg": correction,
     "policies.svg": policies,
     "verification.svg": verification,
+    "network.svg": network,
+    "bill_of_materials.svg": bill_of_materials,
+    "money_chains.svg": money_chains,
 }
 
 

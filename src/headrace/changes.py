@@ -78,9 +78,9 @@ class Changes:
 
     def consolidate(self) -> Changes:
         """Equal rows summed, rows that cancel dropped (rule 2.2)."""
-        keyed = self._keyed()
-        found = twins(marks(keyed))
-        if len(found) == 0:
+        keyed = self._keyed() if len(self) > 1 else None
+        found = twins(marks(keyed)) if keyed is not None else ()
+        if keyed is None or len(found) == 0:
             kept = self.filter(self.weight != 0)
             return kept.with_payload(canonical_floats(kept.payload))
         codes, first = factorize(keyed.take(pa.array(found)))

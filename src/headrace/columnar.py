@@ -25,6 +25,7 @@ _MIX = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 #: Numbers that are multiplied stay below this; those of rows that are all different need no more than this per row.
 _MOST_NUMBERS, _SPARSE = 2**62, 4
+_OF_64_BITS = (pa.int64(), pa.uint64(), pa.float64())
 
 
 def to_numpy(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
@@ -160,7 +161,7 @@ def marks(table: pa.Table) -> NDArray[np.uint64]:
     result = np.zeros(table.num_rows, np.uint64)
     factor = int(_MIX)
     for column in sortable(canonical_floats(table)).columns if table.num_rows else ():
-        if not column.null_count and (pa.types.is_float64(column.type) or pa.types.is_uint64(column.type)):
+        if not column.null_count and column.type in _OF_64_BITS:
             numbers = to_numpy(column).view(np.uint64)
         else:
             numbers = _numbered(column)[0].view(np.uint64)
@@ -171,12 +172,12 @@ def marks(table: pa.Table) -> NDArray[np.uint64]:
 
 def twins(numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
     """The places of all numbers that are there more than once."""
-    ordered = np.sort(numbers)
-    again = ordered[1:][ordered[1:] == ordered[:-1]]
-    if len(again) == 0:
-        return np.empty(0, np.int64)
-    place = np.minimum(np.searchsorted(again, numbers), len(again) - 1)
-    return np.flatnonzero(again[place] == numbers)
+    order = np.argsort(numbers)
+    ordered = numbers[order]
+    same = np.flatnonzero(ordered[1:] == ordered[:-1])
+    again = np.zeros(len(order), bool)
+    again[same] = again[same + 1] = True
+    return np.sort(order[again])
 
 
 def hash_rows(table: pa.Table) -> NDArray[np.uint64]:

@@ -122,7 +122,7 @@ class Trace:
             place = np.minimum(np.searchsorted(wanted, segment.hashes), len(wanted) - 1)
             rows = np.flatnonzero(wanted[place] == segment.hashes)
         rows = rows[segment.times[rows] > self._floor]
-        return segment.table.take(pa.array(rows))
+        return segment.table.take(pa.array(rows)) if len(rows) else segment.table.slice(0, 0)
 
     def until(self, time: int) -> pa.Table | None:
         """The living rows whose time is at most `time`."""
@@ -169,7 +169,10 @@ class Trace:
     @property
     def rows(self) -> int:
         """How many rows are alive."""
-        return sum(int(np.count_nonzero(s.times > self._floor)) for s in self.segments)
+        return sum(
+            len(s.times) if s.first_time > self._floor else int(np.count_nonzero(s.times > self._floor))
+            for s in self.segments
+        )
 
     @property
     def nbytes(self) -> int:

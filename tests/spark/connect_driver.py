@@ -64,12 +64,12 @@ def main(folder: Path, answer: Path) -> None:
     options: dict[str, Any] = {"checkpoint": str(folder / "state"), "buckets": 2}
     query = hr.start([(stream, out), (stream, kept), (stream, Call(function=lambda *_: heard.append(1)))], **options)
     query.process_all_available()
-    found["first"] = {"memory": kept.cht().to_pylist(), "heard": len(heard), "progress": query.progress}
+    found["first"] = {"memory": kept.cht().to_pylist(), "heard": len(heard), "progress": query.progress()}
     query.stop()
     (data / "2.csv").write_text("k,t,v\na,55,1\nb,41,1\n")
     query = hr.start([(stream, out), (stream, hr.memory()), (stream, Call())], **options)
     query.finish()
-    found["second"] = {"progress": query.progress, "counts": query.counts, "seconds": len(query.batch_seconds)}
+    found["second"] = {"progress": query.progress(), "counts": query.counts, "seconds": len(query.batch_seconds)}
     query.stop()
     try:
         hr.run({"raises": hr.events(EVENTS, batches=[2, 3, 2, 1])}, host="spark")

@@ -103,7 +103,7 @@ def test_directories_that_grow_into_every_kind_of_sink(arriving: dict[str, Path]
                 write(folder / f"{name}.{format}", rows)
             write(arriving["parquet"] / "ignored.csv", EVENING)  # the pattern does not fit
         query.process_all_available()
-        assert query.progress["cti"] == 24
+        assert query.progress()["cti"] == 24
         same(history_in(out["jsonl"], counts), memory.cht())
         # Windows that the CTI has closed, and no other, have left for good.
         assert {row["re"] for row in json_rows(out["final"])} == {10, 20}
@@ -146,11 +146,11 @@ def test_one_file_its_diverted_rows_and_what_is_remembered(tmp_path: Path):
         }  # fmt: skip
         diverted = json_rows(state / "diverted" / "0")
         assert len(diverted) == 3, "they are there at once"
-        operators = query.progress["operators"]
+        operators = query.progress()["operators"]
         assert sum(operator["rows"] for operator in operators) > 0
         assert all(operator["bytes"] > 0 for operator in operators if operator["rows"])
         assert any("windows from 40 on: CTI 41" in operator["held_by"] for operator in operators)
-        assert query.progress["cti"] == 41
+        assert query.progress()["cti"] == 41
         query.finish()
     finally:
         query.stop()
@@ -175,7 +175,7 @@ def test_a_clock_drives_an_idle_input(tmp_path: Path):
         seen: list[int] = []
         while time.monotonic() < deadline and not (len(set(seen)) > 2 and kept.batches and kept.cht().num_rows):
             time.sleep(0.2)
-            seen.append(query.progress.get("cti", hr.NEG_INFINITY))
+            seen.append(query.progress().get("cti", hr.NEG_INFINITY))
         assert sorted(seen) == seen
         assert len(set(seen)) > 2, "the CTI follows the clock"
         assert kept.cht().column("n").to_pylist() == [1], "the window was closed by the clock alone"

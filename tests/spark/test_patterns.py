@@ -1,4 +1,4 @@
-"""Patterns on Spark (rule 9.4): random ones over disorder and retractions, in 1 to 4 buckets, once through a restart.
+"""Patterns on Spark (rule 9.4): random ones over disorder and retractions, in one bucket and, restarted, in three.
 
 A query costs Spark seconds however small it is, so all patterns of a test share one: events are dealt out to them by
 the column `c`. Each gives what it gives in process, which the twin has tried by brute force, batch by batch.
@@ -83,7 +83,7 @@ def queries(stream: hr.Stream, asked: list[Case]) -> dict[str, hr.Stream]:
     return {f"m{i}": case.over(stream.where(col("c") == i).select("k", "i", "x")) for i, case in enumerate(asked)}
 
 
-@pytest.mark.parametrize(("buckets", "lives"), [(1, 1), (2, 1), (3, 2), (4, 1)])
+@pytest.mark.parametrize(("buckets", "lives"), [(1, 1), (3, 2)])
 def test_differential_patterns_on_spark(buckets: int, lives: int, tmp_path: Path):
     asked, table = drawn(buckets, cases(), CASES), tables(dealt(buckets), DEALT)
     size = -(-table.num_rows // FILES)

@@ -87,7 +87,7 @@ def test_a_script_is_followed_until_it_is_stopped(file: Path, capsysbinary: pyte
         query.process_all_available()
         (file.parent / "in" / "1.csv").write_text(LATER)
         deadline = time.monotonic() + 60
-        while query.progress.get("batch", 0) < 1 and time.monotonic() < deadline:
+        while query.progress().get("batch", 0) < 1 and time.monotonic() < deadline:
             query.process_all_available()
         query.stop()
         stop.set()

@@ -19,9 +19,6 @@ from headrace.plan.nodes import Coalesce, LoopInput, Node, Recurse, Union, walk
 
 __all__ = ["Database", "recurse", "run_statement"]
 
-#: Rounds that no loop over finite data should need, when its user has named no bound.
-_MOST_ROUNDS = 10_000
-
 
 def recurse(t: Translation, node: Recurse, translate: Callable[[Translation, Iterable[Node]], None]) -> None:
     """Nothing at first; then the seed and what the body makes of what is there, until that is what is there already."""
@@ -42,8 +39,7 @@ def recurse(t: Translation, node: Recurse, translate: Callable[[Translation, Ite
     again = tuple(t.script.statements)
     # What is inside a loop is nobody else's business: another loop may have equal parts.
     t.script.statements, t.relations = before, relations
-    limit = node.max_rounds or _MOST_ROUNDS
-    t.script.statements.append(Statement(start.relation, start.query, start.says, again, limit))
+    t.script.statements.append(Statement(start.relation, start.query, start.says, again, node.bound))
 
 
 class Database(Protocol):

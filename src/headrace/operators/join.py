@@ -50,6 +50,7 @@ class JoinKernel(Kernel):
         self.join = node
         self.keys = ([mine for mine, _ in node.on], [theirs for _, theirs in node.on])
         self.traces = {"left": Trace(consolidated_rows), "right": Trace(consolidated_rows)}
+        self.nothing = Changes.empty(node.paired)
         self.empty = (Changes.empty(node.left.schema), Changes.empty(node.right.schema))
         if node.kind != "inner":
             self.empty = (_settled(self.empty[0], self.empty[0].le), self.empty[1])
@@ -73,13 +74,11 @@ class JoinKernel(Kernel):
         self.traces["right"].drop(left_cti)
         self._remember("left", left, left_hashes)
         self._remember("right", right, right_hashes)
-        return [
-            self._paired(left, others, self._matches(left, others)),
-            self._paired(known, right, self._matches(known, right)),
-        ]
+        met = ((a, b) for a, b in ((left, others), (known, right)) if len(a) and len(b))
+        return [self._paired(a, b, self._matches(a, b)) for a, b in met] or [self.nothing]
 
     def _hashes(self, changes: Changes, side: int) -> Hashes:
-        if not self.keys[side]:
+        if not self.keys[side] or len(changes) == 0:
             return np.zeros(len(changes), np.uint64)
         return hash_rows(changes.payload.select(self.keys[side]))
 
@@ -89,6 +88,8 @@ class JoinKernel(Kernel):
 
     def _remember(self, side: str, changes: Changes, hashes: Hashes) -> None:
         """Keep what may match something later: nothing that has a null among its keys."""
+        if len(changes) == 0:
+            return
         keyed = without_nulls(changes.payload.select(self.keys[side == "right"][self.join.groups :]))
         if keyed is not None:
             changes, hashes = changes.filter(keyed), hashes[keyed]

@@ -51,6 +51,8 @@ __all__ = ["LoopInput", "LoopProgress", "Recurse", "recursion"]
 #: How progress leaves the loop (rule 9.2).
 LoopProgress = Literal["hwm", "probing", "hybrid"]
 
+#: Rounds that no loop should need when its user has named no bound: fewer where payloads may repeat for ever.
+_MOST_ROUNDS, _MOST_PLAIN_ROUNDS = 10_000, 1_000
 _numbers = count(1)
 #: Operators that give more for more, a result for each event or pair of events alone.
 _PAIRWISE = (GroupApply, Select, TableJoin, Union, Where)
@@ -137,6 +139,11 @@ class Recurse(Node):
     def depth(self) -> int:
         """How many loops deep it is, counted from the innermost: inputs of a loop inside another have other names."""
         return 1 + _depth(walk(self.body))
+
+    @property
+    def bound(self) -> int:
+        """How deep a derivation may be; a loop that goes on is stopped."""
+        return self.max_rounds or (_MOST_ROUNDS if self.distinct else _MOST_PLAIN_ROUNDS)
 
     @cached_property
     def circulates(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headrace.operators.accumulators import Layout
 from headrace.operators.ordered.sums import RunSums
-from headrace.operators.ordered.tumbling import goes_by_slots
+from headrace.operators.ordered.tumbling import at_once, goes_by_slots
 from headrace.operators.snapshots import adds_up
 from headrace.optimizer import RULES, optimize
 from headrace.plan.nodes import (
@@ -64,9 +64,13 @@ class Stage:
 
 def code(line: Line) -> list[tuple[str, str]]:
     """The code that was made for aggregates written in SQL: which aggregate and how it runs, and the code."""
-    found = {}
+    found: dict[str, str] = {}
     for node in line.nodes:
-        if isinstance(node, Fold):
+        slots = at_once(node) if isinstance(node, (Over, Fold)) and goes_by_slots(node) else None
+        if slots is not None and isinstance(node, PerWindow):
+            pairs = zip(node.modules, slots, strict=True)
+            found |= {f"{module}, {box(node)}: native code": getattr(one, "code", "") for module, one in pairs}
+        elif isinstance(node, Fold):
             found[f"{node.module}, {box(node)}: {node.folder.language}"] = node.folder.code
         elif isinstance(node, PerWindow):
             made = {f"{module}, over whole windows: Python": getattr(module, "source", "") for module in node.modules}
@@ -134,6 +138,8 @@ def _runs_windows(node: PerWindow) -> str:
     if isinstance(node.window, Frame):
         language = "Python" if node.modules else "columnar"
         language = node.folder.language if isinstance(node, Fold) else language
+        if isinstance(node, (Over, Fold)) and goes_by_slots(node) and at_once(node) is not None:
+            language = "native code"
         return f"{language}; {box(node)}, {_kept_up(node)}"
     ordered = isinstance(node.window, Ordered)
     if not node.modules:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.plan.convergence import why_it_may_not_end
 from headrace.plan.nodes import LoopInput, Recurse, walk
 from headrace.stages.spread import goes_across
 
@@ -14,7 +15,7 @@ def loop_lines(node: Recurse, number: int, reads: Sequence[int]) -> tuple[str, .
     """The body of loop `number`, whose inputs have the numbers `reads`."""
     names = {port.fingerprint: f"#{read}" for port, read in zip(node.ports, reads, strict=True)}
     names[node.ports[0].fingerprint] = "result"
-    lines = ["loop: again and again, until nothing new comes"]
+    lines = [f"loop: again and again, until nothing new comes; {_its_end(node)}"]
     for inner in walk(node.body):
         if not isinstance(inner, LoopInput):
             mine = names[inner.fingerprint] = f"#{number}.{len(lines)}"
@@ -22,6 +23,11 @@ def loop_lines(node: Recurse, number: int, reads: Sequence[int]) -> tuple[str, .
             lines.append(f"  {mine} {inner.describe()} ← {from_}")
     lines.append(f"  ↺ result ← #{reads[0]}, {names[node.body.fingerprint]}")
     return tuple(lines)
+
+
+def _its_end(node: Recurse) -> str:
+    why = why_it_may_not_end(node)
+    return "always ends" if why is None else f"stopped after {node.bound:,} rounds, since {why}"
 
 
 def how_it_runs(node: Recurse) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from headrace.expr import Expr, avg, case, coalesce, col, collect, count, first, greatest, last, lit, max, min, sum
-from headrace.patterns import Pattern, classifier, final, next, offset, prev
+from headrace.patterns import Pattern, classifier, final, match_number, next, offset, prev
 from headrace.patterns.regex import Chain, Choice, Permute, Repeat, Shape, Symbol
 
 __all__ = ["measures", "patterns", "shapes"]
@@ -35,7 +35,8 @@ _RUNNING: tuple[Expr, ...] = (
     col("m") < 4, col("m") % 3 != 1, col("last_k") == col("k"), col("i").cast("DOUBLE") > col("A.x"),
     col("A.x").cast("INT") <= col("i"), (col("A.i") > 0) & (col("x") > 0.0), (col("C.i") > 0) | (col("i") > 0),
     offset(last("A.i"), 1) < col("i"), offset(first("x"), 2).is_null(), next("A.i") >= col("i"),
-    col("le") - col("A.le") < 6, prev("le") + 3 >= col("le"),
+    col("le") - col("A.le") < 6, prev("le") + 3 >= col("le"), count("S") < 3, col("i") >= col("S.i"),
+    first("S.x") <= col("x"), sum("S.i") < 9, offset(first("S.i"), 1).is_null(), offset(last("S.x"), 1) < 2.0,
 )  # fmt: skip
 _MEASURES: dict[str, Expr] = {
     "n": count(), "a": count("A"), "b": count("B.x"), "s": sum("i"), "t": sum("A.x"), "m": avg("B.i"), "high": max("x"),
@@ -43,7 +44,9 @@ _MEASURES: dict[str, Expr] = {
     "c": classifier(), "p": prev("i"), "q": prev("A.x", 2), "all": collect("x"), "mine": collect("A.k"),
     "end": final("i"), "of": final(count("A")) - count("A"), "start": first("le"), "took": col("le") - col("A.le"),
     "nth": offset(first("A.i"), 1), "before": offset(last("k"), 2), "next": next("i"), "behind": final(next("A.x")),
-    "as": final(classifier()), "sum": final(sum("A.x")),
+    "as": final(classifier()), "sum": final(sum("A.x")), "number": match_number(),
+    "subset": collect("S.i"), "of_subset": first("S.x"), "subsets": count("S"), "register": col("m") + 1,
+    "text": col("last_k"), "registers": final("m"),
 }  # fmt: skip
 
 
@@ -84,7 +87,7 @@ def _conditions(draw: Any, variables: tuple[str, ...], known: set[str]) -> dict[
 def _named(expr: Expr) -> set[str]:
     """The variables and registers that an expression names."""
     names = {name.partition(".")[0] for name in expr.columns()}
-    return names & {*_NAMES, "m", "last_k"}
+    return names & {*_NAMES, "S", "m", "last_k"}
 
 
 @st.composite
@@ -97,7 +100,12 @@ def patterns(draw: st.DrawFn) -> Pattern:
         one = draw(st.sampled_from(made.variables))
         made = made.register("m", 0, {one: col("m") + count() + col("i")}).register("last_k", "a", {one: col("k")})
         known |= {"m", "last_k"}
+    if draw(st.integers(0, 3)) == 0:
+        made = made.subset("S", *sorted(draw(st.sets(st.sampled_from(made.variables), min_size=1, max_size=2))))
+        known.add("S")
     made = made.define(_conditions(draw, made.variables, known))
+    if draw(st.integers(0, 9)) == 0:
+        made = made.anchored()
     if draw(st.integers(0, 3)) == 0:
         made = made.where(draw(st.sampled_from([expr for expr in _RUNNING if _named(expr) <= known])))
     if draw(st.booleans()):
@@ -112,6 +120,8 @@ def patterns(draw: st.DrawFn) -> Pattern:
 @st.composite
 def measures(draw: st.DrawFn, pattern: Pattern) -> dict[str, Expr]:
     """A few measures that make sense of a pattern."""
-    known = set(pattern.variables)
+    known = {*pattern.variables, *dict(pattern.subsets), *(register.name for register in pattern.registers)}
     fitting = sorted(name for name, expr in _MEASURES.items() if _named(expr) <= known)
+    if pattern.matches == "all":
+        fitting.remove("number")  # such matches have no order
     return {name: _MEASURES[name] for name in sorted(draw(st.sets(st.sampled_from(fitting), min_size=1, max_size=4)))}

@@ -82,7 +82,7 @@ def run_scripted(
     _check(buckets, inputs, progress, schemas)
     scripts = {name: _read_script(name, data, (schemas or {}).get(name)) for name, data in inputs.items()}
     streams = {name: _stream(script, (progress or {}).get(name)) for name, script in scripts.items()}
-    line = cut(optimize(outputs_of({"out": node_of(query(**streams), "a query that gives a stream")})))
+    line = cut(optimize(outputs_of({"out": node_of(query(**streams), "a query that gives a stream")})), buckets)
     clock = clock or ManualClock()
     start = clock.now
     whole = _Play(line, scripts, buckets, clock).run(faults=True)

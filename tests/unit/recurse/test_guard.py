@@ -117,3 +117,32 @@ def test_operators_that_only_all_events_allow_pass_the_depth_on():
     query = hr.recurse(SEED, body, distinct=False, max_rounds=9)
     differential_reference(query.node, buckets=1)
     restarts_do_not_show(query, 1)
+
+
+# --- what is shown to end --------------------------------------------------------------------------------------------
+
+
+def test_a_loop_that_computes_nothing_always_ends():
+    edges = links(CHAIN, [4])
+    both = hr.recurse(
+        {"a": SEED, "b": edges}, lambda a, b: {"a": b.select(node=col("dst")), "b": a.join(edges, on={"node": "src"})
+                                               .select(src=col("node"), dst=col("dst"))}
+    )  # fmt: skip
+    for loop in (by_levels(edges), both["a"]):
+        assert "until nothing new comes; always ends" in loop.explain()
+
+
+@pytest.mark.parametrize(
+    ("loop", "why"),
+    [
+        (all_events(links(CHAIN, [4])), "stopped after 1,000 rounds, since every derivation counts"),
+        (unrolled(links(CHAIN, [4])), "stopped after 10,000 rounds, since its body may take back what it gave"),
+        (hr.recurse(SEED, lambda f: f.shift(2)), "since Shift by 2 ticks gives ever later times"),
+        (
+            hr.recurse(SEED, lambda f: f.select(node=col("node") + 1), max_rounds=7),
+            "stopped after 7 rounds, since Select node = node + 1 computes values",
+        ),
+    ],
+)
+def test_other_loops_say_why_they_may_not(loop: hr.Stream, why: str):
+    assert why in loop.explain()

@@ -148,9 +148,7 @@ class Runner:
         return Saved(dict(self.progress), stages, _copied(self.done), feedback)
 
     @classmethod
-    def restored(
-        cls, line: Line, buckets: int, clock: Clock | None, saved: Saved, *, drain: bool = True
-    ) -> Runner:
+    def restored(cls, line: Line, buckets: int, clock: Clock | None, saved: Saved, *, drain: bool = True) -> Runner:
         """A runner that knows nothing but what was saved."""
         runner = cls(line, buckets, clock, drain=drain)
         runner.progress = dict(saved.progress)

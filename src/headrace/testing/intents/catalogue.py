@@ -12,6 +12,7 @@ from headrace.errors import IntentError
 from headrace.testing.intents.composed import COMPOSED
 from headrace.testing.intents.grouped import GROUPED
 from headrace.testing.intents.kind import Kind, Options
+from headrace.testing.intents.loops import LOOPS
 from headrace.testing.intents.meeting import MEETINGS
 from headrace.testing.intents.pattern import PATTERNS
 from headrace.testing.intents.span import SPANS
@@ -34,9 +35,9 @@ OPERATORS: Mapping[str, Kind] = {kind.name: kind for kind in (*SPANS, *MEETINGS,
 
 _ANY = {"operator": tuple(OPERATORS), "below": tuple(OPERATORS), "depth": ("2", "3", "4")}
 #: All kinds: the same; `any`, which stands for so many of them, each over the one before, and names the last two; the
-#: compositions that are written down; and patterns, which came later: `any` goes on to draw as it did.
+#: compositions that are written down; patterns and loops, which came later: `any` goes on to draw as it did.
 KINDS: Mapping[str, Kind] = {
     **OPERATORS,
     "any": Kind("any", 1, _ANY, _not_yet),
-    **{kind.name: kind for kind in (*COMPOSED, *PATTERNS)},
+    **{kind.name: kind for kind in (*COMPOSED, *PATTERNS, *LOOPS)},
 }

@@ -106,7 +106,7 @@ def live(node: Node, buckets: int, rules: tuple[Rule, ...] = RULES) -> Result:
 
 def restarted(node: Node, buckets: int) -> Result:
     """The same, by a process that dies after every batch and another that goes on from what was saved."""
-    line = cut(optimize([Output(node, "out")]))
+    line = cut(optimize([Output(node, "out")]), buckets)
     feeds = {source.fingerprint: list(batches_of(source)) for source in line.sources}
     runner = Runner(line, buckets, None)
     for number in range(max(map(len, feeds.values()), default=0)):
