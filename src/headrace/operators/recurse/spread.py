@@ -60,7 +60,8 @@ class SpreadLoop(Kernel):
         seed, derived = (part for part in inputs if isinstance(part, Changes))
         now = Progress(self.trips.definite, Progress.together(progress).high)
         arrived = Changes.concat([stamped(seed, self.end.round_column, 0), further(derived)]).consolidate()
-        self.tally.begin()
+        if self.trips.fresh:
+            self.tally.begin()
         result = self._trip(arrived, now)
         self.tally.promised([Progress(self.home)], now)
         self._note()
