@@ -85,3 +85,18 @@ def test_a_loop_across_buckets_is_quiet_when_nothing_circulates_and_goes_on_from
     assert {(row["node"], row["le"]) for row in again.cht().to_pylist()} == {(5, 4), (6, 5)}
     assert again.batches[-1][1].cti == INFINITY
     assert len(list((tmp_path / "state" / "feedback").glob("batch-*"))) <= 2, "what was read is removed"
+
+
+def test_a_loop_does_not_keep_a_query_with_a_clock_from_being_done(tmp_path: Path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    chain(folder, 0, range(3))
+    ticks = hr.heartbeat(every="10 ms", delay="0 s")  # every batch has a new promise
+    rows = hr.read_json(str(folder), "src LONG, dst LONG, le LONG", lifetime=hr.point("le"), progress=ticks)
+    kept = hr.memory()
+    running = closure(rows.where(col("src") >= 0).select("src", "dst").set_duration(100)).start(kept, buckets=2)
+    running.process_all_available()
+    running.finish()
+    running.stop()
+    assert kept.cht().num_rows == 6
+    assert kept.batches[-1][1].cti == INFINITY

@@ -56,7 +56,7 @@ def recurse(
     to an end only where nothing is derived from itself. A loop that has not come to rest after `max_rounds` is an
     error.
 
-    Several relations that are made from each other are given, taken and returned by name:
+    Several relations that are made from each other are given and returned by name, and taken in that order:
     `recurse({"a": a, "b": b}, lambda a, b: {"a": ..., "b": ...})`.
     """
     if isinstance(seed, Mapping):

@@ -304,6 +304,8 @@ def _check_allowed(node: Node, *, distinct: bool) -> None:
 
 
 def _check_options(node: Recurse) -> None:
+    if type(node.distinct) is not bool:
+        raise PlanError("distinct is a yes or no", given=node.distinct, allowed="True, False")
     if node.max_rounds is not None and (type(node.max_rounds) is not int or node.max_rounds < 1):
         raise PlanError(
             "max_rounds is how often a loop may go round",

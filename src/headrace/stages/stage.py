@@ -144,7 +144,8 @@ class StageRun:
         assert isinstance(kernel, SpreadLoop)
         if not kernel.report.busy and (self.bucket or not kernel.trips.teaches(kernel.home)):
             return []
-        told = {"loop": node.loop.fingerprint, "bucket": self.bucket, "report": astuple(kernel.report)}
+        report = kernel.report
+        told = {"loop": node.loop.fingerprint, "bucket": self.bucket, "report": astuple(report), "busy": report.busy}
         return [Message(self.bucket, FEEDBACK, kernel.given.to_table(), extra=told)]
 
     def _place(self, node: Node, position: int) -> str:

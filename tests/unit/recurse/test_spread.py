@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 
 import pytest
-from tests.unit.recurse.loops import closure
+from tests.unit.recurse.loops import EDGES, closure
 from tests.unit.recurse.test_closure import Row, Told, searched
 
 import headrace as hr
@@ -176,7 +176,9 @@ def test_a_loop_across_buckets_that_never_ends_is_stopped(distinct: bool):
     query = hr.recurse(
         begin, lambda f: f.join(step).select(node=col("node") + col("by")), distinct=distinct, max_rounds=20
     )
-    with pytest.raises(Diverged, match=r"has not come to rest after 20 rounds: Select node = node . by keeps giving") as told:
+    with pytest.raises(
+        Diverged, match=r"has not come to rest after 20 rounds: Select node = node . by keeps giving"
+    ) as told:
         query.run(buckets=3)
     assert re.search(r"changes in its last rounds: [\d,]+( → [\d,]+){3,}", str(told.value)), told.value
 
@@ -186,3 +188,64 @@ def test_explain_says_that_a_loop_goes_across_buckets():
     assert "across buckets, if there are several: a round a batch" in closure(edges).explain()
     keyed = hr.recurse(edges, lambda f: f.where(col("dst") > 0).select("src", dst=col("dst") - 1))
     assert "across buckets" not in keyed.explain()
+
+
+def links(*pairs: tuple[int, int]) -> list[dict[str, object]]:
+    return [{"kind": "insert", "le": 0, "re": "inf", "src": src, "dst": dst} for src, dst in pairs]
+
+
+def begun(*rows: dict[str, object]) -> hr.Stream:
+    return hr.events(list(rows), "node LONG", batches=[1] * len(rows))
+
+
+def paths(seed: hr.Stream, edges: hr.Stream, **options: object) -> hr.Stream:
+    return hr.recurse(seed, lambda f: f.join(edges, on={"node": "src"}).select(node=col("dst")), **options)  # type: ignore[arg-type]
+
+
+def trip_by_trip(query: hr.Stream, *feeds: dict[str, int]) -> Result:
+    """Batches of the sources by their columns, so many at a time, or a trip where there are none."""
+    line = cut(optimize([Output(query.node, "out")]), 2)
+    runner = Runner(line, 2, None, drain=False)
+    sources = {s.schema.names[0]: (s.fingerprint, batches_of(s)) for s in line.sources}
+    for feed in feeds:
+        given = {
+            sources[name][0]: [b for _ in range(count) for b in next(sources[name][1])] for name, count in feed.items()
+        }
+        runner.round(given)
+    runner.end()
+    return runner.done.results["out"]
+
+
+def test_an_event_and_its_retraction_do_not_chase_each_other_round_a_ring():
+    """The historical divergence of the paper's section 6, for all derivations: they wait for their turns, and meet."""
+    there = {"kind": "insert", "le": 0, "re": "inf", "node": 1}
+    gone = {"kind": "retract", "le": 0, "re": "inf", "re_new": 0, "node": 1}
+    edges = hr.events([*links((1, 2), (2, 3), (3, 4)), *links((4, 1))], EDGES, batches=[3, 1])
+    query = paths(begun(there, gone), edges, distinct=False)
+    found = trip_by_trip(query, {"src": 1, "node": 1}, *[{}] * 9, {"node": 1}, {"src": 1})
+    assert found.cht().num_rows == 0
+
+
+def test_what_comes_too_late_for_its_round_does_not_count_as_depth():
+    there = {"kind": "insert", "le": 0, "re": "inf", "node": 0}
+    chain = links(*((n, n + 1) for n in range(5)))
+    edges = hr.events([*chain, *links((0, 10), (5, 10), (10, 11), (11, 12))], EDGES, batches=[5, 4])
+    query = paths(begun(there), edges, max_rounds=6)
+    found = trip_by_trip(query, {"src": 1, "node": 1}, {}, {}, {"src": 1})
+    assert {row["node"] for row in found.cht().to_pylist()} == {0, 1, 2, 3, 4, 5, 10, 11, 12}
+
+
+def test_a_column_may_be_called_as_one_of_the_engine_might_be():
+    edges = hr.events([{"round_1": 1, "round_1_lost": 2, "le": 0, "re": 9}], "round_1 LONG, round_1_lost LONG")
+    query = hr.recurse(edges, lambda f: f.join(edges, on={"round_1_lost": "round_1"}).select("round_1", "round_1_lost"))
+    assert query.run(buckets=3).cht().num_rows == 1
+
+
+@pytest.mark.parametrize("distinct", [True, False])
+def test_progress_tells_of_loops_across_buckets(distinct: bool):
+    there = {"kind": "insert", "le": 0, "re": "inf", "node": 0}
+    query = paths(begun(there), hr.events(links(*((n, n + 1) for n in range(5))), EDGES), distinct=distinct)
+    (loop,) = query.run(buckets=3).progress()["loops"]
+    assert loop["circulated_in_all"] == 6
+    assert loop["most_rounds"] >= 2
+    assert loop["trips"] >= 6

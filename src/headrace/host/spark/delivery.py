@@ -83,6 +83,7 @@ class Delivery:
             "outputs": [self._commit_output(i, number, messages, before) for i in range(len(self.line.outputs))],
             "batch_time": max((r["batch_time"] for r in reports if "batch_time" in r), default=0.0),
             "counts": self._counted(before.get("counts", {}), reports, statistics),
+            "circulating": any(m.extra["busy"] for m in messages if m.edge == FEEDBACK),
             "files": _added(before.get("files", {}), [report.get("files", {}) for report in reports]),
         }
         log.write(number, entry)

@@ -69,6 +69,8 @@ _WANT_SCHEMA = ("csv", "json", "orc", "parquet", "text", "xml")
 #: Of how many batches the statistics are kept; a query may run for years.
 _KEPT_BATCHES = 1000
 _LISTEN_SECONDS = 0.1
+#: How Spark's name for the source of what goes round ends.
+_FEEDBACK_SOURCE = "/feedback]"
 _BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
 _ERROR = re.compile(
     r"headrace\.errors\.(\w+): \[(\w+)\] (.*?)(?=\s*SQLSTATE|\n\s*\n|\n[A-Z][\w.]*Exception|\Z)", re.DOTALL
@@ -145,11 +147,24 @@ class Query:
         """
         began = self.stream.lastProgress
         first = 1 if began is None else began["batchId"] + 2  # the next one may have begun already
-        while not _quiet(self.stream.lastProgress, first):
+        while not self._quiet(self.stream.lastProgress, first):
             if not self.is_active:
                 self.stream.processAllAvailable()  # says why
                 return
             time.sleep(_LISTEN_SECONDS)
+
+    def _quiet(self, progress: Any, first: int) -> bool:
+        """Whether Spark's latest batch is at least the `first` and took nothing new from any source but clocks.
+
+        With every tick a loop may have a new promise to send round; that ends only when the ticks are over.
+        """
+        if progress is None or progress["batchId"] < first:
+            return False
+        entry = self.checkpoint.log.read(progress["batchId"])
+        ended = all(cti == INFINITY for cti, _ in entry.get("sources", {}).values())
+        clocks = ("RateStream",) if ended or entry.get("circulating") else ("RateStream", _FEEDBACK_SOURCE)
+        moved = (s["description"] for s in progress["sources"] if s["startOffset"] != s["endOffset"])
+        return all(any(clock in description for clock in clocks) for description in moved)
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until it ends, or for so many seconds; true if it has ended. Ctrl-C stops the query."""
@@ -255,14 +270,6 @@ class Query:
             self._failure = error
             with suppress(Exception):  # the server itself may be gone
                 self.stream.stop()
-
-
-def _quiet(progress: Any, first: int) -> bool:
-    """Whether Spark's latest batch is at least the `first` and took nothing new from any source but clocks."""
-    if progress is None or progress["batchId"] < first:
-        return False
-    sources = [source for source in progress["sources"] if not source["description"].startswith("RateStream")]
-    return all(source["startOffset"] == source["endOffset"] for source in sources)
 
 
 def _typed(error: BaseException) -> BaseException:

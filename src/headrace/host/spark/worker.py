@@ -254,7 +254,7 @@ class StageProcessor(StatefulProcessor):
         if message.edge == FEEDBACK:
             place = BatchDirectory(feedback_directory(self.job.checkpoint))
             files = [place.stage(_batch_id() or 0, "part.arrow", chunk) for _, _, chunk in pack(message)]
-            return Message(message.bucket, FEEDBACK, extra={"staged": files})
+            return Message(message.bucket, FEEDBACK, extra={"staged": files, "busy": message.extra["busy"]})
         number = RESULT - message.edge
         sink = self.job.files[number] if 0 <= number < len(self.job.files) else None
         if sink is None or message.table is None:

@@ -50,5 +50,6 @@ class Guard:
             f"the loop {what}: {body.busiest()} keeps giving something new",
             given=f"{self.node.describe()}; changes in its last rounds: {growth}",
             allowed="a body that gives nothing new after some rounds",
-            instead="distinct=True, a where(...) in the body that ends it, or a larger max_rounds",
+            instead=("" if self.node.distinct else "distinct=True, ")
+            + "a where(...) in the body that ends it, or a larger max_rounds",
         )

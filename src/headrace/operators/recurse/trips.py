@@ -70,6 +70,8 @@ class Trips:
     #: The round that has its turn, and whether a wave begins with it.
     turn: int = 0
     fresh: bool = True
+    #: Whether something waits for the next wave.
+    waits: bool = False
 
     def hear(self, reports: Iterable[TripReport]) -> None:
         """Another trip begins, with what was told at the end of the last. Who has nothing to say is silent."""
@@ -105,6 +107,7 @@ class Trips:
         later = min((report.later for report in told), default=INFINITY)
         self.turn = min(pending, on_its_way)
         self.fresh = self.turn == INFINITY
+        self.waits = not self.fresh and later < INFINITY
         if self.fresh:
             self.turn = later if later < INFINITY else 0
 
