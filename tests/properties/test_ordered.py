@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col, lit
 from headrace.host.local.run import Runner, batches_of
+from headrace.operators.ordered.fold import FoldKernel
 from headrace.operators.ordered.kernel import OrderedKernel
 from headrace.optimizer import optimize
 from headrace.plan.nodes import Final, Output
@@ -170,7 +171,7 @@ def test_nothing_is_left_when_the_input_has_ended(stream: hr.Stream, window: Any
             runner.round({line.sources[0].fingerprint: blocks})
         runner.end()
         kernels = [k for stage in runner.stages for run in stage for k in run.kernels.values()]
-        mine = [kernel for kernel in kernels if isinstance(kernel, OrderedKernel)]
+        mine = [kernel for kernel in kernels if isinstance(kernel, (FoldKernel, OrderedKernel))]
         assert mine
         assert not any(trace.rows for kernel in mine for trace in kernel.traces.values())
 

@@ -373,6 +373,8 @@ class _Talk:
 
     def __init__(self, terminal: int) -> None:
         self.terminal = terminal
+        #: All that was on it.
+        self.seen = ""
 
     def read(self) -> str:
         if not select.select([self.terminal], [], [], 0.05)[0]:
@@ -386,20 +388,22 @@ class _Talk:
         return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", data.decode(errors="replace"))
 
     def expect(self, words: str) -> None:
-        assert self._sees(words, 60)
+        assert self._sees(words, 60), f"no {words!r} in {self.seen[-3000:]!r}"
 
     def insist(self, keys: str, words: str) -> None:
         """Press keys until something comes of it: a Ctrl-C at a bad moment may be lost, and people press it again."""
+        before = len(self.seen)
         for _ in range(10):
             os.write(self.terminal, keys.encode())
-            if self._sees(words, 6):
+            if self._sees(words, 6) or words in self.seen[before:]:
                 return
-        raise AssertionError(words)
+        raise AssertionError(f"no {words!r} in {self.seen[-3000:]!r}")
 
     def _sees(self, words: str, seconds: float) -> bool:
         seen, deadline = "", time.monotonic() + seconds
         while words not in seen and time.monotonic() < deadline:
             seen += self.read()
+        self.seen += seen
         return words in seen
 
     def say(self, keys: str, words: str) -> None:

@@ -42,7 +42,9 @@ from headrace.plan.nodes import (
     GroupApply,
     GroupInput,
     Join,
+    LoopEnd,
     LoopInput,
+    LoopStart,
     Match,
     Merge,
     Node,
@@ -107,6 +109,8 @@ UNTRANSLATED: Mapping[type[Node], str] = {
     Orphans: "what was set aside depends on how rows arrived, which a history does not tell",
     Failures: "why a window was left out is told by the run that left it out",
     GroupInput: "one group of many; apply is translated for all groups at once",
+    LoopStart: "a loop that is cut open to run across buckets; a plan is translated as it was written",
+    LoopEnd: "a loop that is cut open to run across buckets; a plan is translated as it was written",
     LoopInput: "an input of a loop, which is translated with all that is inside",
 }
 
