@@ -46,7 +46,7 @@ from headrace.plan.windows import Snapshot
 from headrace.progress import Progress
 from headrace.schema import Schema
 
-__all__ = ["LoopInput", "LoopProgress", "Recurse", "recursion"]
+__all__ = ["FedNode", "LoopInput", "LoopProgress", "Recurse", "recursion"]
 
 #: How progress leaves the loop (rule 9.2).
 LoopProgress = Literal["hwm", "probing", "hybrid"]
@@ -60,8 +60,8 @@ _LIFETIMES = (CapDuration, PointAtEnd, PointAtStart, SetDuration)
 
 
 @dataclass(frozen=True, eq=False)
-class LoopInput(Node):
-    """What a body begins with: the result so far, or a stream from outside the loop. A kernel feeds it."""
+class FedNode(Node):
+    """What a loop begins with; whoever runs the loop feeds it."""
 
     columns: Schema
     name: str
@@ -75,10 +75,15 @@ class LoopInput(Node):
         return Properties(insert_only=False, settled=False)
 
     def describe(self) -> str:
-        return f"LoopInput {self.name}"
+        return f"{type(self).__name__} {self.name}"
 
     def with_inputs(self, *inputs: Node) -> Node:  # noqa: ARG002 - it has none
         return self
+
+
+@dataclass(frozen=True, eq=False)
+class LoopInput(FedNode):
+    """What a body begins with: the result so far, or a stream from outside the loop."""
 
     @classmethod
     def fresh(cls, columns: Schema) -> LoopInput:

@@ -12,34 +12,18 @@ from functools import cached_property
 from typing import ClassVar
 
 from headrace.plan.base import Node, Properties
-from headrace.plan.recurse import Recurse
+from headrace.plan.recurse import FedNode, Recurse
 from headrace.progress import Progress
-from headrace.schema import Schema
 
 __all__ = ["LoopEnd", "LoopStart"]
 
 
 @dataclass(frozen=True, eq=False)
-class LoopStart(Node):
-    """What has changed of a loop's result in the batch before, each change with the round it came up in in front."""
+class LoopStart(FedNode):
+    """What has changed of a loop's result in the batch before, each change with the round it came up in in front.
 
-    columns: Schema
-    #: The fingerprint of the loop.
-    loop: str
-
-    @cached_property
-    def schema(self) -> Schema:
-        return self.columns
-
-    @cached_property
-    def properties(self) -> Properties:
-        return Properties(insert_only=False, settled=False)
-
-    def describe(self) -> str:
-        return f"LoopStart {self.loop}"
-
-    def with_inputs(self, *inputs: Node) -> Node:  # noqa: ARG002 - it has none
-        return self
+    Its name is the loop's fingerprint.
+    """
 
 
 @dataclass(frozen=True, eq=False)

@@ -92,7 +92,7 @@ def circulated(line: Line, back: Message, buckets: int, sender: int) -> Iterable
     if back.table is not None and back.table.num_rows:
         given: dict[str, Changes] = {}
         for node in line.at(0):
-            if isinstance(node, LoopStart) and node.loop == loop:
+            if isinstance(node, LoopStart) and node.name == loop:
                 given[node.fingerprint] = Changes.from_table(back.table)
             parts = [given[child.fingerprint] for child in node.inputs if child.fingerprint in given]
             if parts:

@@ -96,7 +96,7 @@ class StageRun:
         progress: dict[str, Progress] = dict(self.clocks)
         for node in self.line.at(0):
             if isinstance(node, LoopStart):
-                progress[node.fingerprint] = Progress(self.trips[node.loop].definite)
+                progress[node.fingerprint] = Progress(self.trips[node.name].definite)
             elif not isinstance(node, Source):
                 progress[node.fingerprint] = node.progress([progress[child.fingerprint] for child in node.inputs])
             self._guesses[node.fingerprint] = self._guess(node, progress)
