@@ -37,6 +37,9 @@ def test_differential_loops_on_spark(buckets: int):
             keyed, lambda f: f.join(keyed, on={"t": "t", "dst": "src"}).select("t", "src", dst=col("dst_right"))
         ),
     }
+    rising = hr.pattern("A B+").define(B=col("dst") > hr.prev("dst")).within(8).all_matches()
+    rules = hr.events(rising.transitions())  # the re-entrant form of patterns is a loop, too
+    queries["rising"] = links.match(rising, transitions=rules, begin=hr.first("dst"), end=hr.last("dst"))
     assert queries["keyed"].node.need(0) == ("t",)
     here, there = hr.run(queries), hr.run(queries, host="spark", buckets=buckets)
     for name in queries:
