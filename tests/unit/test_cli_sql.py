@@ -337,9 +337,11 @@ def test_spark_is_not_loaded():
 def test_a_person_at_a_terminal(place: Path):
     """The real program on a terminal of its own: typing, Tab, Ctrl-C while watching, Ctrl-D."""
     terminal, theirs = pty.openpty()
-    # The terminal must be the one that sends Ctrl-C to the program: only the leader of a session can ask for that.
+    # The terminal must be the one that sends Ctrl-C to the program: only the leader of a session can ask for that. And
+    # whoever started the tests in the background has told all its children to disregard it.
     program = (
-        "import fcntl, runpy, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); sys.argv = ['headrace', 'sql']; "
+        "import fcntl, runpy, signal, sys, termios; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "fcntl.ioctl(0, termios.TIOCSCTTY, 0); sys.argv = ['headrace', 'sql']; "
     )
     program += "runpy.run_module('headrace', run_name='__main__')"
     process = subprocess.Popen(
