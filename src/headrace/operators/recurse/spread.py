@@ -69,6 +69,8 @@ class SpreadLoop(Kernel):
         seed, derived = (part for part in inputs if isinstance(part, Changes))
         now = Progress(self.trips.definite, Progress.together(progress).high)
         arrived = Changes.concat([stamped(seed, self.end.round_column, 0), further(derived)]).consolidate()
+        if self.trips.fresh:  # a wave may begin without this bucket
+            self.since = INFINITY
         busy = len(arrived) > 0 or self._waits()
         if busy and self.trips.fresh:
             self.tally.begin()
@@ -100,7 +102,6 @@ class SpreadLoop(Kernel):
         """What came too late for this wave, and what is part of it and has not had its turn."""
         pending, later = self._kept("pending"), self._kept("later")
         if self.trips.fresh:
-            self.since = INFINITY
             pending, later = later, Changes.empty(self.end.body.schema)
         pending = Changes.concat([pending, arrived]).consolidate()
         early = _rounds(pending) >= self.trips.turn
