@@ -24,6 +24,8 @@ Each class is also a fitting builtin, so `except ValueError` works as a reader e
     ├── SourceError        an input that cannot be opened                    (OSError)
     ├── SinkError          an output that cannot be written                  (OSError)
     ├── CheckpointError    a checkpoint of another query or version          (RuntimeError)
+    │   ├── StoreError     a file of a checkpoint is missing or damaged      (OSError)
+    │   └── Superseded     another process has taken over the checkpoint
     └── HostError          a host that cannot start or has failed            (RuntimeError)
 """
 
@@ -51,6 +53,8 @@ __all__ = [
     "SinkError",
     "SourceError",
     "SqlError",
+    "StoreError",
+    "Superseded",
     "TimeError",
     "Undecided",
     "UnknownColumn",
@@ -300,6 +304,18 @@ class CheckpointError(HeadraceError, RuntimeError):
     """A checkpoint that belongs to another query or another version."""
 
     code = "CHECKPOINT"
+
+
+class StoreError(CheckpointError, OSError):
+    """A file of a checkpoint that is missing or damaged, or cannot be written."""
+
+    code = "STORE"
+
+
+class Superseded(CheckpointError):
+    """Another process has started the query with the same checkpoint, and owns it now."""
+
+    code = "SUPERSEDED"
 
 
 class HostError(HeadraceError, RuntimeError):

@@ -1,0 +1,49 @@
+"""The segment store: the state of a query as files, and one commit a batch.
+
+A checkpoint is a folder of immutable files. Nothing in it is ever changed or renamed: a file is created, whole, under a
+name that did not exist, and later removed. So the store needs only five calls of a file system (`storage.py`), and one
+of them carries all the safety: *create if absent*.
+
+    epochs/<epoch>                 who drives the query: one file for every start
+    plans/<batch>                  what a batch reads, written before it runs
+    data/<batch>-<epoch>-<name>    state and rows that tasks have written
+    commits/<batch>                the one file that makes a batch exist
+    pins/<batch>-<name>            a reader is using this commit
+    floors/<batch>                 commits before this one are being removed
+
+**Segments.** The state of an operator is a set of traces (`headrace.trace`), a trace is a list of immutable segments,
+and a segment has a unique name. So saving state means writing the segments that are new, in one file per task, and
+naming all that are alive. Small segments travel in the task's report and live in the commit itself. Files are
+*bundles* (`bundle.py`): blocks with checksums, mapped into memory when they are read.
+
+**Commits.** The commit of batch n names everything the batch made: the sources' positions and progress, the state of
+every operator in every bucket, the counts, and the parts that sinks have to publish. *What no commit names does not
+exist.* Tasks that fail, are repeated, run twice at once, or go on after they were given up leave only files that no
+commit names.
+
+**The protocol** (`log.py`), and why it is safe:
+
+1. A driver claims an *epoch*: it creates the next file under `epochs/`. Of two drivers that try at once, one gets the
+   number and the other takes the next one. The newest epoch owns the query.
+2. It reads the last commit, n - 1. It publishes what that commit names and a sink lacks.
+3. It plans batch n and creates `plans/n`. If that file exists, an earlier driver has planned the batch and died, or is
+   about to: the plan that is there is the one that counts. So every attempt at a batch reads the same input.
+4. It runs the batch. Tasks write files whose names carry the epoch and the batch.
+5. It looks for a newer epoch; if there is one, it stops (`Superseded`). Otherwise it creates `commits/n`. If that file
+   exists, another driver was faster: this one stops too. There is at most one commit for a batch, because a file is
+   created at most once, and a commit names only files that were complete before it was created.
+6. It publishes, idempotently, by (output, batch, part). A crash between 5 and 6 is mended by step 2 of the next start.
+
+Between looking and creating in step 5 a newer driver may begin. Then the older one may still commit batch n once. The
+newer driver, which has read commit n - 1, finds `commits/n` taken, drops its own attempt and goes on from that commit:
+both attempts had the same plan, so nothing is lost and nothing happens twice. The older driver finds the newer epoch
+before its next commit.
+
+**Clean-up** (`cleanup.py`) removes the files of batches up to n which no kept commit names, once this driver has
+committed batch n: from then on no driver can commit a batch up to n, so no commit will ever name them. Readers pin the
+commit that they read.
+
+**What survives.** A commit and everything it names are flushed to disk (`fsync`) before the commit counts, and so is
+the folder's entry. So committed batches survive `kill -9` and loss of power. Checkpoints in the temporary directory, of
+queries that were given none, are not flushed: they end with their process.
+"""

@@ -1,0 +1,139 @@
+"""Blocks of state and rows: written by tasks, in one file each, and found again through a commit.
+
+A task reports its blocks as `Written`: small ones inside the report, the others as the name, length and checksum of the
+file that holds them. The driver puts all reports of a batch and what is still alive of the batches before into the next
+commit (`Ledger`).
+"""
+
+from __future__ import annotations
+
+import uuid
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import StoreError
+from headrace.store.bundle import Bundle, pack_bundle
+from headrace.store.log import Commit
+from headrace.store.storage import Storage
+
+__all__ = ["DATA", "BlockReader", "Ledger", "Written", "write_blocks"]
+
+DATA = "data"
+#: Up to so many bytes a task's blocks travel in its report: a file would cost more than they do.
+INLINE = 65_536
+#: When the blocks inside a commit exceed this, the driver moves them to a file.
+MOST_INLINE = 1_048_576
+
+Blocks = Mapping[str, bytes | pa.Buffer]
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """What became of the blocks of one task."""
+
+    inline: Blocks = field(default_factory=dict)
+    file: str = ""
+    length: int = 0
+    checksum: int = 0
+    names: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        inline = {name: b64encode(data).decode() for name, data in self.inline.items()}
+        return {"inline": inline, "file": [self.file, self.length, self.checksum, self.names]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Written:
+        file, length, checksum, names = data["file"]
+        inline = {name: b64decode(text) for name, text in data["inline"].items()}
+        return cls(inline, file, length, checksum, tuple(names))
+
+
+def write_blocks(storage: Storage, batch: int, epoch: int, blocks: Blocks, inline: int = INLINE) -> Written:
+    """Write the blocks of a task; a batch's files carry its number and the epoch."""
+    if sum(memoryview(data).nbytes for data in blocks.values()) <= inline:
+        return Written(blocks)
+    packed = pack_bundle(blocks)
+    key = f"{DATA}/{batch:012d}-{epoch:08d}-{uuid.uuid4().hex}"
+    if not storage.create(key, packed):
+        raise StoreError("a new file of the store has a name that is taken", given=key)
+    return Written({}, key, packed.size, Bundle.open(key, packed).checksum, tuple(blocks))
+
+
+@dataclass
+class Ledger:
+    """Where every living block is."""
+
+    files: dict[str, tuple[int, int]] = field(default_factory=dict)
+    blocks: dict[str, str] = field(default_factory=dict)
+    inline: dict[str, bytes | pa.Buffer] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, commit: Commit | None) -> Ledger:
+        if commit is None:
+            return cls()
+        return cls({**commit.files}, {**commit.blocks}, {**commit.inline})
+
+    def add(self, written: Written) -> None:
+        self.inline.update(written.inline)
+        if written.file:
+            self.files[written.file] = (written.length, written.checksum)
+            self.blocks.update(dict.fromkeys(written.names, written.file))
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Forget every block but these, and the files that held no other."""
+        living = set(names)
+        self.inline = {name: data for name, data in self.inline.items() if name in living}
+        self.blocks = {name: file for name, file in self.blocks.items() if name in living}
+        named = set(self.blocks.values())
+        self.files = {file: about for file, about in self.files.items() if file in named}
+
+    def unload(self, storage: Storage, batch: int, epoch: int) -> None:
+        """Move the blocks inside the commit to a file, if they have become many."""
+        if sum(memoryview(data).nbytes for data in self.inline.values()) > MOST_INLINE:
+            self.add(write_blocks(storage, batch, epoch, self.inline, inline=0))
+            self.inline = {}
+
+
+class BlockReader:
+    """Reads the blocks that a commit names."""
+
+    def __init__(self, storage: Storage, commit: Commit) -> None:
+        self._storage, self._commit = storage, commit
+        self._bundles: dict[str, Bundle] = {}
+
+    def block(self, name: str) -> pa.Buffer:
+        """A block, checked; those in files are mapped into memory."""
+        if name in self._commit.inline:
+            return pa.py_buffer(self._commit.inline[name])
+        if name not in self._commit.blocks:
+            raise StoreError(f"commit {self._commit.batch} names no block {name!r}", given=self._storage.place)
+        return self._bundle(self._commit.blocks[name]).block(name)
+
+    def _bundle(self, file: str) -> Bundle:
+        if file not in self._bundles:
+            length, checksum = self._commit.files[file]
+            # A file that is shorter than its map ends the process that reads behind its end: look before mapping.
+            found = _length(self._storage, file)
+            if found != length:
+                raise StoreError(
+                    f"the file {file!r} of the checkpoint is damaged: it has {found:,} bytes, not {length:,}",
+                    given=f"{self._storage.place}/{file}",
+                    instead="a copy of the checkpoint, or a new checkpoint, which reads all input again",
+                )
+            self._bundles[file] = Bundle.open(file, self._storage.read(file), length, checksum)
+        return self._bundles[file]
+
+
+def _length(storage: Storage, file: str) -> int:
+    try:
+        return storage.length(file)
+    except FileNotFoundError as error:
+        raise StoreError(
+            f"the file {file!r} of the checkpoint is missing",
+            given=f"{storage.place}/{file}",
+            instead="a copy of the checkpoint, or a new checkpoint, which reads all input again",
+        ) from error

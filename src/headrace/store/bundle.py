@@ -1,0 +1,103 @@
+"""Bundles: the one format of the store's files, blocks of bytes under names, with a checksum for each.
+
+    magic, version                             16 bytes, then zeros up to a multiple of 64
+    block, zeros up to a multiple of 64        as often as there are blocks
+    directory                                  JSON: for each block its offset, length and CRC-32; and `meta`
+    offset and length of the directory, its CRC-32, magic                            32 bytes
+
+Blocks begin at multiples of 64, so that Arrow data in them can be used where it is mapped into memory. A file is
+checked from the outside in: its length and its directory when it is opened, a block when it is read.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import StoreError
+
+__all__ = ["VERSION", "Bundle", "pack_bundle"]
+
+VERSION = 1
+_MAGIC = b"HEADRACE"
+_HEAD = struct.Struct("<8sQ")
+_TAIL = struct.Struct("<QQQ8s")
+_ALIGN = 64
+
+
+def pack_bundle(blocks: Mapping[str, bytes | pa.Buffer], meta: Mapping[str, Any] | None = None) -> pa.Buffer:
+    """The bytes of a bundle."""
+    sink = pa.BufferOutputStream()
+    sink.write(_HEAD.pack(_MAGIC, VERSION))
+    places: dict[str, tuple[int, int, int]] = {}
+    for name, data in blocks.items():
+        _align(sink)
+        places[name] = (sink.tell(), memoryview(data).nbytes, zlib.crc32(data))
+        sink.write(data)
+    _align(sink)
+    directory = json.dumps({"blocks": places, "meta": meta or {}}, separators=(",", ":")).encode()
+    start = sink.tell()
+    sink.write(directory)
+    sink.write(_TAIL.pack(start, len(directory), zlib.crc32(directory), _MAGIC))
+    return sink.getvalue()
+
+
+def _align(sink: pa.BufferOutputStream) -> None:
+    sink.write(bytes(-sink.tell() % _ALIGN))
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """An opened bundle. `checksum` is that of its directory, which has those of its blocks."""
+
+    name: str
+    data: pa.Buffer
+    blocks: Mapping[str, tuple[int, int, int]]
+    meta: Mapping[str, Any]
+    checksum: int
+
+    @classmethod
+    def open(cls, name: str, data: pa.Buffer, length: int | None = None, checksum: int | None = None) -> Bundle:
+        """Read the directory; `StoreError` unless the file is whole and is the one that was meant."""
+        if length is not None and data.size != length:
+            raise _damaged(name, f"it has {data.size:,} bytes, and {length:,} were written")
+        if data.size < _HEAD.size + _TAIL.size:
+            raise _damaged(name, f"it has only {data.size:,} bytes")
+        magic, version = _HEAD.unpack(data.slice(0, _HEAD.size))
+        start, size, crc, end = _TAIL.unpack(data.slice(data.size - _TAIL.size))
+        if magic != _MAGIC or end != _MAGIC or start + size + _TAIL.size != data.size:
+            raise _damaged(name, "it does not begin and end as the store's files do")
+        if version > VERSION:
+            raise StoreError(
+                f"the file {name!r} was written by a newer Headrace",
+                given=f"format {version}", allowed=f"up to format {VERSION}", instead="a newer Headrace",
+            )  # fmt: skip
+        directory = data.slice(start, size)
+        if zlib.crc32(directory) != crc or (checksum is not None and crc != checksum):
+            raise _damaged(name, "its directory has another checksum than it should")
+        found = json.loads(directory.to_pybytes())
+        return cls(name, data, found["blocks"], found["meta"], crc)
+
+    def block(self, name: str) -> pa.Buffer:
+        """A block, checked."""
+        if name not in self.blocks:
+            raise _damaged(self.name, f"it has no block {name!r}")
+        start, size, crc = self.blocks[name]
+        found = self.data.slice(start, size)
+        if zlib.crc32(found) != crc:
+            raise _damaged(self.name, f"the block {name!r} has another checksum than it should")
+        return found
+
+
+def _damaged(name: str, why: str) -> StoreError:
+    return StoreError(
+        f"the file {name!r} of the checkpoint is damaged: {why}",
+        given=name,
+        instead="a copy of the checkpoint, or a new checkpoint, which reads all input again",
+    )

@@ -1,0 +1,106 @@
+"""Removing what no kept commit names, while readers use older commits.
+
+The driver keeps the newest commits, and those that readers have pinned. First it says which commits it is about to
+remove (`floors/<batch>`), then it looks for pins, then it removes. A reader pins first and then looks at the floor: if
+the commit it wants is below, it takes a newer one. So of a reader and a driver that meet, one sees the other.
+
+Files of batches up to the last commit that no kept commit names are removed. The driver does this only after a commit
+of its own: from then on, no other driver can commit any of those batches (see the package's docstring).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headrace.errors import StoreError
+from headrace.store.blocks import DATA
+from headrace.store.log import COMMITS, FLOORS, PLANS, Commit, Log, number_of
+
+__all__ = ["KEPT", "Cleaner", "pinned"]
+
+#: How many commits are kept. One is enough to go on; the others are for people, and for readers to choose from.
+KEPT = 10
+PINS = "pins"
+
+
+class Cleaner:
+    """Keeps the number of files bounded; one for each driver."""
+
+    def __init__(self, log: Log, kept: int = KEPT) -> None:
+        self._log, self._kept = log, kept
+        #: The files that each kept commit names.
+        self._named: dict[int, frozenset[str]] = {}
+
+    def clean_up(self, last: Commit) -> None:
+        """Remove commits before the newest, and the files up to `last` that no commit names any more.
+
+        `last` is a commit that this driver has made.
+        """
+        floor = last.batch - self._kept + 1
+        self._named[last.batch] = frozenset(last.files)
+        self._remove_commits(floor)
+        storage = self._log.storage
+        for key in storage.keys(PLANS):
+            if number_of(key) < floor:
+                storage.remove(key)
+        named = frozenset().union(*map(self._files, self._log.batches()))
+        for key in storage.keys(DATA):
+            if number_of(key) <= last.batch and _epoch(key) <= self._log.epoch and key not in named:
+                storage.remove(key)
+
+    def _remove_commits(self, floor: int) -> None:
+        storage = self._log.storage
+        old = [batch for batch in self._log.batches() if batch < floor]
+        if not old:
+            return
+        storage.create(f"{FLOORS}/{floor:012d}", b"")
+        for key in storage.keys(FLOORS):
+            if number_of(key) < floor:
+                storage.remove(key)
+        pins = {number_of(key) for key in storage.keys(PINS)}
+        for batch in old:
+            if batch not in pins:
+                storage.remove(f"{COMMITS}/{batch:012d}")
+                self._named.pop(batch, None)
+
+    def _files(self, batch: int) -> frozenset[str]:
+        if batch not in self._named:
+            self._named[batch] = frozenset(self._log.read(batch).files)
+        return self._named[batch]
+
+
+def _epoch(key: str) -> int:
+    return int(key.rpartition("/")[2].split("-")[1])
+
+
+@contextmanager
+def pinned(log: Log) -> Iterator[Commit | None]:
+    """The newest commit, kept until the reader is done; None if there is none."""
+    while True:
+        batches = log.batches()
+        if not batches:
+            yield None
+            return
+        pin = f"{PINS}/{batches[-1]:012d}-{uuid.uuid4().hex}"
+        log.storage.create(pin, b"")
+        try:
+            commit = _read_pinned(log, batches[-1])
+            if commit is not None:
+                yield commit
+                return
+        finally:
+            log.storage.remove(pin)
+
+
+def _read_pinned(log: Log, batch: int) -> Commit | None:
+    """A commit that is pinned by now; None if it is being removed."""
+    if batch < log.floor():
+        return None
+    try:
+        return log.read(batch)
+    except StoreError:
+        if batch < log.floor():
+            return None
+        raise

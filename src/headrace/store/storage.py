@@ -1,0 +1,142 @@
+"""What the store needs of a file system: five calls, on keys such as `commits/000000000007`.
+
+`create` is the one that carries safety: it makes a file with all of its content, or finds that the key is taken; no
+reader ever sees half of a file, and of two callers one succeeds.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyarrow as pa
+
+from headrace.errors import StoreError
+
+__all__ = ["LocalStorage", "Storage"]
+
+_DRAFTS = ".drafts"
+
+
+class Storage(ABC):
+    """Immutable files under keys with `/` between their parts."""
+
+    @abstractmethod
+    def create(self, key: str, data: bytes | pa.Buffer) -> bool:
+        """Make a file, if there is none under this key yet; false if there is."""
+
+    @abstractmethod
+    def read(self, key: str) -> pa.Buffer:
+        """The content of a file; `FileNotFoundError` if there is none."""
+
+    @abstractmethod
+    def length(self, key: str) -> int:
+        """The length of a file in bytes; `FileNotFoundError` if there is none."""
+
+    @abstractmethod
+    def keys(self, folder: str, after: str = "") -> list[str]:
+        """The keys directly below a folder that are greater than `after`, in order."""
+
+    @abstractmethod
+    def remove(self, key: str) -> None:
+        """Remove a file, if it is there."""
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Where it is, for people."""
+
+
+class LocalStorage(Storage):
+    """A directory of this machine, or of a file system that all workers mount.
+
+    A file is written under a draft's name and then linked to its own: the link fails if the name is taken. With
+    `durable`, content and names are flushed to disk before `create` returns.
+    """
+
+    def __init__(self, path: str | Path, *, durable: bool = True) -> None:
+        self.path = Path(path).absolute()
+        self.durable = durable
+
+    @property
+    def place(self) -> str:
+        return str(self.path)
+
+    def create(self, key: str, data: bytes | pa.Buffer) -> bool:
+        target = self.path / key
+        draft = self.path / _DRAFTS / uuid.uuid4().hex
+        with _store_errors(f"cannot write {str(target)!r}"):
+            draft.parent.mkdir(parents=True, exist_ok=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self._write(draft, data)
+                os.link(draft, target)
+            except FileExistsError:
+                return False
+            finally:
+                with suppress(OSError):
+                    draft.unlink()
+            self._flush_folder(target.parent)
+        return True
+
+    def _write(self, path: Path, data: bytes | pa.Buffer) -> None:
+        with path.open("xb") as file:
+            file.write(memoryview(data))
+            if self.durable:
+                file.flush()
+                os.fsync(file.fileno())
+
+    def _flush_folder(self, folder: Path) -> None:
+        if self.durable:
+            handle = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def read(self, key: str) -> pa.Buffer:
+        """The file, mapped into memory: its pages are read when they are used, and shared between processes."""
+        path = self.path / key
+        with _store_errors(f"cannot read {str(path)!r}"):
+            if path.stat().st_size == 0:  # which cannot be mapped
+                return pa.py_buffer(b"")
+            with pa.memory_map(str(path)) as file:
+                return file.read_buffer()
+
+    def length(self, key: str) -> int:
+        with _store_errors(f"cannot read {str(self.path / key)!r}"):
+            return (self.path / key).stat().st_size
+
+    def keys(self, folder: str, after: str = "") -> list[str]:
+        try:
+            with os.scandir(self.path / folder) as entries:
+                found = [f"{folder}/{entry.name}" for entry in entries]
+        except FileNotFoundError:
+            return []
+        return sorted(key for key in found if key > after)
+
+    def remove(self, key: str) -> None:
+        with _store_errors(f"cannot remove {key!r}"), suppress(FileNotFoundError):
+            (self.path / key).unlink()
+
+    def remove_drafts(self) -> None:
+        """Remove what calls that never returned have left behind; for the one who has just claimed the store."""
+        for key in self.keys(_DRAFTS):
+            self.remove(key)
+
+
+@contextmanager
+def _store_errors(what: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StoreError(
+            f"{what}: {error.strerror or error}",
+            instead="a directory that this user may write, with space left, on a file system with hard links",
+        ) from error
