@@ -63,15 +63,16 @@ class Segment:
     def first_time(self) -> int:
         return int(self.times.min(initial=2**63 - 1))
 
-    def save(self) -> bytes:
+    def save(self) -> pa.Buffer:
         """The segment as an Arrow IPC stream."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.table.schema) as writer:
             writer.write_table(self.table)
-        return bytes(sink.getvalue())
+        return sink.getvalue()
 
     @classmethod
-    def load(cls, name: str, data: bytes) -> Segment:
+    def load(cls, name: str, data: bytes | pa.Buffer) -> Segment:
+        """The segment of these bytes, which it goes on using."""
         return cls(name, pa.ipc.open_stream(data).read_all())
 
 

@@ -15,12 +15,11 @@ from headrace.operators.coalesce import CoalesceKernel
 from headrace.optimizer import optimize
 from headrace.plan.nodes import Output
 from headrace.stages.cut import Line, cut
-from headrace.stages.stage import StageRun
+from headrace.stages.stage import segment_names
 from headrace.testing.differential import differential_reference
 from headrace.testing.plan_strategies import sources
 from headrace.testing.strategies import batch_sizes, buckets, physical_streams
 from headrace.time import INFINITY
-from headrace.trace import Segment
 
 #: Few payloads, so that events meet; floats among them, where NaN is NaN and -0.0 is 0.0.
 COLUMNS = (("one",), ("one",), ("one",), ("k",), ("x",), ("k", "i"))
@@ -194,14 +193,11 @@ def run_with_restarts(line: Line, n: int, restarts: set[int]) -> list[Any]:
 
 def restored(runner: Runner) -> Runner:
     """A fresh runner that knows nothing but what the old one wrote down."""
-    fresh = Runner(runner.line, runner.buckets, None)
-    fresh.progress, fresh.done = dict(runner.progress), runner.done
-    pairs = zip(runner.stages, fresh.stages, strict=True)
-    for old, new in ((a, b) for old_stage, new_stage in pairs for a, b in zip(old_stage, new_stage, strict=True)):
-        saved = {name: segment.save() for name, segment in old.segments().items()}
-        assert set(StageRun.segment_names(old.manifest())) == set(saved)
-        new.restore(old.manifest(), {name: Segment.load(name, data) for name, data in saved.items()})
-    return fresh
+    saved = runner.save()
+    for stage in saved.stages:
+        for state, segments in stage:
+            assert set(segment_names(state["operators"].values())) == set(segments)
+    return Runner.restored(runner.line, runner.buckets, None, saved)
 
 
 @settings(max_examples=HALF)

@@ -11,25 +11,19 @@ from headrace.host.local.run import Runner, batches_of
 from headrace.optimizer import optimize
 from headrace.plan.nodes import Output
 from headrace.stages.cut import Line, cut
-from headrace.stages.stage import StageRun
+from headrace.stages.stage import segment_names
 from headrace.testing.paced import paced_streams
 from headrace.testing.plan_strategies import plans
 from headrace.testing.strategies import buckets
-from headrace.trace import Segment
 
 
 def restored(runner: Runner) -> Runner:
     """A fresh runner that knows nothing but what the old one wrote down."""
-    fresh = Runner(runner.line, runner.buckets, None)
-    fresh.progress = dict(runner.progress)
-    fresh.done = runner.done
-    for old_stage, new_stage in zip(runner.stages, fresh.stages, strict=True):
-        for old, new in zip(old_stage, new_stage, strict=True):
-            saved = {name: segment.save() for name, segment in old.segments().items()}
-            manifest = old.manifest()
-            assert set(StageRun.segment_names(manifest)) == set(saved)
-            new.restore(manifest, {name: Segment.load(name, data) for name, data in saved.items()})
-    return fresh
+    saved = runner.save()
+    for stage in saved.stages:
+        for state, segments in stage:
+            assert set(segment_names(state["operators"].values())) == set(segments)
+    return Runner.restored(runner.line, runner.buckets, None, saved)
 
 
 def run(line: Line, n: int, cuts: set[int]) -> list:

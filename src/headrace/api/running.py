@@ -107,7 +107,7 @@ def run(
     elif host == "spark":
         # Spark is loaded only when it is asked for.
         from headrace.host.spark.bounded import run_spark
-        from headrace.host.spark.query import start_query  # for the options that run_spark passes on to it
+        from headrace.host.spark.launch import start_query  # for the options that run_spark passes on to it
 
         given = checked_options(options, ours + options_of(run_spark, start_query))
         if given.get("finish") is False:  # it goes on another time: what is set aside belongs to its checkpoint
@@ -137,7 +137,7 @@ def start(
     """
     wanted = [(_consistent(node, consistency), sink) for node, sink in checked_pairs(pairs)]
     # Spark is loaded only when it is asked for.
-    from headrace.host.spark.query import start_query
+    from headrace.host.spark.launch import start_query
 
     return start_query(wanted, **checked_options(options, ["consistency", *options_of(start_query)]))
 

@@ -108,7 +108,9 @@ class BatchDirectory:
             try:
                 fresh = self._publish(self._prepare(batch_id, staged, extra or {}), self._folder(batch_id))
             except SinkError:
-                raise
+                if not self._folder(batch_id).exists():  # else another process has published it meanwhile
+                    raise
+                fresh = False
             except OSError as error:
                 raise SinkError(
                     f"cannot commit batch {batch_id} to {str(self.path)!r}: {error}", given=batch_id, instead=_ADVICE

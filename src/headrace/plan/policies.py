@@ -149,6 +149,10 @@ class Heartbeat(_Policy):
         if self.delay < 0 or self.every < 1:
             raise PlanError("every must be positive and delay not negative", given=str(self))
 
+    def cti(self, clock: int) -> int:
+        """The promise that follows from the clock's reading."""
+        return (clock - self.delay) // self.every * self.every
+
     def __str__(self) -> str:
         return f"heartbeat(every={format_duration(self.every)}, delay={format_duration(self.delay)}, late={self.late})"
 

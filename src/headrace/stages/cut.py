@@ -3,7 +3,8 @@
 Linear operators run where their rows are. An operator that needs rows brought together (`Node.needs`) runs one level
 further on than its inputs, unless the rows are together already. Level 0 is the *intake*: the tasks that read the
 sources. Every other level is a stage, run by a fixed number of buckets. Rows that cross levels travel on *edges*,
-routed by hash to the bucket that needs them; an edge that passes a stage on its way is handed through.
+routed by hash to the bucket that needs them; an edge that passes a stage on its way is handed through. A plan without
+state has no stage: its rows leave where they were read.
 """
 
 from __future__ import annotations
@@ -126,8 +127,6 @@ def cut(outputs: Sequence[Output], buckets: int = 1) -> Line:
         level = max((levels[child.fingerprint] for child in node.inputs), default=0)
         if not _needs_nothing(node) and not _in_place(node, levels, level):
             level += 1
-        if isinstance(node, Output):
-            level = max(level, 1)
         levels[node.fingerprint] = level
     return Line(tuple(outputs), levels, _edges(outputs, levels))
 

@@ -14,10 +14,10 @@ from headrace.io.origins import whole_rows
 from headrace.operators.accumulators import Layout
 from headrace.operators.combine import FIRST, LAST, compact
 from headrace.operators.registry import linear_of
-from headrace.plan.nodes import Combine, Diverted, LoopStart, Node, Source
+from headrace.plan.nodes import Combine, Diverted, LoopStart, Node, Output, Source
 from headrace.progress import Progress
 from headrace.stages.cut import Line
-from headrace.stages.message import REPORTS, Message, split
+from headrace.stages.message import REPORTS, RESULT, Message, split
 
 __all__ = ["Intake", "circulated"]
 
@@ -33,6 +33,8 @@ class Intake:
         self.channel = Channel(source, start, clock)
         self._reports: list[Report] = []
         self._ready: dict[int, list[pa.Table]] = {edge.number: [] for edge in line.edges if edge.start == 0}
+        #: The outputs that rows leave by without a stage.
+        self._outputs = [(i, o) for i, o in enumerate(line.outputs) if line.levels[o.fingerprint] == 0]
 
     def next_channel(self) -> None:
         """The rows that follow come from another file: only the promises of earlier batches bind them."""
@@ -58,7 +60,7 @@ class Intake:
             if isinstance(node, Diverted):
                 if node.source == self.source:
                     given[node.fingerprint] = diverted
-            elif not isinstance(node, Source):
+            elif not isinstance(node, (Source, Output)):
                 parts = [given[child.fingerprint] for child in node.inputs if child.fingerprint in given]
                 changes = [part for part in parts if isinstance(part, Changes)]
                 if changes:
@@ -66,11 +68,14 @@ class Intake:
         for edge in self.line.edges:
             if edge.start == 0 and edge.producer.fingerprint in given:
                 self._keep(edge.number, given[edge.producer.fingerprint])
+        for number, output in self._outputs:
+            if output.input.fingerprint in given:
+                self._keep(RESULT - number, given[output.input.fingerprint])
 
     def _keep(self, edge: int, data: Changes | pa.Table) -> None:
         table = data.to_table() if isinstance(data, Changes) else data
         if table.num_rows:
-            self._ready[edge].append(table)
+            self._ready.setdefault(edge, []).append(table)
 
     def finish(self) -> Iterable[Message]:
         """Everything for the next level: rows by bucket, and the report, which every bucket hears."""
@@ -81,6 +86,9 @@ class Intake:
                 for bucket, rows in enumerate(split(table, edge.route, self.buckets, self.sender)):
                     if rows is not None:
                         yield Message(bucket, edge.number, rows)
+        for number, _ in self._outputs:
+            if self._ready.get(RESULT - number):
+                yield Message(self.sender % self.buckets, RESULT - number, concat(self._ready[RESULT - number]))
         reports = {self.source.fingerprint: [report.to_json() for report in self._reports]}
         for bucket in range(self.buckets):
             yield Message(bucket, REPORTS, extra=reports)

@@ -18,11 +18,22 @@ import pyarrow as pa
 from headrace.columnar import hash_rows
 from headrace.progress import Progress
 
-__all__ = ["FEEDBACK", "REPORTS", "STATISTICS", "Message", "bucket_of", "pack", "split", "unpack"]
+__all__ = [
+    "FEEDBACK",
+    "REPORTS",
+    "RESULT",
+    "STATE",
+    "STATISTICS",
+    "Message",
+    "bucket_of",
+    "pack",
+    "split",
+    "unpack",
+]
 
 #: Edge numbers of messages that are not rows of an edge. Results of output i travel as `RESULT - i`. What a loop feeds
-#: back is read in the next batch.
-REPORTS, STATISTICS, FEEDBACK, RESULT = -1, -2, -3, -10
+#: back is read in the next batch. `STATE` says what a bucket of a stage has saved.
+REPORTS, STATISTICS, FEEDBACK, STATE, RESULT = -1, -2, -3, -4, -10
 _META = b"headrace"
 _MOST_ROWS = 100_000
 
@@ -76,7 +87,7 @@ def pack(message: Message) -> Iterator[tuple[int, int, bytes]]:
         yield message.bucket, message.edge, sink.getvalue().to_pybytes()
 
 
-def unpack(bucket: int, edge: int, chunk: bytes) -> Message:
+def unpack(bucket: int, edge: int, chunk: bytes | pa.Buffer) -> Message:
     """The message of one row."""
     table = pa.ipc.open_stream(chunk).read_all()
     meta = json.loads(table.schema.metadata[_META])

@@ -11,7 +11,6 @@ nothing more (`operators/recurse/trips.py`).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple
 from typing import Any
@@ -43,10 +42,10 @@ from headrace.plan.policies import Physical
 from headrace.progress import Progress
 from headrace.stages.cut import Edge, Line
 from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATISTICS, Message, split
-from headrace.time import INFINITY
+from headrace.time import INFINITY, NEG_INFINITY
 from headrace.trace import Segment
 
-__all__ = ["StageRun", "count_failed"]
+__all__ = ["StageRun", "count_failed", "intake_progress", "segment_names"]
 
 
 class StageRun:
@@ -93,12 +92,8 @@ class StageRun:
     def _inputs(self, arrived: list[Message]) -> tuple[dict[str, Data], dict[str, Progress]]:
         """What came on the edges that end here, and its progress, by producer and route."""
         data: dict[str, Data] = {}
-        progress: dict[str, Progress] = dict(self.clocks)
+        progress = intake_progress(self.line, self.clocks, {name: t.definite for name, t in self.trips.items()})
         for node in self.line.at(0):
-            if isinstance(node, LoopStart):
-                progress[node.fingerprint] = Progress(self.trips[node.name].definite)
-            elif not isinstance(node, Source):
-                progress[node.fingerprint] = node.progress([progress[child.fingerprint] for child in node.inputs])
             self._guesses[node.fingerprint] = self._guess(node, progress)
         for edge in self.line.edges:
             if edge.to == self.level:
@@ -189,9 +184,12 @@ class StageRun:
         """Every segment held, by name."""
         return {s.name: s for k in self.kernels.values() for t in k.traces.values() for s in t.segments}
 
-    def manifest(self) -> bytes:
-        """Everything about the state but the segments' rows."""
-        kernels = {
+    def saved(self) -> dict[str, Any]:
+        """Everything about the state but the segments' rows, as JSON can hold it; operators by fingerprint.
+
+        The sources' progress is not part of it: hosts keep that once, for all stages.
+        """
+        operators = {
             f: {
                 "scalars": k.scalars,
                 "traces": {
@@ -200,25 +198,34 @@ class StageRun:
             }
             for f, k in self.kernels.items()
         }
-        clocks = {f: [p.cti, p.high] for f, p in self.clocks.items()}
-        trips = {loop: trips.to_json() for loop, trips in self.trips.items()}
-        return json.dumps({"kernels": kernels, "clocks": clocks, "trips": trips}).encode()
+        return {"operators": operators, "trips": {loop: trips.to_json() for loop, trips in self.trips.items()}}
 
-    @staticmethod
-    def segment_names(manifest: bytes) -> list[str]:
-        """The segments that a manifest speaks of."""
-        kernels = json.loads(manifest)["kernels"]
-        return [name for k in kernels.values() for t in k["traces"].values() for name in t["segments"]]
-
-    def restore(self, manifest: bytes, held: Mapping[str, Segment]) -> None:
-        """Become what a manifest says, given its segments."""
-        saved = json.loads(manifest)
-        self.clocks = {f: Progress(*p) for f, p in saved["clocks"].items()}
-        self.trips = {loop: Trips(**trips) for loop, trips in saved["trips"].items()}
+    def restore(self, saved: Mapping[str, Any], clocks: Mapping[str, Progress], held: Mapping[str, Segment]) -> None:
+        """Become what was saved, given its segments and the progress of the sources."""
+        self.clocks |= clocks
+        self.trips |= {loop: Trips(**trips) for loop, trips in saved["trips"].items()}
         for fingerprint, kernel in self.kernels.items():
-            mine = saved["kernels"][fingerprint]
-            traces = {name: (trace["segments"], trace["floor"]) for name, trace in mine["traces"].items()}
-            kernel.restore(mine["scalars"], traces, held)
+            state = saved["operators"][fingerprint]
+            traces = {name: (trace["segments"], trace["floor"]) for name, trace in state["traces"].items()}
+            kernel.restore(dict(state["scalars"]), traces, held)
+
+
+def segment_names(operators: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The segments that saved operators consist of."""
+    return [name for state in operators for trace in state["traces"].values() for name in trace["segments"]]
+
+
+def intake_progress(
+    line: Line, clocks: Mapping[str, Progress], definite: Mapping[str, int] | None = None
+) -> dict[str, Progress]:
+    """The progress of every node of level 0, from that of the sources and of the loops that begin there."""
+    progress = dict(clocks)
+    for node in line.at(0):
+        if isinstance(node, LoopStart):
+            progress[node.fingerprint] = Progress((definite or {}).get(node.name, NEG_INFINITY))
+        elif not isinstance(node, Source):
+            progress[node.fingerprint] = node.progress([progress[child.fingerprint] for child in node.inputs])
+    return progress
 
 
 def count_failed(counts: dict[str, dict[str, int]], statistics: Iterable[dict[str, Any]]) -> None:

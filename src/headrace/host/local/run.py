@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -29,7 +30,7 @@ from headrace.progress import Progress
 from headrace.stages.cut import Line, cut
 from headrace.stages.intake import Intake, circulated
 from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATISTICS, Message, pack, unpack
-from headrace.stages.stage import StageRun, count_failed
+from headrace.stages.stage import StageRun, count_failed, intake_progress
 from headrace.time import INFINITY
 from headrace.trace import Segment
 
@@ -71,8 +72,8 @@ class Saved:
     """What outlives a process after a batch: promises, state in bytes as a checkpoint has it, and what has left."""
 
     progress: Mapping[str, Progress]
-    #: Manifest and segments of every bucket of every stage.
-    stages: Sequence[Sequence[tuple[bytes, Mapping[str, bytes]]]]
+    #: State and segments of every bucket of every stage.
+    stages: Sequence[Sequence[tuple[Mapping[str, Any], Mapping[str, pa.Buffer]]]]
     done: Finished
     #: What goes round loops.
     feedback: Sequence[bytes]
@@ -104,8 +105,7 @@ class Runner:
             if source.fingerprint in blocks:
                 messages += self._intake(source, blocks[source.fingerprint], sender)
             if self.clock is not None and isinstance(source.policy, Heartbeat):
-                every = source.policy.every
-                messages += self._report(source, Report(cti=(self.clock() - source.policy.delay) // every * every))
+                messages += self._report(source, Report(cti=source.policy.cti(self.clock())))
             if source.fingerprint in ended:
                 messages += self._report(source, Report(cti=INFINITY))
         self._run_stages(messages)
@@ -141,7 +141,7 @@ class Runner:
     def save(self) -> Saved:
         """What a fresh runner needs to go on after the last batch; later batches do not change it."""
         stages = [
-            [(run.manifest(), {name: s.save() for name, s in run.segments().items()}) for run in stage]
+            [(run.saved(), {name: s.save() for name, s in run.segments().items()}) for run in stage]
             for stage in self.stages
         ]
         feedback = [chunk for message in self.feedback for _, _, chunk in pack(message)]
@@ -155,8 +155,9 @@ class Runner:
         runner.done = _copied(saved.done)
         runner.feedback = [unpack(0, FEEDBACK, chunk) for chunk in saved.feedback]
         for stage, stored in zip(runner.stages, saved.stages, strict=True):
-            for run, (manifest, segments) in zip(stage, stored, strict=True):
-                run.restore(manifest, {name: Segment.load(name, data) for name, data in segments.items()})
+            for run, (state, segments) in zip(stage, stored, strict=True):
+                held = {name: Segment.load(name, data) for name, data in segments.items()}
+                run.restore(state, runner.progress, held)
         return runner
 
     def _intake(self, source: Source, blocks: Sequence[Block], sender: int) -> list[Message]:
@@ -196,10 +197,14 @@ class Runner:
         count_failed(self.done.counts, statistics)
         for source in self.line.sources:
             count_orphans(self.done.counts[str(source.origin)], source.fingerprint, statistics)
+        arrived = intake_progress(
+            self.line, self.progress, {end.loop.fingerprint: NEG_INFINITY for end in self.line.loops}
+        )
         for number, output in enumerate(self.line.outputs):
             mine = [m for m in messages if m.edge == RESULT - number]
             tables = [Changes.from_table(m.table) for m in mine if m.table is not None]
-            progress = Progress.together([m.progress for m in mine if m.progress is not None])
+            reached = [m.progress for m in mine if m.progress is not None] or [arrived[output.fingerprint]]
+            progress = Progress.together(reached)
             self.done.results[output.name].batches.append(
                 (Changes.concat([Changes.empty(output.schema), *tables]), progress)
             )

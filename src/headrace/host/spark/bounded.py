@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.host.received import received
 from headrace.host.result import Finished, Result
-from headrace.host.spark.query import start_query
+from headrace.host.spark.launch import start_query
 from headrace.io.sinks import Memory, Sink
 from headrace.plan.nodes import Output
 

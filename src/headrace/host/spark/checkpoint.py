@@ -1,14 +1,11 @@
 """A query's checkpoint: a directory that belongs to one query.
 
 headrace.json   whose it is: the version, the plan's fingerprint and text, the number of buckets
-spark/          Spark's own: offsets, commits, state
-progress/       how far sources and outputs had come after each batch
-control/        a file here is a signal to the running query
+store/          batches and state: see `headrace.store`
+spark/          for sources that only Spark can read: its own log of what it has read
 events/         events that were held in memory, written down
-spool/          lines that hosts have sent
-diverted/       rows set aside, with the reason
-feedback/       what goes round loops, from one batch to the next
-relay/          under Spark Connect: batches on their way to the process that started the query
+spool/          lines that hosts have sent, and rows that only Spark can read
+diverted/       diverted rows, with the reason
 """
 
 from __future__ import annotations
@@ -27,16 +24,16 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import CheckpointError
-from headrace.host.spark.progress_log import ProgressLog
 from headrace.io.files import local_path
 from headrace.io.formats import Format
 from headrace.io.origins import Events, Files
 from headrace.stages.cut import Line
+from headrace.store.storage import LocalStorage
 
 __all__ = ["Checkpoint", "difference"]
 
 #: Changes when what is stored can no longer be read by the code before it.
-FORMAT = 2
+FORMAT = 3
 
 
 class Checkpoint:
@@ -48,14 +45,13 @@ class Checkpoint:
         if local is None:
             raise CheckpointError("a checkpoint must be a path that the driver and every worker can reach", given=path)
         self.path = Path(local).absolute()
-        self.control = self.path / "control"
         try:
-            self.control.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CheckpointError(
                 f"the checkpoint cannot be written: {error.strerror}", given=str(self.path)
             ) from error
-        self.log = ProgressLog(str(self.path))
+        self.storage = LocalStorage(self.path / "store", durable=not self.temporary)
         #: Marks the outputs of this query; known once it is claimed.
         self.owner = ""
 
@@ -108,13 +104,6 @@ class Checkpoint:
                 os.utime(path, (number + 1, number + 1))  # Spark takes files in the order of their times
             draft.rename(folder)
         return Files(str(folder), Format("arrow"), label=str(events), holds_stamps=True)
-
-    def signal_end(self) -> None:
-        """Tell the running query that its inputs have ended."""
-        file = self.control / "end"
-        if not file.exists():
-            file.with_name("_end").write_text("end")
-            file.with_name("_end").rename(file)
 
     def close(self) -> None:
         """Remove it if it was only for this run."""

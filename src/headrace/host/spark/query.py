@@ -1,83 +1,56 @@
-"""A query on Spark: the line of stages as one Structured Streaming query, and the driver's part of every batch.
+"""A query on Spark, in the hands of who started it: a loop in a thread of its own, and what it says of itself.
 
-    paths, ticks, signals ─ mapInArrow(intake) ─ [groupBy(bucket) ─ transformWithStateInPandas(stage)]* ─ foreachBatch
-
-The driver never sees rows of outputs that go to files: workers write those, and the driver commits them under the
-batch's number (`delivery`). Rows of the other sinks come to the process that started the query.
+The loop (`headrace.host.driving`) plans a batch, runs it as one Spark job, commits and publishes it. It runs in the
+process that started the query; under Spark Connect that is the client.
 """
 
 from __future__ import annotations
 
-import os
+import logging
 import re
 import threading
 import time
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import reduce
-from pathlib import Path
-from typing import Any, cast
-
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
 
 from headrace import errors
-from headrace.changes import Changes
-from headrace.errors import HeadraceError, HostError, PlanError
-from headrace.expr.sql import to_spark
-from headrace.host.received import hosts_of, spooled
+from headrace.errors import HeadraceError, HostError
+from headrace.host.driving.driver import Driver, Finished
 from headrace.host.report import Report
-from headrace.host.spark.checkpoint import Checkpoint
-from headrace.host.spark.delivery import Batch, Delivery, Relay, progress_of_output
-from headrace.host.spark.labels import bucket_labels
-from headrace.host.spark.session import apply_query_options, get_session, is_connect, warm_up
-from headrace.host.spark.worker import (
-    BATCH_TIME,
-    CHUNK,
-    END,
-    FILE,
-    ROUND,
-    TICK,
-    Job,
-    StageProcessor,
-    feedback_directory,
-    make_intake,
-    make_row_intake,
-)
-from headrace.io.commit import BatchDirectory
 from headrace.io.console import close as close_console
-from headrace.io.console import show_batch
-from headrace.io.files import local_path
 from headrace.io.host_source import Receiver
-from headrace.io.ingress import COUNTERS
-from headrace.io.origins import TABLE, Events, Files, HostRead, SparkRead, read_columns
-from headrace.io.sinks import Call, Console, FileSink, Memory, Nowhere, Sink, prepared
-from headrace.optimizer import optimize
-from headrace.optimizer.rewrite import rewrite
-from headrace.plan.nodes import Node, Output, Source, set_aside, walk
-from headrace.plan.policies import Arrival, Heartbeat
-from headrace.stages.cut import Line, cut
-from headrace.stages.message import RESULT
+from headrace.io.sinks import Console, Sink
+from headrace.stages.cut import Line
 from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["Query", "start_query"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-#: Spark's file readers stream only with a schema; its other readers bring their own.
-_WANT_SCHEMA = ("csv", "json", "orc", "parquet", "text", "xml")
+    from headrace.host.spark.checkpoint import Checkpoint
+    from headrace.host.spark.feeder import Feeder
+    from headrace.host.spark.worker import SparkExecutor
+
+__all__ = ["Query"]
+
 #: Of how many batches the statistics are kept; a query may run for years.
 _KEPT_BATCHES = 1000
-_LISTEN_SECONDS = 0.1
-#: How Spark's name for the source of what goes round ends.
-_FEEDBACK_SOURCE = "/feedback]"
-_BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
+#: How long an idle query waits before it looks for new input, in seconds; longer where looking takes long.
+_IDLE_SECONDS = 0.05
+#: Batches that a clock alone asks for come no faster than this, in seconds.
+_TICK_SECONDS = 1.0
+_END_SECONDS = 60
+_ATTEMPTS = 3
 _ERROR = re.compile(
     r"headrace\.errors\.(\w+): \[(\w+)\] (.*?)(?=\s*SQLSTATE|\n\s*\n|\n[A-Z][\w.]*Exception|\Z)", re.DOTALL
 )
+#: What Spark says when a batch failed through no fault of its own, and may be run again.
+_PASSING = re.compile(r"failed to connect back|Connection reset by peer|ExecutorLostFailure|FetchFailed")
+_log = logging.getLogger("headrace")
 
 
-@dataclass
+@dataclass(eq=False)
 class Query:
     """A running query."""
 
@@ -86,20 +59,40 @@ class Query:
     line: Line
     checkpoint: Checkpoint
     sinks: tuple[Sink, ...]
+    driver: Driver
+    executor: SparkExecutor
     counts: dict[str, dict[str, int]]
+    #: Seconds from the start of a batch to that of the next, at least.
+    interval: float = 0.0
     report: Report = field(default_factory=Report)
     batch_seconds: list[float] = field(default_factory=list)
     statistics: list[list[dict[str, Any]]] = field(default_factory=list)
-    #: Spark's own handle.
-    stream: Any = None
-    #: How batches come here from a Connect server; None when Spark calls this process itself.
-    relay: Relay | None = None
-    #: How many files each source has taken, by its fingerprint.
-    files: dict[str, int] = field(default_factory=dict)
-    #: What brings lines from hosts.
+    #: What brings lines from hosts, and what only Spark can read.
     receivers: list[Receiver] = field(default_factory=list)
-    _turn: threading.Lock = field(default_factory=threading.Lock)
-    _failure: BaseException | None = None
+    feeders: list[Feeder] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._changed = threading.Condition()
+        #: How often the loop has looked for input, and how often it found none.
+        self._looks = 0
+        self._idle_look = -1
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._loop, name=f"headrace-{self.name}", daemon=True)
+        self._resume()
+
+    def _resume(self) -> None:
+        last = self.driver.last
+        if last is not None:
+            self.counts.update(last.record["counts"])
+            self.report = Report.of(last.batch, last.record["sources"], last.record["counts"], [])
+
+    def begin(self) -> None:
+        """Start the loop."""
+        self._thread.start()
+
+    # --- what people see ---------------------------------------------------------------------------------------------
 
     def progress(self) -> Report:
         """After the latest batch: its number, every source's CTI, what each operator remembers and why, and what went
@@ -109,373 +102,162 @@ class Query:
 
     def files_taken(self, origin: str) -> int:
         """How many files every source with this origin has taken."""
-        return min(self.files.get(s.fingerprint, 0) for s in self.line.sources if str(s.origin) == origin)
+        taken = self.driver.last.record["files"] if self.driver.last is not None else {}
+        return min(taken.get(s.fingerprint, 0) for s in self.line.sources if str(s.origin) == origin)
 
     @property
     def is_active(self) -> bool:
         """Whether it still runs."""
-        return bool(self.stream is not None and self.stream.isActive)
+        return self._thread.is_alive()
 
     @property
     def received(self) -> dict[str, dict[str, int]]:
-        """For every host that lines come from: connections, lines, what was set aside, how often it had to wait."""
+        """For every host that lines come from: connections, lines, what was diverted, how often it had to wait."""
         return {str(receiver.origin): dict(receiver.counts) for receiver in self.receivers}
 
-    def stop(self) -> None:
-        """End it; the checkpoint stays, and starting again with it continues."""
-        self.end_receivers()
-        if self.stream is not None:
-            self.stream.stop()
-        try:
-            self._catch_up()
-        finally:
-            for sink in self.sinks:
-                if isinstance(sink, Console):
-                    close_console(sink)
-            self.checkpoint.close()
+    def exception(self) -> BaseException | None:
+        """Why it failed, if it did."""
+        return self._failure
+
+    # --- waiting and ending ------------------------------------------------------------------------------------------
 
     def process_all_available(self) -> None:
         """Wait until everything that is there now has been answered."""
-        ticking = any(isinstance(source.policy, Heartbeat) for source in self.line.sources)
-        self._guarded(self._await_quiet if ticking else self.stream.processAllAvailable)
-        self._catch_up()
-
-    def _await_quiet(self) -> None:
-        """Wait for a batch that began after this call and brought nothing but ticks.
-
-        Spark would wait for a moment without new rows, which never comes when a batch takes longer than a tick.
-        """
-        began = self.stream.lastProgress
-        first = 1 if began is None else began["batchId"] + 2  # the next one may have begun already
-        while not self._quiet(self.stream.lastProgress, first):
-            if not self.is_active:
-                self.stream.processAllAvailable()  # says why
-                return
-            time.sleep(_LISTEN_SECONDS)
-
-    def _quiet(self, progress: Any, first: int) -> bool:
-        """Whether Spark's latest batch is at least the `first` and took nothing new from any source but clocks.
-
-        With every tick a loop may have a new promise to send round; that ends only when the ticks are over.
-        """
-        if progress is None or progress["batchId"] < first:
-            return False
-        entry = self.checkpoint.log.read(progress["batchId"])
-        ended = all(cti == INFINITY for cti, _ in entry.get("sources", {}).values())
-        clocks = ("RateStream",) if ended or entry.get("circulating") else ("RateStream", _FEEDBACK_SOURCE)
-        moved = (s["description"] for s in progress["sources"] if s["startOffset"] != s["endOffset"])
-        return all(any(clock in description for clock in clocks) for description in moved)
+        for feeder in self.feeders:
+            feeder.process_all_available()
+        with self._changed:
+            first = self._looks + 1  # the look that is under way may have begun before
+            self._wake.set()
+            self._changed.wait_for(lambda: self._idle_look >= first or not self.is_active)
+        self._raise()
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until it ends, or for so many seconds; true if it has ended. Ctrl-C stops the query."""
-        # The JVM is asked by another thread: a call to it from this one could not be interrupted without noise.
-        ended = threading.Event()
         try:
-            threading.Thread(target=self._wait, args=(timeout, ended), name="headrace-wait", daemon=True).start()
-            ended.wait()
+            self._thread.join(timeout)
         except KeyboardInterrupt:
             self.stop()
             raise
         if self.is_active:
             return False
         self.end_receivers()
-        failure = self.exception() or self._receiver_failure()
-        if failure is not None:
-            raise failure
+        self._raise()
         return True
-
-    def end_receivers(self) -> None:
-        """Take nothing more from hosts."""
-        for receiver in self.receivers:
-            receiver.stop()
-
-    def _receiver_failure(self) -> Exception | None:
-        return next((receiver.failure for receiver in self.receivers if receiver.failure is not None), None)
-
-    def _wait(self, timeout: float | None, ended: threading.Event) -> None:
-        with suppress(Exception):  # why it failed is asked for when it has ended
-            self.stream.awaitTermination(None if timeout is None else max(timeout, 0.001))
-        ended.set()
 
     def finish(self) -> None:
         """Answer everything that is there, then tell all sources that nothing more will come: every CTI becomes
         infinite.
         """
         self.process_all_available()
-        self.checkpoint.signal_end()
-        deadline = time.monotonic() + 60
+        self.driver.ending = True
+        deadline = time.monotonic() + _END_SECONDS
         while self.report.get("cti", NEG_INFINITY) != INFINITY:
             self.process_all_available()
             if time.monotonic() > deadline:
                 raise HostError("the end of input was signalled but not heard", given=self.name)
 
-    def exception(self) -> BaseException | None:
-        """Why it failed, if it did."""
-        found = self.stream.exception() if self.stream is not None else None
-        return _typed(found) if found is not None else None
+    def stop(self) -> None:
+        """End it; the checkpoint stays, and starting again with it continues."""
+        self.end_receivers()
+        self._stop.set()
+        self._wake.set()
+        if self.is_active:
+            with suppress(Exception):  # the server itself may be gone
+                self.spark.interruptTag(self.executor.tag)
+            self._thread.join()
+        for sink in self.sinks:
+            if isinstance(sink, Console):
+                close_console(sink)
+        self.checkpoint.close()
 
-    def _guarded(self, action: Callable[[], Any]) -> Any:
+    def fail_soon(self) -> None:
+        """End the loop, because a receiver has failed."""
+        self._stop.set()
+        self._wake.set()
+
+    def end_receivers(self) -> None:
+        """Take nothing more from hosts, and from what Spark reads."""
+        for receiver in self.receivers:
+            receiver.stop()
+        for feeder in self.feeders:
+            feeder.stop()
+
+    def _raise(self) -> None:
+        failure = self._failure or next((r.failure for r in self.receivers if r.failure is not None), None)
+        if failure is not None:
+            raise failure
+
+    # --- the loop ----------------------------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
         try:
-            return action()
-        except Exception as error:
-            raise self._failure or _typed(error) from error
+            while not self._stop.is_set():
+                self._look()
+        except BaseException as error:  # noqa: BLE001 - whatever ends the loop is told to those who wait for it
+            if not self._stop.is_set():
+                self._failure = _typed(error)
+                _log.error("query %s failed: %s", self.name, self._failure)
+                _log.debug("in full:", exc_info=error)
+        finally:
+            with self._changed:
+                self._changed.notify_all()
 
-    # --- the driver's part of a batch --------------------------------------------------------------------------------
+    def _look(self) -> None:
+        """Look for input; run a batch, or wait."""
+        with self._changed:
+            self._looks += 1
+            look = self._looks
+        self._wake.clear()
+        began = time.monotonic()
+        for feeder in self.feeders:
+            feeder.check()
+        plan = self.driver.plan(ticks=not self._ticked_lately(began))
+        if plan is not None:
+            self._take(self._run(lambda: self.driver.run(plan)))
+            if not plan.files and not plan.ends and not self.driver.circulating:
+                plan = None  # what a clock alone has asked for is nothing new
+        if plan is None:
+            with self._changed:
+                self._idle_look = look
+                self._changed.notify_all()
+            self._wake.wait(max(_IDLE_SECONDS, 5 * (time.monotonic() - began)) if plan is None else 0)
+        elif self.interval:
+            self._stop.wait(max(0.0, self.interval - (time.monotonic() - began)))
 
-    def hear(self, batch: Batch) -> None:
-        """Take note of a committed batch: rows for the sinks of this process, and the numbers it shows."""
-        for number in range(len(self.line.outputs)):
-            self._show(number, batch)
-        self.counts.update(batch.entry["counts"])
-        self.files = batch.entry["files"]
+    def _ticked_lately(self, now: float) -> bool:
+        last = self.driver.last
+        return last is not None and time.time() - last.record["time"] < _TICK_SECONDS and now > 0
+
+    def _run(self, run: Callable[[], Finished]) -> Finished:
+        """Run a batch; again, if Spark failed to: its plan is fixed, and what an attempt leaves behind does not count."""
+        for attempt in range(1, _ATTEMPTS):
+            try:
+                return run()
+            except Exception as error:
+                if self._stop.is_set() or not _PASSING.search(str(error)):
+                    raise
+                _log.warning("batch %d failed and is run again (%d): %s", self.driver.number, attempt, _first(error))
+        return run()
+
+    def _take(self, batch: Finished) -> None:
+        record = batch.commit.record
+        self.counts.update(record["counts"])
         self.statistics.append(batch.statistics)
         self.batch_seconds.append(batch.seconds)
         del self.statistics[:-_KEPT_BATCHES], self.batch_seconds[:-_KEPT_BATCHES]
-        entry = batch.entry
-        self.report = Report.of(batch.number, entry["sources"], entry["counts"], batch.statistics)
+        self.report = Report.of(batch.commit.batch, record["sources"], record["counts"], batch.statistics)
 
-    def _show(self, number: int, batch: Batch) -> None:
-        output, sink = self.line.outputs[number], self.sinks[number]
-        if isinstance(sink, FileSink):
-            return
-        tables = [
-            Changes.from_table(m.table) for m in batch.messages if m.edge == RESULT - number and m.table is not None
-        ]
-        changes = Changes.concat([Changes.empty(output.schema), *tables])
-        progress = progress_of_output(number, batch.messages)
-        if isinstance(sink, Memory):
-            sink.add(changes, progress, batch.number)
-        elif isinstance(sink, Console):
-            show_batch(sink, output.name, batch.number, changes, progress)
-        elif isinstance(sink, Call):
-            sink.function(batch.number, changes, progress)
 
-    def _catch_up(self) -> None:
-        """Hear the batches that a Connect server has committed meanwhile."""
-        failure = self._failure or self._receiver_failure()
-        if failure is not None:
-            raise failure
-        if self.relay is not None:
-            with self._turn:
-                for batch in self.relay.receive():
-                    self.hear(batch)
-
-    def listen(self) -> None:
-        """Hear batches as they come, as long as it runs."""
-        try:
-            while self.is_active:
-                self._catch_up()
-                time.sleep(_LISTEN_SECONDS)
-        except Exception as error:  # noqa: BLE001 - a sink's own function may raise anything; it ends the query
-            self._failure = error
-            with suppress(Exception):  # the server itself may be gone
-                self.stream.stop()
+def _first(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _typed(error: BaseException) -> BaseException:
     """The error of ours that a worker raised, found again in Spark's text."""
+    if isinstance(error, HeadraceError):
+        return error
     match = _ERROR.search(str(error))
     if match is None:
         return HostError(f"the query failed: {str(error).strip()[:2000]}")
     kind = getattr(errors, match[1], HeadraceError)
     return cast("BaseException", kind(match[3].strip()))
-
-
-# --- building --------------------------------------------------------------------------------------------------------
-
-
-def start_query(
-    pairs: Sequence[tuple[Node, Sink]],
-    *,
-    checkpoint: str | None = None,
-    master: str | None = None,
-    spark: SparkSession | None = None,
-    buckets: int | None = None,
-    files_per_batch: int | None = None,
-    trigger: str | None = None,
-    name: str = "headrace",
-    options: dict[str, str] | None = None,
-) -> Query:
-    """Start streams, each into its sink, as one Spark query.
-
-    `checkpoint` is where the query keeps its state; starting again with it continues. `buckets` is how many parts state
-    is divided into (fixed for the life of a checkpoint). `trigger` is a duration such as '10 seconds'; by default a
-    batch starts as soon as the one before has ended.
-    """
-    if not pairs:
-        raise PlanError("a query needs at least one sink", instead="stream.start(hr.console())")
-    outputs = [
-        Output(prepared(node, sink), f"{i} {type(sink).__name__.lower()}") for i, (node, sink) in enumerate(pairs)
-    ]
-    sinks: list[Sink] = [sink for _, sink in pairs]
-    _check_places(outputs, sinks)
-    place = Checkpoint(checkpoint)
-    session = spark or get_session(master, options)
-    warm_up(session, ["headrace.host.spark.worker"])
-    _add_side_outputs(outputs, sinks, place)
-    stored = spooled(outputs, place.path / "spool")
-    plan = optimize(rewrite(stored, lambda node: _on_disk(node, place)))
-    count = place.buckets(buckets or min(os.cpu_count() or 1, 8))
-    line = cut(plan, count)
-    place.claim(line, count)
-    handled = tuple(sink if isinstance(sink, (FileSink, Nowhere)) else None for sink in sinks)
-    for sink in handled:
-        if isinstance(sink, FileSink):
-            BatchDirectory(sink.path).claim(place.owner, begun=place.log.last()[0] >= 0)
-    job = Job(uuid.uuid4().hex, line, bucket_labels(count), str(place.path), handled)
-    counts = {str(source.origin): dict.fromkeys(COUNTERS, 0) for source in line.sources}
-    query = Query(name, session, line, place, tuple(sinks), counts)
-    _resume(query)
-    apply_query_options(session, count)
-    query.receivers = [_receiver(query, host) for host in hosts_of(outputs)]
-    _run(query, job, files_per_batch, trigger)
-    return query
-
-
-def _check_places(outputs: Sequence[Output], sinks: Sequence[Sink]) -> None:
-    """Everything that can be found wrong before Spark is started."""
-    for node in walk(*outputs):
-        if isinstance(node, Source) and isinstance(node.origin, Files):
-            node.origin.check()
-    for sink in sinks:
-        if isinstance(sink, FileSink):
-            BatchDirectory(sink.path)
-
-
-def _add_side_outputs(outputs: list[Output], sinks: list[Sink], place: Checkpoint) -> None:
-    """Rows set aside that nobody asked for are kept in the checkpoint."""
-    taken = [output.input for output in outputs]
-    sides = [side for side in set_aside(*outputs, whole=False) if side not in taken]
-    for i, side in enumerate(sides):
-        outputs.append(Output(side, f"diverted {i}"))
-        sinks.append(FileSink("final", (), str(place.path / "diverted" / str(i)), "jsonl"))
-
-
-def _run(query: Query, job: Job, files_per_batch: int | None, trigger: str | None) -> None:
-    if is_connect(query.spark):
-        query.relay = Relay(job.checkpoint)
-        query.relay.clear()
-    try:
-        query.stream = _launch(query, job, files_per_batch, trigger)
-    except BaseException:
-        query.end_receivers()
-        raise
-    for receiver in query.receivers:
-        receiver.on_failure = query.stream.stop
-        receiver.start()
-    if query.relay is not None:
-        threading.Thread(target=query.listen, name="headrace-listen", daemon=True).start()
-
-
-def _resume(query: Query) -> None:
-    batch, entry = query.checkpoint.log.last()
-    if entry:
-        query.counts.update(entry["counts"])
-        query.files = entry.get("files", {})
-        query.report = Report.of(batch, entry["sources"], entry["counts"], [])
-
-
-def _receiver(query: Query, host: HostRead) -> Receiver:
-    folder = Path(host.files(query.checkpoint.path / "spool").path)
-    return Receiver(host, folder, taken=lambda: query.files_taken(str(host)))
-
-
-def _on_disk(node: Node, place: Checkpoint) -> Node:
-    """Events held in memory are written down, so that Spark can read them again after a failure."""
-    if isinstance(node, Source) and isinstance(node.origin, Events):
-        return replace(node, origin=place.spill(node.origin))
-    return node
-
-
-def _launch(query: Query, job: Job, files_per_batch: int | None, trigger: str | None) -> Any:
-    frames, flows = [_signal_frame(query)], []
-    if query.line.loops:
-        frames.append(_feedback_frame(query))
-    for number, source in enumerate(query.line.sources):
-        if isinstance(source.origin, SparkRead):
-            flows.append(
-                _read_frame(query.spark, source, source.origin).mapInArrow(make_row_intake(job, number), CHUNK)
-            )
-        else:
-            # Rows that arrive one after the other do so across files, too.
-            most = 1 if isinstance(source.lifetime, Arrival) else files_per_batch
-            frames.append(_file_frame(query.spark, number, cast("Files", source.origin), most))
-        if isinstance(source.policy, Heartbeat):
-            frames.append(_clock_frame(query.spark, number))
-    rows = reduce(DataFrame.union, frames).withColumn(BATCH_TIME, F.current_timestamp())
-    flow = reduce(DataFrame.union, [rows.mapInArrow(make_intake(job), CHUNK), *flows])
-    for level in range(1, query.line.depth + 1):
-        processor = StageProcessor(job, level)
-        flow = flow.groupBy("bucket").transformWithStateInPandas(processor, CHUNK, outputMode="Append", timeMode="None")
-    files = tuple(sink if isinstance(sink, FileSink) else None for sink in query.sinks)
-    taker = _taker(query, Delivery(job.line, files, job.checkpoint))
-    writer = flow.writeStream.outputMode("append").queryName(f"{query.name}-{job.token[:8]}").foreachBatch(taker)
-    writer = writer.option("checkpointLocation", str(query.checkpoint.path / "spark"))
-    return (writer.trigger(processingTime=trigger) if trigger else writer).start()
-
-
-def _taker(query: Query, delivery: Delivery) -> Callable[[DataFrame, int], None]:
-    """What Spark calls with every batch."""
-    if query.relay is not None:
-        return query.relay.sender(delivery)
-    return lambda frame, number: query.hear(delivery.take(frame, number)[1])
-
-
-def _read_frame(spark: SparkSession, source: Source, origin: SparkRead) -> DataFrame:
-    """Rows that Spark reads; columns and filters are its own work."""
-    reader = spark.readStream.options(**dict(origin.options))
-    if origin.format == TABLE:
-        frame = reader.table(origin.path)
-    else:
-        reader = reader.format(origin.format)
-        if origin.format in _WANT_SCHEMA:
-            reader = reader.schema(", ".join(f"{_quoted(f.name)} {f.type.spark}" for f in source.columns))
-        frame = reader.load(origin.path) if origin.path else reader.load()
-    types = {f.name: f.type.spark for f in source.columns}
-    frame = frame.select(*(F.col(_quoted(name)).cast(types[name]).alias(name) for name in read_columns(source)))
-    if source.pushed is not None:
-        frame = frame.where(to_spark(source.pushed, source.columns))
-    return frame.withColumn(BATCH_TIME, F.current_timestamp())
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _binary_files(spark: SparkSession, path: str, files_per_batch: int | None) -> DataFrame:
-    """Paths only: the content is read by the intake, and Spark's log of seen files makes that exactly-once."""
-    reader = spark.readStream.format("binaryFile").schema(_BINARY_FILE).option("maxFileAge", "36500d")
-    if files_per_batch is not None:
-        reader = reader.option("maxFilesPerTrigger", str(files_per_batch))
-    if Path(path).is_dir():
-        reader = reader.option("recursiveFileLookup", "true")
-    if Path(path).is_file():  # Spark streams directories: take the one, and of it this file
-        reader = reader.option("pathGlobFilter", Path(path).name)
-        path = str(Path(path).absolute().parent)
-    elif local_path(path) == path:  # a relative path is meant from here, not from where the JVM was started
-        path = str(Path(path).absolute())
-    return reader.load(path)
-
-
-def _row(frame: DataFrame, number: int, what: str, path: Any, at: Any) -> DataFrame:
-    return frame.select(F.lit(number).alias("source"), F.lit(what).alias("what"), path.alias("path"), at.alias("at"))
-
-
-def _file_frame(spark: SparkSession, number: int, origin: Files, files_per_batch: int | None) -> DataFrame:
-    frame = _binary_files(spark, origin.path, files_per_batch)
-    return _row(frame, number, FILE, F.col("path"), F.col("modificationTime"))
-
-
-def _signal_frame(query: Query) -> DataFrame:
-    frame = _binary_files(query.spark, str(query.checkpoint.control), None)
-    return _row(frame, -1, END, F.col("path"), F.col("modificationTime"))
-
-
-def _feedback_frame(query: Query) -> DataFrame:
-    place = BatchDirectory(feedback_directory(str(query.checkpoint.path)))
-    return _row(_binary_files(query.spark, str(place.path), None), -1, ROUND, F.col("path"), F.col("modificationTime"))
-
-
-def _clock_frame(spark: SparkSession, number: int) -> DataFrame:
-    frame = spark.readStream.format("rate").option("rowsPerSecond", "1").load()
-    return _row(frame, number, TICK, F.lit(""), F.col("timestamp"))

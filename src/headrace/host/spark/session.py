@@ -66,18 +66,8 @@ _LOCAL_JVM = (
     "-XX:Tier4BackEdgeThreshold=400000",
 )
 
-_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_STATE = "spark.sql.streaming.stateStore"
 _QUERY: tuple[tuple[str, str, str], ...] = (
-    (f"{_STATE}.providerClass", _ROCKSDB, "the only store transformWithState runs on"),
-    (f"{_STATE}.rocksdb.changelogCheckpointing.enabled", "true", "a batch uploads its changes, not a whole snapshot"),
-    (
-        f"{_STATE}.checkpointFormatVersion",
-        "2",
-        "state files named per attempt: a retry never reads a stale one",
-    ),
-    ("spark.sql.streaming.noDataMicroBatches.enabled", "false", "progress is data here; empty batches are pure cost"),
-    ("spark.sql.adaptive.enabled", "false", "streaming turns it off anyway, with a warning; partition i must stay i"),
+    ("spark.sql.adaptive.enabled", "false", "partition i of a shuffle must stay bucket i"),
     ("spark.sql.execution.arrow.useLargeVarTypes", "false", "chunks stay far below the 2 GB limit of small binaries"),
     (
         "spark.sql.execution.arrow.maxRecordsPerBatch",
@@ -120,15 +110,8 @@ def _quiet_log() -> Path:
     return Path(name)
 
 
-def apply_query_options(spark: SparkSession, buckets: int) -> None:
-    """Set what the next query started on `spark` needs; one shuffle partition per bucket.
-
-    A query copies the session's options when it starts, so later changes do not reach it. On a session that is not
-    yours alone, call this on `spark.newSession()`.
-    """
-    if buckets < 1:
-        raise HostError("a query needs at least one bucket", given=buckets, allowed="1 or more")
-    spark.conf.set("spark.sql.shuffle.partitions", str(buckets))
+def apply_query_options(spark: SparkSession) -> None:
+    """Set what batches need on the session that runs them."""
     for name, value, _ in _QUERY:
         spark.conf.set(name, value)
 

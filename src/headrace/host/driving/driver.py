@@ -1,0 +1,291 @@
+"""The loop of a query: plan a batch, run it, commit it, publish it.
+
+The protocol stands in `headrace.store`. A driver may die between any two calls and a new one goes on; two drivers may
+run at once, and one of them stops.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.host.driving.plan import Batch, Executor, Job, Plan, Share
+from headrace.host.driving.positions import FilePositions
+from headrace.host.driving.publish import Publisher
+from headrace.io.ingress import COUNTERS, Report, count_orphans, resolve
+from headrace.io.origins import Files
+from headrace.plan.policies import Heartbeat
+from headrace.progress import Progress
+from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATE, STATISTICS, Message
+from headrace.stages.stage import count_failed, intake_progress, segment_names
+from headrace.store.blocks import BlockReader, Ledger, Written, write_blocks
+from headrace.store.cleanup import Cleaner
+from headrace.store.log import Commit, Log
+from headrace.time import INFINITY
+from headrace.trace import Segment
+
+__all__ = ["Driver", "Finished"]
+
+Clock = Callable[[], int]
+_CLEANED_EVERY = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """A batch that is committed and published."""
+
+    commit: Commit
+    statistics: list[dict[str, Any]]
+    seconds: float
+
+
+@dataclass(eq=False)
+class Driver:
+    """Drives one query from one process."""
+
+    job: Job
+    executor: Executor
+    publisher: Publisher
+    clock: Clock
+    files_per_batch: int | None = None
+    #: How many intake tasks a batch has at most.
+    tasks: int = 2
+    #: Whether the input ends when all that is there has been read.
+    ending: bool = False
+    last: Commit | None = None
+    positions: dict[str, FilePositions] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.log = Log(self.job.storage)
+        self._cleaner = Cleaner(self.log)
+        self._stored: set[str] = set()
+
+    # --- starting ----------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Claim the query, check what is there, go on from the last commit, and publish what it names."""
+        self.log.claim()
+        self._load(self.log.last())
+        if self.last is not None:
+            self.publisher.resume(self.last)
+
+    def _load(self, commit: Commit | None) -> None:
+        """Take the positions of a commit."""
+        self.last = commit
+        reader = BlockReader(self.job.storage, commit) if commit is not None else None
+        for source in self.job.line.sources:
+            if isinstance(source.origin, Files):
+                positions = FilePositions(source, self.files_per_batch)
+                if commit is not None and reader is not None:
+                    saved = commit.record["positions"][source.fingerprint]
+                    names = segment_names([saved])
+                    positions.restore(saved, {name: Segment.load(name, reader.block(name)) for name in names})
+                    self._stored |= set(names)
+                self.positions[source.fingerprint] = positions
+
+    @property
+    def number(self) -> int:
+        """The number of the next batch."""
+        return self.last.batch + 1 if self.last is not None else 0
+
+    @property
+    def progress(self) -> dict[str, Progress]:
+        """How far every source has come."""
+        saved = self.last.record["sources"] if self.last is not None else {}
+        return {s.fingerprint: Progress(*saved.get(s.fingerprint, ())) for s in self.job.line.sources}
+
+    @property
+    def circulating(self) -> bool:
+        """Whether something goes round a loop."""
+        return self.last is not None and bool(self.last.record["feedback"])
+
+    # --- one batch ---------------------------------------------------------------------------------------------------
+
+    def plan(self, *, ticks: bool = True) -> Plan | None:
+        """What the next batch reads, if there is anything to do; `ticks` says whether a clock alone is enough."""
+        earlier = self.log.planned(self.number)
+        if earlier is not None:
+            return Plan.from_json(earlier)
+        files = {source: tuple(positions.pending()) for source, positions in self.positions.items()}
+        found = {source: listed for source, listed in files.items() if listed}
+        ended = all(progress.cti == INFINITY for progress in self.progress.values())
+        ends = self.ending and not found and not ended
+        clock = self.clock() if self._ticks else None
+        if found or ends or self.circulating or (ticks and clock is not None and self._moves(clock)):
+            return Plan(found, clock, ends)
+        return None
+
+    @property
+    def _ticks(self) -> bool:
+        return any(isinstance(source.policy, Heartbeat) for source in self.job.line.sources)
+
+    def _moves(self, clock: int) -> bool:
+        """Whether a clock's reading lets a source make a new promise."""
+        reached = self.progress
+        return any(
+            source.policy.cti(clock) > reached[source.fingerprint].cti
+            for source in self.job.line.sources
+            if isinstance(source.policy, Heartbeat)
+        )
+
+    def run(self, plan: Plan) -> Finished:
+        """Run, commit and publish a batch."""
+        started = time.monotonic()
+        plan = Plan.from_json(self.log.plan(self.number, plan.to_json()))
+        batch = self._batch(plan)
+        messages = self.executor.run(batch)
+        commit = self._committed(batch, messages)
+        self.publisher.publish(commit)
+        if commit.batch % _CLEANED_EVERY == 0 and commit.epoch == self.log.epoch:
+            self._cleaner.clean_up(commit)
+        statistics = [m.extra for m in messages if m.edge == STATISTICS]
+        return Finished(commit, statistics, time.monotonic() - started)
+
+    def _batch(self, plan: Plan) -> Batch:
+        numbers = {source.fingerprint: i for i, source in enumerate(self.job.line.sources)}
+        files = [(numbers[source], file) for source, found in plan.files.items() for file in found]
+        feedback = list(self.last.record["feedback"]) if self.last is not None else []
+        stages = self.last.record["stages"] if self.last is not None else {}
+        tokens = {tuple(map(int, place.split("/"))): stage["token"] for place, stage in stages.items()}
+        return Batch(
+            number=self.number,
+            epoch=self.log.epoch,
+            plan=plan,
+            shares=_shares(files, feedback, self.tasks),
+            start=self.progress,
+            after=self.number - 1,
+            tokens={(level, bucket): token for (level, bucket), token in tokens.items()},
+        )
+
+    # --- the commit --------------------------------------------------------------------------------------------------
+
+    def _committed(self, batch: Batch, messages: Sequence[Message]) -> Commit:
+        for source, files in batch.plan.files.items():
+            self.positions[source].take(files)
+        ledger = Ledger.of(self.last)
+        record = self._record(batch, messages, ledger)
+        ledger.unload(self.job.storage, batch.number, batch.epoch)
+        commit = Commit(batch.number, batch.epoch, record, ledger.files, ledger.blocks, ledger.inline)
+        if not self.log.commit(commit):
+            # An older driver has looked for a newer one before this one began, and has committed since: its batch had
+            # the same plan, so it counts, and this attempt at it does not.
+            commit = self.log.read(batch.number)
+            if commit.epoch > batch.epoch:
+                self.log.check_owner()
+            self._load(commit)
+        self.last = commit
+        return commit
+
+    def _record(self, batch: Batch, messages: Sequence[Message], ledger: Ledger) -> dict[str, Any]:
+        """Everything that the commit says; the blocks that it names are entered in the ledger."""
+        before = self.last.record if self.last is not None else {}
+        reports = [m.extra for m in messages if m.edge == REPORTS and m.bucket == 0]
+        statistics = [m.extra for m in messages if m.edge == STATISTICS]
+        sources = self._sources(batch, reports)
+        states = [m.extra for m in messages if m.edge == STATE]
+        feedback = [m.extra for m in messages if m.edge == FEEDBACK]
+        outputs, rows = self.publisher.record(messages, self._reached(sources, messages), before.get("outputs", ()))
+        for about in outputs:
+            self.publisher.count_batch(about, batch.number)
+        record = {
+            "plan": batch.plan.to_json(),
+            "time": time.time(),
+            "sources": {source: [p.cti, p.high] for source, p in sources.items()},
+            "outputs": outputs,
+            "counts": self._counted(before.get("counts", {}), reports, statistics),
+            "files": _added(before.get("files", {}), [report.get("files", {}) for report in reports]),
+            "positions": {source: positions.saved() for source, positions in self.positions.items()},
+            "state": _by_operator(states),
+            "stages": {f"{s['level']}/{s['bucket']}": {"token": s["token"], "trips": s["trips"]} for s in states},
+            "feedback": [name for part in feedback for name in part["blocks"]],
+            "circulating": any(part["busy"] for part in feedback),
+        }
+        for part in [*states, *feedback]:
+            ledger.add(Written.from_json(part["written"]))
+        self._save_positions(batch, ledger)
+        ledger.add(write_blocks(self.job.storage, batch.number, batch.epoch, rows))
+        ledger.keep([*_segments(record), *record["feedback"], *rows])
+        return record
+
+    def _save_positions(self, batch: Batch, ledger: Ledger) -> None:
+        segments = {s.name: s for positions in self.positions.values() for s in positions.seen.segments}
+        new = {name: segment.save() for name, segment in segments.items() if name not in self._stored}
+        ledger.add(write_blocks(self.job.storage, batch.number, batch.epoch, new))
+        self._stored = set(segments)
+
+    def _sources(self, batch: Batch, reports: Sequence[Mapping[str, Any]]) -> dict[str, Progress]:
+        """How far every source came with a batch."""
+        reached = {}
+        for source in self.job.line.sources:
+            found = [Report.from_json(r) for report in reports for r in report.get(source.fingerprint, [])]
+            reached[source.fingerprint] = resolve(source.policy, batch.start[source.fingerprint], found)
+        return reached
+
+    def _reached(self, sources: Mapping[str, Progress], messages: Sequence[Message]) -> list[Progress]:
+        """How far every output came: the least of its buckets; without a stage, what its sources allow."""
+        at_intake = intake_progress(self.job.line, sources)
+        found = []
+        for number, output in enumerate(self.job.line.outputs):
+            sent = [m.progress for m in messages if m.edge == RESULT - number and m.progress is not None]
+            found.append(Progress.together(sent or [at_intake.get(output.fingerprint, Progress())]))
+        return found
+
+    def _counted(
+        self,
+        before: Mapping[str, Mapping[str, int]],
+        reports: Sequence[Mapping[str, Any]],
+        statistics: Sequence[dict[str, Any]],
+    ) -> dict[str, dict[str, int]]:
+        """Totals per source and failing module, from the batch before and every task's report."""
+        totals: dict[str, dict[str, int]] = {}
+        for source in self.job.line.sources:  # several may read the same origin, each in its own way
+            name = str(source.origin)
+            total = totals.setdefault(name, dict(before.get(name) or dict.fromkeys(COUNTERS, 0)))
+            for part in (part for report in reports for part in report.get(source.fingerprint, [])):
+                for counter, value in part["counts"].items():
+                    total[counter] += value
+            count_orphans(total, source.fingerprint, statistics)
+        totals |= {name: dict(total) for name, total in before.items() if "failed" in total}
+        count_failed(totals, statistics)
+        return totals
+
+
+def _shares(files: Sequence[tuple[int, Any]], feedback: Sequence[str], tasks: int) -> tuple[Share, ...]:
+    """Divide the files of a batch among tasks, the largest first, each to the task with the least; one task at least.
+
+    Files of a task stay in the order of reading.
+    """
+    count = max(1, min(tasks, len(files) + bool(feedback)))
+    loads, chosen = [0] * count, [[] for _ in range(count)]
+    for place in sorted(range(len(files)), key=lambda i: -files[i][1].size):
+        least = loads.index(min(loads))
+        loads[least] += files[place][1].size + 1
+        chosen[least].append(place)
+    shares = [tuple(files[place] for place in sorted(places)) for places in chosen]
+    return tuple(Share(share, tuple(feedback) if i == count - 1 else ()) for i, share in enumerate(shares))
+
+
+def _by_operator(states: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What every operator remembers, by fingerprint and bucket."""
+    found: dict[str, dict[str, Any]] = {}
+    for state in states:
+        for fingerprint, operator in state["operators"].items():
+            found.setdefault(fingerprint, {})[str(state["bucket"])] = operator
+    return found
+
+
+def _segments(record: Mapping[str, Any]) -> list[str]:
+    """The segments that a commit's record names."""
+    operators = [operator for buckets in record["state"].values() for operator in buckets.values()]
+    return segment_names([*operators, *record["positions"].values()])
+
+
+def _added(before: Mapping[str, int], more: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """How many files each source has taken."""
+    total = Counter(before)
+    for part in more:
+        total.update(part)
+    return dict(total)

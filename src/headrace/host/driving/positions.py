@@ -1,0 +1,103 @@
+"""How far a source of files has come: which files were read.
+
+Files that were read are a trace, in the commit like all state: their paths, and when they were modified. A file may
+appear late with an older time; it is still read, as long as it was modified less than the *horizon* before the newest
+file that was read. Older files are not read, and reported once; older entries of the trace are forgotten, so that it
+does not grow for ever. A file that changes after it was read is not read again, and reported.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.columnar import hash_rows
+from headrace.io.files import Listed, listing
+from headrace.io.origins import Files
+from headrace.plan.nodes import Source
+from headrace.plan.policies import Arrival
+from headrace.time import NEG_INFINITY
+from headrace.trace import Segment, Trace
+
+__all__ = ["HORIZON", "FilePositions"]
+
+#: A file modified longer before the newest one that was read is not read any more: seven days, in nanoseconds.
+HORIZON = 7 * 24 * 3600 * 10**9
+_log = logging.getLogger("headrace")
+
+
+class FilePositions:
+    """The files of one source: those that were read, and those that are next."""
+
+    def __init__(self, source: Source, most: int | None = None) -> None:
+        assert isinstance(source.origin, Files)
+        self.source, self.origin = source, source.origin
+        # Rows that arrive one after the other do so across files, too.
+        self.most = 1 if isinstance(source.lifetime, Arrival) else most
+        self.seen = Trace(lambda rows: rows)
+        #: How many files were read, how many were too old to be, and how many changed after they were read.
+        self.counts = {"read": 0, "too_old": 0, "changed": 0}
+        self._taken: dict[str, Listed] = {}
+        self._reported: set[Listed] = set()
+
+    def pending(self) -> list[Listed]:
+        """The files to read with the next batch."""
+        found = listing(self.origin.path)
+        fresh = [file for file in found if file.path not in self._taken]
+        self._report_changed(found)
+        late = [file for file in fresh if file.modified <= self.seen.floor]
+        self._report("too_old", late, "is too old to be read: it is older than the horizon")
+        ready = [file for file in fresh if file.modified > self.seen.floor]
+        return ready if self.most is None else ready[: self.most]
+
+    def _report_changed(self, found: Sequence[Listed]) -> None:
+        changed = [file for file in found if file.path in self._taken and self._taken[file.path] != file]
+        self._report("changed", changed, "changed after it was read: it is not read again")
+
+    def _report(self, counter: str, files: Sequence[Listed], what: str) -> None:
+        for file in files:
+            if file not in self._reported:
+                self._reported.add(file)
+                self.counts[counter] += 1
+                _log.warning("%s: the file %r %s", self.origin, file.path, what)
+
+    def take(self, files: Sequence[Listed]) -> None:
+        """These files have been read."""
+        if not files:
+            return
+        paths = pa.table({"path": [f.path for f in files], "size": pa.array([f.size for f in files], pa.int64())})
+        times = np.array([file.modified for file in files], np.int64)
+        self.seen.append(paths.append_column("modified", pa.array(times)), hash_rows(paths.select(["path"])), times)
+        self._taken |= {file.path: file for file in files}
+        self.counts["read"] += len(files)
+        self._forget()
+
+    def _forget(self) -> None:
+        floor = max(file.modified for file in self._taken.values()) - HORIZON
+        waiting = [file.modified for file in listing(self.origin.path) if file.path not in self._taken]
+        floor = min([floor, *(modified - 1 for modified in waiting)])
+        if floor > self.seen.floor:
+            gone = [file for file in self._taken.values() if file.modified <= floor]
+            self._reported.update(gone)  # they are read, and still there
+            self._taken = {path: file for path, file in self._taken.items() if file.modified > floor}
+            self.seen.drop(floor)
+
+    def saved(self) -> dict[str, Any]:
+        """Everything but the rows of the segments, as JSON can hold it."""
+        names = [segment.name for segment in self.seen.segments]
+        return {"scalars": self.counts, "traces": {"seen": {"floor": self.seen.floor, "segments": names}}}
+
+    def restore(self, saved: Mapping[str, Any], held: Mapping[str, Segment]) -> None:
+        """Become what was saved, given its segments."""
+        self.counts = dict(saved["scalars"])
+        trace = saved["traces"]["seen"]
+        self.seen.restore(trace["segments"], trace["floor"], held)
+        rows = self.seen.scan()
+        found = rows.to_pylist() if rows is not None else []
+        self._taken = {row["path"]: Listed(row["modified"], row["path"], row["size"]) for row in found}
+        if self.seen.floor > NEG_INFINITY:  # what was forgotten may still be there; what is new since cannot be told
+            self._reported.update(f for f in listing(self.origin.path) if f.modified <= self.seen.floor)

@@ -1,0 +1,147 @@
+"""What leaves after a commit: parts to directories, rows to the sinks of this process.
+
+The commit names the parts that workers have staged for a directory, so publishing them can be repeated: what is there
+already stays as it is. Rows for a console, a memory or a function are kept in the commit, until a marker says that
+they were handed over. A crash between the two hands them over again: these sinks get every batch at least once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.changes import Changes
+from headrace.errors import SinkError
+from headrace.io.commit import BatchDirectory
+from headrace.io.console import show_batch
+from headrace.io.sinks import Call, Console, FileSink, Memory, Nowhere, Sink, encode_cti
+from headrace.plan.nodes import Output
+from headrace.progress import Progress
+from headrace.stages.message import RESULT, Message
+from headrace.store.blocks import BlockReader
+from headrace.store.log import Commit, number_of
+from headrace.store.storage import Storage
+from headrace.time import NEG_INFINITY
+
+__all__ = ["Publisher"]
+
+_MARKER = "published"
+
+
+class Publisher:
+    """Hands the outputs of committed batches to their sinks."""
+
+    def __init__(self, outputs: Sequence[Output], sinks: Sequence[Sink], storage: Storage) -> None:
+        self._outputs, self._sinks, self._storage = outputs, sinks, storage
+        #: Whether there are sinks in this process.
+        self._here = any(isinstance(sink, (Console, Memory, Call)) for sink in sinks)
+
+    # --- before the commit -------------------------------------------------------------------------------------------
+
+    def record(
+        self, messages: Sequence[Message], reached: Sequence[Progress], before: Sequence[Mapping[str, Any]]
+    ) -> tuple[list[dict[str, Any]], dict[str, pa.Buffer]]:
+        """What the commit says of every output, and the blocks with rows for the sinks of this process."""
+        found, blocks = [], {}
+        for number, sink in enumerate(self._sinks):
+            sent = [m for m in messages if m.edge == RESULT - number]
+            old = before[number] if before else {"cti": NEG_INFINITY, "batches": 0, "sum": 0}
+            about = {"cti": max(reached[number].cti, old["cti"]), "high": reached[number].high}
+            if isinstance(sink, FileSink):
+                parts = [m.extra["staged"] for m in sent if m.extra.get("staged")]
+                moved = sink.encoding == "events" and about["cti"] > old["cti"]
+                about |= {"parts": parts, "moved": moved, "batches": old["batches"], "sum": old["sum"]}
+            elif not isinstance(sink, Nowhere):
+                name = f"rows-{number}"
+                blocks[name] = _packed(self._outputs[number], [m.table for m in sent if m.table is not None])
+                about |= {"rows": name}
+            found.append(about)
+        return found, blocks
+
+    @staticmethod
+    def count_batch(about: dict[str, Any], batch: int) -> None:
+        """Count a batch that a directory gets files of; their number and sum are checked at the next start."""
+        if about.get("parts") or about.get("moved"):
+            about["batches"] += 1
+            about["sum"] += batch
+
+    # --- after it ----------------------------------------------------------------------------------------------------
+
+    def publish(self, commit: Commit) -> None:
+        """Hand over what a commit names; again, if need be."""
+        for number, (sink, about) in enumerate(zip(self._sinks, commit.record["outputs"], strict=True)):
+            if isinstance(sink, FileSink):
+                if about["parts"] or about["moved"]:
+                    extra = encode_cti(about["cti"], self._outputs[number].schema, sink) if about["moved"] else {}
+                    BatchDirectory(sink.path).commit(commit.batch, about["parts"], extra)
+            elif "rows" in about:
+                self._show(number, sink, commit, about)
+        if self._here:
+            self._storage.create(f"{_MARKER}/{commit.batch:012d}", b"")
+            for key in self._storage.keys(_MARKER):
+                if number_of(key) < commit.batch:
+                    self._storage.remove(key)
+
+    def _show(self, number: int, sink: Sink, commit: Commit, about: Mapping[str, Any]) -> None:
+        rows = pa.ipc.open_stream(BlockReader(self._storage, commit).block(about["rows"])).read_all()
+        changes, progress = Changes.from_table(rows), Progress(about["cti"], about["high"])
+        if isinstance(sink, Memory):
+            sink.add(changes, progress, commit.batch)
+        elif isinstance(sink, Console):
+            show_batch(sink, self._outputs[number].name, commit.batch, changes, progress)
+        elif isinstance(sink, Call):
+            sink.function(commit.batch, changes, progress)
+
+    def resume(self, last: Commit) -> None:
+        """At a start: check that every sink has what was committed, and publish what it lacks of the last batch."""
+        for sink, about in zip(self._sinks, last.record["outputs"], strict=True):
+            if isinstance(sink, FileSink):
+                _check(sink, about, last.batch)
+        done = [number_of(key) for key in self._storage.keys(_MARKER)]
+        shown = not self._here or last.batch in done
+        files = [sink for sink in self._sinks if isinstance(sink, FileSink)]
+        if not shown:
+            self.publish(last)
+        elif files:
+            self._publish_files(last)
+
+    def _publish_files(self, commit: Commit) -> None:
+        for number, (sink, about) in enumerate(zip(self._sinks, commit.record["outputs"], strict=True)):
+            if isinstance(sink, FileSink) and (about["parts"] or about["moved"]):
+                extra = encode_cti(about["cti"], self._outputs[number].schema, sink) if about["moved"] else {}
+                BatchDirectory(sink.path).commit(commit.batch, about["parts"], extra)
+
+
+def _packed(output: Output, tables: Sequence[pa.Table]) -> pa.Buffer:
+    changes = Changes.concat([Changes.empty(output.schema), *map(Changes.from_table, tables)])
+    table, sink = changes.to_table(), pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def _check(sink: FileSink, about: Mapping[str, Any], last: int) -> None:
+    """Every batch that was committed must be in the directory, but for the last one, and no other."""
+    found = BatchDirectory(sink.path).committed()
+    ahead = [batch for batch in found if batch > last]
+    if ahead:
+        raise SinkError(
+            f"{sink.path!r} has batch {ahead[0]}, and the checkpoint's last one is {last}: commits were lost",
+            given=sink.path,
+            instead="the checkpoint that belongs to the directory, or a new checkpoint and a new directory",
+        )
+    written = bool(about["parts"] or about["moved"])
+    missing = about["batches"] - len(found)
+    lost = about["sum"] - sum(found)
+    if missing == 0 and lost == 0:
+        return
+    if missing == 1 and written and lost == last:  # it was committed, and is about to be published
+        return
+    which = f"batch {lost} is" if missing == 1 else f"{missing} of its {about['batches']} batches are"
+    raise SinkError(
+        f"{which} missing from {sink.path!r}",
+        given=sink.path,
+        instead="restore the directory, or start with a new checkpoint and a new directory",
+    )

@@ -1,0 +1,165 @@
+"""What a task does, wherever it runs: read its share of a batch, or run a stage in one bucket.
+
+Processes are reused between batches. So a stage is kept in the process that ran it, and the token of what it saved is
+compared with the token in the last commit: only a process that has not run the bucket's latest batch, or has run ahead
+in an attempt that was given up, reads the segments it lacks.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.changes import Changes
+from headrace.host.driving.plan import Batch, Job
+from headrace.io.commit import BatchDirectory
+from headrace.io.files import Listed
+from headrace.io.ingress import Report
+from headrace.io.origins import read_listed
+from headrace.io.sinks import Nowhere, encode
+from headrace.plan.policies import Heartbeat
+from headrace.stages.intake import Intake, circulated
+from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATE, Message, pack, unpack
+from headrace.stages.stage import StageRun, segment_names
+from headrace.store.blocks import BlockReader, write_blocks
+from headrace.store.log import Commit, Log
+from headrace.time import INFINITY
+from headrace.trace import Segment
+
+__all__ = ["run_intake", "run_stage"]
+
+
+@dataclass
+class _Kept:
+    """A stage between two batches: the token of what it saved last, and the names of the segments that are stored."""
+
+    token: str
+    run: StageRun
+    stored: set[str]
+
+
+#: Stages kept between batches, by store, level and bucket, the most recently used last.
+_STAGES: dict[tuple[str, int, int], _Kept] = {}
+_MOST_STAGES = 64
+
+
+# --- intake ----------------------------------------------------------------------------------------------------------
+
+
+def run_intake(job: Job, batch: Batch, task: int) -> list[Message]:
+    """Read one share of a batch."""
+    messages = list(_read_share(job, batch, task))
+    if task == 0:
+        messages += _signals(job, batch)
+    return [_delivered(job, batch, message) for message in messages]
+
+
+def _read_share(job: Job, batch: Batch, task: int) -> Iterator[Message]:
+    share = batch.shares[task]
+    by_source: dict[int, list[Listed]] = {}
+    for number, file in share.files:
+        by_source.setdefault(number, []).append(file)
+    for number, files in by_source.items():
+        source = job.line.sources[number]
+        intake = Intake(job.line, source, batch.start[source.fingerprint], job.buckets, task)
+        for i, file in enumerate(files):
+            if i:
+                intake.next_channel()
+            for block in read_listed(source, file):
+                intake.read(block, file.path)
+        yield from intake.finish()
+    if share.feedback:
+        reader = BlockReader(job.storage, Log(job.storage).read(batch.after))
+        for name in share.feedback:
+            yield from circulated(job.line, unpack(0, FEEDBACK, reader.block(name)), job.buckets, task)
+    taken = Counter(job.line.sources[number].fingerprint for number, _ in share.files)
+    yield Message(0, REPORTS, extra={"files": dict(taken)})
+
+
+def _signals(job: Job, batch: Batch) -> Iterator[Message]:
+    """What a batch says to all buckets besides rows: the clock's reading, the end, or only that it takes place."""
+    reports: dict[str, Any] = {}
+    for source in job.line.sources:
+        if batch.plan.ends:
+            reports[source.fingerprint] = [Report(cti=INFINITY).to_json()]
+        elif isinstance(source.policy, Heartbeat) and batch.plan.clock is not None:
+            reports[source.fingerprint] = [Report(cti=source.policy.cti(batch.plan.clock)).to_json()]
+    for bucket in range(job.buckets):
+        yield Message(bucket, REPORTS, extra=reports)
+
+
+# --- stages ----------------------------------------------------------------------------------------------------------
+
+
+def run_stage(job: Job, batch: Batch, level: int, bucket: int, arrived: Iterable[Message]) -> list[Message]:
+    """Run one level of a batch in one bucket, and save its state."""
+    messages = list(arrived)
+    kept = _current(job, batch, level, bucket)
+    out = kept.run.step(messages)
+    if level == job.line.depth and bucket == 0:
+        out += [message for message in messages if message.edge == REPORTS]
+    out = [_delivered(job, batch, message) for message in out]
+    return [*out, _save(job, batch, level, bucket, kept)]
+
+
+def _current(job: Job, batch: Batch, level: int, bucket: int) -> _Kept:
+    """The stage as of the last commit."""
+    kept = _STAGES.pop((job.storage.place, level, bucket), None)
+    token = batch.tokens.get((level, bucket))
+    if token is not None and kept is not None and kept.token == token:
+        return kept
+    run = StageRun(job.line, level, bucket, job.buckets)
+    if token is None:
+        return _Kept("", run, set())
+    commit = Log(job.storage).read(batch.after)
+    held = kept.run.segments() if kept is not None else {}
+    return _Kept(token, run, _restore(job, batch, run, commit, held))
+
+
+def _restore(job: Job, batch: Batch, run: StageRun, commit: Commit, held: dict[str, Segment]) -> set[str]:
+    """Make a stage what the commit says, reading the segments that this process does not hold; gives their names."""
+    operators = {f: commit.record["state"][f][str(run.bucket)] for f in run.kernels}
+    stage = commit.record["stages"][f"{run.level}/{run.bucket}"]
+    reader = BlockReader(job.storage, commit)
+    names = segment_names(operators.values())
+    segments = {name: held.get(name) or Segment.load(name, reader.block(name)) for name in names}
+    run.restore({"operators": operators, "trips": stage["trips"]}, batch.start, segments)
+    return set(names)
+
+
+def _save(job: Job, batch: Batch, level: int, bucket: int, kept: _Kept) -> Message:
+    """Write the segments that are new, and report what the state consists of."""
+    run, segments = kept.run, kept.run.segments()
+    blocks = {name: segment.save() for name, segment in segments.items() if name not in kept.stored}
+    written = write_blocks(job.storage, batch.number, batch.epoch, blocks)
+    kept.token, kept.stored = uuid.uuid4().hex, set(segments)
+    _STAGES[job.storage.place, level, bucket] = kept
+    while len(_STAGES) > _MOST_STAGES:  # what queries that have ended left behind
+        del _STAGES[next(iter(_STAGES))]
+    state = {"level": level, "bucket": bucket, "token": kept.token, **run.saved(), "written": written.to_json()}
+    return Message(bucket, STATE, extra=state)
+
+
+# --- what leaves -----------------------------------------------------------------------------------------------------
+
+
+def _delivered(job: Job, batch: Batch, message: Message) -> Message:
+    """Rows of an output that goes to files are written here, and so is what goes round; only their places travel on."""
+    if message.edge == FEEDBACK and "loop" in message.extra:
+        blocks = {f"feedback-{uuid.uuid4().hex}": chunk for _, _, chunk in pack(message)}
+        written = write_blocks(job.storage, batch.number, batch.epoch, blocks)
+        about = {"blocks": list(blocks), "busy": message.extra["busy"], "written": written.to_json()}
+        return Message(message.bucket, FEEDBACK, extra=about)
+    number = RESULT - message.edge
+    sink = job.sinks[number] if 0 <= number < len(job.sinks) else None
+    if sink is None or message.table is None:
+        return message
+    if isinstance(sink, Nowhere):
+        return Message(message.bucket, message.edge, None, message.progress)
+    data = encode(Changes.from_table(message.table), sink)
+    staged = BatchDirectory(sink.path).stage(batch.number, f"part.{sink.format}", data) if data else None
+    about = {"staged": staged, "rows": message.table.num_rows}
+    return Message(message.bucket, message.edge, None, message.progress, about)

@@ -1,0 +1,139 @@
+"""What only Spark can read: a streaming query of Spark's that writes rows down, for the loop to read as files.
+
+Spark keeps the positions of such a source in a log of its own (`<checkpoint>/spark/<source>`). Every batch of Spark's
+becomes a folder of Arrow files in a spool, whole and once (`io.commit`), and the loop takes the files as those of any
+other source. Spark waits while the loop is far behind.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from headrace.errors import CheckpointError, HostError
+from headrace.expr.sql import to_spark
+from headrace.io.commit import BatchDirectory
+from headrace.io.formats import Format
+from headrace.io.origins import TABLE, Files, SparkRead, read_columns
+from headrace.plan.nodes import Source
+from headrace.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Feeder", "spooled_source"]
+
+#: Spark's file readers stream only with a schema; its other readers bring their own.
+_WANT_SCHEMA = ("csv", "json", "orc", "parquet", "text", "xml")
+#: How many batches of Spark's may wait for the loop.
+_MOST_WAITING = 16
+_WAIT_SECONDS = 0.05
+
+
+def spooled_source(source: Source, folder: Path) -> Source:
+    """A source that Spark reads, over the files that a feeder writes."""
+    fields = tuple(source.columns[name] for name in read_columns(source))
+    origin = Files(str(folder), Format("arrow"), label=str(source.origin))
+    return replace(source, origin=origin, columns=Schema(fields), pushed=None)
+
+
+@dataclass(eq=False)
+class Feeder:
+    """The streaming query for one source, and its spool."""
+
+    source: Source
+    spool: Path
+    log: Path
+    stream: Any = None
+
+    def prepare(self, *, begun: bool) -> None:
+        """Make the spool; refuse if Spark's log is gone while the query has begun."""
+        if begun and not self.log.exists():
+            raise CheckpointError(
+                f"Spark's log of what it read from {self.source.origin} is gone: it would read everything again",
+                given=str(self.log),
+                instead="a copy of the checkpoint, or a new checkpoint with new sinks",
+            )
+        self.spool.mkdir(parents=True, exist_ok=True)
+
+    def start(self, spark: SparkSession, name: str) -> None:
+        writer = _rows(spark, self.source).writeStream.queryName(f"{name}-{self.spool.name}")
+        writer = writer.option("checkpointLocation", str(self.log))
+        self.stream = writer.foreachBatch(_sender(self.source, str(self.spool))).start()
+
+    def check(self) -> None:
+        """Raise what ended Spark's query, if something did."""
+        if self.stream is not None and not self.stream.isActive:
+            found = self.stream.exception()
+            raise (
+                found if found is not None else HostError("Spark's own query has ended", given=str(self.source.origin))
+            )
+
+    def process_all_available(self) -> None:
+        self.check()
+        self.stream.processAllAvailable()
+
+    def stop(self) -> None:
+        if self.stream is not None and self.stream.isActive:
+            self.stream.stop()
+
+
+def _rows(spark: SparkSession, source: Source) -> DataFrame:
+    """Rows that Spark reads; columns and filters are its own work."""
+    origin = source.origin
+    assert isinstance(origin, SparkRead)
+    reader = spark.readStream.options(**dict(origin.options))
+    if origin.format == TABLE:
+        frame = reader.table(origin.path)
+    else:
+        reader = reader.format(origin.format)
+        if origin.format in _WANT_SCHEMA:
+            reader = reader.schema(", ".join(f"{_quoted(f.name)} {f.type.spark}" for f in source.columns))
+        frame = reader.load(origin.path) if origin.path else reader.load()
+    types = {f.name: f.type.spark for f in source.columns}
+    frame = frame.select(*(F.col(_quoted(name)).cast(types[name]).alias(name) for name in read_columns(source)))
+    return frame if source.pushed is None else frame.where(to_spark(source.pushed, source.columns))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _sender(source: Source, spool: str) -> Callable[[DataFrame, int], None]:
+    """What Spark calls with every batch; under Connect it does so in the server."""
+    schema = pa.schema([source.columns.arrow.field(name) for name in read_columns(source)])
+
+    def send(frame: DataFrame, batch: int) -> None:
+        place = BatchDirectory(spool)
+        while len(place.committed()) > _MOST_WAITING:
+            time.sleep(_WAIT_SECONDS)
+        staged = frame.mapInArrow(_writer(schema, spool, batch), "part int, path string").toArrow().to_pylist()
+        place.commit(batch, [row["path"] for row in sorted(staged, key=lambda row: row["part"])])
+
+    return send
+
+
+def _writer(
+    schema: pa.Schema, spool: str, batch: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        tables = [pa.Table.from_batches([part]).cast(schema) for part in batches if part.num_rows]
+        if tables:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_file(sink, schema) as writer:
+                for table in tables:
+                    writer.write_table(table)
+            path = BatchDirectory(spool).stage(batch, "part.arrow", sink.getvalue().to_pybytes())
+            context = TaskContext.get()
+            part = context.partitionId() if context is not None else 0
+            yield pa.record_batch({"part": pa.array([part], pa.int32()), "path": [path]})
+
+    return write
