@@ -149,7 +149,7 @@ class Driver:
         files = [(numbers[source], file) for source, found in plan.files.items() for file in found]
         feedback = list(self.last.record["feedback"]) if self.last is not None else []
         stages = self.last.record["stages"] if self.last is not None else {}
-        tokens = {tuple(map(int, place.split("/"))): stage["token"] for place, stage in stages.items()}
+        places = {place: place.split("/") for place in stages}
         return Batch(
             number=self.number,
             epoch=self.log.epoch,
@@ -157,7 +157,7 @@ class Driver:
             shares=_shares(files, feedback, self.tasks),
             start=self.progress,
             after=self.number - 1,
-            tokens={(level, bucket): token for (level, bucket), token in tokens.items()},
+            tokens={(int(level), int(bucket)): stages[place]["token"] for place, (level, bucket) in places.items()},
         )
 
     # --- the commit --------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ class Driver:
             ledger.add(Written.from_json(part["written"]))
         self._save_positions(batch, ledger)
         ledger.add(write_blocks(self.job.storage, batch.number, batch.epoch, rows))
-        ledger.keep([*_segments(record), *record["feedback"], *rows])
+        ledger.keep([*_segments(record), *(name for part in feedback for name in part["blocks"]), *rows])
         return record
 
     def _save_positions(self, batch: Batch, ledger: Ledger) -> None:
@@ -259,7 +259,7 @@ def _shares(files: Sequence[tuple[int, Any]], feedback: Sequence[str], tasks: in
     Files of a task stay in the order of reading.
     """
     count = max(1, min(tasks, len(files) + bool(feedback)))
-    loads, chosen = [0] * count, [[] for _ in range(count)]
+    loads, chosen = [0] * count, [list[int]() for _ in range(count)]
     for place in sorted(range(len(files)), key=lambda i: -files[i][1].size):
         least = loads.index(min(loads))
         loads[least] += files[place][1].size + 1

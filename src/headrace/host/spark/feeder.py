@@ -34,6 +34,7 @@ _WANT_SCHEMA = ("csv", "json", "orc", "parquet", "text", "xml")
 #: How many batches of Spark's may wait for the loop.
 _MOST_WAITING = 16
 _WAIT_SECONDS = 0.05
+Batches = Iterator[pa.RecordBatch]
 
 
 def spooled_source(source: Source, folder: Path) -> Source:

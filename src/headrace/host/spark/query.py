@@ -10,7 +10,6 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from headrace import errors
 from headrace.errors import HeadraceError, HostError
 from headrace.host.driving.driver import Driver, Finished
+from headrace.host.driving.plan import Plan
 from headrace.host.report import Report
 from headrace.io.console import close as close_console
 from headrace.io.host_source import Receiver
@@ -103,7 +103,7 @@ class Query:
     def files_taken(self, origin: str) -> int:
         """How many files every source with this origin has taken."""
         taken = self.driver.last.record["files"] if self.driver.last is not None else {}
-        return min(taken.get(s.fingerprint, 0) for s in self.line.sources if str(s.origin) == origin)
+        return min(int(taken.get(s.fingerprint, 0)) for s in self.line.sources if str(s.origin) == origin)
 
     @property
     def is_active(self) -> bool:
@@ -211,33 +211,31 @@ class Query:
         began = time.monotonic()
         for feeder in self.feeders:
             feeder.check()
-        plan = self.driver.plan(ticks=not self._ticked_lately(began))
+        plan = self.driver.plan(ticks=not self._ticked_lately())
         if plan is not None:
-            self._take(self._run(lambda: self.driver.run(plan)))
-            if not plan.files and not plan.ends and not self.driver.circulating:
-                plan = None  # what a clock alone has asked for is nothing new
-        if plan is None:
-            with self._changed:
-                self._idle_look = look
-                self._changed.notify_all()
-            self._wake.wait(max(_IDLE_SECONDS, 5 * (time.monotonic() - began)) if plan is None else 0)
-        elif self.interval:
-            self._stop.wait(max(0.0, self.interval - (time.monotonic() - began)))
+            self._take(self._run(plan))
+            if plan.files or plan.ends or self.driver.circulating:
+                self._stop.wait(max(0.0, self.interval - (time.monotonic() - began)))
+                return
+        with self._changed:  # what a clock alone has asked for is nothing new
+            self._idle_look = look
+            self._changed.notify_all()
+        self._wake.wait(max(_IDLE_SECONDS, 5 * (time.monotonic() - began)) if plan is None else 0)
 
-    def _ticked_lately(self, now: float) -> bool:
+    def _ticked_lately(self) -> bool:
         last = self.driver.last
-        return last is not None and time.time() - last.record["time"] < _TICK_SECONDS and now > 0
+        return last is not None and time.time() - last.record["time"] < _TICK_SECONDS
 
-    def _run(self, run: Callable[[], Finished]) -> Finished:
-        """Run a batch; again, if Spark failed to: its plan is fixed, and what an attempt leaves behind does not count."""
+    def _run(self, plan: Plan) -> Finished:
+        """Run a batch; again, if Spark failed: the plan is fixed, and what a failed attempt wrote does not count."""
         for attempt in range(1, _ATTEMPTS):
             try:
-                return run()
+                return self.driver.run(plan)
             except Exception as error:
                 if self._stop.is_set() or not _PASSING.search(str(error)):
                     raise
                 _log.warning("batch %d failed and is run again (%d): %s", self.driver.number, attempt, _first(error))
-        return run()
+        return self.driver.run(plan)
 
     def _take(self, batch: Finished) -> None:
         record = batch.commit.record

@@ -38,7 +38,7 @@ class SparkExecutor(Executor):
 
     def __init__(self, spark: SparkSession, job: Job, name: str) -> None:
         self.spark, self.job, self.name = spark, job, name
-        self._packed = cloudpickle.dumps(job)
+        self._packed = cloudpickle.dumps(job)  # type: ignore[no-untyped-call]
 
     @property
     def tag(self) -> str:
