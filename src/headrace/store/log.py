@@ -68,15 +68,10 @@ class Log:
         """Take over the query: every driver before this one stops when it tries to commit."""
         about = json.dumps({"host": socket.gethostname(), "process": os.getpid()}).encode()
         # Files of the store carry epochs, too: a number is not used again even if all of `epochs/` is gone.
-        newest = max([self._newest_epoch(), *map(epoch_of, self.storage.keys(DATA))])
-        while True:
-            newest += 1
-            if self.storage.create(f"{EPOCHS}/{newest:08d}", about):
-                self.epoch = newest
-            # A number that was free may be an old one: others were faster, and have removed it again.
-            newest = max(self._newest_epoch(), newest)
-            if newest == self.epoch:
-                break
+        epoch = max([self._newest_epoch(), *map(epoch_of, self.storage.keys(DATA))]) + 1
+        while not self.storage.create(f"{EPOCHS}/{epoch:08d}", about):
+            epoch += 1
+        self.epoch = epoch
         for key in self.storage.keys(EPOCHS):
             if number_of(key) < self.epoch:
                 self.storage.remove(key)

@@ -52,7 +52,7 @@ def test_a_driver_stops_when_there_is_a_newer_one(storage: LocalStorage):
     assert new.commit(Commit(0, new.epoch, {}))
 
 
-def test_a_number_that_others_took_and_removed_is_not_an_epoch(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch):
+def test_a_number_that_others_took_and_removed_owns_nothing(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch):
     """While a driver is about to create the next file, two others start, and the second removes what the first made."""
     claimed(storage)
     create, late = storage.create, Log(storage)
@@ -63,8 +63,9 @@ def test_a_number_that_others_took_and_removed_is_not_an_epoch(storage: LocalSto
         return create(key, data)
 
     monkeypatch.setattr(storage, "create", others_first)
-    assert late.claim() == 4
-    late.check_owner()
+    assert late.claim() == 2
+    with pytest.raises(Superseded):
+        late.check_owner()
 
 
 def test_without_its_epochs_a_store_does_not_use_a_number_again(storage: LocalStorage):
