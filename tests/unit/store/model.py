@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 KEPT = 1
 
@@ -75,7 +75,7 @@ class Driver(NamedTuple):
 class Reader(NamedTuple):
     """A process that reads a commit: which one, and which of its files are left."""
 
-    step: str = "list commits"
+    step: str = "find commit"
     batch: int = -1
     todo: tuple[File, ...] = ()
 
@@ -102,7 +102,7 @@ class Protocol:
             self._order = ["list commits", "list plans", "list floors"]
         if "floor before commits" in faults:
             self._order = ["list plans", "list floors", "list commits"]
-        self._steps: dict[str, Callable[[Store, Driver], tuple[Store, Driver]]] = {
+        self._steps: dict[str, Callable[[Store, Any], tuple[Store, Process]]] = {
             name.removeprefix("_do_").replace("_", " "): getattr(self, name) for name in dir(self) if name[:4] == "_do_"
         }
 
@@ -110,11 +110,8 @@ class Protocol:
         """What one process can do."""
         if process.step in ENDED:
             return
-        if isinstance(process, Reader):
-            yield process.step, *self._read(store, process)
-            return
         yield process.step, *self._steps[process.step](store, process)
-        if process.crashes:
+        if isinstance(process, Driver) and process.crashes:
             yield "crash", store, Driver(crashes=process.crashes - 1)
 
     # --- starting ----------------------------------------------------------------------------------------------------
@@ -329,36 +326,36 @@ class Protocol:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def _read(self, store: Store, me: Reader) -> tuple[Store, Reader]:
-        late = "pin after floor" in self.faults
-        match me.step:
-            case "list commits":
-                found = newest(store.commits)
-                if found is None:
-                    return store, me.go("done")
-                return store, me.go("look at floor" if late else "pin", batch=found.batch)
-            case "pin":
-                pinned = store._replace(pins=store.pins | {me.batch})
-                return pinned, me.go("read commit" if late else "look at floor")
-            case "look at floor":
-                if me.batch < store.floor:
-                    return store, me.go("unpin")
-                return store, me.go("pin" if late else "read commit")
-            case "read commit":
-                found = [c for c in store.commits if c.batch == me.batch]
-                if not found:
-                    if me.batch >= store.floor or late:
-                        raise Broken(f"the pinned commit {me.batch} is gone")
-                    return store, me.go("unpin")
-                return store, me.go("read file", todo=tuple(sorted(found[0].files)))
-            case "read file":
-                if not me.todo:
-                    return store._replace(pins=store.pins - {me.batch}), me.go("done")
-                if me.todo[0] not in store.data:
-                    raise Broken(f"the file {me.todo[0]} of the pinned commit {me.batch} is gone")
-                return store, me.go("read file", todo=me.todo[1:])
-            case _:  # unpin, and try again
-                return store._replace(pins=store.pins - {me.batch}), me.go("list commits", batch=-1)
+    def _do_find_commit(self, store: Store, me: Reader) -> tuple[Store, Reader]:
+        found = newest(store.commits)
+        if found is None:
+            return store, me.go("done")
+        return store, me.go("look at floor" if "pin after floor" in self.faults else "pin", batch=found.batch)
+
+    def _do_pin(self, store: Store, me: Reader) -> tuple[Store, Reader]:
+        pinned = store._replace(pins=store.pins | {me.batch})
+        return pinned, me.go("read commit" if "pin after floor" in self.faults else "look at floor")
+
+    def _do_look_at_floor(self, store: Store, me: Reader) -> tuple[Store, Reader]:
+        if me.batch < store.floor:
+            return store, me.go("unpin")
+        return store, me.go("pin" if "pin after floor" in self.faults else "read commit")
+
+    def _do_read_commit(self, store: Store, me: Reader) -> tuple[Store, Reader]:
+        found = [c for c in store.commits if c.batch == me.batch]
+        if not found:
+            raise Broken(f"the pinned commit {me.batch} is gone")
+        return store, me.go("read file", todo=tuple(sorted(found[0].files)))
+
+    def _do_read_file(self, store: Store, me: Reader) -> tuple[Store, Reader]:
+        if not me.todo:
+            return store._replace(pins=store.pins - {me.batch}), me.go("done")
+        if me.todo[0] not in store.data:
+            raise Broken(f"the file {me.todo[0]} of the pinned commit {me.batch} is gone")
+        return store, me.go("read file", todo=me.todo[1:])
+
+    def _do_unpin(self, store: Store, me: Reader) -> tuple[Store, Reader]:
+        return store._replace(pins=store.pins - {me.batch}), me.go("find commit", batch=-1)
 
     # --- promises ----------------------------------------------------------------------------------------------------
 
