@@ -107,14 +107,16 @@ class BatchDirectory:
         if fresh:
             try:
                 fresh = self._publish(self._prepare(batch_id, staged, extra or {}), self._folder(batch_id))
-            except SinkError:
-                if not self._folder(batch_id).exists():  # else another process has published it meanwhile
-                    raise
+            except (SinkError, OSError) as error:
                 fresh = False
-            except OSError as error:
-                raise SinkError(
-                    f"cannot commit batch {batch_id} to {str(self.path)!r}: {error}", given=batch_id, instead=_ADVICE
-                ) from error
+                if not self._folder(batch_id).exists():  # else another process has published it meanwhile
+                    if isinstance(error, SinkError):
+                        raise
+                    raise SinkError(
+                        f"cannot commit batch {batch_id} to {str(self.path)!r}: {error}",
+                        given=batch_id,
+                        instead=_ADVICE,
+                    ) from error
         self._sweep(batch_id)
         return fresh
 

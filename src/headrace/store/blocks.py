@@ -17,12 +17,11 @@ import pyarrow as pa
 
 from headrace.errors import StoreError
 from headrace.store.bundle import Bundle, pack_bundle
-from headrace.store.log import Commit
+from headrace.store.log import DATA, Commit
 from headrace.store.storage import Storage
 
-__all__ = ["DATA", "BlockReader", "Ledger", "Written", "write_blocks"]
+__all__ = ["BlockReader", "Ledger", "Written", "write_blocks"]
 
-DATA = "data"
 #: Up to so many bytes a task's blocks travel in its report: a file would cost more than they do.
 INLINE = 65_536
 #: When the blocks inside a commit exceed this, the driver moves them to a file.
@@ -78,6 +77,9 @@ class Ledger:
         return cls({**commit.files}, {**commit.blocks}, {**commit.inline})
 
     def add(self, written: Written) -> None:
+        for name in [*written.inline, *written.names]:  # a name may be used again: where it was before does not count
+            self.inline.pop(name, None)
+            self.blocks.pop(name, None)
         self.inline.update(written.inline)
         if written.file:
             self.files[written.file] = (written.length, written.checksum)

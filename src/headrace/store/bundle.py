@@ -73,6 +73,8 @@ class Bundle:
         start, size, crc, end = _TAIL.unpack(data.slice(data.size - _TAIL.size))
         if magic != _MAGIC or end != _MAGIC or start + size + _TAIL.size != data.size:
             raise _damaged(name, "it does not begin and end as the store's files do")
+        if version < 1:
+            raise _damaged(name, f"there is no format {version}")
         if version > VERSION:
             raise StoreError(
                 f"the file {name!r} was written by a newer Headrace",

@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from headrace.errors import StoreError
-from headrace.store.blocks import DATA
-from headrace.store.log import COMMITS, FLOORS, PLANS, Commit, Log, number_of
+from headrace.store.log import COMMITS, DATA, FLOORS, PLANS, Commit, Log, epoch_of, number_of
 
 __all__ = ["KEPT", "Cleaner", "pinned"]
 
@@ -45,9 +44,9 @@ class Cleaner:
         for key in storage.keys(PLANS):
             if number_of(key) < floor:
                 storage.remove(key)
-        named = frozenset().union(*map(self._files, self._log.batches()))
+        named = frozenset(last.files).union(*map(self._files, self._log.batches()))
         for key in storage.keys(DATA):
-            if number_of(key) <= last.batch and _epoch(key) <= self._log.epoch and key not in named:
+            if number_of(key) <= last.batch and epoch_of(key) <= self._log.epoch and key not in named:
                 storage.remove(key)
 
     def _remove_commits(self, floor: int) -> None:
@@ -67,12 +66,13 @@ class Cleaner:
 
     def _files(self, batch: int) -> frozenset[str]:
         if batch not in self._named:
-            self._named[batch] = frozenset(self._log.read(batch).files)
+            try:
+                self._named[batch] = frozenset(self._log.read(batch).files)
+            except StoreError:
+                if batch in self._log.batches():
+                    raise
+                return frozenset()  # another driver has removed it since it was listed
         return self._named[batch]
-
-
-def _epoch(key: str) -> int:
-    return int(key.rpartition("/")[2].split("-")[1])
 
 
 @contextmanager

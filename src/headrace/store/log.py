@@ -18,9 +18,9 @@ from headrace.errors import CheckpointError, StoreError, Superseded
 from headrace.store.bundle import Bundle, pack_bundle
 from headrace.store.storage import Storage
 
-__all__ = ["COMMITS", "EPOCHS", "FLOORS", "PLANS", "Commit", "Log", "number_of"]
+__all__ = ["COMMITS", "DATA", "EPOCHS", "FLOORS", "PLANS", "Commit", "Log", "epoch_of", "number_of"]
 
-EPOCHS, PLANS, COMMITS, FLOORS = "epochs", "plans", "commits", "floors"
+EPOCHS, PLANS, DATA, COMMITS, FLOORS = "epochs", "plans", "data", "commits", "floors"
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,24 +66,33 @@ class Log:
     def claim(self) -> int:
         """Take over the query: every driver before this one stops when it tries to commit."""
         about = json.dumps({"host": socket.gethostname(), "process": os.getpid()}).encode()
-        epoch = self._newest_epoch() + 1
-        while not self.storage.create(f"{EPOCHS}/{epoch:08d}", about):
-            epoch += 1
-        self.epoch = epoch
+        # Files of the store carry epochs, too: a number is not used again even if all of `epochs/` is gone.
+        newest = max([self._newest_epoch(), *map(epoch_of, self.storage.keys(DATA))])
+        while True:
+            newest += 1
+            if self.storage.create(f"{EPOCHS}/{newest:08d}", about):
+                self.epoch = newest
+            # A number that was free may be an old one: others were faster, and have removed it again.
+            newest = max(self._newest_epoch(), newest)
+            if newest == self.epoch:
+                break
         for key in self.storage.keys(EPOCHS):
-            if number_of(key) < epoch:
+            if number_of(key) < self.epoch:
                 self.storage.remove(key)
-        return epoch
+        return self.epoch
 
     def check_owner(self) -> None:
         """`Superseded` if another driver has taken over."""
         newest = self._newest_epoch()
         if newest != self.epoch:
-            raise Superseded(
-                f"another process has started the query in {self.storage.place!r}: it goes on there, and ends here",
-                given=f"epoch {newest}, this one is {self.epoch}",
-                instead="one start at a time for a checkpoint",
-            )
+            raise self._superseded(f"epoch {newest}, this one is {self.epoch}")
+
+    def _superseded(self, given: str) -> Superseded:
+        return Superseded(
+            f"another process has started the query in {self.storage.place!r}: it goes on there, and ends here",
+            given=given,
+            instead="one start at a time for a checkpoint",
+        )
 
     def _newest_epoch(self) -> int:
         return max(map(number_of, self.storage.keys(EPOCHS)), default=0)
@@ -94,22 +103,34 @@ class Log:
         """Fix what a batch reads: this, or what an earlier attempt at the batch has fixed."""
         key = f"{PLANS}/{batch:012d}"
         self.storage.create(key, pack_bundle({}, {"batch": batch, "plan": plan}))
-        return self._plan(key)
+        found = self.planned(batch)
+        if found is None:  # the batch was committed and cleaned up since, by another driver
+            self.check_owner()
+            raise StoreError(f"the plan of batch {batch} is missing", given=f"{self.storage.place}/{key}")
+        return found
 
     def planned(self, batch: int) -> dict[str, Any] | None:
         """What an earlier attempt has fixed, if there was one."""
+        key = f"{PLANS}/{batch:012d}"
         try:
-            return self._plan(f"{PLANS}/{batch:012d}")
+            meta = Bundle.open(key, self.storage.read(key)).meta
         except FileNotFoundError:
             return None
-
-    def _plan(self, key: str) -> dict[str, Any]:
-        return dict(Bundle.open(key, self.storage.read(key)).meta["plan"])
+        if meta.get("batch") != batch:
+            raise StoreError(f"the file {key!r} holds the plan of another batch", given=meta.get("batch"))
+        return dict(meta["plan"])
 
     def commit(self, commit: Commit) -> bool:
-        """Make a batch exist; false if it does already, by another driver."""
+        """Make a batch exist; false if it does already, by an older driver. `Superseded` if there is a newer one."""
         self.check_owner()
-        return self.storage.create(f"{COMMITS}/{commit.batch:012d}", commit.packed())
+        created = self.storage.create(f"{COMMITS}/{commit.batch:012d}", commit.packed())
+        if not created:
+            self.check_owner()
+        elif commit.batch < self.floor():
+            # Newer drivers have committed this batch and many more, and have removed its commit: what is below the
+            # floor does not exist, so this one does not either.
+            raise self._superseded(f"batch {commit.batch} was committed and cleaned up by another")
+        return created
 
     def read(self, batch: int) -> Commit:
         """The commit of a batch; `StoreError` if it is not there."""
@@ -129,18 +150,24 @@ class Log:
 
     def last(self) -> Commit | None:
         """The newest commit, after a check that none is missing before or behind it."""
-        floor = self.floor()
-        found = [batch for batch in self.batches() if batch >= floor]  # those before are pinned by readers
-        newest = found[-1] if found else -1
-        if found != list(range(floor, newest + 1)):
-            lost = sorted(set(range(floor, max(newest, floor) + 1)) - set(found))
-            raise self._gap(f"those of the batches {_listed(lost)} are missing")
-        planned = max(map(number_of, self.storage.keys(PLANS)), default=-1)
-        if planned > newest + 1:
-            raise self._gap(f"batch {planned} was planned, and the last commit is that of batch {newest}")
-        return self.read(newest) if found else None
+        seen = self._look()
+        while _gap(*seen):  # an older driver may be at work still: a gap is one if it is there at a second look, too
+            before, seen = seen, self._look()
+            if seen == before:
+                raise self._lacks(_gap(*seen))
+        found = seen[1]
+        return self.read(found[-1]) if found else None
 
-    def _gap(self, what: str) -> CheckpointError:
+    def _look(self) -> tuple[int, list[int], int]:
+        """The newest plan, the commits that count, and the floor.
+
+        In this order, because a driver commits before it plans the next batch, and moves the floor before it removes.
+        """
+        planned = max(map(number_of, self.storage.keys(PLANS)), default=-1)
+        batches, floor = self.batches(), self.floor()
+        return planned, [batch for batch in batches if batch >= floor], floor  # those before are pinned by readers
+
+    def _lacks(self, what: str) -> CheckpointError:
         return CheckpointError(
             f"the checkpoint lacks commits: {what}",
             given=self.storage.place,
@@ -151,10 +178,38 @@ class Log:
 def number_of(key: str) -> int:
     """The epoch or batch that the name of a file begins with.
 
-    >>> number_of("commits/000000000012"), number_of("data/000000000012-00000003-1-0-5f")
+    >>> number_of("commits/000000000012"), number_of("data/000000000012-00000003-5f")
     (12, 12)
     """
-    return int(key.rpartition("/")[2].partition("-")[0])
+    return _part(key, 0)
+
+
+def epoch_of(key: str) -> int:
+    """The epoch in the name of a file of data.
+
+    >>> epoch_of("data/000000000012-00000003-5f")
+    3
+    """
+    return _part(key, 1)
+
+
+def _part(key: str, place: int) -> int:
+    parts = key.rpartition("/")[2].split("-")
+    if len(parts) <= place or not (parts[place].isascii() and parts[place].isdecimal()):
+        raise StoreError(f"{key!r} is not a file of the store", given=key, instead="remove it from the checkpoint")
+    return int(parts[place])
+
+
+def _gap(planned: int, found: list[int], floor: int) -> str:
+    """What is missing; empty if nothing is."""
+    newest = max(found, default=-1)
+    expected = range(floor, max(newest, floor) + 1) if found or floor else range(0)
+    lost = sorted(set(expected) - set(found))
+    if lost:
+        return f"those of the batches {_listed(lost)} are missing"
+    if planned > newest + 1:
+        return f"batch {planned} was planned, and the last commit is that of batch {newest}"
+    return ""
 
 
 def _listed(numbers: list[int]) -> str:

@@ -6,6 +6,7 @@ reader ever sees half of a file, and of two callers one succeeds.
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from abc import ABC, abstractmethod
@@ -20,6 +21,8 @@ from headrace.errors import StoreError
 __all__ = ["LocalStorage", "Storage"]
 
 _DRAFTS = ".drafts"
+#: How often a draft is written that somebody removes.
+_ATTEMPTS = 3
 
 
 class Storage(ABC):
@@ -68,20 +71,37 @@ class LocalStorage(Storage):
 
     def create(self, key: str, data: bytes | pa.Buffer) -> bool:
         target = self.path / key
-        draft = self.path / _DRAFTS / uuid.uuid4().hex
         with _store_errors(f"cannot write {str(target)!r}"):
-            draft.parent.mkdir(parents=True, exist_ok=True)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                self._write(draft, data)
-                os.link(draft, target)
-            except FileExistsError:
-                return False
-            finally:
-                with suppress(OSError):
-                    draft.unlink()
-            self._flush_folder(target.parent)
+            self._make_folder(target.parent)
+            self._make_folder(self.path / _DRAFTS)
+            for _ in range(_ATTEMPTS):
+                try:
+                    created = self._link(target, data)
+                except FileNotFoundError:  # a new driver has removed the draft
+                    continue
+                # Also if it was there: whoever made it may have died before its name was on disk.
+                self._flush_folder(target.parent)
+                return created
+            raise OSError(errno.ENOENT, "its draft disappears again and again")
+
+    def _link(self, target: Path, data: bytes | pa.Buffer) -> bool:
+        draft = self.path / _DRAFTS / uuid.uuid4().hex
+        try:
+            self._write(draft, data)
+            os.link(draft, target)
+        except FileExistsError:
+            return False
+        finally:
+            with suppress(OSError):
+                draft.unlink()
         return True
+
+    def _make_folder(self, folder: Path) -> None:
+        """Make a folder and those above it; their names are on disk before anything inside them counts."""
+        if not folder.is_dir():
+            self._make_folder(folder.parent)
+            folder.mkdir(exist_ok=True)
+            self._flush_folder(folder.parent)
 
     def _write(self, path: Path, data: bytes | pa.Buffer) -> None:
         with path.open("xb") as file:
@@ -112,11 +132,12 @@ class LocalStorage(Storage):
             return (self.path / key).stat().st_size
 
     def keys(self, folder: str, after: str = "") -> list[str]:
-        try:
-            with os.scandir(self.path / folder) as entries:
-                found = [f"{folder}/{entry.name}" for entry in entries]
-        except FileNotFoundError:
-            return []
+        with _store_errors(f"cannot list {str(self.path / folder)!r}"):
+            try:
+                with os.scandir(self.path / folder) as entries:
+                    found = [f"{folder}/{entry.name}" for entry in entries if not entry.name.startswith(".")]
+            except FileNotFoundError:
+                return []
         return sorted(key for key in found if key > after)
 
     def remove(self, key: str) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.errors import SinkError
 from headrace.host.driving.plan import Batch, Executor, Job, Plan, Share
 from headrace.host.driving.positions import FilePositions
 from headrace.host.driving.publish import Publisher
@@ -69,8 +70,15 @@ class Driver:
         """Claim the query, check what is there, go on from the last commit, and publish what it names."""
         self.log.claim()
         self._load(self.log.last())
-        if self.last is not None:
-            self.publisher.resume(self.last)
+        while self.last is not None:
+            try:
+                return self.publisher.resume(self.last)
+            except SinkError:
+                newest = self.log.last()
+                if newest is None or newest.batch == self.last.batch:
+                    raise
+                self._load(newest)  # an older driver has committed and published a batch meanwhile
+        return None
 
     def _load(self, commit: Commit | None) -> None:
         """Take the positions of a commit."""
@@ -173,8 +181,6 @@ class Driver:
             # An older driver has looked for a newer one before this one began, and has committed since: its batch had
             # the same plan, so it counts, and this attempt at it does not.
             commit = self.log.read(batch.number)
-            if commit.epoch > batch.epoch:
-                self.log.check_owner()
             self._load(commit)
         self.last = commit
         return commit
