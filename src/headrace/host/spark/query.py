@@ -241,6 +241,9 @@ class Query:
 
     def _take(self, batch: Finished) -> None:
         record = batch.commit.record
+        read = [path for files in record["plan"]["files"].values() for _, path, _ in files]
+        for feeder in self.feeders:
+            feeder.forget(read)
         self.counts.update(record["counts"])
         self.statistics.append(batch.statistics)
         self.batch_seconds.append(batch.seconds)
