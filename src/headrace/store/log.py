@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,6 +88,16 @@ class Log:
         if newest != self.epoch:
             raise self._superseded(f"epoch {newest}, this one is {self.epoch}")
 
+    @contextmanager
+    def owned(self) -> Iterator[None]:
+        """What fails here because a newer driver has cleaned up is `Superseded`."""
+        try:
+            yield
+        except Exception:
+            with suppress(StoreError):
+                self.check_owner()
+            raise
+
     def _superseded(self, given: str) -> Superseded:
         return Superseded(
             f"another process has started the query in {self.storage.place!r}: it goes on there, and ends here",
@@ -151,11 +162,21 @@ class Log:
     def last(self) -> Commit | None:
         """The newest commit, after a check that none is missing before or behind it."""
         seen = self._look()
-        while _gap(*seen):  # an older driver may be at work still: a gap is one if it is there at a second look, too
-            before, seen = seen, self._look()
-            if seen == before:
-                raise self._lacks(_gap(*seen))
-        found = seen[1]
+        while True:
+            try:
+                return self._newest(*seen)
+            except CheckpointError:  # other drivers may be at work: what is missing must be so at a second look, too
+                before, seen = seen, self._look()
+                if seen == before:
+                    raise
+
+    def _newest(self, planned: int, found: list[int], floor: int) -> Commit | None:
+        if gap := _gap(planned, found, floor):
+            raise CheckpointError(
+                f"the checkpoint lacks commits: {gap}",
+                given=self.storage.place,
+                instead="a copy of the checkpoint, or a new checkpoint with new sinks, which reads all input again",
+            )
         return self.read(found[-1]) if found else None
 
     def _look(self) -> tuple[int, list[int], int]:
@@ -166,13 +187,6 @@ class Log:
         planned = max(map(number_of, self.storage.keys(PLANS)), default=-1)
         batches, floor = self.batches(), self.floor()
         return planned, [batch for batch in batches if batch >= floor], floor  # those before are pinned by readers
-
-    def _lacks(self, what: str) -> CheckpointError:
-        return CheckpointError(
-            f"the checkpoint lacks commits: {what}",
-            given=self.storage.place,
-            instead="a copy of the checkpoint, or a new checkpoint with new sinks, which reads all input again",
-        )
 
 
 def number_of(key: str) -> int:

@@ -6,7 +6,6 @@ reader ever sees half of a file, and of two callers one succeeds.
 
 from __future__ import annotations
 
-import errno
 import os
 import uuid
 from abc import ABC, abstractmethod
@@ -82,7 +81,7 @@ class LocalStorage(Storage):
                 # Also if it was there: whoever made it may have died before its name was on disk.
                 self._flush_folder(target.parent)
                 return created
-            raise OSError(errno.ENOENT, "its draft disappears again and again")
+            raise OSError("its draft disappears again and again")
 
     def _link(self, target: Path, data: bytes | pa.Buffer) -> bool:
         draft = self.path / _DRAFTS / uuid.uuid4().hex

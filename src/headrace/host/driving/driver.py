@@ -69,16 +69,21 @@ class Driver:
     def open(self) -> None:
         """Claim the query, check what is there, go on from the last commit, and publish what it names."""
         self.log.claim()
-        self._load(self.log.last())
-        while self.last is not None:
-            try:
-                return self.publisher.resume(self.last)
-            except SinkError:
-                newest = self.log.last()
-                if newest is None or newest.batch == self.last.batch:
-                    raise
-                self._load(newest)  # an older driver has committed and published a batch meanwhile
-        return None
+        with self.log.owned():
+            self._load(self.log.last())
+            while not self._resumed():
+                self._load(self.log.last())
+
+    def _resumed(self) -> bool:
+        """Publish what sinks lack; false if an older driver has committed and published a batch meanwhile."""
+        try:
+            if self.last is not None:
+                self.publisher.resume(self.last)
+        except SinkError:
+            if self.log.batches()[-1:] <= [self.number - 1]:
+                raise
+            return False
+        return True
 
     def _load(self, commit: Commit | None) -> None:
         """Take the positions of a commit."""
@@ -141,6 +146,10 @@ class Driver:
 
     def run(self, plan: Plan) -> Finished:
         """Run, commit and publish a batch."""
+        with self.log.owned():
+            return self._run(plan)
+
+    def _run(self, plan: Plan) -> Finished:
         started = time.monotonic()
         plan = Plan.from_json(self.log.plan(self.number, plan.to_json()))
         batch = self._batch(plan)

@@ -1,0 +1,272 @@
+"""A query in a simulated world: the real driver, log, clean-up, publisher and blocks over tasks that only add up.
+
+The input is a row of numbered items. A task has those of its bucket, reads what its bucket has had before from the last
+commit, and stages both: so an output is right only if every batch had the state it should have, and every item once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.unit.store.world import Actor, Broken, Chaos, MemoryDirectory, MemoryStorage, World
+
+from headrace.errors import HeadraceError, Superseded
+from headrace.host.driving import driver as driver_module
+from headrace.host.driving import publish as publish_module
+from headrace.host.driving.driver import Driver
+from headrace.host.driving.plan import Batch, Executor, Job
+from headrace.host.driving.publish import Publisher
+from headrace.io.files import Listed
+from headrace.io.origins import Files
+from headrace.io.sinks import FileSink
+from headrace.progress import Progress
+from headrace.stages.message import REPORTS, RESULT, STATE, Message
+from headrace.store import blocks as blocks_module
+from headrace.store import cleanup as cleanup_module
+from headrace.store.blocks import BlockReader, write_blocks
+from headrace.store.cleanup import Cleaner, pinned
+from headrace.store.log import Log
+
+BUCKETS = 2
+MOST_SEGMENTS = 3
+SOURCE = SimpleNamespace(origin=Files("input", "jsonl"), fingerprint="source", policy=None, lifetime=None)
+LINE = SimpleNamespace(
+    sources=(SOURCE,), outputs=(SimpleNamespace(fingerprint="out", name="out", schema=None),), depth=1, at=lambda _: ()
+)
+SINK = FileSink("final", (), "output")
+
+
+class Items:
+    """Positions in the world's input; takes the place of `FilePositions`."""
+
+    def __init__(self, source: object, most: int | None = None) -> None:
+        assert source is SOURCE
+        self.most, self.next = most, 0
+        self.seen = SimpleNamespace(segments=())
+
+    def pending(self) -> list[Listed]:
+        return [Listed(i, "item", 1) for i in range(self.next, World.current.arrived)][: self.most]
+
+    def take(self, files: Sequence[Listed]) -> None:
+        if [file.modified for file in files] != list(range(self.next, self.next + len(files))):
+            raise Broken(f"{files} are taken, {self.next} is next")
+        self.next += len(files)
+
+    def saved(self) -> dict[str, Any]:
+        return {"scalars": {"next": self.next}, "traces": {}}
+
+    def restore(self, saved: dict[str, Any], held: object) -> None:
+        assert not held
+        self.next = saved["scalars"]["next"]
+
+
+def install(patch: pytest.MonkeyPatch) -> None:
+    """Put the world's parts where the driver looks for its own."""
+    names = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=World.current.name()))
+    patch.setattr(driver_module, "FilePositions", Items)
+    patch.setattr(publish_module, "BatchDirectory", MemoryDirectory)
+    patch.setattr(blocks_module, "uuid", names)
+    patch.setattr(cleanup_module, "uuid", names)
+
+
+# --- tasks -----------------------------------------------------------------------------------------------------------
+
+
+def run_task(storage: MemoryStorage, batch: Batch, bucket: int, inline: int) -> list[Message]:
+    """Read the state of the last commit, add the items of a batch to it, stage both."""
+    items = [
+        file.modified for files in batch.plan.files.values() for file in files if file.modified % BUCKETS == bucket
+    ]
+    segments: dict[str, list[int]] = {}
+    if batch.after >= 0:
+        commit = Log(storage).read(batch.after)
+        reader = BlockReader(storage, commit)
+        names = commit.record["state"]["sum"][str(bucket)]["traces"]["items"]["segments"]
+        segments = {name: json.loads(reader.block(name).to_pybytes()) for name in names}
+    before = [item for segment in segments.values() for item in segment]
+    merged = len(segments) >= MOST_SEGMENTS
+    new = World.current.name()
+    blocks = {new: json.dumps(before + items if merged else items).encode()}
+    written = write_blocks(storage, batch.number, batch.epoch, blocks, inline)
+    staged = MemoryDirectory("output").stage(batch.number, (bucket, before, items))
+    alive = [new] if merged else [*segments, new]
+    state = {
+        "level": 1, "bucket": bucket, "token": new, "trips": {}, "written": written.to_json(),
+        "operators": {"sum": {"traces": {"items": {"floor": 0, "segments": alive}}}},
+    }  # fmt: skip
+    messages = [Message(bucket, STATE, extra=state), Message(bucket, RESULT, None, Progress(), {"staged": staged})]
+    if bucket == 0:
+        messages.append(Message(0, REPORTS, extra={"files": {"source": len(items)}}))
+    return messages
+
+
+class Tasks(Executor):
+    """Runs a task for each bucket as an actor of its own, some of them twice, and those that fail again."""
+
+    def __init__(self, query: Query) -> None:
+        self.query, self.world = query, query.world
+
+    def run(self, batch: Batch) -> list[Message]:
+        world = self.world
+        plan = world.attempted.setdefault(batch.number, batch.plan.to_json())
+        if plan != batch.plan.to_json() and batch.number >= world.floor():
+            raise Broken(f"batch {batch.number} is tried with another plan")
+        found: dict[int, list[Message]] = {}
+        for bucket in range(BUCKETS):
+            self._attempts(batch, bucket, found)
+        world.wait(lambda: len(found) == BUCKETS)
+        failed = next((error for error in found.values() if isinstance(error, Exception)), None)
+        if failed is not None:
+            raise failed
+        return [message for bucket in range(BUCKETS) for message in found[bucket]]
+
+    def _attempts(self, batch: Batch, bucket: int, found: dict[int, Any]) -> None:
+        world, driver = self.world, self.world.actor
+        left = 1 + (world.random.random() < self.query.twice)
+
+        def attempt() -> None:
+            nonlocal left
+            actor = world.actor
+            try:
+                result = run_task(self.query.storage, batch, bucket, self.query.inline)
+                found.setdefault(bucket, result)
+            except (HeadraceError, FileNotFoundError) as error:
+                driver.hurt |= actor.hurt
+                if left == 1:
+                    found.setdefault(bucket, error)
+            finally:
+                left -= 1
+                if actor.dead and left == 0 and bucket not in found and not world.closing:
+                    left = 1  # a lost task is run again
+                    world.spawn(f"task {bucket}", attempt, task=True)
+
+        for _ in range(left):
+            world.spawn(f"task {bucket}", attempt, task=True)
+
+
+# --- the query -------------------------------------------------------------------------------------------------------
+
+
+class Query:
+    """One query in a world, driven by one driver after the other, or several at once."""
+
+    def __init__(self, seed: int, chaos: Chaos | None = None, items: int = 6) -> None:
+        self.world = World(seed, chaos)
+        self.world.arrived, self.world.closing = 0, False
+        self.storage = MemoryStorage(self.world)
+        self.items = items
+        pick = self.world.random.choice
+        self.kept, self.inline = pick([1, 2, 3]), pick([0, 0, 1_000])
+        self.twice = pick([0.0, 0.3])
+        self.drivers: list[Actor] = []
+
+    def driver(self) -> Driver:
+        job = Job("job", LINE, BUCKETS, self.storage, (SINK,))
+        publisher = Publisher(LINE.outputs, [SINK], self.storage)
+        driver = Driver(job, Tasks(self), publisher, lambda: 0, files_per_batch=2)
+        driver._cleaner = Cleaner(driver.log, self.kept)
+        return driver
+
+    def drive(self) -> None:
+        """What a driver does: all there is."""
+        driver = self.driver()
+        driver.open()
+        while driver.positions["source"].next < self.items:
+            plan = driver.plan()
+            if plan is None:
+                self.arrive()
+                self.world.pause()
+            else:
+                driver.run(plan)
+
+    def arrive(self) -> None:
+        world = self.world
+        world.arrived = min(self.items, world.arrived + world.random.randint(1, 3))
+
+    def read(self) -> None:
+        """What a reader does: everything the newest commit names must be there."""
+        for _ in range(4):
+            with pinned(Log(self.storage)) as commit:
+                if commit is not None:
+                    with self.world.reads(commit.batch):
+                        reader = BlockReader(self.storage, commit)
+                        for name in [*commit.blocks, *commit.inline]:
+                            reader.block(name)
+            self.world.pause()
+
+    def start(self) -> Actor:
+        self.drivers.append(self.world.spawn(f"driver {len(self.drivers)}", self.drive))
+        return self.drivers[-1]
+
+    # --- judging -----------------------------------------------------------------------------------------------------
+
+    def check_ends(self) -> None:
+        """Drivers end because they are done, crashed, superseded, or because the world made a call of theirs fail."""
+        for actor in self.drivers:
+            if actor.late and not (actor.dead or isinstance(actor.error, Superseded) or actor.hurt):
+                raise Broken(f"{actor.name} made a commit that does not count, and did not notice")
+            fine = actor.error is None or isinstance(actor.error, HeadraceError if actor.hurt else Superseded)
+            if not fine:
+                raise Broken(f"{actor.name} failed: {actor.error!r}") from actor.error
+
+    def finish(self) -> None:
+        """A last driver, alone and undisturbed; then everything must be there, once, and nothing else."""
+        world = self.world
+        world.closing = True
+        world.run()
+        self.check_ends()
+        world.chaos, world.fate = Chaos(), lambda _, __: ""
+        self.items, self.twice = self.items + 1, 0.0  # so that it commits and cleans up
+        world.arrived = self.items
+        self.start()
+        world.run()
+        if self.drivers[-1].error is not None:
+            raise Broken("the last driver failed") from self.drivers[-1].error
+        self.check_ends()
+        self.check_output()
+        self.check_litter()
+
+    def check_output(self) -> None:
+        world, had = self.world, [[], []]
+        if sorted(world.published) != sorted(world.counted):
+            raise Broken(f"published: {sorted(world.published)}, committed: {sorted(world.counted)}")
+        for batch in sorted(world.published):
+            parts = {bucket: (before, items) for bucket, before, items in world.published[batch]}
+            for bucket, (before, items) in parts.items():
+                if before != had[bucket]:
+                    raise Broken(f"batch {batch} began with {before}, and {had[bucket]} came before")
+                had[bucket] += items
+        everything = [list(range(bucket, self.items, BUCKETS)) for bucket in range(BUCKETS)]
+        if had != everything:
+            raise Broken(f"the answer is {had}, not {everything}")
+
+    def check_litter(self) -> None:
+        world = self.world
+        log = Log(self.storage)
+        named = {file for batch in log.batches() for file in log.read(batch).files}
+        if litter := set(self.storage.keys("data")) - named:
+            raise Broken(f"{litter} stay for ever")
+        pins = len({key.split("-")[0] for key in self.storage.keys("pins")})
+        for folder, most in {"epochs": 1, "floors": 2, "commits": self.kept + pins, "plans": self.kept + 1}.items():
+            if len(self.storage.keys(folder)) > most:
+                raise Broken(f"{self.storage.keys(folder)} stay for ever")
+        assert not world.actors
+
+
+def simulate(seed: int, scenario: Callable[[Query], None]) -> Query:
+    """A whole run; a failure says its seed."""
+    query = Query(seed)
+    try:
+        scenario(query)
+        query.finish()
+    except Broken as error:
+        error.add_note(f"seed {seed} of {scenario.__name__}")
+        raise
+    finally:
+        query.world.closing = True
+        query.world.close()
+    return query
