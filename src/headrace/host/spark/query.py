@@ -216,7 +216,7 @@ class Query:
         plan = self.driver.plan(ticks=not self._ticked_lately())
         if plan is not None:
             self._take(self._run(plan))
-            if plan.files or plan.ends or self.driver.circulating:
+            if plan.files or plan.ends or self.driver.busy:
                 self._stop.wait(max(0.0, self.interval - (time.monotonic() - began)))
                 return
         with self._changed:  # what a clock alone has asked for is nothing new
