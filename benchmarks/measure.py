@@ -19,13 +19,22 @@ from rich.table import Table
 
 import headrace as hr
 from headrace.host.local.run import run_local
-from headrace.host.spark.session import apply_query_options
 from headrace.io.sinks import Nowhere
 from headrace.plan.nodes import Output
 
 __all__ = ["Row", "Section", "alternate", "headrace_batches", "local_batches", "rates", "say", "show", "spark_batches"]
 
 BUCKETS = 2
+#: Spark's own queries get its best: as many partitions as cores, state in RocksDB with change logs, no empty batches.
+_STATE = "spark.sql.streaming.stateStore"
+SPARKS_OWN = {
+    "spark.sql.shuffle.partitions": str(BUCKETS),
+    f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
+    f"{_STATE}.checkpointFormatVersion": "2",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.adaptive.enabled": "false",
+}
 say = Console()
 
 
@@ -53,14 +62,15 @@ def headrace_batches(stream: hr.Stream, files_per_batch: int) -> list[float]:
     """Seconds per batch of a query on Spark whose answers are dropped."""
     query = stream.start(Nowhere(), files_per_batch=files_per_batch, buckets=BUCKETS)
     query.process_all_available()
-    times = _seconds(query.stream)
+    times = list(query.batch_seconds)
     query.stop()
     return times
 
 
 def spark_batches(spark: SparkSession, frame: Callable[[], Any], mode: str) -> list[float]:
     """Seconds per batch of Spark's own query, RocksDB state and the same options, answers dropped."""
-    apply_query_options(spark, BUCKETS)
+    for name, value in SPARKS_OWN.items():
+        spark.conf.set(name, value)
     with tempfile.TemporaryDirectory() as checkpoint:
         writer = frame().writeStream.format("noop").outputMode(mode)
         stream = writer.option("checkpointLocation", checkpoint).start()

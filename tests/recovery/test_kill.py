@@ -1,8 +1,7 @@
 """Kill the whole process at any moment, start it again: the output holds the expected history, no more and no less.
 
-Kills are aimed at the moments between the steps of a batch: when rows have been staged, when what goes round a loop
-has been fed back, when a batch's folder has appeared but the progress log does not know, when the log knows but Spark's
-own does not; and at random ones.
+Kills are aimed at the moments between the steps of a batch: when a driver has claimed the query, when a batch is
+planned, when rows have been staged, when the batch is committed and when it is published; and at random ones.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from headrace.testing import check_output
 DRIVER = Path(__file__).with_name("driver.py")
 SEED = int(os.environ.get("HEADRACE_KILL_SEED", "1"))
 #: What a driver is killed at, one life after the other; the last one lives.
-MOMENTS = ("staged", "committed", "logged", "at random", "fed back", "state", "at random")
+MOMENTS = ("claimed", "planned", "staged", "committed", "published", "at random", "at random")
 PATIENCE = 120.0
 
 
@@ -49,13 +48,13 @@ driver = load(DRIVER)
 def traces_of(folder: Path, moment: str) -> set[str]:
     """The names that appear when a driver passes a moment."""
     patterns = {
+        "claimed": "state/store/epochs/*",
+        "planned": "state/store/plans/*",
         "staged": "out/counts/_staging/*/*",
-        "committed": "out/stream/batch-*",
-        "logged": "state/progress/*.json",
-        "fed back": "state/feedback/batch-*",
-        "state": "state/spark/state/0/*/*",
+        "committed": "state/store/commits/*",
+        "published": "out/stream/batch-*",
     }
-    return {str(path) for path in folder.glob(patterns.get(moment, patterns["logged"])) if ".probe" not in path.name}
+    return {str(path) for path in folder.glob(patterns.get(moment, patterns["committed"])) if ".probe" not in path.name}
 
 
 def wait_for(process: subprocess.Popen[bytes], ready: Callable[[], bool]) -> bool:
@@ -76,7 +75,7 @@ def lives(folder: Path, draw: random.Random) -> Iterator[str]:
             command = [sys.executable, str(DRIVER), str(folder)]
             process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         try:
-            known, logged = traces_of(folder, moment), len(traces_of(folder, "logged"))
+            known, logged = traces_of(folder, moment), len(traces_of(folder, "committed"))
             moved = wait_for(process, lambda m=moment, k=known: bool(traces_of(folder, m) - k))  # type: ignore[misc]
             if moved and moment == "at random":
                 time.sleep(draw.random() * 2)
@@ -84,7 +83,7 @@ def lives(folder: Path, draw: random.Random) -> Iterator[str]:
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        yield f"{moment}, after {len(traces_of(folder, 'logged')) - logged} batches"
+        yield f"{moment}, after {len(traces_of(folder, 'committed')) - logged} batches"
 
 
 @pytest.mark.slow

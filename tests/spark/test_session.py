@@ -49,9 +49,8 @@ from headrace.host.spark.session import apply_query_options, get_session, is_con
 spark = get_session(sys.argv[1])
 assert get_session() is spark and is_connect(spark) == sys.argv[1].startswith("remote:")
 warm_up(spark, ["headrace.errors"]).join()
-apply_query_options(spark, 3)
-assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
-assert spark.conf.get("spark.sql.streaming.stateStore.providerClass").endswith("RocksDBStateStoreProvider")
+apply_query_options(spark)
+assert spark.conf.get("spark.sql.adaptive.enabled") == "false"
 rows = spark.range(0, 2, 1, 2).mapInArrow(lambda batches: batches, "id long").collect()
 assert sorted(r.id for r in rows) == [0, 1]
 spark.stop()

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
+from headrace.store.cleanup import KEPT
 
 pytestmark = pytest.mark.usefixtures("spark")
 #: So many keys that segments are large enough to be stored apart from the manifest.
@@ -43,7 +44,8 @@ def test_state_stays_bounded_over_many_batches(tmp_path: Path):
     query = counts.start(answers, settled, buckets=2, files_per_batch=1)
     try:
         query.process_all_available()
-        stored = [sum(op["numRowsTotal"] for op in p["stateOperators"]) for p in query.stream.recentProgress]
+        store = query.checkpoint.storage
+        files = {folder: len(store.keys(folder)) for folder in ("epochs", "plans", "commits", "data", "floors")}
         query.finish()
     finally:
         query.stop()
@@ -53,9 +55,10 @@ def test_state_stays_bounded_over_many_batches(tmp_path: Path):
     assert rows[late].max() <= 1.2 * rows[early].max(), (rows[early], rows[late])
     assert size[late].max() <= 1.5 * size[early].max(), (size[early], size[late])
     assert segments[late].max() <= segments[early].max() + 4, "a trace is a few segments, whatever it has seen"
-    assert len(stored) >= 20
-    assert max(stored[-10:]) <= segments.max() + 2 * 2 + 2, "the store holds manifests and segments, and no old ones"
-    assert min(stored[-10:]) > 4, "segments of this size are stored apart"
+    assert files["epochs"] == files["floors"] == 1
+    assert files["commits"] <= KEPT + 4
+    assert files["plans"] <= KEPT + 5
+    assert 4 < files["data"] <= segments.max() + 4 * (KEPT + 4), "files that no kept commit names are gone"
     assert held(query.statistics, "rows")[-1] == 0, "at the end of time nothing is remembered"
     expected = counts.cht()
     assert not hr.history_diff(expected, answers.cht(), names=("local", "spark"))

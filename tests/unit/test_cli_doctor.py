@@ -115,13 +115,7 @@ def test_package_missing(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(doctor, "installed", lambda _: None)
     check = doctor.package_check("pandas")
     assert (check.ok, check.found) == (False, "not installed")
-    assert "pip install 'pandas<3'" in check.advice
-
-
-def test_package_too_new(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(doctor, "installed", lambda _: "3.0.1")
-    assert not doctor.package_check("pandas").ok
-    assert doctor.package_check("pyarrow").ok
+    assert "pip install pandas" in check.advice
 
 
 def test_package_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch):

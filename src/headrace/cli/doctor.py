@@ -33,15 +33,14 @@ MIN_PYTHON = (3, 11)
 SUPPORTED_JAVA = (17, 21, 25)
 MIN_MEMORY = 4 * 10**9
 MIN_DISK, ENOUGH_DISK = 1 * 10**9, 5 * 10**9
-# package -> (the version it must stay below, or None; why Headrace needs it)
-PACKAGES: dict[str, tuple[int | None, str]] = {
-    "pyspark": (None, "runs the pipelines"),
-    "pandas": (3, "Spark's transformWithStateInPandas needs it, below version 3"),
-    "pyarrow": (None, "holds changes and traces"),
-    "protobuf": (None, "Spark's transformWithState needs it"),
-    "grpcio": (None, "Spark Connect needs it"),
+# package -> why Headrace needs it
+PACKAGES: dict[str, str] = {
+    "pyspark": "runs the pipelines",
+    "pandas": "PySpark needs it to run Python functions",
+    "pyarrow": "holds changes and traces",
+    "grpcio": "Spark Connect needs it",
 }
-_MODULES = {"protobuf": "google.protobuf", "grpcio": "grpc"}  # where the package's module has another name
+_MODULES = {"grpcio": "grpc"}  # where the package's module has another name
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
@@ -146,24 +145,16 @@ def java_version(text: str) -> int | None:
 
 
 def package_check(package: str) -> Check:
-    """The package is installed, can be imported, and is not too new."""
-    below, why = PACKAGES[package]
-    version = installed(package)
+    """The package is installed and can be imported."""
+    why, version = PACKAGES[package], installed(package)
     if version is None:
-        return Check(package, "not installed", ok=False, advice=f"pip install {_requirement(package)} ({why})")
+        return Check(package, "not installed", ok=False, advice=f"pip install {package} ({why})")
     try:
         importlib.import_module(_MODULES.get(package, package))
     except Exception as error:  # noqa: BLE001 - a broken package may raise anything
-        advice = f"pip install --force-reinstall {_requirement(package)} ({why})"
+        advice = f"pip install --force-reinstall {package} ({why})"
         return Check(package, f"{version}, import fails: {error}", ok=False, advice=advice)
-    if below is not None and int(version.split(".")[0]) >= below:
-        return Check(package, version, ok=False, advice=f"pip install {_requirement(package)} ({why})")
     return Check(package, version, ok=True)
-
-
-def _requirement(package: str) -> str:
-    below = PACKAGES[package][0]
-    return package if below is None else f"'{package}<{below}'"
 
 
 def memory_check(total: int | None = None) -> Check:

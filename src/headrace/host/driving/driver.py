@@ -115,6 +115,12 @@ class Driver:
         """Whether something goes round a loop."""
         return self.last is not None and bool(self.last.record["feedback"])
 
+    @property
+    def busy(self) -> bool:
+        """Whether what goes round is more than news of progress, which a clock brings without end."""
+        ended = all(progress.cti == INFINITY for progress in self.progress.values())
+        return self.last is not None and (self.last.record["circulating"] or (self.circulating and ended))
+
     # --- one batch ---------------------------------------------------------------------------------------------------
 
     def plan(self, *, ticks: bool = True) -> Plan | None:

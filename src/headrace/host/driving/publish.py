@@ -70,19 +70,23 @@ class Publisher:
     # --- after it ----------------------------------------------------------------------------------------------------
 
     def publish(self, commit: Commit) -> None:
-        """Hand over what a commit names; again, if need be."""
+        """Hand over what a commit names."""
+        self._publish_files(commit)
         for number, (sink, about) in enumerate(zip(self._sinks, commit.record["outputs"], strict=True)):
-            if isinstance(sink, FileSink):
-                if about["parts"] or about["moved"]:
-                    extra = encode_cti(about["cti"], self._outputs[number].schema, sink) if about["moved"] else {}
-                    BatchDirectory(sink.path).commit(commit.batch, about["parts"], extra)
-            elif "rows" in about:
+            if "rows" in about:
                 self._show(number, sink, commit, about)
         if self._here:
             self._storage.create(f"{_MARKER}/{commit.batch:012d}", b"")
             for key in self._storage.keys(_MARKER):
                 if number_of(key) < commit.batch:
                     self._storage.remove(key)
+
+    def _publish_files(self, commit: Commit) -> None:
+        """What is there already stays as it is."""
+        for number, (sink, about) in enumerate(zip(self._sinks, commit.record["outputs"], strict=True)):
+            if isinstance(sink, FileSink) and (about["parts"] or about["moved"]):
+                extra = encode_cti(about["cti"], self._outputs[number].schema, sink) if about["moved"] else {}
+                BatchDirectory(sink.path).commit(commit.batch, about["parts"], extra)
 
     def _show(self, number: int, sink: Sink, commit: Commit, about: Mapping[str, Any]) -> None:
         rows = pa.ipc.open_stream(BlockReader(self._storage, commit).block(about["rows"])).read_all()
@@ -94,24 +98,15 @@ class Publisher:
         elif isinstance(sink, Call):
             sink.function(commit.batch, changes, progress)
 
-    def resume(self, last: Commit) -> None:
+    def resume(self, last: Commit | None) -> None:
         """At a start: check that every sink has what was committed, and publish what it lacks of the last batch."""
-        for sink, about in zip(self._sinks, last.record["outputs"], strict=True):
+        for number, sink in enumerate(self._sinks):
             if isinstance(sink, FileSink):
-                _check(sink, about, last.batch)
-        done = [number_of(key) for key in self._storage.keys(_MARKER)]
-        shown = not self._here or last.batch in done
-        files = [sink for sink in self._sinks if isinstance(sink, FileSink)]
-        if not shown:
+                _check(sink, last.record["outputs"][number] if last is not None else {}, last)
+        if last is not None and self._here and f"{_MARKER}/{last.batch:012d}" not in self._storage.keys(_MARKER):
             self.publish(last)
-        elif files:
+        elif last is not None:
             self._publish_files(last)
-
-    def _publish_files(self, commit: Commit) -> None:
-        for number, (sink, about) in enumerate(zip(self._sinks, commit.record["outputs"], strict=True)):
-            if isinstance(sink, FileSink) and (about["parts"] or about["moved"]):
-                extra = encode_cti(about["cti"], self._outputs[number].schema, sink) if about["moved"] else {}
-                BatchDirectory(sink.path).commit(commit.batch, about["parts"], extra)
 
 
 def _packed(output: Output, tables: Sequence[pa.Table]) -> pa.Buffer:
@@ -122,22 +117,20 @@ def _packed(output: Output, tables: Sequence[pa.Table]) -> pa.Buffer:
     return sink.getvalue()
 
 
-def _check(sink: FileSink, about: Mapping[str, Any], last: int) -> None:
+def _check(sink: FileSink, about: Mapping[str, Any], last: Commit | None) -> None:
     """Every batch that was committed must be in the directory, but for the last one, and no other."""
-    found = BatchDirectory(sink.path).committed()
-    ahead = [batch for batch in found if batch > last]
-    if ahead:
+    found, newest = BatchDirectory(sink.path).committed(), last.batch if last is not None else -1
+    if found and found[-1] > newest:
         raise SinkError(
-            f"{sink.path!r} has batch {ahead[0]}, and the checkpoint's last one is {last}: commits were lost",
+            f"{sink.path!r} has batch {found[-1]}, and the checkpoint knows "
+            f"{f'none after {newest}' if last else 'of none'}: commits were lost",
             given=sink.path,
             instead="the checkpoint that belongs to the directory, or a new checkpoint and a new directory",
         )
-    written = bool(about["parts"] or about["moved"])
-    missing = about["batches"] - len(found)
-    lost = about["sum"] - sum(found)
-    if missing == 0 and lost == 0:
-        return
-    if missing == 1 and written and lost == last:  # it was committed, and is about to be published
+    missing = about.get("batches", 0) - len(found)
+    lost = about.get("sum", 0) - sum(found)
+    unpublished = missing == 1 and lost == newest and bool(about["parts"] or about["moved"])
+    if (missing, lost) == (0, 0) or unpublished:
         return
     which = f"batch {lost} is" if missing == 1 else f"{missing} of its {about['batches']} batches are"
     raise SinkError(

@@ -1,1 +1,1 @@
-"""The Spark host: Headrace on Structured Streaming."""
+"""The Spark host: every batch of a query is one Spark job."""

@@ -2,13 +2,14 @@
 
 Spark keeps the positions of such a source in a log of its own (`<checkpoint>/spark/<source>`). Every batch of Spark's
 becomes a folder of Arrow files in a spool, whole and once (`io.commit`), and the loop takes the files as those of any
-other source. Spark waits while the loop is far behind.
+other source. When a batch of the loop that has read them is committed, the files are removed; their folder stays a
+while, empty, so that a batch that Spark repeats is not written again. Spark waits while the loop is far behind.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,6 +81,16 @@ class Feeder:
         self.check()
         self.stream.processAllAvailable()
 
+    def forget(self, paths: Iterable[str]) -> None:
+        """Remove files that a committed batch has read, and folders that Spark will not write again."""
+        for path in paths:
+            if self.spool in Path(path).parents:
+                Path(path).unlink(missing_ok=True)
+        for batch in BatchDirectory(str(self.spool)).committed()[:-2]:
+            folder = self.spool / f"batch-{batch:08d}"
+            if not any(folder.iterdir()):
+                folder.rmdir()
+
     def stop(self) -> None:
         if self.stream is not None and self.stream.isActive:
             self.stream.stop()
@@ -112,7 +123,7 @@ def _sender(source: Source, spool: str) -> Callable[[DataFrame, int], None]:
 
     def send(frame: DataFrame, batch: int) -> None:
         place = BatchDirectory(spool)
-        while len(place.committed()) > _MOST_WAITING:
+        while len({Path(file).parent for file in place.files()}) > _MOST_WAITING:
             time.sleep(_WAIT_SECONDS)
         staged = frame.mapInArrow(_writer(schema, spool, batch), "part int, path string").toArrow().to_pylist()
         place.commit(batch, [row["path"] for row in sorted(staged, key=lambda row: row["part"])])

@@ -78,6 +78,7 @@ class Query:
         #: How often the loop has looked for input, and how often it found none.
         self._looks = 0
         self._idle_look = -1
+        self._ended = False
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._loop, name=f"headrace-{self.name}", daemon=True)
         self._resume()
@@ -108,7 +109,7 @@ class Query:
     @property
     def is_active(self) -> bool:
         """Whether it still runs."""
-        return self._thread.is_alive()
+        return self._thread.is_alive() and not self._ended
 
     @property
     def received(self) -> dict[str, dict[str, int]]:
@@ -128,7 +129,7 @@ class Query:
         with self._changed:
             first = self._looks + 1  # the look that is under way may have begun before
             self._wake.set()
-            self._changed.wait_for(lambda: self._idle_look >= first or not self.is_active)
+            self._changed.wait_for(lambda: self._idle_look >= first or self._ended)
         self._raise()
 
     def await_termination(self, timeout: float | None = None) -> bool:
@@ -200,6 +201,7 @@ class Query:
                 _log.debug("in full:", exc_info=error)
         finally:
             with self._changed:
+                self._ended = True
                 self._changed.notify_all()
 
     def _look(self) -> None:
@@ -214,7 +216,7 @@ class Query:
         plan = self.driver.plan(ticks=not self._ticked_lately())
         if plan is not None:
             self._take(self._run(plan))
-            if plan.files or plan.ends or self.driver.circulating:
+            if plan.files or plan.ends or self.driver.busy:
                 self._stop.wait(max(0.0, self.interval - (time.monotonic() - began)))
                 return
         with self._changed:  # what a clock alone has asked for is nothing new
@@ -239,6 +241,9 @@ class Query:
 
     def _take(self, batch: Finished) -> None:
         record = batch.commit.record
+        read = [path for files in record["plan"]["files"].values() for _, path, _ in files]
+        for feeder in self.feeders:
+            feeder.forget(read)
         self.counts.update(record["counts"])
         self.statistics.append(batch.statistics)
         self.batch_seconds.append(batch.seconds)

@@ -1,12 +1,23 @@
-"""From the text of native code to code of the machine, by Numba."""
+"""From the text of native code to code of the machine, by Numba.
+
+Compiling takes seconds, so the code is kept on disk, for all workers and for later processes: in `native` below
+HEADRACE_CACHE, or the user's cache folder. A text is kept under a name that follows from it and from everything that
+becomes part of it, so a change of either is compiled anew. Where nothing can be written, every process compiles.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+import os
+import tempfile
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+import numba
 import numpy as np
 from numba import njit, types
 from numba.np.numpy_support import from_dtype
@@ -50,6 +61,33 @@ def compiled(source: str, takes: Sequence[Dtype]) -> Any:
     inputs = [types.Array(kind, 1, "C", readonly=True) for one in takes for kind in (from_dtype(one), whether)]
     frame = [integer, integer, whether, integer, integer, integer, integer, integer]
     signature = (*[read] * 4, *frame, read, decimals, read, *[written] * 3, *inputs)
-    space = dict(_space())
-    exec(compile(source, "<native aggregate>", "exec"), space)  # noqa: S102 - written by `native`, from the tree
-    return _jit(space[source.removeprefix("def ").partition("(")[0]], signature)
+    space = {**_space(), "__name__": __name__}  # code that is kept names a module that can be imported
+    kept = _kept(source)
+    exec(compile(source, str(kept or "<native aggregate>"), "exec"), space)  # noqa: S102 - written by `native`
+    function = space[source.removeprefix("def ").partition("(")[0]]
+    return _jit(function, signature, cache=kept is not None)
+
+
+def _kept(source: str) -> Path | None:
+    """Where a text is kept, beside its code; None if nowhere."""
+    folder = os.environ.get("HEADRACE_CACHE") or Path(
+        os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "headrace"
+    )
+    path = Path(folder, "native", f"{hashlib.sha256((_parts() + source).encode()).hexdigest()[:32]}.py")
+    try:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, draft = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+            with os.fdopen(handle, "w") as file:
+                file.write(source)
+            Path(draft).replace(path)
+    except (OSError, RuntimeError):  # no home, or no room
+        return None
+    return path
+
+
+@lru_cache(maxsize=1)
+def _parts() -> str:
+    """All that becomes part of the code besides its own text."""
+    functions = [inspect.getsource(function) for function in (FUNCTIONS | ROW_FUNCTIONS).values()]
+    return "\n".join([numba.__version__, repr(sorted(CONSTANTS.items())), *functions])
