@@ -121,7 +121,7 @@ def write_parquet(history: pa.Table, directory: Path) -> None:
     """Write a history as one file into a new directory."""
     check_new(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    pq.write_table(history, directory / "part-00000.parquet")
+    pq.write_table(history, directory / "part-00000.parquet", write_page_checksum=True)
 
 
 def _check(option: str, given: object, allowed: tuple[str, ...]) -> None:

@@ -258,7 +258,7 @@ def _read(
     bad_rows: BadRowPolicy,
 ) -> Stream:
     origin = Files(str(path), format)
-    columns = Schema.of(schema) if schema is not None else infer_schema(origin.files()[0], format)
+    columns = Schema.of(schema) if schema is not None else infer_schema(origin.files()[0].path, format)
     _refuse_lists(columns, format)
     return _stream_of(origin, columns, lifetime, progress, bad_rows)
 

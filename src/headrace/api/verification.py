@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from headrace.errors import PlanError, Undecided
@@ -87,6 +86,4 @@ def _rows(sources: list[Source]) -> int:
 def _size(origin: Any) -> int:
     if isinstance(origin, Events):
         return int(origin.table.num_rows)
-    return sum(
-        Path(path).stat().st_size // _ROW_BYTES if Path(path).exists() else _MOST_ROWS for path in origin.files()
-    )
+    return sum(file.size // _ROW_BYTES for file in origin.files())

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from headrace.errors import BadRow, HistoryError
 from headrace.history.inputs import FILE, ROW
-from headrace.io.origins import Events, Files, HostRead, read_columns, read_path
+from headrace.io.files import Listed
+from headrace.io.origins import Events, Files, HostRead, read_columns, read_listed
 from headrace.plan.nodes import Source
 
 __all__ = ["at_rest", "file_rows", "stored_rows"]
@@ -40,17 +41,17 @@ def stored_rows(source: Source) -> pa.Table:
         return pa.concat_tables([_placed(table, i, np.arange(table.num_rows)) for i, table in enumerate(batches)])
     if isinstance(origin, Files):
         empty = source.columns.arrow.empty_table().select(read_columns(source))
-        blocks = [rows for number, path in enumerate(origin.files()) for rows in file_rows(source, number, path)]
+        blocks = [rows for number, file in enumerate(origin.files()) for rows in file_rows(source, number, file)]
         return pa.concat_tables([_placed(empty, 0, np.arange(0)), *blocks])
     raise HistoryError(
         "only Spark can read this", given=str(origin), allowed="events in memory, and files", instead="engine='spark'"
     )
 
 
-def file_rows(source: Source, number: int, path: str) -> Iterator[pa.Table]:
+def file_rows(source: Source, number: int, file: Listed) -> Iterator[pa.Table]:
     """The rows of one file; those that cannot be read are left out, or raised if the source says so."""
     start = 0
-    for block in read_path(source, path):
+    for block in read_listed(source, file):
         if block.refused.num_rows and source.bad_rows == "raise":
             row = block.refused.slice(0, 1).to_pylist()[0]
             raise BadRow(f"{source.origin}: {row['reason']}", given=row["raw"], instead="bad_rows='divert'")

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.io.conversion import convert, reason
+from headrace.io.files import FileState
 from headrace.schema import Field
 
 __all__ = ["REFUSED", "Decoded", "Refusal", "as_python", "concat", "finish", "refused_table"]
@@ -29,12 +30,14 @@ Refusal = tuple[int, str, str]
 @dataclass(frozen=True)
 class Decoded:
     """`table` has the asked columns in the schema's Arrow types, in file order; `rows` numbers its rows in the file,
-    from 0; `refused` has the columns `row`, `reason` and `raw`.
+    from 0; `refused` has the columns `row`, `reason` and `raw`. `file` is what became of the file since it was listed;
+    only its last block, which is empty, says that it is gone or another one.
     """
 
     table: pa.Table
     refused: pa.Table
     rows: NDArray[np.int64]
+    file: FileState = "same"
 
     def where(self, row_filter: pc.Expression | None, columns: Sequence[str]) -> Decoded:
         """Only the rows that pass the filter (null does not), only those columns; refused rows stay refused."""

@@ -3,16 +3,22 @@
 A path may be plain, a `file:` URI in either of its spellings (percent-encoded, as Spark reports paths), or any URI
 that Arrow's file systems understand. Names that start with `_` or `.` are not data: writers use them for what is
 unfinished.
+
+`listing` is the one order in which files are read: by modification time in nanoseconds, then by name. A link to a
+directory is not followed, since it may lead back to where it is. A listed file may be gone, or another one, when its
+turn comes: `Listed.state` says so, and whoever reads files counts and reports it.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from glob import has_magic
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -20,7 +26,10 @@ import pyarrow.fs as pafs
 
 from headrace.errors import HeadraceError, SourceError
 
-__all__ = ["list_files", "local_path", "modified_at", "open_file", "open_stream", "source_errors"]
+__all__ = [
+    "FileState", "Listed", "behind_link", "changed_or_new", "list_files", "listing", "local_path", "open_file",
+    "open_stream", "source_errors",
+]  # fmt: skip
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
@@ -57,14 +66,42 @@ def _file_system(path: str) -> tuple[Any, str]:
     return found[0], str(found[1])
 
 
-def modified_at(path: str) -> int:
-    """When a file was last modified, in ticks."""
-    with source_errors(path):
-        files, name = _file_system(path)
-        found = files.get_file_info(name)
-        if found.type == pafs.FileType.NotFound:
-            raise FileNotFoundError(path)
-        return (found.mtime_ns or 0) // 1000
+#: What became of a file since it was listed.
+FileState: TypeAlias = Literal["same", "missing", "changed"]
+
+
+@dataclass(frozen=True, order=True)
+class Listed:
+    """A file as it was when it was listed; the order of these values is the order of reading."""
+
+    #: Modification time in nanoseconds.
+    modified: int
+    path: str
+    size: int
+
+    @classmethod
+    def now(cls, path: str) -> Listed | None:
+        """The file as it is now; None if there is none."""
+        with source_errors(path):
+            files, name = _file_system(path)
+            found = files.get_file_info(name)
+        return None if found.type == pafs.FileType.NotFound else _of_info(found, path)
+
+    def state(self) -> FileState:
+        """What became of the file since."""
+        now = Listed.now(self.path)
+        return "missing" if now is None else "same" if now == self else "changed"
+
+
+def _of_info(found: Any, path: str) -> Listed:
+    return Listed(found.mtime_ns or 0, path, found.size or 0)
+
+
+def changed_or_new(files: Iterable[Listed], taken: Mapping[str, Listed]) -> tuple[list[Listed], list[Listed]]:
+    """Of the files listed now: those that differ from when they were taken, and those never taken."""
+    listed = list(files)
+    changed = [file for file in listed if taken.get(file.path, file) != file]
+    return changed, [file for file in listed if file.path not in taken]
 
 
 @contextmanager
@@ -85,45 +122,84 @@ def _first_line(error: Exception) -> str:
 
 
 def list_files(path: str) -> list[str]:
-    """The data files of a path, a directory with its sub-directories, or a glob, oldest first.
+    """The paths of a `listing`."""
+    return [file.path for file in listing(path)]
 
-    Files of equal modification time are in the order of their names. A glob or directory may be empty; a plain path
-    must exist.
+
+def listing(path: str) -> list[Listed]:
+    """The data files of a path, a directory with its sub-directories, or a glob, in the order of reading.
+
+    A glob or directory may be empty; a plain path must exist.
     """
     local = local_path(path)
     with source_errors(path):
-        return _local_files(local) if local is not None else _remote_files(path)
+        return sorted(_local_files(local) if local is not None else _remote_files(path))
 
 
-def _local_files(path: str) -> list[str]:
+def _local_files(path: str) -> Iterator[Listed]:
     place = Path(path)
     if place.is_dir():
-        found = [entry for entry in place.rglob("*") if all(map(_is_data, entry.relative_to(place).parts))]
+        yield from _below(path)
     elif place.exists():
-        return [path]
+        yield _local(place, path)
     elif has_magic(path):
-        found = [entry for entry in _matches(place) if all(map(_is_data, set(entry.parts) - set(place.parts)))]
+        for entry in _matches(place):
+            new = set(entry.parts) - set(place.parts)
+            if entry.is_file() and all(map(_is_data, new)) and not behind_link(path, str(entry)):
+                yield _local(entry, str(entry))
     else:
         raise FileNotFoundError(path)
-    files = [(entry.stat().st_mtime_ns, str(entry)) for entry in found if entry.is_file()]
-    return [name for _, name in sorted(files)]
+
+
+def _local(entry: Path | os.DirEntry[str], path: str) -> Listed:
+    status = entry.stat()
+    return Listed(status.st_mtime_ns, path, status.st_size)
+
+
+def _below(folder: str) -> Iterator[Listed]:
+    """The data files of a directory and of those inside it; a link to a directory is not followed."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not _is_data(entry.name):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from _below(entry.path)
+            elif entry.is_file():
+                with suppress(FileNotFoundError):  # removed before it was listed
+                    yield _local(entry, entry.path)
+
+
+def behind_link(place: str, path: str) -> bool:
+    """Whether a link to a directory leads from `place`, a directory or pattern, to the file; it may be a link itself.
+
+    A pattern begins at its first wildcard.
+    """
+    local = local_path(place)
+    if local is None:
+        return False
+    root = Path(local).absolute()
+    if not root.exists():
+        root = next((folder for folder in root.parents if not has_magic(str(folder))), root)
+    folders = Path(path).absolute().parents
+    return any(folder.is_symlink() for folder in folders if folder != root and folder.is_relative_to(root))
 
 
 def _matches(pattern: Path) -> Iterator[Path]:
     return Path(pattern.anchor or ".").glob(str(pattern.relative_to(pattern.anchor)))
 
 
-def _remote_files(uri: str) -> list[str]:
+def _remote_files(uri: str) -> Iterator[Listed]:
     files, name = _file_system(uri)
     info = files.get_file_info(name)
     if info.type == pafs.FileType.NotFound:
         raise FileNotFoundError(uri)
     if info.type == pafs.FileType.File:
-        return [uri]
-    entries = files.get_file_info(pafs.FileSelector(name, recursive=True))
-    below = [(entry, entry.path[len(name) :].strip("/")) for entry in entries if entry.type == pafs.FileType.File]
-    data = [(entry.mtime_ns or 0, path) for entry, path in below if all(map(_is_data, path.split("/")))]
-    return [f"{uri.rstrip('/')}/{path}" for _, path in sorted(data)]
+        yield _of_info(info, uri)
+        return
+    for entry in files.get_file_info(pafs.FileSelector(name, recursive=True)):
+        path = entry.path[len(name) :].strip("/")
+        if entry.type == pafs.FileType.File and all(map(_is_data, path.split("/"))):
+            yield _of_info(entry, f"{uri.rstrip('/')}/{path}")
 
 
 def _is_data(name: str) -> bool:

@@ -23,13 +23,13 @@ from headrace.errors import SchemaError
 from headrace.io.conversion import TICK_COLUMNS, convert
 from headrace.io.csv import first_records, read_csv
 from headrace.io.decoded import Decoded
-from headrace.io.files import list_files, open_file, open_stream, source_errors
+from headrace.io.files import open_file, open_stream, source_errors
 from headrace.io.json import json_records, read_json
 from headrace.io.parquet import arrow_schema, parquet_schema, read_arrow, read_parquet
 from headrace.io.records import blocks
 from headrace.schema import Field, Schema, Type
 
-__all__ = ["Decoded", "Format", "infer_schema", "list_files", "read_file"]
+__all__ = ["Decoded", "Format", "infer_schema", "read_file"]
 
 _NAMES = ("csv", "json", "parquet", "arrow")
 _ENDINGS = {"csv": "csv", "tsv": "csv", "txt": "csv", "json": "json", "jsonl": "json", "ndjson": "json",

@@ -455,7 +455,7 @@ def _folder(directory: str) -> Path:
 
 def _write(table: pa.Table, path: Path, how: Format) -> None:
     if how.name == "parquet":
-        pq.write_table(table, path)
+        pq.write_table(table, path, write_page_checksum=True)
     elif how.name == "json":
         path.write_bytes(rows_to_jsonl(table))
     elif how.name == "csv":

@@ -39,7 +39,11 @@ Int64s = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Whole = Callable[[Int64s], pa.Table]
 _STRETCH = 16_384
-COUNTERS = ("rows", "accepted", "diverted", "dropped", "adjusted", "ctis", "late", "malformed")
+#: What is counted of a source: rows, and files that were gone or another one when their turn came.
+COUNTERS = (
+    "rows", "accepted", "diverted", "dropped", "adjusted", "ctis", "late", "malformed", "missing_files",
+    "changed_files",
+)  # fmt: skip
 
 
 @dataclass

@@ -12,6 +12,7 @@ on every host, in histories, and after restarts:
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -29,15 +30,16 @@ from headrace.errors import PlanError, SourceError
 from headrace.expr import Expr, col, evaluate, predicate_mask
 from headrace.expr.pushdown import to_arrow_filter
 from headrace.io.decoded import Decoded, refused_table
-from headrace.io.files import local_path, modified_at
-from headrace.io.formats import Format, list_files, read_file
+from headrace.io.files import FileState, Listed, listing, local_path
+from headrace.io.formats import Format, read_file
 from headrace.plan.nodes import Source
 from headrace.plan.policies import Arrival, Edge, Explicit, Interval, Physical, Point
 from headrace.schema import ARRIVAL, POSITION, STAMPS, Schema
 from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["TABLE", "Events", "Files", "HostRead", "Origin", "SparkRead", "read_columns", "read_path", "whole_rows"]
+__all__ = ["TABLE", "Events", "Files", "HostRead", "Origin", "SparkRead", "read_columns", "read_listed", "whole_rows"]
 
+_log = logging.getLogger("headrace")
 
 #: The format of a table in Spark's catalog; the path is its name.
 TABLE = "table"
@@ -88,9 +90,9 @@ class Files(_Unread):
         if local is not None and not has_magic(local) and not Path(local).exists():
             raise SourceError(f"there is no file or directory {self.path!r}", given=self.path, allowed=_PLACES)
 
-    def files(self) -> list[str]:
-        """The files that are there now, oldest first."""
-        found = list_files(self.path)
+    def files(self) -> list[Listed]:
+        """The files that are there now, in the order of reading."""
+        found = listing(self.path)
         if not found:
             raise SourceError(
                 f"no file is at {self.path}",
@@ -233,9 +235,34 @@ def read_columns(source: Source) -> list[str]:
     return [name for name in source.columns.names if name in wanted or name in source.schema]
 
 
-def read_path(source: Source, path: str) -> Iterator[Decoded]:
-    """The blocks of one file of a source, stamped if the source is."""
+def read_listed(source: Source, file: Listed) -> Iterator[Decoded]:
+    """The blocks of one file of a source, stamped if the source is.
+
+    A file that is gone has no rows, and one that changed is read as it is; the last block says so.
+    """
+    found = file.state()
+    if found != "missing":
+        yield from _read(source, file)
+        found = file.state() if found == "same" else found
+    if found != "same":
+        yield _notice(source, file, found)
+
+
+def _notice(source: Source, file: Listed, state: FileState) -> Decoded:
+    """The block that reports a file; an error if the source takes no bad rows."""
+    what = "removed" if state == "missing" else "changed"
+    effect = "its rows are not in the answer" if state == "missing" else "what was read may be half of it"
+    text = f"the file {file.path!r} was {what} after it was listed"
+    if source.bad_rows == "raise":
+        raise SourceError(text, given=str(source.origin), instead="write files under another name, then rename them")
+    _log.warning("%s: %s; %s", source.origin, text, effect)
+    empty = source.columns.arrow.empty_table().select(read_columns(source))
+    return Decoded(empty, refused_table(), np.arange(0), state)
+
+
+def _read(source: Source, file: Listed) -> Iterator[Decoded]:
     assert isinstance(source.origin, Files)
+    path = file.path
     held, wanted = _held(source), read_columns(source)
     row_filter = to_arrow_filter(source.pushed, held) if source.pushed is not None else None
     # A row of text is malformed if any of its columns is, whoever reads them: else another query in the same script, or
@@ -247,11 +274,14 @@ def read_path(source: Source, path: str) -> Iterator[Decoded]:
         yield from blocks
     else:
         made = [name for name in wanted if name not in held]
-        arrived = modified_at(path) if ARRIVAL in made else 0
         for block in blocks:
-            stamps = {ARRIVAL: np.full(len(block.rows), arrived, np.int64), POSITION: block.rows}
-            values = [pa.array(stamps[name]) if name in made else block.table[name] for name in wanted]
+            values = [_stamp(name, file, block) if name in made else block.table[name] for name in wanted]
             yield replace(block, table=pa.table(values, names=wanted))
+
+
+def _stamp(name: str, file: Listed, block: Decoded) -> pa.Array:
+    """The arrival or position of the rows of a block."""
+    return pa.array(np.full(len(block.rows), file.modified // 1000, np.int64) if name == ARRIVAL else block.rows)
 
 
 def _held(source: Source) -> Schema:

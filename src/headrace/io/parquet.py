@@ -2,8 +2,8 @@
 
 Only the asked columns are read. Types are converted when every value fits (other integer widths, timestamps of any
 unit and zone, dates, dictionaries, large strings); a row with a value that does not fit is refused, and a column that
-could never fit is a `SchemaError`. A row filter is handed to the reader itself, which may skip whole row groups; the
-row numbers are then those among the rows that passed.
+could never fit is a `SchemaError`. Pages that have a checksum are checked against it. A row filter is handed to the
+reader itself, which may skip whole row groups; the row numbers are then those among the rows that passed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def read_parquet(
     file: Any, path: str, fields: Sequence[Field], row_filter: pc.Expression | None, columns: Sequence[str]
 ) -> Iterator[Decoded]:
     """The decoded blocks of a Parquet file: `columns` of the rows that pass; the filter may use all of `fields`."""
-    reader = pq.ParquetFile(file)
+    reader = pq.ParquetFile(file, page_checksum_verification=True)
     names = [field.name for field in fields]
     _check(reader.schema_arrow, fields, path)
     if row_filter is not None and _is_exact(reader.schema_arrow, fields):
@@ -89,8 +89,8 @@ def _fragment(reader: Any, file: Any) -> Any:
     # Here, because it loads pandas, which takes longer than all the rest of a start-up.
     import pyarrow.dataset as pads
 
-    fragment = pads.ParquetFileFormat().make_fragment(file)
-    return pads.FileSystemDataset([fragment], reader.schema_arrow, pads.ParquetFileFormat())
+    format = pads.ParquetFileFormat(page_checksum_verification=True)
+    return pads.FileSystemDataset([format.make_fragment(file)], reader.schema_arrow, format)
 
 
 def _largest_group(reader: Any) -> int:

@@ -23,6 +23,7 @@ from headrace.errors import EventError, PlanError
 from headrace.events import cti_row, history, to_physical
 from headrace.io.commit import BatchDirectory
 from headrace.io.encode import jsonl_to_physical, physical_to_jsonl, rows_to_jsonl
+from headrace.io.files import source_errors
 from headrace.plan.nodes import EdgeLifetimes, Final, Node, PointAtStart
 from headrace.progress import Progress
 from headrace.schema import Schema
@@ -180,7 +181,7 @@ def encode_cti(cti: int, schema: Schema, sink: FileSink) -> dict[str, bytes]:
 
 def _parquet(table: pa.Table) -> bytes:
     sink = io.BytesIO()
-    pq.write_table(table, sink)
+    pq.write_table(table, sink, write_page_checksum=True)
     return sink.getvalue()
 
 
@@ -188,5 +189,10 @@ def read_events_output(path: str, schema: Schema | str) -> pa.Table:
     """The physical events that a file sink has written so far, batch by batch."""
     files = [f for f in BatchDirectory(path).files() if f.endswith((".jsonl", ".parquet"))]
     payload = Schema.of(schema)
-    tables = [pq.read_table(f) if f.endswith(".parquet") else jsonl_to_physical([f], payload) for f in files]
+    tables = [_read_parquet(f) if f.endswith(".parquet") else jsonl_to_physical([f], payload) for f in files]
     return pa.concat_tables(tables) if tables else to_physical(Changes.empty(payload))
+
+
+def _read_parquet(path: str) -> pa.Table:
+    with source_errors(path):
+        return pq.read_table(path, page_checksum_verification=True)

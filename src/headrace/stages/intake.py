@@ -46,6 +46,8 @@ class Intake:
         if block.refused.num_rows:
             reasons, texts = (block.refused[name].to_pylist() for name in ("reason", "raw"))
             self._run(Changes.empty(self.source.schema), self.channel.refuse(reasons, texts))
+        if block.file != "same":
+            self.channel.report.counts[f"{block.file}_files"] += 1
 
     def take(self, table: pa.Table, whole: Whole | None = None) -> None:
         """A block of rows."""

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from headrace.errors import EventError, HeadraceError, SinkError
 from headrace.io import generator as g
-from headrace.io.formats import Format, list_files, read_file
+from headrace.io.files import list_files
+from headrace.io.formats import Format, read_file
 from headrace.schema import Schema
 from headrace.time import INFINITY, duration
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import errors
 from headrace.api.stream import Stream
-from headrace.io.files import list_files, modified_at
+from headrace.io.files import list_files, listing
 from headrace.io.formats import Format
 from headrace.io.host_source import Lines, Pauses, Receiver, Spool
 from headrace.io.origins import HostRead
@@ -222,7 +222,7 @@ def test_files_are_a_millisecond_apart_also_after_a_restart(tmp_path: Path):
     again.write([b"5", b"6"])
     assert again.waiting(5) == 2
     again.close()
-    times = [modified_at(path) for path in list_files(str(tmp_path))]
+    times = [file.modified // 1000 for file in listing(str(tmp_path))]
     assert all(later - earlier >= 1000 for earlier, later in pairwise(times))
     assert spooled(tmp_path) == [b"%d" % i for i in range(7)]
     assert not list(tmp_path.glob("_0*"))

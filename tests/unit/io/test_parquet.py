@@ -13,8 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.errors import SchemaError, SourceError
+from headrace.events import events_table, to_changes
+from headrace.io.commit import BatchDirectory
 from headrace.io.decoded import Decoded, concat
 from headrace.io.formats import Format, infer_schema, read_file
+from headrace.io.sinks import FileSink, encode, read_events_output
 from headrace.schema import Schema
 from headrace.time import INFINITY
 
@@ -210,3 +213,28 @@ def test_infer(tmp_path: Path, format: str):
     )
     inferred = infer_schema(write(tmp_path / "x", table, format), Format(format))
     assert str(inferred) == "a LONG, s STRING, t DATETIME, l ARRAY<LONG>"
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_a_flipped_byte_is_an_error_where_pages_have_checksums(tmp_path: Path, filtered: bool):
+    path = tmp_path / "x.parquet"
+    table = pa.table({"t": range(1000), "v": np.arange(1000) * 7919})
+    pq.write_table(table, path, write_page_checksum=True, compression="none", use_dictionary=False)
+    data = bytearray(path.read_bytes())
+    data[pq.ParquetFile(path).metadata.row_group(0).column(1).data_page_offset + 200] ^= 1
+    path.write_bytes(data)
+    row_filter = pc.field("v") > 5 if filtered else None
+    with pytest.raises(SourceError, match=r"x\.parquet.*checksum"):
+        list(read_file(str(path), Format("parquet"), Schema.of("t LONG, v LONG"), row_filter=row_filter))
+
+
+def test_what_is_written_has_checksums(tmp_path: Path):
+    changes = to_changes(events_table([{"kind": "insert", "le": 0, "re": 1, "v": 7919}] * 99), Schema.of("v LONG"))
+    sink = FileSink(path=str(tmp_path), format="parquet")
+    data = bytearray(encode(changes, sink))
+    page = pq.ParquetFile(pa.BufferReader(bytes(data))).metadata.row_group(0).column(0)
+    data[(page.dictionary_page_offset or page.data_page_offset) + page.total_compressed_size - 2] ^= 1
+    out = BatchDirectory(str(tmp_path))
+    out.commit(0, [out.stage(0, "part.parquet", bytes(data))])
+    with pytest.raises(SourceError, match=r"part-00000\.parquet.*checksum"):
+        read_events_output(str(tmp_path), "v LONG")

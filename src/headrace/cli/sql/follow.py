@@ -6,6 +6,7 @@ runs by itself and is listened to.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,9 +20,9 @@ from headrace.errors import PlanError
 from headrace.host.local.run import Runner, batches_of
 from headrace.host.received import hosts_of, spooled
 from headrace.host.result import Result
-from headrace.io.files import list_files
+from headrace.io.files import Listed, changed_or_new, listing
 from headrace.io.host_source import Receiver
-from headrace.io.origins import Files, read_path
+from headrace.io.origins import Files, read_listed
 from headrace.io.sinks import Call
 from headrace.optimizer import optimize
 from headrace.plan.nodes import Source
@@ -30,6 +31,7 @@ from headrace.stages.cut import cut
 
 __all__ = ["Followed", "InProcess", "OnSpark"]
 
+_log = logging.getLogger("headrace")
 _OUT = "out"
 _KEPT = 1000  # batches that are kept apart; older ones become one
 
@@ -54,7 +56,7 @@ class InProcess:
         self._folder = TemporaryDirectory(prefix="headrace-")
         line = cut(optimize(spooled(outputs, Path(self._folder.name))))
         self._runner = Runner(line, buckets, lambda: time.time_ns() // 1000)
-        self._taken: dict[str, set[str]] = {source.fingerprint: set() for source in line.sources}
+        self._taken: dict[str, dict[str, Listed]] = {source.fingerprint: {} for source in line.sources}
         self._fixed = [source for source in line.sources if not isinstance(source.origin, Files)]
         self.result = self._runner.done.results[_OUT]
         self._receivers = [Receiver(host, Path(host.files(Path(self._folder.name)).path)) for host in hosts_of(outputs)]
@@ -70,20 +72,27 @@ class InProcess:
             for blocks in batches_of(source):
                 self._runner.round({source.fingerprint: blocks})
         self._fixed = []
-        found = [(source, path) for source in self._runner.line.sources for path in self._new(source)]
-        for source, path in found:
-            blocks = [(block, path) for block in read_path(source, path)]
+        found = [(source, file) for source in self._runner.line.sources for file in self._new(source)]
+        for source, file in found:
+            blocks = [(block, file.path) for block in read_listed(source, file)]
             self._runner.round({source.fingerprint: blocks})
-            self._taken[source.fingerprint].add(path)
+            self._taken[source.fingerprint][file.path] = file
         if not found and self._runner.ticking:
             self._runner.round({})
         _compact(self.result)
         del self._runner.done.statistics[:-1]
 
-    def _new(self, source: Source) -> Sequence[str]:
+    def _new(self, source: Source) -> Sequence[Listed]:
+        """The files that were not there before; one that changed since it was taken is counted and reported."""
         if not isinstance(source.origin, Files):
             return ()
-        return [path for path in list_files(source.origin.path) if path not in self._taken[source.fingerprint]]
+        taken = self._taken[source.fingerprint]
+        changed, new = changed_or_new(listing(source.origin.path), taken)
+        for file in changed:
+            taken[file.path] = file
+            self._runner.done.counts[str(source.origin)]["changed_files"] += 1
+            _log.warning("%s: the file %r changed after it was read; it is not read again", source.origin, file.path)
+        return new
 
     def stop(self) -> None:
         """Take nothing more."""

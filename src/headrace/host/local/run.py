@@ -11,7 +11,7 @@ let a run go on in what might be another process.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ from headrace.host.received import received
 from headrace.host.result import Finished, Result
 from headrace.io.decoded import Decoded
 from headrace.io.ingress import COUNTERS, Report, count_orphans, resolve
-from headrace.io.origins import Events, Files, in_memory, read_path
+from headrace.io.origins import Events, Files, in_memory, read_listed
 from headrace.optimizer import RULES, Rule, optimize
 from headrace.plan.nodes import Output, Source
 from headrace.plan.policies import Heartbeat
@@ -218,11 +218,12 @@ def batches_of(source: Source, batch_rows: int | None = None) -> Iterator[Sequen
     else:
         if not isinstance(source.origin, Files):
             raise PlanError(f"only Spark can read {source.origin}", instead="host='spark', or start(...)")
-        for path in source.origin.files():
+        for file in source.origin.files():
+            blocks = read_listed(source, file)
             if batch_rows is None:
-                yield [(block, path) for block in read_path(source, path)]
+                yield [(block, file.path) for block in blocks]
             else:
-                yield from ([(piece, path)] for block in read_path(source, path) for piece in _cut(block, batch_rows))
+                yield from ([(piece, file.path)] for block in blocks for piece in _cut(block, batch_rows))
 
 
 def _pieces(table: pa.Table, rows: int | None) -> Iterator[pa.Table]:
@@ -234,4 +235,5 @@ def _pieces(table: pa.Table, rows: int | None) -> Iterator[pa.Table]:
 def _cut(block: Decoded, rows: int) -> Iterator[Decoded]:
     for start in range(0, max(block.table.num_rows, 1), rows):
         refused = block.refused if start == 0 else block.refused.slice(0, 0)
-        yield Decoded(block.table.slice(start, rows), refused, block.rows[start : start + rows])
+        piece, numbers = block.table.slice(start, rows), block.rows[start : start + rows]
+        yield replace(block, table=piece, refused=refused, rows=numbers)

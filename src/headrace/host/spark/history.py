@@ -31,6 +31,7 @@ from headrace.history.recurse import run_statement
 from headrace.history.script import Function, Relation, Script
 from headrace.history.stored import file_rows, stored_rows
 from headrace.history.translate import translate
+from headrace.io.files import Listed
 from headrace.io.origins import Events, Files, SparkRead, read_columns
 from headrace.plan.nodes import Node, Source
 
@@ -117,9 +118,9 @@ class SparkHistory:
             rows = self.session.createDataFrame(stored_rows(source))
         elif isinstance(origin, Files):
             # Workers are elsewhere: where a relative path begins is known only here.
-            found = [path if "://" in path else str(Path(path).absolute()) for path in origin.files()]
-            paths = list(enumerate(found))
-            files = self.session.createDataFrame(paths, "number BIGINT, path STRING").repartition(len(paths))
+            found = [(n, f.modified, _absolute(f.path), f.size) for n, f in enumerate(origin.files())]
+            listed = "number BIGINT, modified BIGINT, path STRING, size BIGINT"
+            files = self.session.createDataFrame(found, listed).repartition(len(found))
             columns = [f"{dialect.quote(name)} {source.columns[name].type.spark}" for name in read_columns(source)]
             rows = files.mapInArrow(_reader(source), ", ".join([*columns, f"{FILE} BIGINT", f"{ROW} BIGINT"]))
         else:
@@ -186,11 +187,15 @@ def _bare(call: Callable[..., pa.Array]) -> Callable[..., pa.Array]:
     return function
 
 
+def _absolute(path: str) -> str:
+    return path if "://" in path else str(Path(path).absolute())
+
+
 def _reader(source: Source) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for number, path in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-                for rows in file_rows(source, number, path):
+            for number, *file in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                for rows in file_rows(source, number, Listed(*file)):
                     yield from rows.to_batches()
 
     return read

@@ -24,9 +24,11 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from headrace.changes import Changes
 from headrace.host.spark.progress_log import ProgressLog
 from headrace.io.commit import BatchDirectory
+from headrace.io.files import Listed, behind_link
 from headrace.io.ingress import Report
-from headrace.io.origins import read_path
+from headrace.io.origins import Files, read_listed
 from headrace.io.sinks import FileSink, Nowhere, encode
+from headrace.plan.nodes import Source
 from headrace.plan.policies import Heartbeat
 from headrace.progress import Progress
 from headrace.stages.cut import Line
@@ -126,11 +128,12 @@ def _messages(job: Job, rows: list[dict[str, Any]], start: dict[str, Progress]) 
     for number in sorted({row["source"] for row in rows if row["what"] == FILE}):
         source = job.line.sources[number]
         paths = [_plain(row["path"]) for row in rows if row["what"] == FILE and row["source"] == number]
+        paths = [path for path in paths if not _behind_link(source, path)]
         intake = Intake(job.line, source, start.get(source.fingerprint, Progress()), job.buckets, sender)
         for i, path in enumerate(sorted(paths)):
             if i:
                 intake.next_channel()
-            for block in read_path(source, path):
+            for block in read_listed(source, Listed.now(path) or Listed(0, path, 0)):
                 intake.read(block, path)
         yield from intake.finish()
     for row in rows:
@@ -147,6 +150,12 @@ def _plain(path: str) -> str:
     """A local file's path as it is: Spark puts a scheme before it but does not encode it, so `%` means itself."""
     bare = "/" + path.removeprefix("file:").lstrip("/")
     return bare if path.startswith("file:") and Path(bare).exists() else path
+
+
+def _behind_link(source: Source, path: str) -> bool:
+    """Whether Spark, which follows links to directories, found a file in a way that our listing does not go."""
+    assert isinstance(source.origin, Files)
+    return behind_link(source.origin.path, path)
 
 
 def _signals(job: Job, row: dict[str, Any]) -> Iterator[Message]:
