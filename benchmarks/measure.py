@@ -19,7 +19,7 @@ from rich.table import Table
 
 import headrace as hr
 from headrace.host.local.run import run_local
-from headrace.host.spark.session import apply_query_options
+from headrace.host.spark.session import query_options
 from headrace.io.sinks import Nowhere
 from headrace.plan.nodes import Output
 
@@ -60,8 +60,7 @@ def headrace_batches(stream: hr.Stream, files_per_batch: int) -> list[float]:
 
 def spark_batches(spark: SparkSession, frame: Callable[[], Any], mode: str) -> list[float]:
     """Seconds per batch of Spark's own query, RocksDB state and the same options, answers dropped."""
-    apply_query_options(spark, BUCKETS)
-    with tempfile.TemporaryDirectory() as checkpoint:
+    with query_options(spark, BUCKETS), tempfile.TemporaryDirectory() as checkpoint:
         writer = frame().writeStream.format("noop").outputMode(mode)
         stream = writer.option("checkpointLocation", checkpoint).start()
         stream.processAllAvailable()

@@ -44,14 +44,20 @@ def test_missing_java_is_a_host_error_with_advice(monkeypatch: pytest.MonkeyPatc
 
 SCRIPT = """
 import sys
-from headrace.host.spark.session import apply_query_options, get_session, is_connect, warm_up
+from headrace.host.spark.session import get_session, is_connect, query_options, warm_up
 
 spark = get_session(sys.argv[1])
 assert get_session() is spark and is_connect(spark) == sys.argv[1].startswith("remote:")
 warm_up(spark, ["headrace.errors"]).join()
-apply_query_options(spark, 3)
-assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
-assert spark.conf.get("spark.sql.streaming.stateStore.providerClass").endswith("RocksDBStateStoreProvider")
+name = "spark.sql.adaptive.enabled"
+spark.conf.set("spark.sql.shuffle.partitions", "7")
+spark.conf.set(name, "true")
+spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+before = spark.conf.getAll
+with query_options(spark, 3):
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "3" and spark.conf.get(name) == "false"
+    assert spark.conf.get("spark.sql.streaming.stateStore.providerClass").endswith("RocksDBStateStoreProvider")
+assert spark.conf.getAll == before and spark.conf.get("spark.sql.shuffle.partitions") == "7"
 rows = spark.range(0, 2, 1, 2).mapInArrow(lambda batches: batches, "id long").collect()
 assert sorted(r.id for r in rows) == [0, 1]
 spark.stop()

@@ -8,6 +8,9 @@ one instant at which the batch comes into being.
 A crash before it leaves only rubbish under `_staging`, which the next commit sweeps away. A crash after it leaves the
 committed batch, and committing that batch again changes nothing. Staged files are linked, not moved, into the
 prepared folder, so that a commit broken off half-way can be repeated with the same files.
+
+The output of a query also has a record of the batches that were committed, `_committed`: a batch that somebody deletes
+is missed when the query goes on.
 """
 
 from __future__ import annotations
@@ -22,12 +25,16 @@ from pathlib import Path
 from headrace.errors import SinkError
 from headrace.io.files import local_path
 
-__all__ = ["BatchDirectory"]
+__all__ = ["RESTORE", "BatchDirectory"]
 
 _STAGING = "_staging"
 _OWNER = "_owner"
+_RECORD = "_committed"  # the numbers of the batches, eight bytes each
 _BATCH = re.compile(r"batch-(\d{8,})")
 _ATTEMPT = re.compile(r"(\d+)(\.\w+)?")
+RESTORE = (
+    "restore what is missing from a copy, or begin anew: another checkpoint, and another directory for each output"
+)
 _ADVICE = "name a directory that every worker can reach and this user may write"
 
 
@@ -113,8 +120,30 @@ class BatchDirectory:
                 raise SinkError(
                     f"cannot commit batch {batch_id} to {str(self.path)!r}: {error}", given=batch_id, instead=_ADVICE
                 ) from error
+        self._record(batch_id)
         self._sweep(batch_id)
         return fresh
+
+    def _record(self, batch_id: int) -> None:
+        """Note that the batch was committed; a crash may have cut off the last number."""
+        if not (self.path / _OWNER).exists():
+            return
+        with (self.path / _RECORD).open("ab") as file:
+            file.truncate(file.tell() // 8 * 8)
+            file.write(batch_id.to_bytes(8, "little"))
+
+    def check_whole(self, last: int) -> None:
+        """Raise `SinkError` unless every batch that was committed is there; `last` is the latest that must be."""
+        noted, found = _numbers(self.path / _RECORD), self.committed()
+        gone = sorted({*noted, *([last] if last >= 0 else [])} - set(found))
+        if gone:
+            raise self._broken(f"batches that were committed are missing from it: {_shown(gone)}")
+        new = sorted(set(found) - set(noted))
+        if new not in ([], found[-1:]):  # the last one may have come just before a crash
+            raise self._broken(f"its record of committed batches ({_RECORD}) lacks {_shown(new)}")
+
+    def _broken(self, what: str) -> SinkError:
+        return SinkError(f"the output {str(self.path)!r} is not whole: {what}", given=str(self.path), instead=RESTORE)
 
     def forget(self, before: int) -> None:
         """Remove the batches with lower numbers: nobody reads them any more."""
@@ -167,6 +196,16 @@ class BatchDirectory:
             match = _ATTEMPT.fullmatch(entry.name)
             if match and int(match[1]) <= batch_id:
                 shutil.rmtree(entry, ignore_errors=True)
+
+
+def _numbers(record: Path) -> list[int]:
+    data = record.read_bytes() if record.exists() else b""
+    return [int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data) // 8 * 8, 8)]
+
+
+def _shown(batches: Sequence[int]) -> str:
+    more = f" and {len(batches) - 5} more" if len(batches) > 5 else ""
+    return ", ".join(f"batch-{batch:08d}" for batch in batches[:5]) + more
 
 
 def _suffix(name: str) -> str:

@@ -78,9 +78,11 @@ class Delivery:
         before = log.read(number - 1)
         reports = [m.extra for m in messages if m.edge == REPORTS]
         statistics = [m.extra for m in messages if m.edge == STATISTICS]
+        outputs = [self._commit_output(i, number, messages, before) for i in range(len(self.line.outputs))]
         entry = {
             "sources": statistics[0]["sources"] if statistics else before.get("sources", {}),
-            "outputs": [self._commit_output(i, number, messages, before) for i in range(len(self.line.outputs))],
+            "outputs": [cti for cti, _ in outputs],
+            "written": [written for _, written in outputs],
             "batch_time": max((r["batch_time"] for r in reports if "batch_time" in r), default=0.0),
             "counts": self._counted(before.get("counts", {}), reports, statistics),
             "circulating": any(m.extra["busy"] for m in messages if m.edge == FEEDBACK),
@@ -97,9 +99,12 @@ class Delivery:
             place.commit(number, staged)
         place.forget(number - 1)  # the batch before has been read by this one, which may have to be run again
 
-    def _commit_output(self, output: int, number: int, messages: list[Message], before: dict[str, Any]) -> int:
-        """Commit the files of one output, if it has any; gives its CTI."""
-        last = int(before.get("outputs", [NEG_INFINITY] * len(self.line.outputs))[output])
+    def _commit_output(
+        self, output: int, number: int, messages: list[Message], before: dict[str, Any]
+    ) -> tuple[int, int]:
+        """Commit the files of one output, if it has any; gives its CTI, and the latest batch that has files, or -1."""
+        last = int(before["outputs"][output]) if before else NEG_INFINITY
+        written = int(before["written"][output]) if before else -1
         cti = progress_of_output(output, messages).cti
         sink = self.files[output]
         if sink is not None:
@@ -107,7 +112,8 @@ class Delivery:
             extra = encode_cti(cti, self.line.outputs[output].schema, sink) if cti > last else {}
             if staged or extra:
                 BatchDirectory(sink.path).commit(number, staged, extra)
-        return max(cti, last)
+                written = number
+        return max(cti, last), written
 
     def _counted(
         self, before: dict[str, dict[str, int]], reports: list[dict[str, Any]], statistics: list[dict[str, Any]]

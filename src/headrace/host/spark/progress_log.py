@@ -14,6 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from headrace.errors import CheckpointError
+from headrace.io.commit import RESTORE
 from headrace.progress import Progress
 
 __all__ = ["ProgressLog"]
@@ -32,20 +34,39 @@ class ProgressLog:
         self._folder.mkdir(parents=True, exist_ok=True)
         target = self._folder / f"{batch_id:012d}.json"
         draft = target.with_suffix(f".{os.getpid()}.tmp")
-        draft.write_text(json.dumps(entry))
+        with draft.open("w") as file:
+            file.write(json.dumps(entry))
+            file.flush()
+            os.fsync(file.fileno())  # Spark's own log of the batch, which is written next, must not outlive it
         draft.replace(target)
         old = self._folder / f"{batch_id - _KEPT:012d}.json"
         old.unlink(missing_ok=True)
 
     def read(self, batch_id: int) -> dict[str, Any]:
         """The entry of a batch; empty before the first."""
-        path = self._folder / f"{batch_id:012d}.json"
-        return json.loads(path.read_text()) if path.exists() else {}
+        return self._entry(self._folder / f"{batch_id:012d}.json") if batch_id >= 0 else {}
+
+    def _entry(self, path: Path) -> dict[str, Any]:
+        try:
+            entry: dict[str, Any] = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise CheckpointError(
+                f"the progress log has no entry for batch {int(path.stem)}: how far its sources were is not known",
+                given=str(path),
+                instead=RESTORE,
+            ) from error
+        return entry
 
     def last(self) -> tuple[int, dict[str, Any]]:
         """The newest entry and its batch; -1 if there is none."""
         names = self._names()
-        return (int(names[-1].stem), json.loads(names[-1].read_text())) if names else (-1, {})
+        return (int(names[-1].stem), self._entry(names[-1])) if names else (-1, {})
+
+    def check_whole(self) -> None:
+        """Raise `CheckpointError` if an entry is missing among those that are kept."""
+        last, _ = self.last()
+        for batch in range(max(0, last - _KEPT + 1), last):
+            self.read(batch)
 
     def before(self, batch_id: int | None, time: datetime) -> dict[str, Progress]:
         """The sources' progress that binds the rows of a batch."""
@@ -54,7 +75,7 @@ class ProgressLog:
 
     def _before_time(self, time: float) -> dict[str, Any]:
         for path in reversed(self._names()):
-            entry: dict[str, Any] = json.loads(path.read_text())
+            entry = self._entry(path)
             if entry["batch_time"] < time:
                 return entry
         return {}

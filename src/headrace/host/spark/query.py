@@ -8,8 +8,9 @@ batch's number (`delivery`). Rows of the other sinks come to the process that st
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import os
-import re
 import threading
 import time
 import uuid
@@ -18,41 +19,30 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headrace import errors
 from headrace.changes import Changes
 from headrace.errors import HeadraceError, HostError, PlanError
-from headrace.expr.sql import to_spark
 from headrace.host.received import hosts_of, spooled
 from headrace.host.report import Report
 from headrace.host.spark.checkpoint import Checkpoint
+from headrace.host.spark.cross_check import cross_check
 from headrace.host.spark.delivery import Batch, Delivery, Relay, progress_of_output
+from headrace.host.spark.failures import explaining, failure, is_gone, may_pass
+from headrace.host.spark.frames import clock_frame, feedback_frame, file_frame, read_frame, signal_frame, spill
 from headrace.host.spark.labels import bucket_labels
-from headrace.host.spark.session import apply_query_options, get_session, is_connect, warm_up
-from headrace.host.spark.worker import (
-    BATCH_TIME,
-    CHUNK,
-    END,
-    FILE,
-    ROUND,
-    TICK,
-    Job,
-    StageProcessor,
-    feedback_directory,
-    make_intake,
-    make_row_intake,
-)
+from headrace.host.spark.session import get_session, is_connect, query_options, warm_up
+from headrace.host.spark.worker import BATCH_TIME, CHUNK, Job, StageProcessor, make_intake, make_row_intake
 from headrace.io.commit import BatchDirectory
 from headrace.io.console import close as close_console
 from headrace.io.console import show_batch
-from headrace.io.files import local_path
+from headrace.io.formats import Format
 from headrace.io.host_source import Receiver
 from headrace.io.ingress import COUNTERS
-from headrace.io.origins import TABLE, Events, Files, HostRead, SparkRead, read_columns
+from headrace.io.origins import Events, Files, FrameRead, HostRead, SparkRead, check_frames
 from headrace.io.sinks import Call, Console, FileSink, Memory, Nowhere, Sink, prepared
 from headrace.optimizer import optimize
 from headrace.optimizer.rewrite import rewrite
@@ -64,17 +54,15 @@ from headrace.time import INFINITY, NEG_INFINITY
 
 __all__ = ["Query", "start_query"]
 
-#: Spark's file readers stream only with a schema; its other readers bring their own.
-_WANT_SCHEMA = ("csv", "json", "orc", "parquet", "text", "xml")
+_log = logging.getLogger("headrace")
+
 #: Of how many batches the statistics are kept; a query may run for years.
 _KEPT_BATCHES = 1000
 _LISTEN_SECONDS = 0.1
 #: How Spark's name for the source of what goes round ends.
 _FEEDBACK_SOURCE = "/feedback]"
-_BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
-_ERROR = re.compile(
-    r"headrace\.errors\.(\w+): \[(\w+)\] (.*?)(?=\s*SQLSTATE|\n\s*\n|\n[A-Z][\w.]*Exception|\Z)", re.DOTALL
-)
+#: How often a query is started again by itself after a failure that may pass.
+_MOST_STARTS = 3
 
 
 @dataclass
@@ -98,6 +86,9 @@ class Query:
     files: dict[str, int] = field(default_factory=dict)
     #: What brings lines from hosts.
     receivers: list[Receiver] = field(default_factory=list)
+    #: Starts Spark's query again with the same checkpoint.
+    launch: Callable[[], Any] = lambda: None
+    _starts: int = 0
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _failure: BaseException | None = None
 
@@ -114,7 +105,12 @@ class Query:
     @property
     def is_active(self) -> bool:
         """Whether it still runs."""
-        return bool(self.stream is not None and self.stream.isActive)
+        try:
+            return bool(self.stream is not None and self.stream.isActive)
+        except Exception as error:
+            if is_gone(error):
+                return False
+            raise
 
     @property
     def received(self) -> dict[str, dict[str, int]]:
@@ -124,9 +120,8 @@ class Query:
     def stop(self) -> None:
         """End it; the checkpoint stays, and starting again with it continues."""
         self.end_receivers()
-        if self.stream is not None:
-            self.stream.stop()
         try:
+            self.stop_stream()
             self._catch_up()
         finally:
             for sink in self.sinks:
@@ -134,11 +129,20 @@ class Query:
                     close_console(sink)
             self.checkpoint.close()
 
+    def stop_stream(self) -> None:
+        """End Spark's part of it."""
+        if self.is_active:
+            with explaining(self.explained):
+                self.stream.stop()
+
     def process_all_available(self) -> None:
         """Wait until everything that is there now has been answered."""
         ticking = any(isinstance(source.policy, Heartbeat) for source in self.line.sources)
-        self._guarded(self._await_quiet if ticking else self.stream.processAllAvailable)
+        self._guarded(self._await_quiet if ticking else self._await_all)
         self._catch_up()
+
+    def _await_all(self) -> None:
+        self.stream.processAllAvailable()
 
     def _await_quiet(self) -> None:
         """Wait for a batch that began after this call and brought nothing but ticks.
@@ -178,10 +182,29 @@ class Query:
             raise
         if self.is_active:
             return False
+        if self._starts_again():
+            return self.await_termination(timeout)
         self.end_receivers()
-        failure = self.exception() or self._receiver_failure()
-        if failure is not None:
-            raise failure
+        reason = self.exception() or self._receiver_failure()
+        if reason is not None:
+            raise reason
+        return True
+
+    def _starts_again(self) -> bool:
+        """Start it again if it ended by a failure that may pass; not for ever."""
+        try:
+            found = self.stream.exception()
+        except Exception:  # noqa: BLE001 - whoever asks why it ended is told
+            return False
+        return found is not None and self._tried_again(found)
+
+    def _tried_again(self, error: BaseException) -> bool:
+        if not may_pass(error) or self._starts >= _MOST_STARTS:
+            return False
+        self._starts += 1
+        why = failure(error).message
+        _log.warning("%s; starting it again (%d of at most %d times)", why, self._starts, _MOST_STARTS)
+        self.stream = self.launch()
         return True
 
     def end_receivers(self) -> None:
@@ -211,14 +234,26 @@ class Query:
 
     def exception(self) -> BaseException | None:
         """Why it failed, if it did."""
-        found = self.stream.exception() if self.stream is not None else None
-        return _typed(found) if found is not None else None
+        try:
+            found = self.stream.exception() if self.stream is not None else None
+        except Exception as error:  # noqa: BLE001 - it says why
+            found = error
+        return self.explained(found) if found is not None else None
+
+    def explained(self, error: BaseException) -> HeadraceError:
+        """A failure of Spark's for people, with what to do next."""
+        again = f"start again with this checkpoint: checkpoint={str(self.checkpoint.path)!r}"
+        afresh = "start again; with checkpoint='a directory' a query goes on from where it was"
+        return failure(error, instead=afresh if self.checkpoint.temporary else again)
 
     def _guarded(self, action: Callable[[], Any]) -> Any:
-        try:
-            return action()
-        except Exception as error:
-            raise self._failure or _typed(error) from error
+        with explaining(lambda error: self._failure or self.explained(error)):
+            while True:
+                try:
+                    return action()
+                except Exception as error:
+                    if self._failure is not None or not self._tried_again(error):
+                        raise
 
     # --- the driver's part of a batch --------------------------------------------------------------------------------
 
@@ -269,16 +304,7 @@ class Query:
         except Exception as error:  # noqa: BLE001 - a sink's own function may raise anything; it ends the query
             self._failure = error
             with suppress(Exception):  # the server itself may be gone
-                self.stream.stop()
-
-
-def _typed(error: BaseException) -> BaseException:
-    """The error of ours that a worker raised, found again in Spark's text."""
-    match = _ERROR.search(str(error))
-    if match is None:
-        return HostError(f"the query failed: {str(error).strip()[:2000]}")
-    kind = getattr(errors, match[1], HeadraceError)
-    return cast("BaseException", kind(match[3].strip()))
+                self.stop_stream()
 
 
 # --- building --------------------------------------------------------------------------------------------------------
@@ -300,7 +326,7 @@ def start_query(
 
     `checkpoint` is where the query keeps its state; starting again with it continues. `buckets` is how many parts state
     is divided into (fixed for the life of a checkpoint). `trigger` is a duration such as '10 seconds'; by default a
-    batch starts as soon as the one before has ended.
+    batch starts as soon as the one before has ended. `spark` is a session to run on; its options stay as they are.
     """
     if not pairs:
         raise PlanError("a query needs at least one sink", instead="stream.start(hr.console())")
@@ -309,27 +335,42 @@ def start_query(
     ]
     sinks: list[Sink] = [sink for _, sink in pairs]
     _check_places(outputs, sinks)
+    check_frames(*outputs, named=checkpoint is not None)
     place = Checkpoint(checkpoint)
-    session = spark or get_session(master, options)
+    try:
+        place.lock()
+        session = spark or get_session(master, options)
+        query, job = _built(name, session, place, outputs, sinks, buckets)
+        _run(query, job, files_per_batch, trigger)
+    except BaseException:
+        place.close()
+        raise
+    return query
+
+
+def _built(
+    name: str, session: SparkSession, place: Checkpoint, outputs: list[Output], sinks: list[Sink], buckets: int | None
+) -> tuple[Query, Job]:
+    """A query that has not been started, and what its workers must know."""
     warm_up(session, ["headrace.host.spark.worker"])
     _add_side_outputs(outputs, sinks, place)
     stored = spooled(outputs, place.path / "spool")
     plan = optimize(rewrite(stored, lambda node: _on_disk(node, place)))
-    count = place.buckets(buckets or min(os.cpu_count() or 1, 8))
+    count = place.buckets(buckets, min(os.cpu_count() or 1, 8))
     line = cut(plan, count)
-    place.claim(line, count)
+    place.claim(line, count, sinks)
     handled = tuple(sink if isinstance(sink, (FileSink, Nowhere)) else None for sink in sinks)
     for sink in handled:
         if isinstance(sink, FileSink):
             BatchDirectory(sink.path).claim(place.owner, begun=place.log.last()[0] >= 0)
+    cross_check(place, sinks)
     job = Job(uuid.uuid4().hex, line, bucket_labels(count), str(place.path), handled)
     counts = {str(source.origin): dict.fromkeys(COUNTERS, 0) for source in line.sources}
     query = Query(name, session, line, place, tuple(sinks), counts)
+    place.in_use = lambda: query.is_active
     _resume(query)
-    apply_query_options(session, count)
     query.receivers = [_receiver(query, host) for host in hosts_of(outputs)]
-    _run(query, job, files_per_batch, trigger)
-    return query
+    return query, job
 
 
 def _check_places(outputs: Sequence[Output], sinks: Sequence[Sink]) -> None:
@@ -355,13 +396,15 @@ def _run(query: Query, job: Job, files_per_batch: int | None, trigger: str | Non
     if is_connect(query.spark):
         query.relay = Relay(job.checkpoint)
         query.relay.clear()
+    query.launch = lambda: _launch(query, job, files_per_batch, trigger)
     try:
-        query.stream = _launch(query, job, files_per_batch, trigger)
+        with explaining(query.explained):
+            query.stream = query.launch()
     except BaseException:
         query.end_receivers()
         raise
     for receiver in query.receivers:
-        receiver.on_failure = query.stream.stop
+        receiver.on_failure = query.stop_stream
         receiver.start()
     if query.relay is not None:
         threading.Thread(target=query.listen, name="headrace-listen", daemon=True).start()
@@ -381,27 +424,32 @@ def _receiver(query: Query, host: HostRead) -> Receiver:
 
 
 def _on_disk(node: Node, place: Checkpoint) -> Node:
-    """Events held in memory are written down, so that Spark can read them again after a failure."""
+    """Events held in memory, and batch frames, are written down, so that they can be read again after a failure."""
     if isinstance(node, Source) and isinstance(node.origin, Events):
         return replace(node, origin=place.spill(node.origin))
+    if isinstance(node, Source) and isinstance(node.origin, FrameRead) and not node.origin.streaming:
+        folder = place.path / "frames" / hashlib.sha256(str(node.origin).encode()).hexdigest()[:16]
+        if not folder.exists():
+            spill(node.origin, node.columns, folder)
+        return replace(node, origin=Files(str(folder), Format("arrow"), label=str(node.origin)))
     return node
 
 
 def _launch(query: Query, job: Job, files_per_batch: int | None, trigger: str | None) -> Any:
-    frames, flows = [_signal_frame(query)], []
+    frames, flows = [signal_frame(query.spark, str(query.checkpoint.control))], []
     if query.line.loops:
-        frames.append(_feedback_frame(query))
+        frames.append(feedback_frame(query.spark, str(query.checkpoint.path)))
     for number, source in enumerate(query.line.sources):
         if isinstance(source.origin, SparkRead):
-            flows.append(
-                _read_frame(query.spark, source, source.origin).mapInArrow(make_row_intake(job, number), CHUNK)
-            )
+            rows = read_frame(query.spark, source, source.origin)
+            flows.append(rows.mapInArrow(make_row_intake(job, number), CHUNK))
         else:
             # Rows that arrive one after the other do so across files, too.
             most = 1 if isinstance(source.lifetime, Arrival) else files_per_batch
-            frames.append(_file_frame(query.spark, number, cast("Files", source.origin), most))
+            assert isinstance(source.origin, Files)
+            frames.append(file_frame(query.spark, number, source.origin, most))
         if isinstance(source.policy, Heartbeat):
-            frames.append(_clock_frame(query.spark, number))
+            frames.append(clock_frame(query.spark, number))
     rows = reduce(DataFrame.union, frames).withColumn(BATCH_TIME, F.current_timestamp())
     flow = reduce(DataFrame.union, [rows.mapInArrow(make_intake(job), CHUNK), *flows])
     for level in range(1, query.line.depth + 1):
@@ -411,7 +459,8 @@ def _launch(query: Query, job: Job, files_per_batch: int | None, trigger: str | 
     taker = _taker(query, Delivery(job.line, files, job.checkpoint))
     writer = flow.writeStream.outputMode("append").queryName(f"{query.name}-{job.token[:8]}").foreachBatch(taker)
     writer = writer.option("checkpointLocation", str(query.checkpoint.path / "spark"))
-    return (writer.trigger(processingTime=trigger) if trigger else writer).start()
+    with query_options(query.spark, job.buckets):
+        return (writer.trigger(processingTime=trigger) if trigger else writer).start()
 
 
 def _taker(query: Query, delivery: Delivery) -> Callable[[DataFrame, int], None]:
@@ -419,63 +468,3 @@ def _taker(query: Query, delivery: Delivery) -> Callable[[DataFrame, int], None]
     if query.relay is not None:
         return query.relay.sender(delivery)
     return lambda frame, number: query.hear(delivery.take(frame, number)[1])
-
-
-def _read_frame(spark: SparkSession, source: Source, origin: SparkRead) -> DataFrame:
-    """Rows that Spark reads; columns and filters are its own work."""
-    reader = spark.readStream.options(**dict(origin.options))
-    if origin.format == TABLE:
-        frame = reader.table(origin.path)
-    else:
-        reader = reader.format(origin.format)
-        if origin.format in _WANT_SCHEMA:
-            reader = reader.schema(", ".join(f"{_quoted(f.name)} {f.type.spark}" for f in source.columns))
-        frame = reader.load(origin.path) if origin.path else reader.load()
-    types = {f.name: f.type.spark for f in source.columns}
-    frame = frame.select(*(F.col(_quoted(name)).cast(types[name]).alias(name) for name in read_columns(source)))
-    if source.pushed is not None:
-        frame = frame.where(to_spark(source.pushed, source.columns))
-    return frame.withColumn(BATCH_TIME, F.current_timestamp())
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _binary_files(spark: SparkSession, path: str, files_per_batch: int | None) -> DataFrame:
-    """Paths only: the content is read by the intake, and Spark's log of seen files makes that exactly-once."""
-    reader = spark.readStream.format("binaryFile").schema(_BINARY_FILE).option("maxFileAge", "36500d")
-    if files_per_batch is not None:
-        reader = reader.option("maxFilesPerTrigger", str(files_per_batch))
-    if Path(path).is_dir():
-        reader = reader.option("recursiveFileLookup", "true")
-    if Path(path).is_file():  # Spark streams directories: take the one, and of it this file
-        reader = reader.option("pathGlobFilter", Path(path).name)
-        path = str(Path(path).absolute().parent)
-    elif local_path(path) == path:  # a relative path is meant from here, not from where the JVM was started
-        path = str(Path(path).absolute())
-    return reader.load(path)
-
-
-def _row(frame: DataFrame, number: int, what: str, path: Any, at: Any) -> DataFrame:
-    return frame.select(F.lit(number).alias("source"), F.lit(what).alias("what"), path.alias("path"), at.alias("at"))
-
-
-def _file_frame(spark: SparkSession, number: int, origin: Files, files_per_batch: int | None) -> DataFrame:
-    frame = _binary_files(spark, origin.path, files_per_batch)
-    return _row(frame, number, FILE, F.col("path"), F.col("modificationTime"))
-
-
-def _signal_frame(query: Query) -> DataFrame:
-    frame = _binary_files(query.spark, str(query.checkpoint.control), None)
-    return _row(frame, -1, END, F.col("path"), F.col("modificationTime"))
-
-
-def _feedback_frame(query: Query) -> DataFrame:
-    place = BatchDirectory(feedback_directory(str(query.checkpoint.path)))
-    return _row(_binary_files(query.spark, str(place.path), None), -1, ROUND, F.col("path"), F.col("modificationTime"))
-
-
-def _clock_frame(spark: SparkSession, number: int) -> DataFrame:
-    frame = spark.readStream.format("rate").option("rowsPerSecond", "1").load()
-    return _row(frame, number, TICK, F.lit(""), F.col("timestamp"))

@@ -2,8 +2,8 @@
 
 Only public API is used, so the same code serves a local master, a cluster and a Spark Connect server. Options come in
 two kinds. *Launch options* must be known before the JVM starts; they apply when Headrace starts the session. *Query
-options* are SQL options a running session accepts; `apply_query_options` sets them right before a query starts, also on
-a session that somebody else has made.
+options* are SQL options a running session accepts; a query copies them from its session when it starts. The session may
+be somebody else's: `query_options` sets them while a query starts and puts back what was there before.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import HostError
+from headrace.host.spark.failures import explaining, failure
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = ["apply_query_options", "get_session", "is_connect", "warm_up"]
+__all__ = ["get_session", "is_connect", "query_options", "warm_up"]
+
+_STARTING = threading.Lock()
 
 MASTER_VARIABLE = "HEADRACE_MASTER"
 LEVEL_VARIABLE = "HEADRACE_LOG_LEVEL"
@@ -120,16 +123,32 @@ def _quiet_log() -> Path:
     return Path(name)
 
 
-def apply_query_options(spark: SparkSession, buckets: int) -> None:
-    """Set what the next query started on `spark` needs; one shuffle partition per bucket.
+@contextmanager
+def query_options(spark: SparkSession, buckets: int) -> Iterator[None]:
+    """The options that a query needs which is started meanwhile; one shuffle partition per bucket.
 
-    A query copies the session's options when it starts, so later changes do not reach it. On a session that is not
-    yours alone, call this on `spark.newSession()`.
+    Afterwards the session has the options that it had before. Queries start one after the other.
     """
     if buckets < 1:
         raise HostError("a query needs at least one bucket", given=buckets, allowed="1 or more")
-    spark.conf.set("spark.sql.shuffle.partitions", str(buckets))
-    for name, value, _ in _QUERY:
+    ours = {"spark.sql.shuffle.partitions": str(buckets)} | {name: value for name, value, _ in _QUERY}
+    with _STARTING:
+        before = {name: spark.conf.get(name, None) for name in ours}
+        changed = [name for name, value in ours.items() if before[name] != value]
+        try:
+            for name in changed:
+                spark.conf.set(name, ours[name])
+            yield
+        finally:
+            with suppress(Exception):  # if it cannot be asked any more, there is no session left to put in order
+                for name in changed:
+                    _put_back(spark, name, before[name])
+
+
+def _put_back(spark: SparkSession, name: str, value: str | None) -> None:
+    if value is None:
+        spark.conf.unset(name)
+    else:
         spark.conf.set(name, value)
 
 
@@ -166,7 +185,8 @@ def _importer(modules: tuple[str, ...]) -> Callable[[Iterator[pa.RecordBatch]], 
 def _active() -> SparkSession | None:
     from pyspark.sql import SparkSession
 
-    return SparkSession.getActiveSession()
+    with explaining(lambda error: failure(error, "Spark's session")):
+        return SparkSession.getActiveSession()
 
 
 def _check_kind(active: SparkSession, wanted: str | None) -> None:

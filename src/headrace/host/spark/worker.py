@@ -26,7 +26,7 @@ from headrace.host.spark.progress_log import ProgressLog
 from headrace.io.commit import BatchDirectory
 from headrace.io.files import Listed, behind_link
 from headrace.io.ingress import Report
-from headrace.io.origins import Files, read_listed
+from headrace.io.origins import Files, read_columns, read_listed
 from headrace.io.sinks import FileSink, Nowhere, encode
 from headrace.plan.nodes import Source
 from headrace.plan.policies import Heartbeat
@@ -104,14 +104,15 @@ def make_row_intake(job: Job, number: int) -> Callable[[Iterator[pa.RecordBatch]
 
     def intake(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         source, task, time = job.line.sources[number], None, None
+        names = read_columns(source)
         for batch in batches:
             if task is None and batch.num_rows:
                 time = batch.column(BATCH_TIME)[0].as_py()
                 start = ProgressLog(job.checkpoint).before(_batch_id(), time).get(source.fingerprint, Progress())
                 task = Intake(job.line, source, start, job.buckets, _sender())
             if task is not None:
-                table = pa.Table.from_batches([batch]).drop_columns([BATCH_TIME])
-                task.take(table.cast(pa.schema([source.columns.arrow.field(name) for name in table.column_names])))
+                table = pa.Table.from_batches([batch]).drop_columns([BATCH_TIME]).rename_columns(names)
+                task.take(table.cast(pa.schema([source.columns.arrow.field(name) for name in names])))
         if task is not None and time is not None:
             yield _chunks(job, [*task.finish(), Message(0, REPORTS, extra={"batch_time": time.timestamp()})])
 
