@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
@@ -17,7 +18,8 @@ from headrace.expr import Expr, col
 from headrace.io import generator
 from headrace.io.decoded import finish
 from headrace.io.formats import Format, infer_schema
-from headrace.io.origins import Events, Files, HostRead, Origin, SparkRead
+from headrace.io.origins import Events, Files, FrameRead, HostRead, Origin, SparkRead
+from headrace.io.spark_frames import frame_schema, is_frame
 from headrace.plan.nodes import Admit, EdgeLifetimes, Source
 from headrace.plan.policies import (
     BAD_ROWS,
@@ -168,15 +170,36 @@ def read_events(
 
 
 def read_spark(
-    format: str, schema: SchemaLike, *, lifetime: Lifetime, options: Mapping[str, object] | None = None, path: str = "",
-    progress: ProgressPolicy | None = None, bad_rows: BadRowPolicy = "divert",
+    source: Any, schema: SchemaLike | None = None, *, lifetime: Lifetime, options: Mapping[str, object] | None = None,
+    path: str = "", name: str = "", progress: ProgressPolicy | None = None, bad_rows: BadRowPolicy = "divert",
 ) -> Stream:  # fmt: skip
-    """What one of Spark's own streaming readers gives, as a stream; `schema` names the columns to take from it.
+    """What Spark reads, as a stream; `schema` names the columns to take from it.
 
-    For what only Spark can read (Kafka, Delta, …); it runs on the Spark host alone. Files are read faster without.
+    `source` is the name of one of Spark's streaming readers, with its `options` and `path`, for what only Spark can
+    read (Kafka, Delta, …); it runs on the Spark host alone, and files are read faster without. Or it is a data frame
+    of Spark's: a streaming one runs on Spark until stopped; a batch one runs everywhere, in the order of its
+    partitions. A checkpoint knows a data frame by its `name` and columns; its rows are those of the first start.
     """
-    given = tuple(sorted((name, str(value)) for name, value in (options or {}).items()))
-    return _stream_of(SparkRead(format, given, str(path)), Schema.of(schema), lifetime, progress, bad_rows)
+    if is_frame(source):
+        if options or path:
+            raise PlanError("a data frame is read already", given="options or path", instead="spark.read.option(...)")
+        columns = frame_schema(source, None if schema is None else Schema.of(schema))
+        label, streaming = name or f"#{secrets.token_hex(4)}", bool(source.isStreaming)
+        origin = FrameRead("dataframe", path=label, frame=source, streaming=streaming, named=bool(name))
+        return _stream_of(origin, columns, lifetime, progress, bad_rows)
+    if not isinstance(source, str) or name:
+        raise PlanError(
+            "only data frames have names" if isinstance(source, str) else "this is nothing that Spark reads",
+            given=name or type(source).__name__,
+            allowed="the name of a reader of Spark's, or a data frame",
+            instead="read_spark('kafka', schema, ...), or read_spark(frame, name='trades', ...)",
+        )
+    if schema is None:
+        raise PlanError(
+            "a reader of Spark's needs a schema", given=source, instead="read_spark('kafka', 'value STRING')"
+        )
+    given = tuple(sorted((option, str(value)) for option, value in (options or {}).items()))
+    return _stream_of(SparkRead(source, given, str(path)), Schema.of(schema), lifetime, progress, bad_rows)
 
 
 def read_host(

@@ -15,8 +15,9 @@ from headrace.host.local import run_local
 from headrace.host.report import Report
 from headrace.host.result import Finished, Result
 from headrace.io.deliver import check_free, deliver
+from headrace.io.origins import SparkRead, check_frames
 from headrace.io.sinks import Sink, prepared
-from headrace.plan.nodes import Final, Node, Output, set_aside
+from headrace.plan.nodes import Final, Node, Output, Source, set_aside, walk
 from headrace.time import NEG_INFINITY
 
 __all__ = ["Run", "outputs_of", "run", "start"]
@@ -95,11 +96,12 @@ def run(
 
     With `consistency="final"` only what nothing can change any more leaves, and nothing is ever taken back; the history
     is the same. On the local host the options are `buckets`, `batch_rows`, `clock`, `finish`; on Spark `master`,
-    `buckets`, `checkpoint`, `finish`.
+    `spark`, `buckets`, `checkpoint`, `finish`. A source that has no end (Kafka, a streaming data frame) is refused.
     """
     nodes = {name: _consistent(node, consistency) for name, node in checked_streams(streams).items()}
     places = checked_sinks(sinks or {}, nodes)
     outputs = outputs_of(nodes)
+    _check_bounded(outputs)
     ours = ["host", "consistency", "sinks"]
     if host == "local":
         given = checked_options(options, ours + options_of(run_local))
@@ -118,6 +120,19 @@ def run(
     return Run(done.results, done.counts, done.statistics)
 
 
+def _check_bounded(outputs: list[Output]) -> None:
+    """Refuse what has no end: a run over it would never come back."""
+    check_frames(*outputs, named=False)
+    for node in walk(*outputs):
+        if isinstance(node, Source) and isinstance(node.origin, SparkRead) and node.origin.endless:
+            raise PlanError(
+                "this source has no end, and neither would a run over it",
+                given=str(node.origin),
+                allowed="files, events, hosts, tables, batch data frames",
+                instead="start(hr.memory()), which runs until stop(); process_all_available() waits for what is there",
+            )
+
+
 def _run_local(outputs: list[Output], sinks: Mapping[str, Sink], options: Mapping[str, Any]) -> Finished:
     check_free(sinks.values())
     ready = [Output(prepared(o.input, sinks[o.name]), o.name) if o.name in sinks else o for o in outputs]
@@ -133,7 +148,8 @@ def start(
 ) -> Any:
     """Run streams on Spark, each into its sink, as one query, until stopped.
 
-    Options: `checkpoint`, `master`, `buckets`, `trigger`, `files_per_batch`, `name`.
+    Options: `checkpoint`, `master`, `spark`, `buckets`, `trigger`, `files_per_batch`, `name`. `spark` is a session to
+    run on, whose options stay as they are; without it the active session is taken, or one is started.
     """
     wanted = [(_consistent(node, consistency), sink) for node, sink in checked_pairs(pairs)]
     # Spark is loaded only when it is asked for.

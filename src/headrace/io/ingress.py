@@ -42,7 +42,7 @@ _STRETCH = 16_384
 #: What is counted of a source: rows, and files that were gone or another one when their turn came.
 COUNTERS = (
     "rows", "accepted", "diverted", "dropped", "adjusted", "ctis", "late", "malformed", "missing_files",
-    "changed_files",
+    "changed_files", "old_files",
 )  # fmt: skip
 
 

@@ -15,10 +15,11 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from glob import has_magic
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,17 +33,31 @@ from headrace.expr.pushdown import to_arrow_filter
 from headrace.io.decoded import Decoded, refused_table
 from headrace.io.files import FileState, Listed, listing, local_path
 from headrace.io.formats import Format, read_file
-from headrace.plan.nodes import Source
+from headrace.plan.nodes import Node, Source
 from headrace.plan.policies import Arrival, Edge, Explicit, Interval, Physical, Point
 from headrace.schema import ARRIVAL, POSITION, STAMPS, Schema
 from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["TABLE", "Events", "Files", "HostRead", "Origin", "SparkRead", "read_columns", "read_listed", "whole_rows"]
+__all__ = [
+    "TABLE",
+    "Events",
+    "Files",
+    "FrameRead",
+    "HostRead",
+    "Origin",
+    "SparkRead",
+    "check_frames",
+    "read_columns",
+    "read_listed",
+    "whole_rows",
+]
 
 _log = logging.getLogger("headrace")
 
 #: The format of a table in Spark's catalog; the path is its name.
 TABLE = "table"
+#: Of what these readers give there is an end: what is stored now.
+_BOUNDED = (TABLE, "avro", "binaryfile", "csv", "delta", "hudi", "iceberg", "json", "orc", "parquet", "text", "xml")
 _TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*(\.[A-Za-z_][A-Za-z_0-9]*){0,2}")
 _PLACES = "a file, a directory, or a pattern such as 'ticks/*.csv'"
 
@@ -171,6 +186,11 @@ class SparkRead(_Unread):
     options: tuple[tuple[str, str], ...] = ()
     path: str = ""
 
+    @property
+    def endless(self) -> bool:
+        """Whether more may keep coming, so that there is no end to run to."""
+        return self.format.lower() not in _BOUNDED
+
     def __post_init__(self) -> None:
         if self.format == TABLE and not _TABLE_NAME.fullmatch(self.path):
             raise PlanError(
@@ -193,6 +213,66 @@ class SparkRead(_Unread):
         return " ".join(
             [f"spark {self.format}", self.path, *(f"{name}={value}" for name, value in self.options)]
         ).strip()
+
+
+@dataclass(frozen=True)
+class FrameRead(SparkRead):
+    """The rows of a data frame of Spark's. It is told apart by its name, which is its `path`, and its columns."""
+
+    frame: Any = field(default=None, compare=False, repr=False)
+    streaming: bool = False
+    #: Whether a user gave the name; one that was made up is another in every process.
+    named: bool = False
+
+    @property
+    def endless(self) -> bool:
+        return self.streaming
+
+    def selected(self, columns: Schema) -> Any:
+        """The frame with these columns only."""
+        return self.frame.select(*(self.frame[f"`{name.replace('`', '``')}`"] for name in columns.names))
+
+    def rows(self, columns: Schema) -> pa.Table:
+        """All rows of a batch frame, brought to this process."""
+        return self.selected(columns).toArrow().cast(columns.arrow)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "frame": None}  # it belongs to its session, and workers do without
+
+    def __str__(self) -> str:
+        return f"spark dataframe {self.path}"
+
+
+def check_frames(*roots: Node, named: bool) -> None:
+    """Raise if two frames have one name: plans tell frames apart by it; or if one has none, and it must be `named`."""
+    seen: dict[int, Node] = {}
+    frames: dict[str, FrameRead] = {}
+    waiting = list(roots)
+    while waiting:  # node by node, not by `walk`, for which nodes with equal names are one
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen[id(node)] = node
+        waiting += node.inputs
+        origin = node.origin if isinstance(node, Source) else None
+        if isinstance(origin, FrameRead):
+            _check_frame(origin, frames.setdefault(origin.path, origin), named=named)
+
+
+def _check_frame(origin: FrameRead, other: FrameRead, *, named: bool) -> None:
+    if origin.frame is not other.frame:
+        raise PlanError(
+            "two data frames of this query have the same name",
+            given=origin.path,
+            allowed="a name of its own for each",
+            instead="read_spark(frame, name='trades', ...)",
+        )
+    if named and not origin.named:
+        raise PlanError(
+            "a data frame without a name cannot be found again by a checkpoint",
+            given=str(origin),
+            instead="read_spark(frame, name='trades', ...)",
+        )
 
 
 @dataclass(frozen=True)

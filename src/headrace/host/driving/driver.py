@@ -254,6 +254,13 @@ class Driver:
             found.append(Progress.together(sent or [at_intake.get(output.fingerprint, Progress())]))
         return found
 
+    def _news(self, source: str) -> dict[str, int]:
+        """What was found about a source's files since the last commit."""
+        if source not in self.positions:
+            return {}
+        news, self.positions[source].news = self.positions[source].news, dict.fromkeys(self.positions[source].news, 0)
+        return news
+
     def _counted(
         self,
         before: Mapping[str, Mapping[str, int]],
@@ -269,6 +276,8 @@ class Driver:
                 for counter, value in part["counts"].items():
                     total[counter] += value
             count_orphans(total, source.fingerprint, statistics)
+            for counter, value in self._news(source.fingerprint).items():
+                total[counter] += value
         totals |= {name: dict(total) for name, total in before.items() if "failed" in total}
         count_failed(totals, statistics)
         return totals

@@ -22,7 +22,7 @@ from headrace.host.received import received
 from headrace.host.result import Finished, Result
 from headrace.io.decoded import Decoded
 from headrace.io.ingress import COUNTERS, Report, count_orphans, resolve
-from headrace.io.origins import Events, Files, in_memory, read_listed
+from headrace.io.origins import Events, Files, FrameRead, in_memory, read_listed
 from headrace.optimizer import RULES, Rule, optimize
 from headrace.plan.nodes import Output, Source
 from headrace.plan.policies import Heartbeat
@@ -215,8 +215,9 @@ def _copied(done: Finished) -> Finished:
 
 def batches_of(source: Source, batch_rows: int | None = None) -> Iterator[Sequence[Block]]:
     """The batches of a source, one after the other."""
-    if isinstance(source.origin, Events):
-        for table in source.origin.batches():
+    if isinstance(source.origin, (Events, FrameRead)):
+        origin = source.origin
+        for table in origin.batches() if isinstance(origin, Events) else [origin.rows(source.columns)]:
             yield from ([(in_memory(part, source), None)] for part in _pieces(table, batch_rows))
     else:
         if not isinstance(source.origin, Files):

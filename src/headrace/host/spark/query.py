@@ -7,18 +7,17 @@ process that started the query; under Spark Connect that is the client.
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from headrace import errors
 from headrace.errors import HeadraceError, HostError
 from headrace.host.driving.driver import Driver, Finished
 from headrace.host.driving.plan import Plan
 from headrace.host.report import Report
+from headrace.host.spark.failures import failure, is_gone, may_pass
 from headrace.io.console import close as close_console
 from headrace.io.host_source import Receiver
 from headrace.io.sinks import Console, Sink
@@ -40,13 +39,10 @@ _KEPT_BATCHES = 1000
 _IDLE_SECONDS = 0.05
 #: Batches that a clock alone asks for come no faster than this, in seconds.
 _TICK_SECONDS = 1.0
+#: How often an idle query sees whether Spark still answers, in seconds.
+_PING_SECONDS = 1.0
 _END_SECONDS = 60
 _ATTEMPTS = 3
-_ERROR = re.compile(
-    r"headrace\.errors\.(\w+): \[(\w+)\] (.*?)(?=\s*SQLSTATE|\n\s*\n|\n[A-Z][\w.]*Exception|\Z)", re.DOTALL
-)
-#: What Spark says when a batch failed through no fault of its own, and may be run again.
-_PASSING = re.compile(r"failed to connect back|Connection reset by peer|ExecutorLostFailure|FetchFailed")
 _log = logging.getLogger("headrace")
 
 
@@ -74,6 +70,9 @@ class Query:
     def __post_init__(self) -> None:
         self._stop = threading.Event()
         self._wake = threading.Event()
+        #: Whether somebody waits for the next look, and when Spark was last seen to answer.
+        self._asked = threading.Event()
+        self._pinged = 0.0
         self._changed = threading.Condition()
         #: How often the loop has looked for input, and how often it found none.
         self._looks = 0
@@ -109,7 +108,17 @@ class Query:
     @property
     def is_active(self) -> bool:
         """Whether it still runs."""
-        return self._thread.is_alive() and not self._ended
+        if self._ended or not self._thread.is_alive():
+            return False
+        try:
+            self.executor.ping()
+        except Exception as error:
+            if not is_gone(error):
+                raise
+            self._failure = self._failure or self.explained(error)
+            self.fail_soon()
+            return False
+        return True
 
     @property
     def received(self) -> dict[str, dict[str, int]]:
@@ -118,7 +127,7 @@ class Query:
 
     def exception(self) -> BaseException | None:
         """Why it failed, if it did."""
-        return self._failure
+        return self._failure or next((r.failure for r in self.receivers if r.failure is not None), None)
 
     # --- waiting and ending ------------------------------------------------------------------------------------------
 
@@ -128,6 +137,7 @@ class Query:
             feeder.process_all_available()
         with self._changed:
             first = self._looks + 1  # the look that is under way may have begun before
+            self._asked.set()
             self._wake.set()
             self._changed.wait_for(lambda: self._idle_look >= first or self._ended)
         self._raise()
@@ -139,7 +149,7 @@ class Query:
         except KeyboardInterrupt:
             self.stop()
             raise
-        if self.is_active:
+        if self._thread.is_alive():
             return False
         self.end_receivers()
         self._raise()
@@ -162,9 +172,9 @@ class Query:
         self.end_receivers()
         self._stop.set()
         self._wake.set()
-        if self.is_active:
+        if self._thread.is_alive():
             with suppress(Exception):  # the server itself may be gone
-                self.spark.interruptTag(self.executor.tag)
+                self.executor.spark.interruptTag(self.executor.tag)
             self._thread.join()
         for sink in self.sinks:
             if isinstance(sink, Console):
@@ -183,10 +193,16 @@ class Query:
         for feeder in self.feeders:
             feeder.stop()
 
+    def explained(self, error: BaseException) -> HeadraceError:
+        """A failure for people, with what to do next."""
+        again = f"start again with this checkpoint: checkpoint={str(self.checkpoint.path)!r}"
+        afresh = "start again; with checkpoint='a directory' a query goes on from where it was"
+        return failure(error, instead=afresh if self.checkpoint.temporary else again)
+
     def _raise(self) -> None:
-        failure = self._failure or next((r.failure for r in self.receivers if r.failure is not None), None)
-        if failure is not None:
-            raise failure
+        found = self.exception()
+        if found is not None:
+            raise found from None
 
     # --- the loop ----------------------------------------------------------------------------------------------------
 
@@ -196,9 +212,8 @@ class Query:
                 self._look()
         except BaseException as error:  # noqa: BLE001 - whatever ends the loop is told to those who wait for it
             if not self._stop.is_set():
-                self._failure = _typed(error)
-                _log.error("query %s failed: %s", self.name, self._failure)
-                _log.debug("in full:", exc_info=error)
+                self._failure = self.explained(error)
+                _log.error("query %s: %s", self.name, self._failure)
         finally:
             with self._changed:
                 self._ended = True
@@ -219,6 +234,10 @@ class Query:
             if plan.files or plan.ends or self.driver.busy:
                 self._stop.wait(max(0.0, self.interval - (time.monotonic() - began)))
                 return
+        if self._asked.is_set() or began - self._pinged > _PING_SECONDS:
+            self._asked.clear()
+            self._pinged = began
+            self.executor.ping()
         with self._changed:  # what a clock alone has asked for is nothing new
             self._idle_look = look
             self._changed.notify_all()
@@ -234,9 +253,10 @@ class Query:
             try:
                 return self.driver.run(plan)
             except Exception as error:
-                if self._stop.is_set() or not _PASSING.search(str(error)):
+                if self._stop.is_set() or not may_pass(error):
                     raise
-                _log.warning("batch %d failed and is run again (%d): %s", self.driver.number, attempt, _first(error))
+                why = failure(error, f"batch {self.driver.number}").message
+                _log.warning("%s; it is run again (attempt %d of %d)", why, attempt + 1, _ATTEMPTS)
         return self.driver.run(plan)
 
     def _take(self, batch: Finished) -> None:
@@ -249,18 +269,3 @@ class Query:
         self.batch_seconds.append(batch.seconds)
         del self.statistics[:-_KEPT_BATCHES], self.batch_seconds[:-_KEPT_BATCHES]
         self.report = Report.of(batch.commit.batch, record["sources"], record["counts"], batch.statistics)
-
-
-def _first(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-def _typed(error: BaseException) -> BaseException:
-    """The error of ours that a worker raised, found again in Spark's text."""
-    if isinstance(error, HeadraceError):
-        return error
-    match = _ERROR.search(str(error))
-    if match is None:
-        return HostError(f"the query failed: {str(error).strip()[:2000]}")
-    kind = getattr(errors, match[1], HeadraceError)
-    return cast("BaseException", kind(match[3].strip()))
