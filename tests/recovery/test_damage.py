@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
-from headrace.errors import CheckpointError, HeadraceError, SinkError, StoreError
+from headrace.errors import CheckpointError, HeadraceError, SinkError, StoreError, Superseded
 from headrace.events import history, to_changes
 from headrace.io.sinks import read_events_output
 
@@ -157,4 +157,25 @@ def test_what_is_whole_goes_on_with_the_exact_answer(damaged: Path):
     last = newest(damaged / "out")
     assert last.name == f"batch-{FILES - 1:08d}"
     run(damaged)
+    assert not hr.history_diff(counts(damaged).run(finish=False).cht(), answer(damaged), names=("local", "spark"))
+
+
+def test_the_second_of_two_drivers_owns_the_query(damaged: Path):
+    """A lock keeps two drivers apart; where it does not (another machine, a file system without locks), epochs do."""
+    write_input(damaged / "in", FILES, FILES + 1)
+    sink, state = str(damaged / "out"), str(damaged / "state")
+    first = counts(damaged).start(hr.files(sink), checkpoint=state, files_per_batch=1)
+    first.process_all_available()
+    Path(state, "lock").unlink()
+    second = counts(damaged).start(hr.files(sink), checkpoint=state, files_per_batch=1)
+    try:
+        write_input(damaged / "in", FILES + 1, FILES + 2)
+        second.process_all_available()
+        with pytest.raises(Superseded, match="another process"):
+            first.await_termination(60)
+        write_input(damaged / "in", FILES + 2, FILES + 3)
+        second.process_all_available()
+    finally:
+        second.stop()
+        first.stop()
     assert not hr.history_diff(counts(damaged).run(finish=False).cht(), answer(damaged), names=("local", "spark"))
