@@ -34,14 +34,14 @@ from __future__ import annotations
 import hashlib
 import inspect
 import keyword
-from collections import namedtuple
 from collections.abc import Iterable, Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from headrace.errors import ModuleError
 from headrace.expr import Expr, as_expr, col
 from headrace.modules.fold import Folder, Incremental, Kind
+from headrace.modules.items import row_type
 from headrace.schema import RESERVED, Schema, Type
 
 __all__ = ["Aggregate", "Event", "IncrementalAggregate", "IncrementalOperator", "Module", "Operator", "Window"]
@@ -247,7 +247,7 @@ class Module:
 
     def item(self, values: tuple[Any, ...]) -> Any:
         """An item of a module that sees no times: a value, or a named tuple of several."""
-        return values[0] if len(self.fields) == 1 else _row(self.fields.names)._make(values)
+        return values[0] if len(self.fields) == 1 else row_type(self.fields.names)._make(values)
 
     def stepwise(self) -> Module | None:
         """An incremental module that gives the same of items in their order; None if all of them are needed at once."""
@@ -311,11 +311,6 @@ class Module:
         return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
 
     __repr__ = __str__
-
-
-@lru_cache(maxsize=256)
-def _row(names: tuple[str, ...]) -> Any:
-    return namedtuple("Row", names)  # noqa: PYI024 - its fields are known only now
 
 
 def _bytecode(value: Any) -> str:
