@@ -29,7 +29,8 @@ from numpy.typing import NDArray
 
 from headrace.changes import Changes
 from headrace.columnar import canonical_floats, factorize, hash_rows, to_numpy
-from headrace.expr import evaluate, lit
+from headrace.expr import lit
+from headrace.operators.evaluated import evaluated
 from headrace.operators.kernel import Data, Kernel
 from headrace.operators.windows.content import Earlier, Outputs, content_of
 from headrace.operators.windows.divide import Events, Windows, among, divide, grid_windows, pairs, places, same_as
@@ -105,7 +106,7 @@ class WindowKernel(Kernel):
 
     def _projected(self, changes: Changes) -> Changes:
         """What is needed of the changes, with lifetimes cut down to what matters, so that the rest cancels."""
-        columns = [evaluate(expr, changes.payload) for _, expr in self.projection]
+        columns = [evaluated(expr, changes.payload, changes.weight) for _, expr in self.projection]
         payload = pa.Table.from_arrays(columns, schema=self.schema.arrow)
         le, re = changes.le, changes.re
         if self._by_start and not self.per_window.sensitive:
