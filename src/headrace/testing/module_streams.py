@@ -35,11 +35,14 @@ __all__ = [
     "Parts",
     "Query",
     "bags",
+    "changed_at",
     "changes",
     "drawn_table",
     "parts",
     "queries",
+    "same_answer",
     "sample_of",
+    "without",
 ]
 
 KEY = "group_key"
@@ -353,7 +356,7 @@ def same_answer(a: Any, b: Any) -> bool:
 
 def changed_at(before: Sequence[Any], after: Sequence[Any]) -> Iterator[int]:
     """The earliest instant of every change from one bag of outputs to another; the same start pairs up (rule 2.3)."""
-    gone, come = _without(before, after), _without(after, before)
+    gone, come = without(before, after), without(after, before)
     for le, re, *payload in gone:
         pair = next((other for other in come if other[0] == le and same_answer(list(other[2:]), payload)), None)
         yield le if pair is None else min(re, pair[1])
@@ -362,7 +365,8 @@ def changed_at(before: Sequence[Any], after: Sequence[Any]) -> Iterator[int]:
             yield le
 
 
-def _without(some: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+def without(some: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    """What one bag of outputs has more than another."""
     left = list(others)
     found = []
     for one in some:
