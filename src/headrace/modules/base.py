@@ -19,14 +19,15 @@ What a module sees:
 - *time-sensitive* (`time_sensitive = True`): a list of events, named tuples of `le`, `re` and the fields, and the
   window, with `le` and `re`.
 
-Items come sorted by start, end and value, so that arrival never shows; a module must not change the list.
+Items come sorted by start, end and value, so that arrival never shows; a module must not change the list. They are
+values that can be pickled, so a state may keep them.
 
 The *incremental* kinds keep one state per window, any picklable value, which the engine stores: `initial()` makes it,
 `add(state, items)` and `remove(state, items)` give the next one (or change it and give None), and
 `compute(state)` reads it. A state that cannot take items back is made anew from all of them.
 
-An operator gives any number of outputs: dicts, tuples, or for one column bare values; a time-sensitive one gives
-`self.event(le, re, ...)`.
+An operator gives any number of outputs: dicts, tuples, or for one column bare values. They last as long as the window;
+a time-sensitive one may give `self.event(le, re, ...)` instead.
 """
 
 from __future__ import annotations
