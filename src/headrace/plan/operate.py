@@ -37,8 +37,8 @@ class Operate(PerWindow):
         return (self.module,)
 
     @property
-    def _stamps(self) -> bool:
-        return self.module.time_sensitive
+    def _own_times(self) -> tuple[Timestamping, ...]:
+        return ("unchanged", "clip", "time_bound") if self.module.time_sensitive else super()._own_times
 
     @cached_property
     def timestamping(self) -> Timestamping:

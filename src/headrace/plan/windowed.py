@@ -95,11 +95,11 @@ class PerWindow(Keyed):
                 allowed="clipping='none'",
                 instead="leave it out, or write time_sensitive = True in the module",
             )
-        if self.policy.timestamping not in (None, "align") and not self._stamps:
+        if self.policy.timestamping not in (None, "align", *self._own_times):
             raise PlanError(
                 "only a time-sensitive operator gives lifetimes of its own",
                 given=f"timestamping={self.policy.timestamping!r}",
-                allowed="timestamping='align'",
+                allowed=f"timestamping={' or '.join(map(repr, ('align', *self._own_times)))}",
                 instead="leave it out: answers last as long as their window",
             )
 
@@ -114,9 +114,12 @@ class PerWindow(Keyed):
             )
 
     @property
-    def _stamps(self) -> bool:
-        """Whether outputs may have lifetimes of their own."""
-        return False
+    def _own_times(self) -> tuple[Timestamping, ...]:
+        """What may be said of the outputs' lifetimes, besides that they are the window's.
+
+        Over snapshots every answer that depends on payloads alone is bound in time: a window that is split keeps it.
+        """
+        return ("time_bound",) if isinstance(self.window, Snapshot) else ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -76,6 +76,7 @@ _STATES: dict[type[Node], str] = {
     Join: "events whose end the other side's CTI has not passed",
     Recurse: "what the loop has found, and events its operators met, whose end the CTI has not passed",
 }
+_MEANWHILE = "final() gives the answers of closed windows all the same"
 _CLOSED = "groups × windows the CTI has not closed"
 _ENDED = "groups × windows the CTI has not closed or that hold an event it has not ended"
 
@@ -113,9 +114,11 @@ def _ordered(node: PerWindow, window: Ordered) -> Liveliness:
     if isinstance(window, Slides) and isinstance(window.size, Time):
         return Liveliness(cti, f"up to {window.size}", f"tuples of the last {window.size}, a row a group")
     delay = "until the slowest group has its next windows"
+    quiet = _quiet_advice(node)
     if isinstance(window, Slides):
-        return Liveliness(cti, delay, f"the last {window.size} of each group, tuples after the CTI, a row a group")
-    return Liveliness(cti, "as long as the longest open run", "tuples since the open run of each group began")
+        state = f"the last {window.size} of each group, tuples after the CTI, a row a group"
+        return Liveliness(cti, delay, state, quiet)
+    return Liveliness(cti, "as long as the longest open run", "tuples since the open run of each group began", quiet)
 
 
 def _per_window(node: PerWindow) -> Liveliness:
@@ -128,12 +131,35 @@ def _per_window(node: PerWindow) -> Liveliness:
     delay = _delay(node)
     if node.holds_ends:
         cti, delay = f"{cti}, or of the first that holds an open event", f"{delay}, and as long as events last"
-    advice = _clip_advice(node, delayed=True)
-    if node.sensitive and node.timestamping in ("unchanged", "clip"):
-        advice += (
-            "timestamping='time_bound': output CTI is the input's, if no output depends on what comes after its start",
-        )
+    advice = _clip_advice(node, delayed=True) + _bound_advice(node) + _quiet_advice(node)
     return Liveliness(cti, delay, state, advice)
+
+
+def _bound_advice(node: PerWindow) -> tuple[str, ...]:
+    """Whether outputs could be bound in time: not if a window is known only when its last time has come."""
+    own_times = node.timestamping in ("unchanged", "clip") and not isinstance(node.window, Count)
+    if not node.sensitive or not (own_times or isinstance(node.window, Snapshot)):
+        return ()
+    return ("timestamping='time_bound': output CTI is the input's, if no output depends on what comes after its start",)
+
+
+def _quiet_advice(node: PerWindow) -> tuple[str, ...]:
+    """What to do about one group that holds back the output CTI of all."""
+    if not node.keys:
+        return ()
+    if isinstance(node.window, Count):
+        who = f"goes quiet before it has {node.window.n} {node.window.by} times"
+        remedy = "windows that end by time alone: tumbling(...)"
+    elif isinstance(node.window, Session):
+        who, remedy = "never pauses", "windows that end by time alone: tumbling(...)"
+    elif isinstance(node.window, Snapshot):
+        who = "has an event that lasts, while nothing starts or ends in it,"
+        remedy = "cap_duration(...) before it, which bounds how long events last"
+    elif isinstance(node.window, Ordered):
+        who, remedy = "goes quiet", "a window measured by time: sliding('10 s', ...)"
+    else:
+        return ()
+    return (f"a group that {who} holds the output CTI of all groups; {_MEANWHILE}; {remedy}",)
 
 
 def _delay(node: PerWindow) -> str:
@@ -151,4 +177,5 @@ def _clip_advice(node: PerWindow, *, delayed: bool) -> tuple[str, ...]:
     if not node.holds_ends:
         return ()
     gain = "output CTI no longer waits for open events; " if delayed else ""
-    return (f"clip right: {gain}state bound falls from {_ENDED} to {_CLOSED}",)
+    side = "full" if node.policy.clipping == "left" else "right"
+    return (f"clipping={side!r}: {gain}state bound falls from {_ENDED} to {_CLOSED}",)

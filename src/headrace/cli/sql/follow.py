@@ -25,6 +25,7 @@ from headrace.io.host_source import Receiver
 from headrace.io.origins import Files, read_listed
 from headrace.io.sinks import Call
 from headrace.optimizer import optimize
+from headrace.plan.functions import functions_of
 from headrace.plan.nodes import Source
 from headrace.progress import Progress
 from headrace.stages.cut import cut
@@ -105,7 +106,7 @@ class OnSpark:
     """A query that runs on Spark."""
 
     def __init__(self, stream: Stream, **options: Any) -> None:
-        self.result = Result(stream.schema)
+        self.result = Result(stream.schema, functions=functions_of(stream.node))
         self._came: list[tuple[Changes, Progress]] = []
         sink = Call(function=lambda _, changes, progress: self._came.append((changes, progress)))
         self.query = start([(stream, sink)], **options)

@@ -24,6 +24,7 @@ from headrace.io.decoded import Decoded
 from headrace.io.ingress import COUNTERS, Report, count_orphans, resolve
 from headrace.io.origins import Events, Files, FrameRead, in_memory, read_listed
 from headrace.optimizer import RULES, Rule, optimize
+from headrace.plan.functions import functions_of
 from headrace.plan.nodes import Output, Source
 from headrace.plan.policies import Heartbeat
 from headrace.progress import Progress
@@ -91,7 +92,7 @@ class Runner:
             [StageRun(line, level, b, buckets) for b in range(buckets)] for level in range(1, line.depth + 1)
         ]
         self.progress = {source.fingerprint: Progress() for source in line.sources}
-        results = {output.name: Result(output.schema) for output in line.outputs}
+        results = {o.name: Result(o.schema, functions=functions_of(o)) for o in line.outputs}
         self.done = Finished(results, {str(s.origin): dict.fromkeys(COUNTERS, 0) for s in line.sources}, [])
 
     @property
@@ -209,7 +210,7 @@ class Runner:
 
 
 def _copied(done: Finished) -> Finished:
-    results = {name: Result(result.schema, list(result.batches)) for name, result in done.results.items()}
+    results = {name: replace(result, batches=list(result.batches)) for name, result in done.results.items()}
     return Finished(results, {who: dict(counts) for who, counts in done.counts.items()}, list(done.statistics))
 
 

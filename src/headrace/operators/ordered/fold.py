@@ -27,6 +27,7 @@ from headrace.changes import Changes
 from headrace.columnar import Lists, canonical_floats, factorize, group_sum, hash_rows, to_numpy
 from headrace.errors import ModuleFailed
 from headrace.expr import Expr, col, evaluate, lit
+from headrace.operators.evaluated import evaluated
 from headrace.operators.kernel import Data, Kernel, consolidated_rows
 from headrace.operators.ordered.divide import PREFIX, without_prefix
 from headrace.operators.ordered.folding import Failed, Folding, Went
@@ -116,7 +117,7 @@ class FoldKernel(Kernel):
         return result, Progress(self._promise(cti), now.high)
 
     def _projected(self, changes: Changes) -> Changes:
-        columns = [evaluate(expr, changes.payload) for _, expr in self.projection]
+        columns = [evaluated(expr, changes.payload, changes.weight) for _, expr in self.projection]
         payload = canonical_floats(pa.Table.from_arrays(columns, schema=self.schema.arrow))
         re = changes.re if self.folds.beside else changes.le + 1
         return Changes(changes.le, re, changes.weight, payload).cancelled()

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from headrace.changes import Changes
 from headrace.columnar import canonical_floats, factorize, to_numpy
 from headrace.expr import col, evaluate
+from headrace.operators.evaluated import evaluated
 from headrace.operators.kernel import Data
 from headrace.operators.ordered.divide import PREFIX, Reach, Spans, closing, divide, next_slide, without_prefix
 from headrace.operators.ordered.keep import Kept, kept, least_bound, next_shown
@@ -93,7 +94,7 @@ class OrderedKernel(WindowKernel):
 
     def _projected(self, changes: Changes) -> Changes:
         """The changes of the tuples that windows may be made of; ends go only where a module sees them."""
-        columns = [evaluate(expr, changes.payload) for _, expr in self.projection]
+        columns = [evaluated(expr, changes.payload, changes.weight) for _, expr in self.projection]
         payload = canonical_floats(pa.Table.from_arrays(columns, schema=self.schema.arrow))
         re = changes.re if self._sees_ends else changes.le + 1
         delta = Changes(changes.le, re, changes.weight, payload)

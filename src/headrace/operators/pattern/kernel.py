@@ -22,7 +22,8 @@ import pyarrow as pa
 
 from headrace.changes import Changes
 from headrace.columnar import canonical_floats, factorize, hash_rows, to_numpy
-from headrace.expr import Column, col, evaluate, lit
+from headrace.expr import Column, col, lit
+from headrace.operators.evaluated import evaluated
 from headrace.operators.kernel import Data, Kernel
 from headrace.operators.ordered.divide import PREFIX, without_prefix
 from headrace.operators.ordered.kernel import Hashes
@@ -93,7 +94,7 @@ class MatchKernel(Kernel):
 
     def _projected(self, changes: Changes) -> Changes:
         """The changes of the tuples; their ends do not matter."""
-        columns = [evaluate(expr, changes.payload) for _, expr in self.projection]
+        columns = [evaluated(expr, changes.payload, changes.weight) for _, expr in self.projection]
         payload = canonical_floats(pa.Table.from_arrays(columns, schema=self.schema.arrow))
         return Changes(changes.le, changes.le + 1, changes.weight, payload).cancelled()
 

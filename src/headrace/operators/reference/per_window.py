@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import namedtuple
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -11,7 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.modules import Module, ModuleCall
+from headrace.modules.base import Event
 from headrace.modules.base import Window as SeenWindow
+from headrace.modules.items import items_of
 from headrace.operators.reference.contents import contents
 from headrace.operators.reference.functions import FUNCTIONS
 from headrace.operators.reference.rows import Payload, Row, identity, value_of
@@ -183,19 +184,12 @@ def _called(node: PerWindow, module: Module, members: list[Row], mapped: list[li
         if module.time_sensitive:
             re = min(re, end) if node.clips_right else re
             le = max(le, start) if node.policy.clipping in ("left", "full") else le
-            le = min(le, re - 1)
+            re = max(re, le + 1)  # what ends where its window starts shows as an instant
             items.append(((le, re, *map(_order, values)), (le, re, *values)))
         else:
             items.append(((le, *map(_order, values)), tuple(values)))
-    given: list[Any] = [values for _, values in sorted(items, key=lambda item: item[0])]
-    if module.time_sensitive:
-        kind = namedtuple("Event", ["le", "re", *module.fields.names])  # type: ignore[misc]  # noqa: PYI024
-        given = [kind._make(values) for values in given]
-    elif len(module.fields) == 1:
-        given = [values[0] for values in given]
-    else:
-        row_of = namedtuple("Row", module.fields.names)  # type: ignore[misc]  # noqa: PYI024
-        given = [row_of._make(values) for values in given]
+    rows = [values for _, values in sorted(items, key=lambda item: item[0])]
+    given: list[Any] = items_of(module.fields.names, rows, timed=module.time_sensitive)
     argument: Any = given
     if module.incremental:
         argument = module.initial()
@@ -208,7 +202,7 @@ def _called(node: PerWindow, module: Module, members: list[Row], mapped: list[li
 
 def _stamped(node: Operate, output: Any, span: WindowSpan) -> Row | None:
     le, re = span
-    if node.module.time_sensitive:
+    if isinstance(output, Event):
         own_le, own_re, output = output
         if node.timestamping == "clip":
             le, re = max(own_le, le), min(own_re, re)

@@ -29,9 +29,8 @@ from numpy.typing import NDArray
 
 from headrace.changes import Changes
 from headrace.columnar import canonical_floats, factorize, hash_rows, to_numpy
-from headrace.errors import ModuleFailed
-from headrace.events import history
-from headrace.expr import evaluate, lit
+from headrace.expr import lit
+from headrace.operators.evaluated import evaluated
 from headrace.operators.kernel import Data, Kernel
 from headrace.operators.windows.content import Earlier, Outputs, content_of
 from headrace.operators.windows.divide import Events, Windows, among, divide, grid_windows, pairs, places, same_as
@@ -41,7 +40,7 @@ from headrace.plan.source import DIVERTED
 from headrace.plan.windows import Count, Grid, Session, Snapshot
 from headrace.progress import Progress
 from headrace.schema import Field, Schema
-from headrace.time import INFINITY, NEG_INFINITY, add_one, format_ticks
+from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 from headrace.trace import Trace
 
 __all__ = ["WindowKernel"]
@@ -107,7 +106,7 @@ class WindowKernel(Kernel):
 
     def _projected(self, changes: Changes) -> Changes:
         """What is needed of the changes, with lifetimes cut down to what matters, so that the rest cancels."""
-        columns = [evaluate(expr, changes.payload) for _, expr in self.projection]
+        columns = [evaluated(expr, changes.payload, changes.weight) for _, expr in self.projection]
         payload = pa.Table.from_arrays(columns, schema=self.schema.arrow)
         le, re = changes.le, changes.re
         if self._by_start and not self.per_window.sensitive:
@@ -159,7 +158,6 @@ class WindowKernel(Kernel):
         number = np.cumsum(~same) - 1  # of each window that is not the same, among these
         work = _Work(current.filter(~same), shown[~same], groups, touched, current.filter(same))
         result = self._exchange(work, new, after, Members(number[i], j, delta))
-        self._check_bound(result, delta)
         self._remember(touched, new, after, delta, groups, now.cti, seen)
         self._latest = None
         return result
@@ -243,11 +241,23 @@ class WindowKernel(Kernel):
         earlier = Earlier(self._found_again(windows, states, of_states), changed)
         outputs = self.content.outputs(windows, Members(i, j, after), keys, work.shown, earlier)
         closing = self._closing(windows, new)
-        moved = self._replace("given", stale, self._rows(outputs, windows, closing, groups))
+        fresh = self._admitted(stale, self._rows(outputs, windows, closing, groups), windows, closing, groups)
+        moved = self._replace("given", stale, fresh)
         if outputs.states is not None:
             kept = _beside(self._stamped(groups.take(pa.array(windows.group)), windows, closing), outputs.states)
             self._replace("states", states, Changes.inserts(windows.le, windows.re, kept))
         return self._leaving(moved)
+
+    def _admitted(
+        self,
+        stale: Changes | None,  # noqa: ARG002
+        fresh: Changes,
+        windows: Windows,  # noqa: ARG002
+        closing: Int64s,  # noqa: ARG002
+        groups: pa.Table,  # noqa: ARG002
+    ) -> Changes:
+        """The outputs that may be given in place of the stale ones: all, unless they are bound in time."""
+        return fresh
 
     def _stale(self, trace: str, work: _Work) -> tuple[Changes | None, Windows | None]:
         """What is remembered of windows that are not as they were."""
@@ -330,25 +340,6 @@ class WindowKernel(Kernel):
         ]
         payload = pa.table([[who] * len(rows), failures.payload.column(_REASON), rows], schema=DIVERTED.arrow)
         return Changes(failures.le, failures.re, failures.weight, payload).cancelled()
-
-    def _check_bound(self, result: Changes, delta: Changes) -> None:
-        """Under `time_bound` an output may change only at or after the instant of its cause."""
-        if self.per_window.timestamping != "time_bound" or len(result) == 0:
-            return
-        causes = delta.sync_times().tolist()
-        cause = min(causes, default=INFINITY)
-        # A window that has begun since gives outputs too, all of them behind the time that had been seen.
-        seen = self.scalars["seen"]
-        times = result.sync_times()
-        if len(times) and int(times.min()) < (cause if seen == NEG_INFINITY else min(cause, add_one(seen, 1))):
-            modules = ", ".join(map(str, self.per_window.modules))
-            raise ModuleFailed(
-                f"{modules} changed its output at {format_ticks(int(times.min()))}, before the input that caused it, "
-                f"at {format_ticks(cause)}",
-                given=history(result.filter(result.le <= int(times.min()))).to_pylist()[:5],
-                allowed="under timestamping='time_bound', outputs that depend on nothing later than their start",
-                instead="timestamping='unchanged', whose output CTI waits for open windows",
-            )
 
     # --- what is remembered ------------------------------------------------------------------------------------------
 
