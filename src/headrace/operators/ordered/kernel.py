@@ -134,9 +134,8 @@ class OrderedKernel(WindowKernel):
         all_runs = spans if isinstance(self.ordered, Delta) else None
         left = kept(self.ordered, line, now.cti, all_runs)
         if self.per_window.final and isinstance(self.ordered, Landmark):
-            left = replace(
-                left, alarm=next_settled(line, line.until(now.cti))
-            )  # nothing is forgotten, but windows are closed
+            # Nothing is forgotten, but each tuple that is settled may close a window.
+            left = replace(left, alarm=next_settled(line, line.until(now.cti)))
         self._keep(touched, line, groups, left, gone)
         shows = next_shown(self.ordered, line, INFINITY if now.cti == INFINITY else limit)
         self._set("show", touched, groups, shows, np.full(len(shows), INFINITY, np.int64))
