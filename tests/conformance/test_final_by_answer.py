@@ -154,3 +154,33 @@ def test_explain_says_who_decides_what_is_final():
     assert "final answers do not wait for it" in text
     joined = _sessions(clicks).join(_sessions(clicks.shift(5)), "who").select("who").final().explain(liveliness=True)
     assert "answers wait for the CTI of Join: the least of its inputs" in joined
+
+
+class Present(hr.Aggregate):
+    """Fails where a value is missing."""
+
+    input = "v LONG"
+    output = "LONG"
+
+    def compute(self, items: list[Any]) -> int:
+        return sum(int(item) for item in items)
+
+
+def test_a_window_that_fails_is_reported_once_when_it_is_closed():
+    rows = [
+        {"kind": "insert", "le": 0, "re": 1, "who": "a", "v": None},
+        {"kind": "insert", "le": 1, "re": 2, "who": "b", "v": 2},
+        {"kind": "cti", "le": 20},
+        {"kind": "insert", "le": 21, "re": 22, "who": "a", "v": None},
+        {"kind": "retract", "le": 21, "re": 22, "re_new": 21, "who": "a", "v": None},
+        {"kind": "insert", "le": 22, "re": 23, "who": "a", "v": 7},
+    ]
+    stream = hr.events(rows, "who STRING, v LONG", batches=[3, 1, 2])
+    early = stream.group_by("who").window(hr.session(5), on_error="skip").aggregate(n=Present().of("v"))
+    for asked in ({"final": early.final()}, {"final": early.final(), "early": early}):
+        run = hr.run(asked)
+        assert sorted(run.cht("final")["n"].to_pylist()) == [2, 7]
+        assert run.counts["Present()"] == {"failed": 1}
+        assert run.diverted().num_rows == 1
+    sides = [r.batches for name, r in hr.run({"final": early.final()}).results.items() if name != "final"]
+    assert [sum(len(side[i][0]) for side in sides) for i in range(4)] == [1, 0, 0, 0]
