@@ -288,7 +288,7 @@ _WINDOWS = (
     ),
     Fault(
         "quiet groups are forgotten", "headrace.operators.windows.kernel", "WindowKernel._touched",
-        'due = [self.traces["forget"].until(cti), self.traces["show"].until(seen)]',
+        'due = [self.traces["forget"].until(cti), self.traces["show"].until(limit)]',
         'due = [self.traces["forget"].until(cti)]',
         "windows of a group for which nothing comes are not shown when time has passed them",
     ),
@@ -296,6 +296,11 @@ _WINDOWS = (
         "answers forgotten when they are seen", "headrace.operators.windows.kernel", "WindowKernel.step",
         "self.traces[name].drop(now.cti)", "self.traces[name].drop(seen)",
         "what was given is no longer known when it has to be taken back",
+    ),
+    Fault(
+        "final when its time is over", "headrace.operators.windows.kernel", "WindowKernel._windows",
+        "shown = closing <= seen", "shown = found.re <= seen",
+        "the answer of a window is given as final while an event in it may still end elsewhere",
     ),
     Fault(
         "twins take one place", "headrace.operators.windows.content", "TopContent.outputs",

@@ -28,6 +28,8 @@ class PerWindow(Keyed):
 
     window: Window
     policy: WindowPolicy = field(default=PLAIN_POLICY, kw_only=True)
+    #: Whether the answers of a window are given once, when it is closed (rule 3.5), and not early and corrected.
+    final: bool = field(default=False, kw_only=True)
 
     @property
     def modules(self) -> tuple[Module, ...]:
@@ -65,7 +67,7 @@ class PerWindow(Keyed):
 
     @cached_property
     def properties(self) -> Properties:
-        return self.by_group(settled=not self.prompt)
+        return self.by_group(settled=not self.prompt, insert_only=self.final)
 
     @property
     def waits(self) -> bool:
@@ -82,7 +84,7 @@ class PerWindow(Keyed):
     def over(self) -> str:
         """The window, its policies and the keys, for `describe`."""
         policy = f" ({self.policy})" if str(self.policy) else ""
-        return f"over {self.window}{policy}{self.per}"
+        return f"over {self.window}{policy}{self.per}{', final answers only' if self.final else ''}"
 
     def check_policy(self) -> None:
         """Refuse policies that mean nothing here."""

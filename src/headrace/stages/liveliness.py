@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.operators.ordered.sums import RunSums
 from headrace.operators.ordered.tumbling import goes_by_slots
@@ -47,10 +47,9 @@ def liveliness_of(node: Node) -> Liveliness:
     """What rule 6.4 says of an operator."""
     if isinstance(node, Merge):
         return _per_window(node.aggregate)
-    if isinstance(node, PerWindow):
-        return _per_window(node)
-    if isinstance(node, Match):
-        return Liveliness(*patterns.liveliness(node))
+    if isinstance(node, (Match, PerWindow)):
+        found = _per_window(node) if isinstance(node, PerWindow) else Liveliness(*patterns.liveliness(node))
+        return replace(found, delay=f"{found.delay}; final answers do not wait for it") if node.final else found
     if isinstance(node, Source):
         return Liveliness("by its policy", "by its policy", "none")
     if isinstance(node, Final):
@@ -77,17 +76,25 @@ _STATES: dict[type[Node], str] = {
     Recurse: "what the loop has found, and events its operators met, whose end the CTI has not passed",
 }
 _MEANWHILE = "final() gives the answers of closed windows all the same"
+_NOT_FINAL = "events the CTI has not made final"
 _CLOSED = "groups × windows the CTI has not closed"
 _ENDED = "groups × windows the CTI has not closed or that hold an event it has not ended"
 
 
 def _final(node: Final) -> Liveliness:
     if node.input.properties.settled:
-        return Liveliness("as its input", "none", "events the CTI has not made final")
+        return Liveliness("as its input", f"none; answers wait for {_waits_for(node)}", _NOT_FINAL)
     advice = "lifetimes that never change let events out at their start: set_duration(...), or speculative answers"
-    return Liveliness(
-        "start of the oldest event that waits", "as long as events last", "events the CTI has not made final", (advice,)
-    )
+    delay = f"as long as events last; answers wait for {_waits_for(node)}"
+    return Liveliness("start of the oldest event that waits", delay, _NOT_FINAL, (advice,))
+
+
+def _waits_for(node: Node) -> str:
+    """Whose CTI it is that a final answer waits for: the nearest operator's that does not just pass one on."""
+    below = node.inputs[0]
+    while len(below.inputs) == 1 and liveliness_of(below).cti == "as its input":
+        below = below.inputs[0]
+    return f"the CTI of {type(below).__name__}: {liveliness_of(below).cti}"
 
 
 def _ordered(node: PerWindow, window: Ordered) -> Liveliness:
@@ -107,7 +114,7 @@ def _ordered(node: PerWindow, window: Ordered) -> Liveliness:
         return Liveliness("as its input", "none", state)
     cti = "lower bound of the first open window"
     if isinstance(window, Landmark):
-        advice = f"answers over all since {window.start} are never final; windows of a size are: sliding(...)"
+        advice = "the CTI never passes the landmark; that of windows of a size goes on: sliding(...)"
         return Liveliness("the landmark", "until the input ends", "all tuples since the landmark", (advice,))
     if isinstance(window, Fixed):
         return Liveliness(cti, f"up to {format_duration(window.end - window.start)}", "tuples until it has ended")

@@ -26,7 +26,7 @@ __all__ = ["outputs_of", "per_window"]
 
 
 def per_window(node: PerWindow, rows: Sequence[Row], now: Progress) -> tuple[list[Row], Progress]:
-    """The outputs of every window that can be seen, and the promise of rule 6.4."""
+    """The outputs of every window that can be seen, or that is closed, and the promise of rule 6.4."""
     groups: dict[Hashable, list[Row]] = {}
     for row in rows:
         key = tuple(identity(value_of(expr, row[2], node.input.schema)) for _, expr in node.keys)
@@ -34,7 +34,8 @@ def per_window(node: PerWindow, rows: Sequence[Row], now: Progress) -> tuple[lis
     out = []
     for group in groups.values():
         key_values = {name: value_of(expr, group[0][2], node.input.schema) for name, expr in node.keys}
-        for span in _visible(node, group, now):
+        visible = _visible(node, group, now)
+        for span in [s for s in visible if _closed(node, group, s, now.cti)] if node.final else visible:
             for le, re, payload in outputs_of(node, _members(node, group, span), span):
                 whole = key_values | payload
                 out.append((le, re, {name: whole[name] for name in node.schema.names}))
@@ -100,16 +101,19 @@ def _holding(node: PerWindow, group: list[Row], cti: int) -> list[int]:
     if isinstance(node.window, Grid):
         first = [next(windows_over(node.window, le, re), None) for le, re, _ in group if re >= cti]
         return [window[0] for window in first if window is not None] if node.holds_ends else []
-    held = []
-    for span in _spans(node, group):
-        is_open = span[1] >= cti if isinstance(node.window, Snapshot) else span[1] > cti
-        pinned = node.holds_ends and any(re >= cti for _, re, _ in _members(node, group, span))
-        if is_open or pinned:
-            held.append(span[0])
+    held = [span[0] for span in _spans(node, group) if not _closed(node, group, span, cti)]
     if isinstance(node.window, Count):
         times = _counted(node.window, group)
         held += times[len(times) - node.window.n + 1 :] if len(times) >= node.window.n else times
     return held
+
+
+def _closed(node: PerWindow, group: list[Row], span: WindowSpan, cti: int) -> bool:
+    """Whether no legal change can reach a window any more (rule 6.4)."""
+    if cti == INFINITY:
+        return True
+    pinned = node.holds_ends and any(re >= cti for _, re, _ in _members(node, group, span))
+    return not pinned and (span[1] < cti if isinstance(node.window, Snapshot) else span[1] <= cti)
 
 
 def _promise(node: PerWindow, cti: int, held: list[int]) -> int:
