@@ -168,6 +168,12 @@ class SparkRead(_Unread):
     format: str
     options: tuple[tuple[str, str], ...] = ()
     path: str = ""
+    #: Names of Spark's columns, and the names they get.
+    rename: tuple[tuple[str, str], ...] = ()
+
+    def stored(self, name: str) -> str:
+        """What Spark calls a column."""
+        return {new: old for old, new in self.rename}.get(name, name)
 
     def __post_init__(self) -> None:
         if self.format == TABLE and not _TABLE_NAME.fullmatch(self.path):
@@ -189,7 +195,12 @@ class SparkRead(_Unread):
 
     def __str__(self) -> str:
         return " ".join(
-            [f"spark {self.format}", self.path, *(f"{name}={value}" for name, value in self.options)]
+            [
+                f"spark {self.format}",
+                self.path,
+                *(f"{name}={value}" for name, value in self.options),
+                *(f"{old!r} as {new!r}" for old, new in self.rename),
+            ]
         ).strip()
 
 

@@ -429,10 +429,14 @@ def _read_frame(spark: SparkSession, source: Source, origin: SparkRead) -> DataF
     else:
         reader = reader.format(origin.format)
         if origin.format in _WANT_SCHEMA:
-            reader = reader.schema(", ".join(f"{_quoted(f.name)} {f.type.spark}" for f in source.columns))
+            reader = reader.schema(
+                ", ".join(f"{_quoted(origin.stored(f.name))} {f.type.spark}" for f in source.columns)
+            )
         frame = reader.load(origin.path) if origin.path else reader.load()
     types = {f.name: f.type.spark for f in source.columns}
-    frame = frame.select(*(F.col(_quoted(name)).cast(types[name]).alias(name) for name in read_columns(source)))
+    frame = frame.select(
+        *(F.col(_quoted(origin.stored(name))).cast(types[name]).alias(name) for name in read_columns(source))
+    )
     if source.pushed is not None:
         frame = frame.where(to_spark(source.pushed, source.columns))
     return frame.withColumn(BATCH_TIME, F.current_timestamp())
