@@ -239,11 +239,13 @@ def test_late_events_meet_the_policy_of_their_input():
     )
     adjusted = run("adjust")
     assert left(adjusted) == [*on_time, ("late", 10, 12)]
-    assert {n: c for n, c in counts_of(adjusted).items() if n in ("late", "dropped", "adjusted")} == {
+    assert {n: c for n, c in counts_of(adjusted).items() if n in ("late", "dropped", "adjusted", "diverted")} == {
         "late": 2,
-        "dropped": 1,
+        "dropped": 0,
+        "diverted": 1,
         "adjusted": 1,
     }
+    assert "nothing of its lifetime is left" in next(iter(reasons_of(adjusted).values()))
     with pytest.raises(errors.LateEvent, match="CTI 10") as raised:
         run("raise")
     assert "late" in str(raised.value.given)
@@ -419,7 +421,7 @@ def test_a_lifetime_of_the_wrong_type(tmp_path: Path):
         (lambda s: s.window(hr.tumbling(2)).aggregate(), errors.PlanError, "aggregate(n=hr.count())"),
         (lambda s: s.window(hr.tumbling(2)).aggregate(x=col("v")), errors.PlanError, "outside an aggregate"),
         (lambda s: s.window(hr.tumbling(2)).aggregate(x=hr.sum("k")), errors.ExpressionError, "cannot take STRING"),
-        (lambda s: s.window(hr.tumbling(2)).aggregate(weight=hr.count()), errors.SchemaError, "'weight'"),
+        (lambda s: s.window(hr.tumbling(2)).aggregate(re_new=hr.count()), errors.SchemaError, "'re_new'"),
         (
             lambda s: s.group_by("k").window(hr.tumbling(2)).aggregate(k=hr.count()),
             errors.SchemaError,
@@ -486,7 +488,50 @@ def test_columns_named_twice_in_the_file(tmp_path: Path):
         hr.read_csv(path, "k STRING, t LONG", lifetime=hr.point("t"), progress=hr.ordered()).run()
 
 
-def test_reserved_columns_of_a_file_are_times_and_no_payload(tmp_path: Path):
+def test_columns_of_a_file_that_are_its_times_are_no_payload(tmp_path: Path):
     path = written(tmp_path, "k,le,weight\na,1,2\n")
     stream = hr.read_csv(path, "k STRING, le LONG, weight LONG", lifetime=hr.point("le"), progress=hr.ordered())
-    assert stream.cht().to_pylist() == [{"le": 1, "re": 2, "k": "a"}]
+    assert stream.cht().to_pylist() == [{"le": 1, "re": 2, "k": "a", "weight": 2}]
+
+
+@pytest.mark.parametrize("lifetime", [hr.point("t"), hr.edge("t", "k"), hr.by_arrival()], ids=str)
+def test_nothing_is_left_of_an_instant_that_is_adjusted(tmp_path: Path, lifetime: Any):
+    path = written(tmp_path, "t,k\n5,a\n1,b\n")
+    with pytest.raises(errors.PlanError, match="nothing is left of an instant") as raised:
+        hr.read_csv(path, "t LONG, k STRING", lifetime=lifetime, progress=hr.ordered("adjust"))
+    assert raised.value.instead == "late='divert'"
+    lasting = hr.read_csv(
+        path, "t LONG, k STRING", lifetime=hr.interval("t", col("t") + 9), progress=hr.ordered("adjust")
+    )
+    assert [(row["le"], row["re"]) for row in lasting.cht().to_pylist()] == [(5, 10), (5, 14)]
+
+
+def test_sql_refuses_to_adjust_instants(tmp_path: Path):
+    path = written(tmp_path, "t,k\n5,a\n1,b\n")
+    for order in ("ORDER BY t ", ""):
+        create = (
+            f"CREATE STREAM s (t LONG, k STRING) {order}SOURCE FILE ('{path}', ',') WITH PROGRESS ORDERED LATE ADJUST"
+        )
+        with pytest.raises(errors.SqlError, match="nothing is left of an instant"):
+            hr.script(create)
+
+
+@pytest.mark.parametrize("progress", [hr.advance(100), hr.heartbeat(10), hr.explicit()], ids=str)
+def test_promises_in_the_data_bind_under_every_policy(progress: Any):
+    rows = [{"le": 1, "k": "a"}, {"kind": "cti", "le": 50}, {"le": 20, "k": "late"}, {"le": 60, "k": "b"}]
+    for batches in ((4,), (1, 1, 1, 1), (2, 2)):
+        stream = hr.events(rows, "k STRING", progress=progress, batches=batches)
+        run = stream.run(finish=False)
+        assert run.cht()["k"].to_pylist() == ["a", "b"]
+        assert run.cti() == 50
+        assert counts_of(run) | {"ctis": 1, "late": 1, "diverted": 1, "accepted": 3, "rows": 4} == counts_of(run)
+        if not isinstance(progress, type(hr.heartbeat())):
+            assert hr.same_history(stream.history(engine="duckdb").cht(), run.cht())
+
+
+def test_an_event_that_starts_before_all_time_is_refused():
+    with pytest.raises(errors.EventError, match="le must be finite"):
+        hr.events([{"le": "-inf", "re": 5, "k": "a"}])
+    run = hr.events([{"le": "-inf", "re": 5, "k": "a"}, {"le": 1, "k": "b"}], bad_rows="divert").run()
+    assert run.cht()["k"].to_pylist() == ["b"]
+    assert counts_of(run)["malformed"] == 1

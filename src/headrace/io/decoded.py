@@ -20,11 +20,13 @@ from headrace.io.conversion import convert, reason
 from headrace.io.files import FileState
 from headrace.schema import Field
 
-__all__ = ["REFUSED", "Decoded", "Refusal", "as_python", "concat", "finish", "refused_table"]
+__all__ = ["REFUSED", "Decoded", "Raw", "Refusal", "as_python", "concat", "finish", "refused_table"]
 
 REFUSED = pa.schema([("row", pa.int64()), ("reason", pa.string()), ("raw", pa.string())])
 
 Refusal = tuple[int, str, str]
+#: The texts of rows, by their place in a table.
+Raw = Callable[[NDArray[np.int64]], list[str]]
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def refused_table(refusals: Iterable[Refusal] = ()) -> pa.Table:
     return pa.table([[row[i] for row in rows] for i in range(3)], schema=REFUSED)
 
 
-def finish(table: pa.Table, rows: NDArray[np.int64], fields: Sequence[Field], raw: Callable[[int], str]) -> Decoded:
+def finish(table: pa.Table, rows: NDArray[np.int64], fields: Sequence[Field], raw: Raw) -> Decoded:
     """Convert every column to its type; the rows in which a value does not fit are refused."""
     converted = [convert(table[field.name], field) for field in fields]
     schema = pa.schema([(field.name, field.type.arrow) for field in fields])
@@ -68,12 +70,22 @@ def finish(table: pa.Table, rows: NDArray[np.int64], fields: Sequence[Field], ra
     if not broken:
         return Decoded(result, refused_table(), rows)
     bad = np.logical_or.reduce([mask for _, mask in broken])
-    refusals = [(int(rows[i]), "; ".join(_reasons(table, broken, i)), raw(i)) for i in np.flatnonzero(bad).tolist()]
-    return Decoded(result.filter(pa.array(~bad)), refused_table(refusals), rows[~bad])
+    reasons = [_reasons(table[field.name], field, mask).filter(pa.array(bad)) for field, mask in broken]
+    joined = pc.binary_join_element_wise(*reasons, "; ", null_handling="skip")
+    refused = pa.table([rows[bad], joined, pa.array(raw(np.flatnonzero(bad)), pa.string())], schema=REFUSED)
+    return Decoded(result.filter(pa.array(~bad)), refused.sort_by("row"), rows[~bad])
 
 
-def _reasons(table: pa.Table, broken: Sequence[tuple[Field, Any]], row: int) -> Iterable[str]:
-    return (reason(as_python(table[field.name][row]), field) for field, mask in broken if mask[row])
+def _reasons(values: pa.ChunkedArray, field: Field, mask: NDArray[np.bool_]) -> pa.Array:
+    """Why each value that `mask` marks does not fit, made once for each distinct value; null for the others."""
+    marked = pa.array(mask)
+    wrong = pa.chunked_array(values).combine_chunks().filter(marked)
+    codes, distinct = np.arange(len(wrong)), wrong
+    if not pa.types.is_nested(wrong.type):
+        encoded = wrong if pa.types.is_dictionary(wrong.type) else wrong.dictionary_encode()
+        codes, distinct = encoded.indices, encoded.dictionary
+    texts = pa.array([reason(as_python(value), field) for value in distinct], pa.string())
+    return pc.replace_with_mask(pa.nulls(len(mask), pa.string()), marked, texts.take(pa.array(codes)))
 
 
 def as_python(value: Any) -> Any:

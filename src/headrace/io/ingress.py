@@ -28,7 +28,7 @@ from headrace.events import CONTROL, FARTHEST, event_problems
 from headrace.expr import Expr, evaluate
 from headrace.operators.admit import RE_NEW
 from headrace.plan.nodes import DIVERTED, Source
-from headrace.plan.policies import Advance, Arrival, Edge, Explicit, Interval, Physical, Point, ProgressPolicy
+from headrace.plan.policies import Advance, Arrival, Edge, Interval, Physical, Point, ProgressPolicy
 from headrace.progress import Progress
 from headrace.schema import ARRIVAL, STAMPS, Schema
 from headrace.time import CHRONON, INFINITY, NEG_INFINITY, add, format_ticks
@@ -106,7 +106,7 @@ class Channel:
         events, refused = self._apply_policy(rows, late, cti, ~bad)
         if not (refused.any() or bad.any()):
             return self._accept(events), Changes.empty(DIVERTED)
-        reasons = _late_reasons(rows, refused, cti)
+        reasons = _late_reasons(rows, refused, cti, self.source.policy.late)
         reasons[bad] = why_bad[bad] if bad.any() else ""
         aside = np.flatnonzero(refused | bad)
         rows_aside = whole(aside) if whole is not None else table.take(pa.array(aside))
@@ -143,20 +143,20 @@ class Channel:
         le = to_numpy(pc.fill_null(events.column("le"), 0))
         if isinstance(policy, Advance) and self._surely_on_time(le, fine, policy):
             return np.zeros(len(le), bool), np.broadcast_to(np.int64(self._cti), len(le))
-        moves = np.full(len(le), NEG_INFINITY, np.int64)
         promise = fine & _of_kind(events, "cti")
-        counted = self._trusted(le, fine & ~promise)
-        if isinstance(policy, Explicit):
-            moves[promise] = le[promise]
-        elif isinstance(policy, Advance):
+        counted = self._trusted(le, fine & ~promise, promise)
+        promised = np.where(promise, le, NEG_INFINITY)
+        moves = promised
+        if isinstance(policy, Advance):
             high = np.maximum.accumulate(np.where(counted, le, NEG_INFINITY)) if len(le) else le
             high = np.maximum(high, self._high)
             behind = add(high, -policy.delay)
             stepped = behind - behind % policy.every
-            moves = np.where((high == NEG_INFINITY) | (stepped > behind), NEG_INFINITY, stepped)  # it may have wrapped
+            followed = np.where((high == NEG_INFINITY) | (stepped > behind), NEG_INFINITY, stepped)  # it may wrap
+            moves = np.maximum(followed, promised)
         after = np.maximum(np.maximum.accumulate(moves), self._cti) if len(le) else moves
         before = np.r_[self._cti, after[:-1]] if len(le) else after
-        self._move_on(le, counted, after)
+        self._move_on(le, counted, promised, after)
         late = fine & (_sync_times(events, le) < before)
         return late, before
 
@@ -176,26 +176,30 @@ class Channel:
         self._cti = max(self._cti, ctis[-1])
         return True
 
-    def _trusted(self, le: Int64s, event: Flags) -> Flags:
+    def _trusted(self, le: Int64s, event: Flags, promise: Flags) -> Flags:
         """The events that may move progress: those the skew guard lets pass (rule 3.2)."""
         policy = self.source.policy
         if not isinstance(policy, Advance) or policy.max_skew is None or not event.any():
             return event
-        usual = self.clock if self.clock is not None else int(np.median(le[event]))
-        return event & (le <= usual + policy.max_skew)
+        if self.clock is not None:
+            return event & (le <= self.clock + policy.max_skew)
+        known = event | (promise & (le != INFINITY))  # a promise is trusted, whatever it says
+        trusted = np.zeros(len(le), bool)
+        trusted[known] = _within(le[known], promise[known], self._high, policy.max_skew)
+        return trusted & event
 
-    def _move_on(self, le: Int64s, counted: Flags, after: Int64s) -> None:
+    def _move_on(self, le: Int64s, counted: Flags, promised: Int64s, after: Int64s) -> None:
         if not len(le):
             return
-        policy = self.source.policy
         self._high = max(self._high, int(np.max(le, where=counted, initial=NEG_INFINITY)))
         self._cti = max(self._cti, int(after[-1]))
-        self.report.high = max(self.report.high, self._high)
-        if not isinstance(policy, Advance):  # for `advance` the CTI follows from what all channels saw
-            self.report.cti = max(self.report.cti, int(after[-1]))
-            # The last finite promise says how far the stream reached, whether or not the end of time came with it.
-            finite = after[after != INFINITY][-1:]
-            self.report.high = max([self.report.high, *finite.tolist()])
+        # The last finite promise says how far the stream reached, whether or not the end of time came with it.
+        finite = int(np.max(promised, where=promised != INFINITY, initial=NEG_INFINITY))
+        if isinstance(self.source.policy, Advance):
+            self._high = max(self._high, finite)
+        self.report.high = max(self.report.high, self._high, finite)
+        # What follows from the highest LE is left to `resolve`, which knows what all channels saw.
+        self.report.cti = max(self.report.cti, int(promised.max()))
 
     def _apply_policy(self, events: pa.Table, late: Flags, cti: Int64s, fine: Flags) -> tuple[pa.Table, Flags]:
         """`(events that go on, rows to divert)`."""
@@ -212,20 +216,19 @@ class Channel:
                 instead="late='divert', 'adjust' or 'drop' in the input's progress, or a longer delay",
             )
         if policy == "adjust":
-            return self._adjust(events, late, cti, fine), np.zeros(len(late), bool)
+            return self._adjust(events, late, cti, fine)
         on_time = events.filter(pa.array(fine & ~late))
         if policy == "drop":
             self.report.counts["dropped"] += count
             return on_time, np.zeros(len(late), bool)
         return on_time, late
 
-    def _adjust(self, events: pa.Table, late: Flags, cti: Int64s, fine: Flags) -> pa.Table:
-        """Move the violated endpoint up to the CTI; what has nothing left is dropped, and counted."""
+    def _adjust(self, events: pa.Table, late: Flags, cti: Int64s, fine: Flags) -> tuple[pa.Table, Flags]:
+        """Move the violated endpoint up to the CTI; what has nothing left is diverted."""
         le, re, re_new = (to_numpy(pc.fill_null(events.column(name), 0)) for name in ("le", "re", "re_new"))
         insert = late & _of_kind(events, "insert")
         retract = late & ~insert
         gone = (insert & (re <= cti)) | (retract & (re < cti)) | (retract & (np.maximum(re_new, cti) == re))
-        self.report.counts["dropped"] += int(np.count_nonzero(gone))
         self.report.counts["adjusted"] += int(np.count_nonzero(late & ~gone))
         moved = {
             "le": np.where(insert, np.maximum(le, cti), le),
@@ -234,7 +237,7 @@ class Channel:
         for name, values in moved.items():
             missing = np.asarray(pc.is_null(events.column(name)))
             events = events.set_column(events.schema.get_field_index(name), name, pa.array(values, mask=missing))
-        return events.filter(pa.array(fine & ~gone))
+        return events.filter(pa.array(fine & ~gone)), gone
 
     # --- what comes of it --------------------------------------------------------------------------------------------
 
@@ -332,13 +335,33 @@ def _physical(events: pa.Table, schema: Schema) -> Changes:
     return Changes.inserts(to_numpy(events.column("le")), to_numpy(events.column("re")), payload)
 
 
-def _late_reasons(events: pa.Table, late: Flags, cti: Int64s) -> NDArray[Any]:
+def _within(times: Int64s, promise: Flags, high: int, max_skew: int) -> Flags:
+    """Which times are at most `max_skew` ahead of the highest one trusted before them; promises always are.
+
+    While nothing is trusted, the median of all these times stands in. The usual case, in which all are trusted, is
+    seen at once; otherwise each time is compared with those before it.
+    """
+    if high == NEG_INFINITY:
+        return promise | (times <= int(np.median(times[~promise])) + max_skew)
+    before = np.maximum.accumulate(np.r_[high, times[:-1]])
+    if (promise | (times <= before + max_skew)).all():
+        return np.ones(len(times), bool)
+    trusted = []
+    for time, sure in zip(times.tolist(), promise.tolist(), strict=True):
+        trusted.append(sure or time <= high + max_skew)
+        high = max(high, time) if trusted[-1] else high
+    return np.array(trusted, bool)
+
+
+def _late_reasons(events: pa.Table, late: Flags, cti: Int64s, policy: str) -> NDArray[Any]:
     reasons = np.full(len(late), "", object)
     sync = _sync_times(events, to_numpy(pc.fill_null(events.column("le"), 0)))
-    for row in np.flatnonzero(late):
-        reasons[row] = (
-            f"late: its sync time {format_ticks(int(sync[row]))} is before the CTI {format_ticks(int(cti[row]))}"
-        )
+    more = ", and nothing of its lifetime is left behind it" if policy == "adjust" else ""
+    promises = {time: format_ticks(time) for time in np.unique(cti[late]).tolist()}
+    reasons[late] = [
+        f"late: its sync time {format_ticks(time)} is before the CTI {promises[met]}{more}"
+        for time, met in zip(sync[late].tolist(), cti[late].tolist(), strict=True)
+    ]
     return reasons
 
 

@@ -185,6 +185,12 @@ class SparkRead(_Unread):
     format: str
     options: tuple[tuple[str, str], ...] = ()
     path: str = ""
+    #: Names of Spark's columns, and the names they get.
+    rename: tuple[tuple[str, str], ...] = ()
+
+    def stored(self, name: str) -> str:
+        """What Spark calls a column."""
+        return {new: old for old, new in self.rename}.get(name, name)
 
     @property
     def endless(self) -> bool:
@@ -211,7 +217,12 @@ class SparkRead(_Unread):
 
     def __str__(self) -> str:
         return " ".join(
-            [f"spark {self.format}", self.path, *(f"{name}={value}" for name, value in self.options)]
+            [
+                f"spark {self.format}",
+                self.path,
+                *(f"{name}={value}" for name, value in self.options),
+                *(f"{old!r} as {new!r}" for old, new in self.rename),
+            ]
         ).strip()
 
 

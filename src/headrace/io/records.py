@@ -8,7 +8,8 @@ neighbourhood only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -17,17 +18,23 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.io.decoded import Decoded, Refusal, concat, finish, refused_table
+from headrace.errors import SourceError
+from headrace.io.decoded import Decoded, Raw, Refusal, concat, finish, refused_table
 from headrace.schema import Field
 
-__all__ = ["BLOCK_BYTES", "Bounds", "Broken", "Decoder", "Read", "Records", "Several", "blocks", "decode"]
+__all__ = ["BLOCK_BYTES", "MAX_LINE", "Bounds", "Broken", "Decoder", "Read", "Records", "Several", "blocks", "decode"]
 
 BLOCK_BYTES = 16 << 20
+#: How long a line may be, in bytes, unless its reader says otherwise.
+MAX_LINE = 64 << 20
 _LONGEST = 4  # blocks: a quote that stays open for longer was not meant as one
 _FAN_OUT = 16
 _LEAF = 16
+_LARGEST_LEAF = 1 << 16
+_FEW = 64
 _NEWLINE, _RETURN, _QUOTE = 10, 13, 34
 _BOM = b"\xef\xbb\xbf"
+_OTHER_BOMS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")  # UTF-16 and UTF-32
 
 
 @dataclass(frozen=True)
@@ -150,11 +157,12 @@ def _line_ends(array: NDArray[np.uint8], data: bytes) -> NDArray[np.int64]:
     return np.sort(np.concatenate([ends, alone])) if len(alone) else ends
 
 
-def blocks(stream: Any, *, quoted: bool, size: int = BLOCK_BYTES) -> Iterator[bytes]:
+def blocks(stream: Any, *, quoted: bool, size: int = BLOCK_BYTES, max_line: int = MAX_LINE) -> Iterator[bytes]:
     """The stream in pieces of about `size` bytes that end where a record ends, without a byte order mark."""
-    left, read = b"", stream.read(size).removeprefix(_BOM)
+    left, read = b"", _without_mark(stream.read(size))
     while read:
         data = left + read
+        _check_lines(data, max_line)
         cut = _record_end(data, quoted, give_up=len(data) >= _LONGEST * size)
         if cut:
             yield data[:cut]
@@ -163,30 +171,60 @@ def blocks(stream: Any, *, quoted: bool, size: int = BLOCK_BYTES) -> Iterator[by
         yield left
 
 
+def _without_mark(start: bytes) -> bytes:
+    if start.startswith(_OTHER_BOMS):
+        raise SourceError(
+            "the text is not UTF-8: its byte order mark says UTF-16 or UTF-32",
+            given=repr(start[:4]),
+            allowed="UTF-8, with or without a byte order mark",
+            instead="iconv -f UTF-16 -t UTF-8 old.csv > new.csv",
+        )
+    return start.removeprefix(_BOM)
+
+
+def _check_lines(data: bytes, max_line: int) -> None:
+    if len(data) <= max_line:
+        return
+    ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == _NEWLINE)
+    longest = int(np.diff(np.r_[-1, ends, len(data)]).max()) - 1
+    if longest > max_line:
+        raise SourceError(
+            "a line is too long",
+            given=f"{longest:,} bytes without a line end",
+            allowed=f"max_line={max_line:,} bytes",
+            instead=f"max_line={2 * longest}, if the line is meant to be so; or check that the file is text",
+        )
+
+
 def _record_end(data: bytes, quoted: bool, *, give_up: bool) -> int:
     """Just after the last record that is surely whole; 0 when there is none."""
-    last = position = data.rfind(b"\n")
-    quotes = data.count(b'"', 0, position) if quoted and b'"' in data else 0
-    while position >= 0 and quotes % 2:
-        before = data.rfind(b"\n", 0, position)
-        quotes -= data.count(b'"', max(before, 0), position)
-        position = before
-    return last + 1 if position < 0 and give_up else position + 1
+    last = data.rfind(b"\n")
+    if last < 0 or not quoted or data.count(b'"', 0, last) % 2 == 0:
+        return last + 1
+    array = np.frombuffer(data, dtype=np.uint8)
+    ends = np.flatnonzero(array == _NEWLINE)
+    whole = np.flatnonzero(np.searchsorted(np.flatnonzero(array == _QUOTE), ends) % 2 == 0)
+    if len(whole):
+        return int(ends[whole[-1]]) + 1
+    return last + 1 if give_up else 0
 
 
 def decode(records: Records, decoder: Decoder, first_row: int) -> tuple[Decoded, int]:
     """The records of a block and the number of the next row; `first_row` is the number of the first one."""
     parts: list[Decoded] = []
-    row, waiting = first_row, [records]
+    row, waiting, leaf = first_row, [records], _LEAF
     while waiting:
         piece = waiting.pop()
-        done = _at_once(piece, decoder, row)
-        if done is None and len(piece) > _LEAF:
+        # Where the neighbours were broken, the fast way is not tried on so few records again.
+        done = None if leaf > _LEAF and len(piece) <= leaf else _at_once(piece, decoder, row)
+        if done is None and len(piece) > leaf:
             step = -(-len(piece) // _FAN_OUT)
             waiting += [piece.part(slice(start, start + step)) for start in range(0, len(piece), step)][::-1]
         elif done is None:
             done, left = _one_by_one(piece, decoder, row)
             waiting += left
+            odd = done.refused.num_rows > 0 or len(left) > 0 or len(done.rows) != len(piece)
+            leaf = min(_LARGEST_LEAF, 2 * leaf) if odd else _LEAF
         if done is not None:
             parts.append(done)
             row += len(done.rows) + done.refused.num_rows
@@ -206,13 +244,13 @@ def _at_once(records: Records, decoder: Decoder, row: int) -> Decoded | None:
     return _with_refusals(done, refusals)
 
 
-def _raw(records: Records, read: Read, rows: int, numbers: NDArray[np.int64]) -> Callable[[int], str]:
-    """A row's own text; its values, when quotes in odd places leave in doubt which text that is."""
+def _raw(records: Records, read: Read, rows: int, numbers: NDArray[np.int64]) -> Raw:
+    """The rows' own texts; their values, when quotes in odd places leave in doubt which texts these are."""
 
-    def raw(index: int) -> str:
+    def raw(places: NDArray[np.int64]) -> list[str]:
         if len(records) == rows:
-            return records.text(int(numbers[index]))
-        return str(read.table.slice(index, 1).to_pylist()[0])
+            return [records.text(place) for place in numbers[places].tolist()]
+        return [str(row) for row in read.table.take(pa.array(places)).to_pylist()]
 
     return raw
 
@@ -225,25 +263,30 @@ def _with_refusals(done: Decoded, refusals: list[Refusal]) -> Decoded:
 
 
 def _one_by_one(records: Records, decoder: Decoder, row: int) -> tuple[Decoded, list[Records]]:
-    """A few records by the slow way, and what is left to read when one of them turns out to be several."""
+    """Records by the slow way, and what is left to read when one of them turns out to be many."""
     good: list[tuple[int, list[Any], str]] = []
     refusals: list[Refusal] = []
     left: list[Records] = []
-    for index in range(len(records)):
-        found = decoder.slow(records[index])
+    index, waiting = 0, deque[bytes]()
+    while not left and (waiting or index < len(records)):
+        if waiting:
+            record = waiting.popleft()
+        else:
+            record, index = records[index], index + 1
+        found = decoder.slow(record)
         if isinstance(found, Several):
-            left = [
-                piece
-                for piece in (records.part(slice(index + 1, None)), Records(found.rest, quoted=True))
-                if len(piece)
-            ]
-            found = decoder.slow(found.first)
+            record, rest = found.first, Records(found.rest, quoted=True)
+            found = decoder.slow(record)
+            if len(rest) <= _FEW:
+                waiting.extendleft(rest[i] for i in range(len(rest) - 1, -1, -1))
+            else:
+                others = Records(b"\n".join(waiting), quoted=True)
+                left = [piece for piece in (records.part(slice(index, None)), others, rest) if len(piece)]
         if isinstance(found, list):
-            good.append((row + index, found, records.text(index)))
+            good.append((row, found, record.decode("utf-8", errors="replace")))
         elif isinstance(found, Broken):
-            refusals.append((row + index, found.reason, found.raw))
-        if left:
-            break
+            refusals.append((row, found.reason, found.raw))
+        row += 1
     return _gathered(good, refusals, decoder), left
 
 
@@ -251,5 +294,7 @@ def _gathered(good: list[tuple[int, list[Any], str]], refusals: list[Refusal], d
     schema = decoder.slow_schema()
     columns = [pa.array([values[i] for _, values, _ in good], schema.field(i).type) for i in range(len(schema))]
     numbers = np.array([number for number, _, _ in good], dtype=np.int64)
-    done = finish(pa.table(columns, schema=schema), numbers, decoder.fields, lambda i: good[i][2])
+    done = finish(
+        pa.table(columns, schema=schema), numbers, decoder.fields, lambda few: [good[i][2] for i in few.tolist()]
+    )
     return _with_refusals(done, refusals)

@@ -179,6 +179,7 @@ class Session:
             if declared is None:
                 raise context.error(part, "a stream from a source needs columns", instead=f"CREATE STREAM {name} (…) …")
             stream = sources.source(context, self.catalog, part, declared)
+            declared = plain(stream).schema
         elif given is not None:
             del self._waiting[name]
             stream = fitted(context, part, given.stream, declared)

@@ -110,10 +110,12 @@ def _rows(spark: SparkSession, source: Source) -> DataFrame:
     else:
         reader = reader.format(origin.format)
         if origin.format in _WANT_SCHEMA:
-            reader = reader.schema(", ".join(f"{_quoted(f.name)} {f.type.spark}" for f in source.columns))
+            stored = [(origin.stored(f.name), f.type.spark) for f in source.columns]
+            reader = reader.schema(", ".join(f"{_quoted(name)} {kind}" for name, kind in stored))
         frame = reader.load(origin.path) if origin.path else reader.load()
     types = {f.name: f.type.spark for f in source.columns}
-    frame = frame.select(*(F.col(_quoted(name)).cast(types[name]).alias(name) for name in read_columns(source)))
+    wanted = [(F.col(_quoted(origin.stored(name))), name) for name in read_columns(source)]
+    frame = frame.select(*(column.cast(types[name]).alias(name) for column, name in wanted))
     return _numbered(frame if source.pushed is None else frame.where(to_spark(source.pushed, source.columns)))
 
 

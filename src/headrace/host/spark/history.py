@@ -127,7 +127,8 @@ class SparkHistory:
         reader = self.session.read.format(origin.format).options(**dict(origin.options))
         rows = reader.load(origin.path) if origin.path else reader.load()
         # What order the rows came in is not known; whether some were late is not asked of such a source.
-        return rows.select(*source.columns.names).withColumn(FILE, lit(0)).withColumn(ROW, lit(0))
+        named = [rows[origin.stored(name)].alias(name) for name in source.columns.names]
+        return rows.select(*named).withColumn(FILE, lit(0)).withColumn(ROW, lit(0))
 
 
 def _explained() -> AbstractContextManager[None]:
