@@ -43,6 +43,8 @@ _OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("spark.sql.adaptive.enabled", "true", "a batch query may choose its joins and partitions as it goes"),
     ("spark.sql.execution.arrow.useLargeVarTypes", "false", "as the readers give them"),
 )
+# A text such as ${env:SECRET} is a text, not what it names, whatever options are given.
+_SUBSTITUTE = ("spark.sql.variable.substitute", "false")
 _ERROR = re.compile(r"headrace\.errors\.(\w+): \[\w+\] (.*?)(?=\s*SQLSTATE|\n\s*\n|\Z)", re.DOTALL)
 _LOCAL = re.compile(r"local(?:\[(\d+|\*).*)?")
 _SHUFFLE = "spark.sql.shuffle.partitions"
@@ -162,7 +164,7 @@ def _beside(session: SparkSession, options: Mapping[str, str]) -> SparkSession:
     if machine is not None:
         cores = machine[1] or "1"
         ours[_SHUFFLE] = str(_PER_CORE * (os.cpu_count() or 1 if cores == "*" else int(cores)))
-    for name, value in (ours | dict(options)).items():
+    for name, value in (*(ours | dict(options)).items(), _SUBSTITUTE):
         made.conf.set(name, value)
     return made
 
