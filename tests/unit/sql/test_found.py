@@ -101,6 +101,13 @@ def test_distinct_is_of_each_window(folder: Path):
     assert sorted(answers(text, folder, "le", "k")) == [(0, "a"), (0, "b"), (20, "a")]
 
 
+def test_distinct_rows_are_ranked_by_what_they_show(folder: Path):
+    for text in ("ORDER BY x LIMIT 1", "ORDER BY k LIMIT 1 BY x"):
+        with pytest.raises(SqlError, match="may differ among them") as caught:
+            hr.sql(BOTH + f"SELECT DISTINCT k FROM l [SIZE 2] {text}", base=folder)
+        assert "SELECT DISTINCT …, x" in str(caught.value)
+
+
 def test_a_limit_behind_a_union_is_refused(folder: Path):
     with pytest.raises(SqlError, match="LIMIT belongs to one SELECT"):
         hr.sql(BOTH + "SELECT k, x FROM l UNION ALL SELECT k, y FROM r ORDER BY y LIMIT 1", base=folder)

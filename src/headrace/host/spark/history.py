@@ -43,6 +43,8 @@ _OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("spark.sql.adaptive.enabled", "true", "a batch query may choose its joins and partitions as it goes"),
     ("spark.sql.execution.arrow.useLargeVarTypes", "false", "as the readers give them"),
 )
+# A text such as ${env:SECRET} is a text, not what it names, whatever options are given.
+_SUBSTITUTE = {"spark.sql.variable.substitute": "false"}
 _LOCAL = re.compile(r"local(?:\[(\d+|\*).*)?")
 _SHUFFLE = "spark.sql.shuffle.partitions"
 #: Partitions of a shuffle for each core of one machine: few, since each costs milliseconds however little is in it.
@@ -156,7 +158,7 @@ def _options(session: SparkSession, options: Mapping[str, str]) -> dict[str, str
     if machine is not None:
         cores = machine[1] or "1"
         ours[_SHUFFLE] = str(_PER_CORE * (os.cpu_count() or 1 if cores == "*" else int(cores)))
-    return ours | dict(options)
+    return ours | dict(options) | _SUBSTITUTE
 
 
 def _bare(call: Callable[..., pa.Array]) -> Callable[..., pa.Array]:

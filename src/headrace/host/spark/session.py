@@ -76,6 +76,7 @@ _QUERY: tuple[tuple[str, str, str], ...] = (
         "a row is a chunk: there are a few hundred at most",
     ),
     ("spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled", "true", "a user's error without Spark's frames"),
+    ("spark.sql.variable.substitute", "false", "a text such as ${env:SECRET} is a text, not what it names"),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -135,7 +136,7 @@ def _high(node: PerWindow, now: Progress) -> int:
 def outputs_of(node: PerWindow, members: list[Row], span: WindowSpan) -> list[Row]:
     """What is said of one window with these members; the keys are not in the payloads."""
     if isinstance(node, Top):
-        return [(*span, payload) for _, _, payload in _ranked(node, members)[: node.k]]
+        return [(*span, payload) for _, _, payload in _first_of(node, _ranked(node, members))]
     if isinstance(node, Contents):
         return contents(node, members, span)
     if isinstance(node, Operate):
@@ -177,6 +178,23 @@ def _ranked(node: Top, members: list[Row]) -> list[Row]:
         present.sort(key=lambda row: values[id(row)], reverse=node.descending)
         ranked = present + missing
     return ranked
+
+
+def _first_of(node: Top, ranked: list[Row]) -> list[Row]:
+    """Those of the ranked events that are given: one of those that `distinct` takes for equal, k of `each`."""
+    below = node.input.schema
+    seen: set[Any] = set()
+    taken: Counter[Any] = Counter()
+    found = []
+    for row in ranked:
+        same = tuple(_order(value_of(expr, row[2], below)) for expr in node.distinct)
+        each = tuple(_order(value_of(expr, row[2], below)) for expr in node.each)
+        if (node.distinct and same in seen) or taken[each] >= node.k:
+            continue
+        seen.add(same)
+        taken[each] += 1
+        found.append(row)
+    return found
 
 
 def _called(node: PerWindow, module: Module, members: list[Row], mapped: list[list[Any]], span: WindowSpan) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.api.stream import Stream
 from headrace.expr import Expr, col
@@ -17,7 +17,7 @@ from headrace.sql.bind.context import Context
 from headrace.sql.bind.scope import Relation, visible
 from headrace.sql.bind.windows import Windowing
 
-__all__ = ["Item", "fitted", "has_points", "plain", "same_columns"]
+__all__ = ["Item", "fitted", "has_points", "lasting", "plain", "same_columns", "standing"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,22 @@ class Item:
     windowing: Windowing | None = None
     #: The windows that its tuples are from, once windows are joined: each lasts as long as its window.
     windows: Grid | None = None
+
+
+def standing(part: s.Select, item: Item) -> tuple[Item, Grid | None]:
+    """Joined windows as windows again, with the grid that `lasting` takes: each tuple stands at the start of its
+    window, and all that stand there are one window's.
+    """
+    joined = item.windows
+    if joined is None:
+        return item, None
+    windowing = Windowing(part.source, Grid(joined.hop, joined.hop, joined.origin), (), {})
+    return replace(item, stream=item.stream.point_at_start(), windowing=windowing), joined
+
+
+def lasting(stream: Stream, joined: Grid | None) -> Stream:
+    """What was made of joined windows, for as long as these last."""
+    return stream if joined is None or joined.size == joined.hop else stream.set_duration(joined.size)
 
 
 def plain(stream: Stream) -> Stream:

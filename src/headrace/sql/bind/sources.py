@@ -24,7 +24,7 @@ from headrace.sql.bind.catalog import Catalog, TableEntry
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions
 from headrace.sql.bind.scope import Relation, Scope
-from headrace.sql.bind.values import constant, duration_of
+from headrace.sql.bind.values import constant, duration_of, unit_of_lifetime
 from headrace.sql.printer import to_sql
 
 __all__ = ["SINKS", "SOURCES", "sink", "source", "table", "timed"]
@@ -158,10 +158,11 @@ def source(context: Context, catalog: Catalog, part: s.CreateStream, schema: Sch
     with context.at(part.source):
         schema = schema.renamed(given.renames())
     _check_names(context, part, schema, "rename" in wanted)
+    lifetime = _lifetime(context, catalog, part, schema)
     reading = _Reading(
         schema,
-        _lifetime(context, catalog, part, schema),
-        _progress(context, part),
+        lifetime,
+        _progress(context, part, unit_of_lifetime(lifetime, schema)),
         part.policy.bad_rows or "divert",
     )
     with context.at(part.source):
@@ -198,7 +199,7 @@ def timed(context: Context, catalog: Catalog, part: s.CreateStream, stream: Stre
     lifetime = _lifetime(context, catalog, part, stream.schema)
     with context.at(part.lifetime):
         at: Expr | Literal["arrival"] = lifetime.at if isinstance(lifetime, Point) else "arrival"
-        return Stream(timed_by(stream.node, at, _progress(context, part)))
+        return Stream(timed_by(stream.node, at, _progress(context, part, unit_of_lifetime(lifetime, stream.schema))))
 
 
 def _lifetime(context: Context, catalog: Catalog, part: s.CreateStream, schema: Schema) -> Lifetime:
@@ -227,7 +228,7 @@ def _is_clock(lifetime: s.Part, expressions: Expressions) -> bool:
     return value.name.text.lower() == _CLOCK and not expressions.scope.knows(value)
 
 
-def _progress(context: Context, part: s.CreateStream) -> ProgressPolicy | None:
+def _progress(context: Context, part: s.CreateStream, unit: int) -> ProgressPolicy | None:
     late: Any = part.policy.late or "divert"
     told = part.progress
     if told is None:
@@ -241,11 +242,11 @@ def _progress(context: Context, part: s.CreateStream) -> ProgressPolicy | None:
         return inputs.explicit(late) if part.policy.late else None
 
     def ticks(value: s.Duration | s.Number | None, default: int) -> int:
-        return default if value is None else duration_of(context, value)
+        return default if value is None else duration_of(context, value, unit)
 
     with context.at(told):
         if told.kind == "advance":
-            skew = None if told.skew is None else duration_of(context, told.skew)
+            skew = None if told.skew is None else duration_of(context, told.skew, unit)
             return inputs.advance(ticks(told.amount, 0), ticks(told.every, 1), late, skew)
         if told.kind == "heartbeat":
             return inputs.heartbeat(ticks(told.amount, 1_000_000), ticks(told.delay, 0), late)
