@@ -147,3 +147,22 @@ def test_but_not_for_ever_and_not_after_other_failures(wait: str):
     assert "start again with this checkpoint: checkpoint='state'" in caught.value.instead
     with pytest.raises(HostError, match="Java heap space"):
         getattr(query("java.lang.OutOfMemoryError: Java heap space", ""), wait)()
+
+
+def test_a_start_that_fails_at_once_is_tried_again():
+    slow = RuntimeError("SocketTimeoutException: Timed out while waiting for the Python worker to connect back")
+    errors: list[Exception | None] = [slow, slow, None]
+    made = query("")
+
+    def launch() -> Stream:
+        error = errors.pop(0)
+        if error is not None:
+            raise error
+        return Stream("")
+
+    made.launch = launch
+    made.start_stream()
+    assert errors == []
+    errors += [ValueError("unknown format"), None]
+    with pytest.raises(HostError, match="unknown format"):
+        made.start_stream()

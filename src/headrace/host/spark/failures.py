@@ -29,7 +29,7 @@ _JAVA = re.compile(r"(?:[a-z]\w*\.)+([A-Z]\w*(?:Exception|Error)): ([^\n]+)")
 _HEADER = re.compile(r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ", re.DOTALL)
 _LONGEST = 400
 #: Where Spark gives a process of its own ten seconds to call back, which a busy machine may not keep.
-_CONNECT_BACK = "failed to connect back"
+_CONNECT_BACK = re.compile(r"Python worker\b.*\bto connect back")
 
 
 def failure(error: BaseException, what: str = "the query", instead: str = "") -> HeadraceError:
@@ -74,7 +74,7 @@ def is_gone(error: BaseException) -> bool:
 
 def may_pass(error: BaseException) -> bool:
     """Whether the same may well work when it is tried again."""
-    return _CONNECT_BACK in str(error)
+    return _CONNECT_BACK.search(str(error)) is not None
 
 
 def _cause(text: str) -> str:

@@ -198,13 +198,30 @@ class Query:
             return False
         return found is not None and self._tried_again(found)
 
+    def start_stream(self) -> None:
+        """Start Spark's part of it."""
+        with explaining(self.explained):
+            while True:
+                try:
+                    self.stream = self.launch()
+                except Exception as error:
+                    if not self._may_try_again(error):
+                        raise
+                else:
+                    return
+
     def _tried_again(self, error: BaseException) -> bool:
+        again = self._may_try_again(error)
+        if again:
+            self.start_stream()
+        return again
+
+    def _may_try_again(self, error: BaseException) -> bool:
         if not may_pass(error) or self._starts >= _MOST_STARTS:
             return False
         self._starts += 1
         why = failure(error).message
         _log.warning("%s; starting it again (%d of at most %d times)", why, self._starts, _MOST_STARTS)
-        self.stream = self.launch()
         return True
 
     def end_receivers(self) -> None:
@@ -398,8 +415,7 @@ def _run(query: Query, job: Job, files_per_batch: int | None, trigger: str | Non
         query.relay.clear()
     query.launch = lambda: _launch(query, job, files_per_batch, trigger)
     try:
-        with explaining(query.explained):
-            query.stream = query.launch()
+        query.start_stream()
     except BaseException:
         query.end_receivers()
         raise
