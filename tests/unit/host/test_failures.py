@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import pytest
 
 from headrace.errors import HostError, LateEvent, SourceError
+from headrace.host.driving.driver import Finished
+from headrace.host.driving.plan import Plan
 from headrace.host.spark.failures import explaining, failure, is_gone, may_pass
 from headrace.host.spark.query import Query
+from headrace.store.log import Commit
 
 HEADER = "[STREAM_FAILED] Query [id = 1-2, runId = 3-4] terminated with exception: "
 TASK = "Job aborted due to stage failure: Task 0 in stage 2.0 failed 4 times, most recent failure: Lost task 0.3: "
@@ -92,58 +94,64 @@ def test_what_is_raised_does_not_drag_sparks_text_along():
 # --- starting again ---------------------------------------------------------------------------------------------------
 
 
-class Stream:
-    """Spark's handle of a query, which fails in its first batch."""
+class Failing:
+    """A driver whose only batch fails with these texts, one after the other, and then succeeds."""
 
-    def __init__(self, text: str) -> None:
-        self.error = RuntimeError(text) if text else None
+    last, number, busy, circulating = None, 0, False, False
 
-    @property
-    def isActive(self) -> bool:  # noqa: N802 - as Spark calls it
-        return False
+    def __init__(self, *texts: str) -> None:
+        self.texts = list(texts)
+        self.done = False
 
-    def processAllAvailable(self) -> None:  # noqa: N802 - as Spark calls it
-        if self.error is not None:
-            raise self.error
+    def plan(self, *, ticks: bool) -> Plan | None:  # noqa: ARG002 - as the loop calls it
+        return None if self.done else Plan()
 
-    def awaitTermination(self, _: Any) -> None:  # noqa: N802 - as Spark calls it
-        return
-
-    def exception(self) -> BaseException | None:
-        return self.error
-
-
-class Line:
-    sources = ()
+    def run(self, _: Plan) -> Finished:
+        if self.texts:
+            raise RuntimeError(self.texts.pop(0))
+        self.done = True
+        record = {"counts": {}, "sources": {}, "plan": {"files": {}}, "time": 0.0}
+        return Finished(Commit(0, 1, record), [], 0.0)
 
 
 class Place:
     path, temporary = "state", False
+
+    def close(self) -> None:
+        """Nothing is there."""
+
+
+class Answering:
+    tag = "q"
+
+    def ping(self) -> None:
+        """It does."""
 
 
 CONNECT = f"{HEADER}org.apache.spark.SparkException: Python worker failed to connect back."
 
 
 def query(*texts: str) -> Query:
-    """A query whose starts fail with these texts, one after the other."""
-    left = [Stream(text) for text in texts]
-    made = Query("q", None, Line(), Place(), (), {}, stream=left.pop(0))  # type: ignore[arg-type]
-    made.launch = lambda: left.pop(0)
+    """A query that has begun."""
+    made = Query("q", None, None, Place(), (), Failing(*texts), Answering(), {})  # type: ignore[arg-type]
+    made.begin()
     return made
 
 
-@pytest.mark.parametrize("wait", ["process_all_available", "await_termination"])
-def test_a_start_whose_worker_did_not_connect_is_tried_again(wait: str, caplog: pytest.LogCaptureFixture):
+def test_a_batch_whose_worker_did_not_connect_is_run_again(caplog: pytest.LogCaptureFixture):
     assert may_pass(RuntimeError(CONNECT))
-    getattr(query(CONNECT, CONNECT, ""), wait)()
+    assert may_pass(RuntimeError("Timed out while waiting for the Python worker to connect back."))
+    running = query(CONNECT, CONNECT)
+    running.process_all_available()
+    running.stop()
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
-    assert "failed to connect back.; starting it again (2 of at most 3 times)" in caplog.text
+    assert "failed to connect back.; it is run again (attempt 3 of 3)" in caplog.text
 
 
 @pytest.mark.parametrize("wait", ["process_all_available", "await_termination"])
 def test_but_not_for_ever_and_not_after_other_failures(wait: str):
     with pytest.raises(HostError, match="failed to connect back") as caught:
-        getattr(query(*[CONNECT] * 4), wait)()
+        getattr(query(*[CONNECT] * 3), wait)()
     assert "start again with this checkpoint: checkpoint='state'" in caught.value.instead
     with pytest.raises(HostError, match="Java heap space"):
-        getattr(query("java.lang.OutOfMemoryError: Java heap space", ""), wait)()
+        getattr(query("java.lang.OutOfMemoryError: Java heap space"), wait)()

@@ -29,7 +29,7 @@ _JAVA = re.compile(r"(?:[a-z]\w*\.)+([A-Z]\w*(?:Exception|Error)): ([^\n]+)")
 _HEADER = re.compile(r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ", re.DOTALL)
 _LONGEST = 400
 #: What Spark says when machines or workers were lost, or were too busy to answer in time.
-_PASSING = re.compile(r"failed to connect back|ExecutorLostFailure|FetchFailed|Connection reset by peer")
+_PASSING = re.compile(r"Python worker\b.*\bto connect back|ExecutorLostFailure|FetchFailed|Connection reset by peer")
 
 
 def failure(error: BaseException, what: str = "the query", instead: str = "") -> HeadraceError:

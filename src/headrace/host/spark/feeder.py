@@ -44,7 +44,8 @@ def spooled_source(source: Source, folder: Path) -> Source:
     """A source that Spark reads, over the files that a feeder writes."""
     fields = tuple(source.columns[name] for name in read_columns(source))
     origin = Files(str(folder), Format("arrow"), label=str(source.origin))
-    return replace(source, origin=origin, columns=Schema(fields), pushed=None)
+    pushed = source.pushed if isinstance(source.origin, FrameRead) else None
+    return replace(source, origin=origin, columns=Schema(fields), pushed=pushed)
 
 
 @dataclass(eq=False)
@@ -99,7 +100,10 @@ class Feeder:
 
 
 def _rows(spark: SparkSession, source: Source) -> DataFrame:
-    """Rows that Spark reads; columns and filters are its own work."""
+    """Rows that Spark reads; columns and filters are its own work.
+
+    Except for filters of a user's frame, whose session may take parts of a text for variables.
+    """
     origin = source.origin
     assert isinstance(origin, SparkRead)
     reader = spark.readStream.options(**dict(origin.options))
@@ -116,7 +120,9 @@ def _rows(spark: SparkSession, source: Source) -> DataFrame:
     types = {f.name: f.type.spark for f in source.columns}
     wanted = [(F.col(_quoted(origin.stored(name))), name) for name in read_columns(source)]
     frame = frame.select(*(column.cast(types[name]).alias(name) for column, name in wanted))
-    return _numbered(frame if source.pushed is None else frame.where(to_spark(source.pushed, source.columns)))
+    if source.pushed is not None and not isinstance(origin, FrameRead):
+        frame = frame.where(to_spark(source.pushed, source.columns))
+    return _numbered(frame)
 
 
 def _numbered(frame: DataFrame) -> DataFrame:

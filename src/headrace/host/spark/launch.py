@@ -173,7 +173,7 @@ def _begin(query: Query, outputs: Sequence[Output]) -> None:
     for host in hosts_of(outputs):
         query.receivers.append(_receiver(query, host))
     for feeder in query.feeders:
-        feeder.start(query.spark, query.name)
+        feeder.start(query.executor.spark, query.name)
     for receiver in query.receivers:
         receiver.on_failure = query.fail_soon
         receiver.start()
