@@ -24,7 +24,7 @@ import pyarrow.json as pajson
 
 from headrace.io.conversion import is_tick, reason
 from headrace.io.decoded import Decoded
-from headrace.io.records import BLOCK_BYTES, Broken, Read, Records, Several, blocks, decode
+from headrace.io.records import BLOCK_BYTES, Broken, Read, Records, Several, blocks, count_lines, decode
 from headrace.schema import RESERVED, Field, Type
 from headrace.time import INFINITY
 
@@ -46,15 +46,16 @@ _OPEN, _CLOSE = ord("{"), ord("}")
 
 def read_json(stream: Any, fields: Sequence[Field], nested: bool = False, size: int = BLOCK_BYTES) -> Iterator[Decoded]:
     """The decoded blocks of a file of JSON lines."""
-    decoder, row = JsonDecoder(fields, nested), 0
+    decoder, row, line = JsonDecoder(fields, nested), 0, 1
     for data in blocks(stream, quoted=False, size=size):
-        done, row = decode(json_records(data), decoder, row)
+        done, row = decode(json_records(data, line), decoder, row)
+        line += count_lines(data)
         yield done
 
 
-def json_records(data: bytes) -> Records:
-    """The lines of a block that are not blank."""
-    records = Records(data, quoted=False)
+def json_records(data: bytes, line: int = 1) -> Records:
+    """The lines of a block that are not blank; the block begins on `line` of its file."""
+    records = Records(data, quoted=False, line=line)
     odd = np.flatnonzero(_first_bytes(records) != _OPEN).tolist()
     blank = [i for i in odd if not records[i].strip()]
     if not blank:

@@ -25,18 +25,22 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.columnar import to_numpy
-from headrace.errors import PlanError, SourceError
+from headrace.errors import PlanError, SourceError, without_secrets
 from headrace.expr import Expr, col, evaluate, predicate_mask
 from headrace.expr.pushdown import to_arrow_filter
 from headrace.io.decoded import Decoded, refused_table
 from headrace.io.files import local_path, modified_at
 from headrace.io.formats import Format, list_files, read_file
+from headrace.io.secrets import shown_options, shown_place
 from headrace.plan.nodes import Source
 from headrace.plan.policies import Arrival, Edge, Explicit, Interval, Physical, Point
 from headrace.schema import ARRIVAL, POSITION, STAMPS, Schema
 from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["TABLE", "Events", "Files", "HostRead", "Origin", "SparkRead", "read_columns", "read_path", "whole_rows"]
+__all__ = [
+    "TABLE", "Events", "Files", "HostRead", "Origin", "SparkRead", "read_columns", "read_path", "shown_path",
+    "whole_rows",
+]  # fmt: skip
 
 
 #: The format of a table in Spark's catalog; the path is its name.
@@ -71,7 +75,7 @@ class _Unread:
         return False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Files(_Unread):
     """A file, a directory or a pattern; new files of a directory or pattern are new rows of the stream."""
 
@@ -100,7 +104,10 @@ class Files(_Unread):
         return found
 
     def __str__(self) -> str:
-        return self.label or f"{self.format} {self.path}"
+        return self.label or f"{self.format} {shown_place(self.path)}"
+
+    def __repr__(self) -> str:
+        return f"Files({self})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +168,7 @@ class Events:
         return f"{self.table.num_rows} events #{self._digest}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SparkRead(_Unread):
     """Whatever one of Spark's own streaming readers gives: for what only Spark can read (Kafka, Delta, …)."""
 
@@ -188,9 +195,11 @@ class SparkRead(_Unread):
         )
 
     def __str__(self) -> str:
-        return " ".join(
-            [f"spark {self.format}", self.path, *(f"{name}={value}" for name, value in self.options)]
-        ).strip()
+        place = [shown_place(self.path)] if self.path else []
+        return " ".join([f"spark {self.format}", *place, *shown_options(self.options)])
+
+    def __repr__(self) -> str:
+        return f"SparkRead({self})"
 
 
 @dataclass(frozen=True)
@@ -309,6 +318,14 @@ def whole_rows(source: Source, path: str, block: Decoded) -> Callable[[NDArray[n
         return table if table.num_rows == len(places) else block.table.take(pa.array(places))
 
     return rows
+
+
+def shown_path(source: Source, path: str | None) -> str | None:
+    """A file as people are shown it, the same on every host; None for files that are not the user's own."""
+    if path is None or (isinstance(source.origin, Files) and source.origin.label):
+        return None
+    local = local_path(path)
+    return without_secrets(path) if local is None else str(Path(local).absolute())
 
 
 def in_memory(table: pa.Table, source: Source) -> Decoded:

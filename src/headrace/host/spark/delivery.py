@@ -83,6 +83,7 @@ class Delivery:
             "outputs": [self._commit_output(i, number, messages, before) for i in range(len(self.line.outputs))],
             "batch_time": max((r["batch_time"] for r in reports if "batch_time" in r), default=0.0),
             "counts": self._counted(before.get("counts", {}), reports, statistics),
+            "examples": self._examples(reports) | before.get("examples", {}),
             "circulating": any(m.extra["busy"] for m in messages if m.edge == FEEDBACK),
             "files": _added(before.get("files", {}), [report.get("files", {}) for report in reports]),
         }
@@ -126,6 +127,16 @@ class Delivery:
         totals |= {name: dict(total) for name, total in before.items() if "failed" in total}
         count_failed(totals, statistics)
         return totals
+
+    def _examples(self, reports: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Of every source a row of the batch that was not used."""
+        found: dict[str, dict[str, Any]] = {}
+        for source in self.line.sources:
+            rows = (part["example"] for report in reports for part in report.get(source.fingerprint, []))
+            first = next((row for row in rows if row is not None), None)
+            if first is not None:
+                found.setdefault(str(source.origin), first)
+        return found
 
 
 def _added(before: dict[str, int], more: list[dict[str, int]]) -> dict[str, int]:

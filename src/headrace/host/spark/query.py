@@ -27,6 +27,7 @@ from headrace import errors
 from headrace.changes import Changes
 from headrace.errors import HeadraceError, HostError, PlanError
 from headrace.expr.sql import to_spark
+from headrace.host.losses import Losses
 from headrace.host.received import hosts_of, spooled
 from headrace.host.report import Report
 from headrace.host.spark.checkpoint import Checkpoint
@@ -48,11 +49,12 @@ from headrace.host.spark.worker import (
 )
 from headrace.io.commit import BatchDirectory
 from headrace.io.console import close as close_console
-from headrace.io.console import show_batch
+from headrace.io.console import show_batch, show_losses
 from headrace.io.files import local_path
 from headrace.io.host_source import Receiver
 from headrace.io.ingress import COUNTERS
 from headrace.io.origins import TABLE, Events, Files, HostRead, SparkRead, read_columns
+from headrace.io.secrets import HIDDEN, hidden_values
 from headrace.io.sinks import Call, Console, FileSink, Memory, Nowhere, Sink, prepared
 from headrace.optimizer import optimize
 from headrace.optimizer.rewrite import rewrite
@@ -87,6 +89,9 @@ class Query:
     checkpoint: Checkpoint
     sinks: tuple[Sink, ...]
     counts: dict[str, dict[str, int]]
+    #: Of every source the first row that was diverted or dropped.
+    examples: dict[str, dict[str, Any]] = field(default_factory=dict)
+    losses: Losses = field(default_factory=Losses)
     report: Report = field(default_factory=Report)
     batch_seconds: list[float] = field(default_factory=list)
     statistics: list[list[dict[str, Any]]] = field(default_factory=list)
@@ -212,13 +217,18 @@ class Query:
     def exception(self) -> BaseException | None:
         """Why it failed, if it did."""
         found = self.stream.exception() if self.stream is not None else None
-        return _typed(found) if found is not None else None
+        return self._told(found) if found is not None else None
+
+    def _told(self, error: BaseException) -> BaseException:
+        """A failure of Spark's, without the values of options that the plan hides too."""
+        origins = [source.origin for source in self.line.sources if isinstance(source.origin, SparkRead)]
+        return _typed(error, [value for origin in origins for value in hidden_values(origin.options)])
 
     def _guarded(self, action: Callable[[], Any]) -> Any:
         try:
             return action()
         except Exception as error:
-            raise self._failure or _typed(error) from error
+            raise self._failure or self._told(error) from error
 
     # --- the driver's part of a batch --------------------------------------------------------------------------------
 
@@ -227,12 +237,16 @@ class Query:
         for number in range(len(self.line.outputs)):
             self._show(number, batch)
         self.counts.update(batch.entry["counts"])
+        self.examples = batch.entry["examples"]
+        losses = self.losses.grown(self.name, self.counts, self.examples)
+        if any(isinstance(sink, Console) for sink in self.sinks):
+            show_losses(losses)
         self.files = batch.entry["files"]
         self.statistics.append(batch.statistics)
         self.batch_seconds.append(batch.seconds)
         del self.statistics[:-_KEPT_BATCHES], self.batch_seconds[:-_KEPT_BATCHES]
         entry = batch.entry
-        self.report = Report.of(batch.number, entry["sources"], entry["counts"], batch.statistics)
+        self.report = Report.of(batch.number, entry["sources"], entry["counts"], batch.statistics, entry["examples"])
 
     def _show(self, number: int, batch: Batch) -> None:
         output, sink = self.line.outputs[number], self.sinks[number]
@@ -272,11 +286,14 @@ class Query:
                 self.stream.stop()
 
 
-def _typed(error: BaseException) -> BaseException:
+def _typed(error: BaseException, secrets: Sequence[str] = ()) -> BaseException:
     """The error of ours that a worker raised, found again in Spark's text."""
-    match = _ERROR.search(str(error))
+    text = str(error)
+    for secret in filter(None, secrets):
+        text = text.replace(secret, HIDDEN)
+    match = _ERROR.search(text)
     if match is None:
-        return HostError(f"the query failed: {str(error).strip()[:2000]}")
+        return HostError(f"the query failed: {text.strip()[:2000]}")
     kind = getattr(errors, match[1], HeadraceError)
     return cast("BaseException", kind(match[3].strip()))
 
@@ -371,8 +388,10 @@ def _resume(query: Query) -> None:
     batch, entry = query.checkpoint.log.last()
     if entry:
         query.counts.update(entry["counts"])
+        query.examples = entry["examples"]
+        query.losses.grown(query.name, query.counts, query.examples)
         query.files = entry.get("files", {})
-        query.report = Report.of(batch, entry["sources"], entry["counts"], [])
+        query.report = Report.of(batch, entry["sources"], entry["counts"], [], entry["examples"])
 
 
 def _receiver(query: Query, host: HostRead) -> Receiver:

@@ -249,6 +249,14 @@ class StageProcessor(StatefulProcessor):
         while len(_RUNS) > _MOST_RUNS:  # what queries that have ended left behind
             del _RUNS[next(iter(_RUNS))]
 
+    def _batch(self) -> int:
+        """The number of the batch; where Spark does not tell, the one after the last that is committed.
+
+        A batch that was committed and is run again is written for nothing, so it does not matter that it counts on.
+        """
+        told = _batch_id()
+        return ProgressLog(self.job.checkpoint).last()[0] + 1 if told is None else told
+
     def _written(self, message: Message) -> Message:
         """A result whose output goes to files is written here, and only its place travels on; so is what goes round."""
         if message.edge == FEEDBACK:
@@ -262,7 +270,7 @@ class StageProcessor(StatefulProcessor):
         if isinstance(sink, Nowhere):
             return Message(message.bucket, message.edge, None, message.progress)
         name = f"part.{sink.format}"
-        data = encode(Changes.from_table(message.table), sink)
+        data = encode(Changes.from_table(message.table), sink, self._batch())
         staged = BatchDirectory(sink.path).stage(_batch_id() or 0, name, data) if data else None
         return Message(
             message.bucket, message.edge, None, message.progress, {"staged": staged, "rows": message.table.num_rows}
