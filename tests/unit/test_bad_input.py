@@ -16,6 +16,8 @@ import pytest
 import headrace as hr
 from headrace import col, errors
 
+pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows are lost here on purpose
+
 SCHEMA = "k STRING, t LONG, v INT"
 SPANS = "k STRING, a LONG, b LONG"
 GOOD = "k,t,v\na,1,2\n"

@@ -270,6 +270,7 @@ def test_users_functions():
 
 
 @pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")
 def test_users_modules_over_every_window(window: str):
     windowed = STREAM.group_by("k").window(WINDOWS[window], on_error="skip")
     agree(windowed.aggregate(m=Mean().of("x"), n=hr.count()))

@@ -19,6 +19,8 @@ from headrace.events import history_diff
 from headrace.history.duckdb import DuckDBHistory
 from headrace.testing.strategies import batch_sizes, physical_streams, tables
 
+pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows are lost here on purpose
+
 DUCK = DuckDBHistory()
 SCHEMA = "ts LONG, k STRING, x DOUBLE"
 #: Three files whose rows overlap in time: some late within a file, some because of an earlier file.

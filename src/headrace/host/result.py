@@ -56,8 +56,11 @@ class Result:
 
 @dataclass
 class Finished:
-    """A finished run: results by output name, counts by source, and the state at the end of every batch."""
+    """A finished run: results by output name, counts by source, the state at the end of every batch, and of every
+    source the first row that was not used.
+    """
 
     results: dict[str, Result]
     counts: dict[str, dict[str, int]]
     statistics: list[list[dict[str, Any]]]
+    examples: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -18,7 +18,18 @@ import pyarrow.csv as pacsv
 
 from headrace.errors import SchemaError, nearest
 from headrace.io.decoded import Decoded
-from headrace.io.records import BLOCK_BYTES, MAX_LINE, Bounds, Broken, Read, Records, Several, blocks, decode
+from headrace.io.records import (
+    BLOCK_BYTES,
+    MAX_LINE,
+    Bounds,
+    Broken,
+    Read,
+    Records,
+    Several,
+    blocks,
+    count_lines,
+    decode,
+)
 from headrace.schema import Field, Schema
 
 __all__ = ["CsvDecoder", "first_records", "read_csv"]
@@ -38,7 +49,7 @@ def read_csv(
 ) -> Iterator[Decoded]:
     """The decoded blocks of a CSV file; `rename` gives columns of the header other names."""
     decoder: CsvDecoder | None = None if header else CsvDecoder(schema.names, fields, delimiter)
-    row = 0
+    row, line = 0, 1
     for block in blocks(stream, quoted=True, size=size, max_line=max_line):
         data = block
         if decoder is None:
@@ -46,7 +57,9 @@ def read_csv(
             names = [(rename or {}).get(name, name) for name in names]
             _check_header(names, fields, path)
             decoder = CsvDecoder(names, fields, delimiter)
-        done, row = decode(Records(data, quoted=True), decoder, row)
+        line += count_lines(block[: len(block) - len(data)])
+        done, row = decode(Records(data, quoted=True, line=line), decoder, row)
+        line += count_lines(data)
         yield done
 
 

@@ -27,6 +27,7 @@ from headrace.errors import BadRow, LateEvent
 from headrace.events import CONTROL, FARTHEST, event_problems
 from headrace.expr import Expr, evaluate
 from headrace.operators.admit import RE_NEW
+from headrace.operators.kernel import diverted_rows
 from headrace.plan.nodes import DIVERTED, Source
 from headrace.plan.policies import Advance, Arrival, Edge, Interval, Physical, Point, ProgressPolicy
 from headrace.progress import Progress
@@ -53,13 +54,15 @@ class Report:
     high: int = NEG_INFINITY
     cti: int = NEG_INFINITY
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
+    #: The first row that was diverted or dropped: its `reason`, `file`, `line` and `row`.
+    example: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {"high": self.high, "cti": self.cti, "counts": self.counts}
+        return {"high": self.high, "cti": self.cti, "counts": self.counts, "example": self.example}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Report:
-        return cls(data["high"], data["cti"], data["counts"])
+        return cls(data["high"], data["cti"], data["counts"], data["example"])
 
 
 def resolve(policy: ProgressPolicy, before: Progress, reports: Iterable[Report]) -> Progress:
@@ -87,13 +90,16 @@ class Channel:
         self.start = start
         self.clock = clock
         self.report = Report()
+        #: The file that the rows come from, for people; None where rows are not in a file of the user's.
+        self.file: str | None = None
         self._high = start.high
         self._cti = start.cti
 
-    def take(self, table: pa.Table, whole: Whole | None = None) -> tuple[Changes, Changes]:
+    def take(self, table: pa.Table, whole: Whole | None = None, lines: Int64s | None = None) -> tuple[Changes, Changes]:
         """`(accepted, diverted)` of a block of rows of the source's columns.
 
-        `whole` gives rows by their place in the block with the columns that the query itself does not read.
+        `whole` gives rows by their place in the block with the columns that the query itself does not read; `lines` are
+        their lines in the file, -1 where one is not known.
         """
         self.report.counts["rows"] += table.num_rows
         rows = self._events(table)
@@ -104,13 +110,16 @@ class Channel:
         if isinstance(self.source.lifetime, Arrival) and late.any():
             rows, late = _seen_now(rows, late, cti)
         events, refused = self._apply_policy(rows, late, cti, ~bad)
+        if self.source.policy.late == "drop" and late.any():
+            self._note_dropped(rows, table, late, cti, lines)
         if not (refused.any() or bad.any()):
             return self._accept(events), Changes.empty(DIVERTED)
         reasons = _late_reasons(rows, refused, cti, self.source.policy.late)
         reasons[bad] = why_bad[bad] if bad.any() else ""
         aside = np.flatnonzero(refused | bad)
         rows_aside = whole(aside) if whole is not None else table.take(pa.array(aside))
-        return self._accept(events), self._diverted(list(reasons[aside]), _row_texts(rows_aside), cti[aside])
+        at = None if lines is None else pa.array(lines[aside], mask=lines[aside] < 0)
+        return self._accept(events), self._diverted(list(reasons[aside]), _row_texts(rows_aside), cti[aside], at)
 
     # --- rows to events ----------------------------------------------------------------------------------------------
 
@@ -253,23 +262,34 @@ class Channel:
             to_numpy(events.column("le")), to_numpy(events.column("re")), events.select(list(schema.names))
         )
 
-    def refuse(self, reasons: list[str], texts: list[str]) -> Changes:
+    def refuse(self, reasons: list[str], texts: list[str], lines: pa.Array | None = None) -> Changes:
         """Rows that could not even be decoded."""
         if texts and self.source.bad_rows == "raise":
             raise BadRow(f"{self.source.origin}: {reasons[0]}", given=texts[0], instead="bad_rows='divert'")
         self.report.counts["rows"] += len(texts)
         self.report.counts["malformed"] += len(texts)
-        return self._diverted(reasons, texts, np.full(len(texts), self._cti, np.int64))
+        return self._diverted(reasons, texts, np.full(len(texts), self._cti, np.int64), lines)
 
-    def _diverted(self, reasons: list[str], texts: list[str], cti: Int64s) -> Changes:
+    def _diverted(self, reasons: list[str], texts: list[str], cti: Int64s, lines: pa.Array | None) -> Changes:
         if not texts:
             return Changes.empty(DIVERTED)
         self.report.counts["diverted"] += len(texts)
         at = np.where(cti == NEG_INFINITY, 0, np.minimum(cti, INFINITY - 1))
-        payload = pa.table(
-            {"source": [str(self.source.origin)] * len(texts), "reason": reasons, "row": texts}, schema=DIVERTED.arrow
-        )
+        payload = diverted_rows(str(self.source.origin), reasons, texts, self.file, lines)
+        self._note(payload.drop_columns(["source"]).slice(0, 1).to_pylist()[0])
         return Changes.inserts(at, at + CHRONON, payload)
+
+    def _note_dropped(self, events: pa.Table, table: pa.Table, late: Flags, cti: Int64s, lines: Int64s | None) -> None:
+        row = int(np.flatnonzero(late)[0])
+        line = None if lines is None or lines[row] < 0 else int(lines[row])
+        one = slice(row, row + 1)
+        reason = _late_reasons(events.slice(row, 1), late[one], cti[one], "drop")[0]
+        self._note({"reason": reason, "file": self.file, "line": line, "row": _row_text(table, row)})
+
+    def _note(self, example: dict[str, Any]) -> None:
+        """Keep the first row that is not used, to show."""
+        if self.report.example is None:
+            self.report.example = example
 
 
 def _one_by_one(events: pa.Table, high: int) -> pa.Table:

@@ -24,7 +24,7 @@ import pyarrow.json as pajson
 
 from headrace.io.conversion import is_tick, reason
 from headrace.io.decoded import Decoded
-from headrace.io.records import BLOCK_BYTES, MAX_LINE, Broken, Read, Records, Several, blocks, decode
+from headrace.io.records import BLOCK_BYTES, MAX_LINE, Broken, Read, Records, Several, blocks, count_lines, decode
 from headrace.schema import RESERVED, Field, Type
 from headrace.time import INFINITY
 
@@ -54,15 +54,16 @@ def read_json(
     max_line: int = MAX_LINE,
 ) -> Iterator[Decoded]:
     """The decoded blocks of a file of JSON lines; `rename` gives members other names."""
-    decoder, row = JsonDecoder(fields, nested, rename), 0
+    decoder, row, line = JsonDecoder(fields, nested, rename), 0, 1
     for data in blocks(stream, quoted=False, size=size, max_line=max_line):
-        done, row = decode(json_records(data), decoder, row)
+        done, row = decode(json_records(data, line), decoder, row)
+        line += count_lines(data)
         yield done
 
 
-def json_records(data: bytes) -> Records:
-    """The lines of a block that are not blank."""
-    records = Records(data, quoted=False)
+def json_records(data: bytes, line: int = 1) -> Records:
+    """The lines of a block that are not blank; the block begins on `line` of its file."""
+    records = Records(data, quoted=False, line=line)
     odd = np.flatnonzero(_first_bytes(records) != _OPEN).tolist()
     blank = [i for i in odd if not records[i].strip()]
     if not blank:

@@ -27,30 +27,22 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.columnar import to_numpy
-from headrace.errors import PlanError, SourceError
+from headrace.errors import PlanError, SourceError, without_secrets
 from headrace.expr import Expr, col, evaluate, predicate_mask
 from headrace.expr.pushdown import to_arrow_filter
 from headrace.io.decoded import Decoded, refused_table
 from headrace.io.files import FileState, Listed, listing, local_path
 from headrace.io.formats import Format, read_file
+from headrace.io.secrets import shown_options, shown_place
 from headrace.plan.nodes import Node, Source
 from headrace.plan.policies import Arrival, Edge, Explicit, Interval, Physical, Point
 from headrace.schema import ARRIVAL, POSITION, STAMPS, Schema
 from headrace.time import INFINITY, NEG_INFINITY
 
 __all__ = [
-    "TABLE",
-    "Events",
-    "Files",
-    "FrameRead",
-    "HostRead",
-    "Origin",
-    "SparkRead",
-    "check_frames",
-    "read_columns",
-    "read_listed",
-    "whole_rows",
-]
+    "TABLE", "Events", "Files", "FrameRead", "HostRead", "Origin", "SparkRead", "check_frames", "read_columns",
+    "read_listed", "shown_path", "whole_rows",
+]  # fmt: skip
 
 _log = logging.getLogger("headrace")
 
@@ -88,7 +80,7 @@ class _Unread:
         return False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Files(_Unread):
     """A file, a directory or a pattern; new files of a directory or pattern are new rows of the stream."""
 
@@ -117,7 +109,10 @@ class Files(_Unread):
         return found
 
     def __str__(self) -> str:
-        return self.label or f"{self.format} {self.path}"
+        return self.label or f"{self.format} {shown_place(self.path)}"
+
+    def __repr__(self) -> str:
+        return f"Files({self})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +173,7 @@ class Events:
         return f"{self.table.num_rows} events #{self._digest}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SparkRead(_Unread):
     """Whatever one of Spark's own streaming readers gives: for what only Spark can read (Kafka, Delta, …)."""
 
@@ -216,14 +211,12 @@ class SparkRead(_Unread):
         )
 
     def __str__(self) -> str:
-        return " ".join(
-            [
-                f"spark {self.format}",
-                self.path,
-                *(f"{name}={value}" for name, value in self.options),
-                *(f"{old!r} as {new!r}" for old, new in self.rename),
-            ]
-        ).strip()
+        place = [shown_place(self.path)] if self.path else []
+        names = [f"{old!r} as {new!r}" for old, new in self.rename]
+        return " ".join([f"spark {self.format}", *place, *shown_options(self.options), *names])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self})"
 
 
 @dataclass(frozen=True)
@@ -348,7 +341,7 @@ def _notice(source: Source, file: Listed, state: FileState) -> Decoded:
         raise SourceError(text, given=str(source.origin), instead="write files under another name, then rename them")
     _log.warning("%s: %s; %s", source.origin, text, effect)
     empty = source.columns.arrow.empty_table().select(read_columns(source))
-    return Decoded(empty, refused_table(), np.arange(0), state)
+    return Decoded(empty, refused_table(), np.arange(0), file=state)
 
 
 def _read(source: Source, file: Listed) -> Iterator[Decoded]:
@@ -430,6 +423,14 @@ def whole_rows(source: Source, path: str, block: Decoded) -> Callable[[NDArray[n
         return table if table.num_rows == len(places) else block.table.take(pa.array(places))
 
     return rows
+
+
+def shown_path(source: Source, path: str | None) -> str | None:
+    """A file as people are shown it, the same on every host; None for files that are not the user's own."""
+    if path is None or (isinstance(source.origin, Files) and source.origin.label):
+        return None
+    local = local_path(path)
+    return without_secrets(path) if local is None else str(Path(local).absolute())
 
 
 def in_memory(table: pa.Table, source: Source) -> Decoded:

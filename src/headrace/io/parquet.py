@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from headrace.errors import SchemaError, nearest
 from headrace.io.conversion import check_convertible
-from headrace.io.decoded import Decoded, Raw, as_python, finish
+from headrace.io.decoded import Decoded, Raw, as_python, finish, numbered, unnumbered
 from headrace.schema import Field, Type
 
 __all__ = ["BLOCK_ROWS", "arrow_schema", "parquet_schema", "read_arrow", "read_parquet"]
@@ -62,7 +62,8 @@ def read_parquet(
         yield from _decoded((_renamed(piece, rename) for piece in groups), fields, columns, row_filter)
     elif row_filter is not None and _is_exact(reader.schema_arrow, fields):
         source = _fragment(reader, file).to_batches(columns=list(columns), filter=row_filter)
-        yield from _decoded(source, [field for field in fields if field.name in columns], columns)
+        for block in _decoded(source, [field for field in fields if field.name in columns], columns):
+            yield unnumbered(block)
     elif _largest_group(reader) <= BLOCK_ROWS:
         yield from _decoded(_groups(reader, names), fields, columns, row_filter)
     else:
@@ -171,7 +172,8 @@ def _decoded(
     row = 0
     for table in _gathered(pieces):
         rows = np.arange(row, row + len(table), dtype=np.int64)
-        yield finish(table, rows, fields, _as_json(table)).where(row_filter, columns)
+        done = numbered(finish(table, rows, fields, _as_json(table)), lambda each: each + 1)
+        yield done.where(row_filter, columns)
         row += len(table)
 
 

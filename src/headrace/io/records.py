@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -19,10 +19,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.errors import SourceError
-from headrace.io.decoded import Decoded, Raw, Refusal, concat, finish, refused_table
+from headrace.io.decoded import Decoded, Raw, Refusal, concat, finish, numbered, refused_table
 from headrace.schema import Field
 
-__all__ = ["BLOCK_BYTES", "MAX_LINE", "Bounds", "Broken", "Decoder", "Read", "Records", "Several", "blocks", "decode"]
+__all__ = [
+    "BLOCK_BYTES", "MAX_LINE", "Bounds", "Broken", "Decoder", "Read", "Records", "Several", "blocks", "count_lines",
+    "decode",
+]  # fmt: skip
 
 BLOCK_BYTES = 16 << 20
 #: How long a line may be, in bytes, unless its reader says otherwise.
@@ -103,11 +106,12 @@ class Bounds:
 
 
 class Records:
-    """The records of some bytes. Where they lie is found out only when somebody asks."""
+    """The records of some bytes, which begin on `line` of a file. Where they lie is found out when somebody asks."""
 
-    def __init__(self, data: bytes, *, quoted: bool, bounds: Bounds | None = None) -> None:
+    def __init__(self, data: bytes, *, quoted: bool, bounds: Bounds | None = None, line: int = 1) -> None:
         self.data = data
         self.quoted = quoted
+        self.line = line
         if bounds is not None:
             self.bounds = bounds
 
@@ -139,7 +143,28 @@ class Records:
     def part(self, which: slice | NDArray[np.bool_]) -> Records:
         """Some of the records."""
         bounds = Bounds(self.bounds.starts[which], self.bounds.ends[which], self.bounds.multiline)
-        return Records(self.data, quoted=self.quoted, bounds=bounds)
+        part = Records(self.data, quoted=self.quoted, bounds=bounds, line=self.line)
+        part.line_ends = self.line_ends
+        return part
+
+    @cached_property
+    def line_ends(self) -> NDArray[np.int64]:
+        """Where lines end."""
+        return _line_ends(np.frombuffer(self.data, dtype=np.uint8), self.data)
+
+    def lines(self, rows: int) -> NDArray[np.int64]:
+        """On which line of the file each of the `rows` that were read begins; -1 where quotes leave that in doubt."""
+        if "bounds" not in self.__dict__ and count_lines(self.data, len(self.span)) + 1 == rows:
+            return np.arange(self.line, self.line + rows, dtype=np.int64)
+        for starts in (self.bounds.starts, self._line_starts()):
+            if len(starts) == rows:
+                return self.line + np.searchsorted(self.line_ends, starts)
+        return np.full(rows, -1, np.int64)
+
+    def _line_starts(self) -> NDArray[np.int64]:
+        """Where lines begin that are not empty, quotes or not."""
+        first, last = int(self.bounds.starts[0]), int(self.bounds.ends[-1])
+        return Bounds.of(self.data[first:last], quoted=False).starts + first
 
     def check_utf8(self) -> None:
         """Raise `pa.ArrowInvalid` unless all is UTF-8."""
@@ -155,6 +180,12 @@ def _line_ends(array: NDArray[np.uint8], data: bytes) -> NDArray[np.int64]:
     returns = np.flatnonzero(array == _RETURN)
     alone = returns[(returns + 1 >= len(array)) | (array[np.minimum(returns + 1, len(array) - 1)] != _NEWLINE)]
     return np.sort(np.concatenate([ends, alone])) if len(alone) else ends
+
+
+def count_lines(data: bytes, until: int | None = None) -> int:
+    """How many lines end in some bytes, up to a place in them."""
+    ends = data.count(b"\n", 0, until)
+    return ends if b"\r" not in data else ends + data.count(b"\r", 0, until) - data.count(b"\r\n", 0, until)
 
 
 def blocks(stream: Any, *, quoted: bool, size: int = BLOCK_BYTES, max_line: int = MAX_LINE) -> Iterator[bytes]:
@@ -238,10 +269,11 @@ def _at_once(records: Records, decoder: Decoder, row: int) -> Decoded | None:
     except pa.ArrowException:
         return None
     rows = len(read.table) + len(read.broken)
+    lines = records.lines(rows) if rows else np.zeros(0, np.int64)
     numbers = np.delete(np.arange(rows, dtype=np.int64), list(read.broken))
     done = finish(read.table, numbers + row, decoder.fields, _raw(records, read, rows, numbers))
     refusals = [(row + number, broken.reason, broken.raw) for number, broken in read.broken.items()]
-    return _with_refusals(done, refusals)
+    return numbered(_with_refusals(done, refusals), lambda each: lines[each - row])
 
 
 def _raw(records: Records, read: Read, rows: int, numbers: NDArray[np.int64]) -> Raw:
@@ -259,7 +291,7 @@ def _with_refusals(done: Decoded, refusals: list[Refusal]) -> Decoded:
     if not refusals:
         return done
     refused = pa.concat_tables([done.refused, refused_table(refusals)]).sort_by("row")
-    return Decoded(done.table, refused, done.rows)
+    return replace(done, refused=refused)
 
 
 def _one_by_one(records: Records, decoder: Decoder, row: int) -> tuple[Decoded, list[Records]]:
@@ -267,27 +299,32 @@ def _one_by_one(records: Records, decoder: Decoder, row: int) -> tuple[Decoded, 
     good: list[tuple[int, list[Any], str]] = []
     refusals: list[Refusal] = []
     left: list[Records] = []
-    index, waiting = 0, deque[bytes]()
+    index, waiting = 0, deque[tuple[bytes, int]]()
+    lines, begins, first = records.lines(len(records)).tolist(), list[int](), row
     while not left and (waiting or index < len(records)):
         if waiting:
-            record = waiting.popleft()
+            record, line = waiting.popleft()
         else:
-            record, index = records[index], index + 1
+            record, line, index = records[index], lines[index], index + 1
         found = decoder.slow(record)
         if isinstance(found, Several):
-            record, rest = found.first, Records(found.rest, quoted=True)
+            record, rest = found.first, Records(found.rest, quoted=True, line=line + 1)
             found = decoder.slow(record)
             if len(rest) <= _FEW:
-                waiting.extendleft(rest[i] for i in range(len(rest) - 1, -1, -1))
+                more = zip((rest[i] for i in range(len(rest))), rest.lines(len(rest)).tolist(), strict=True)
+                waiting.extendleft(reversed(list(more)))
             else:
-                others = Records(b"\n".join(waiting), quoted=True)
+                texts, at = [text for text, _ in waiting], waiting[0][1] if waiting else 1
+                others = Records(b"\n".join(texts), quoted=True, line=at)
                 left = [piece for piece in (records.part(slice(index, None)), others, rest) if len(piece)]
         if isinstance(found, list):
             good.append((row, found, record.decode("utf-8", errors="replace")))
         elif isinstance(found, Broken):
             refusals.append((row, found.reason, found.raw))
+        begins.append(line)
         row += 1
-    return _gathered(good, refusals, decoder), left
+    known = np.array(begins, np.int64)
+    return numbered(_gathered(good, refusals, decoder), lambda each: known[each - first]), left
 
 
 def _gathered(good: list[tuple[int, list[Any], str]], refusals: list[Refusal], decoder: Decoder) -> Decoded:

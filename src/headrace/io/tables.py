@@ -22,6 +22,7 @@ from headrace.events import from_pandas
 from headrace.io.decoded import Decoded, finish
 from headrace.io.files import list_files
 from headrace.io.formats import Format, infer_schema, read_file
+from headrace.io.secrets import shown_place
 from headrace.schema import Schema
 
 __all__ = ["TableFiles", "TableRows", "is_table", "table_of"]
@@ -73,7 +74,7 @@ class TableRows:
         return f"{self.label} of {self.table.num_rows} rows #{self.digest}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TableFiles:
     """A file, a directory or a pattern that holds a table."""
 
@@ -87,7 +88,10 @@ class TableFiles:
         return TableRows.of(blocks, self.columns, str(self))
 
     def __str__(self) -> str:
-        return f"{self.format} {self.path}"
+        return f"{self.format} {shown_place(self.path)}"
+
+    def __repr__(self) -> str:
+        return f"TableFiles({self})"
 
 
 def is_table(given: Any) -> bool:

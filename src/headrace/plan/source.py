@@ -15,7 +15,8 @@ from headrace.schema import ARRIVAL, STAMPS, Schema
 __all__ = ["DIVERTED", "Admit", "Diverted", "Orphans", "Source", "set_aside"]
 
 
-DIVERTED = Schema.of("source STRING, reason STRING, row STRING")
+#: Rows that were not used: from where and why, the file and the line in it where those are known, and the row itself.
+DIVERTED = Schema.of("source STRING, reason STRING, file STRING, line LONG, row STRING")
 
 
 @dataclass(frozen=True, eq=False)

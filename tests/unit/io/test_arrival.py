@@ -27,6 +27,8 @@ from headrace.plan.policies import Advance, Arrival, Explicit, Point
 from headrace.progress import Progress
 from headrace.time import INFINITY
 
+pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows are lost here on purpose
+
 SCHEMA = "k STRING, t LONG, v INT"
 Row = dict[str, Any]
 

@@ -18,6 +18,7 @@ from headrace.api.stream import Stream
 from headrace.changes import Changes
 from headrace.errors import PlanError
 from headrace.host.local.run import Runner, batches_of
+from headrace.host.losses import told_losses
 from headrace.host.received import hosts_of, spooled
 from headrace.host.result import Result
 from headrace.io.files import Listed, changed_or_new, listing
@@ -44,6 +45,9 @@ class Followed(Protocol):
 
     def poll(self) -> None:
         """Take what has come; raise if it cannot go on."""
+
+    def losses(self) -> str:
+        """What it has not used so far, in words."""
 
     def stop(self) -> None:
         """End it."""
@@ -95,6 +99,10 @@ class InProcess:
             _log.warning("%s: the file %r changed after it was read; it is not read again", source.origin, file.path)
         return new
 
+    def losses(self) -> str:
+        """What it has not used so far, in words."""
+        return told_losses(self._runner.done.counts, self._runner.done.examples)
+
     def stop(self) -> None:
         """Take nothing more."""
         for receiver in self._receivers:
@@ -119,6 +127,10 @@ class OnSpark:
         while self._came:
             self.result.batches.append(self._came.pop(0))
         _compact(self.result)
+
+    def losses(self) -> str:
+        """What it has not used so far, in words."""
+        return told_losses(self.query.counts, self.query.examples)
 
     def stop(self) -> None:
         """End the query; a checkpoint of its own stays."""

@@ -216,6 +216,7 @@ class Driver:
             "time": time.time(),
             "sources": {source: [p.cti, p.high] for source, p in sources.items()},
             "outputs": outputs,
+            "examples": self._examples(reports) | before.get("examples", {}),
             "counts": self._counted(before.get("counts", {}), reports, statistics),
             "files": _added(before.get("files", {}), [report.get("files", {}) for report in reports]),
             "positions": {source: positions.saved() for source, positions in self.positions.items()},
@@ -252,6 +253,16 @@ class Driver:
         for number, output in enumerate(self.job.line.outputs):
             sent = [m.progress for m in messages if m.edge == RESULT - number and m.progress is not None]
             found.append(Progress.together(sent or [at_intake.get(output.fingerprint, Progress())]))
+        return found
+
+    def _examples(self, reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Of every source a row of the batch that was not used."""
+        found: dict[str, Any] = {}
+        for source in self.job.line.sources:
+            rows = (part["example"] for report in reports for part in report.get(source.fingerprint, []))
+            first = next((row for row in rows if row is not None), None)
+            if first is not None:
+                found.setdefault(str(source.origin), first)
         return found
 
     def _news(self, source: str) -> dict[str, int]:

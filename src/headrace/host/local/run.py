@@ -186,6 +186,8 @@ class Runner:
         for report in reports:
             for name, count in report.counts.items():
                 counts[name] += count
+            if report.example is not None:
+                self.done.examples.setdefault(str(source.origin), report.example)
 
     def _run_stages(self, messages: list[Message]) -> None:
         for message in self.feedback:
@@ -211,7 +213,8 @@ class Runner:
 
 def _copied(done: Finished) -> Finished:
     results = {name: replace(result, batches=list(result.batches)) for name, result in done.results.items()}
-    return Finished(results, {who: dict(counts) for who, counts in done.counts.items()}, list(done.statistics))
+    counts = {who: dict(counts) for who, counts in done.counts.items()}
+    return Finished(results, counts, list(done.statistics), dict(done.examples))
 
 
 def batches_of(source: Source, batch_rows: int | None = None) -> Iterator[Sequence[Block]]:
@@ -239,6 +242,4 @@ def _pieces(table: pa.Table, rows: int | None) -> Iterator[pa.Table]:
 
 def _cut(block: Decoded, rows: int) -> Iterator[Decoded]:
     for start in range(0, max(block.table.num_rows, 1), rows):
-        refused = block.refused if start == 0 else block.refused.slice(0, 0)
-        piece, numbers = block.table.slice(start, rows), block.rows[start : start + rows]
-        yield replace(block, table=piece, refused=refused, rows=numbers)
+        yield block.slice(start, rows)

@@ -41,4 +41,4 @@ def run_spark(
         finally:
             query.stop()
     results = {o.name: Result(o.schema, kept[o.name].batches, functions_of(o)) for o in outputs if o.name in kept}
-    return Finished(results, query.counts, query.statistics)
+    return Finished(results, query.counts, query.statistics, query.examples)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from headrace import errors
 from headrace.errors import HeadraceError, HostError
+from headrace.io.secrets import HIDDEN
 
 __all__ = ["explaining", "failure", "is_gone", "may_pass"]
 
@@ -32,14 +33,18 @@ _LONGEST = 400
 _PASSING = re.compile(r"Python worker\b.*\bto connect back|ExecutorLostFailure|FetchFailed|Connection reset by peer")
 
 
-def failure(error: BaseException, what: str = "the query", instead: str = "") -> HeadraceError:
+def failure(
+    error: BaseException, what: str = "the query", instead: str = "", secrets: Sequence[str] = ()
+) -> HeadraceError:
     """The error for people: an error of ours as it was raised, else a `HostError` with Spark's first cause.
 
-    `instead` is what to do when Spark has failed.
+    `instead` is what to do when Spark has failed. `secrets` are values of options, which are hidden.
     """
     if isinstance(error, HeadraceError):
         return error
     text = str(error).strip() or type(error).__name__
+    for secret in filter(None, secrets):
+        text = text.replace(secret, HIDDEN)
     _log.info("%s failed, in Spark's own words:\n%s", what, text)
     if is_gone(error):
         new = "start a new process"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,10 +17,14 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import HeadraceError, HostError
 from headrace.host.driving.driver import Driver, Finished
 from headrace.host.driving.plan import Plan
+from headrace.host.losses import Losses
 from headrace.host.report import Report
 from headrace.host.spark.failures import failure, is_gone, may_pass
 from headrace.io.console import close as close_console
+from headrace.io.console import show_losses
 from headrace.io.host_source import Receiver
+from headrace.io.origins import SparkRead
+from headrace.io.secrets import hidden_values
 from headrace.io.sinks import Console, Sink
 from headrace.stages.cut import Line
 from headrace.time import INFINITY, NEG_INFINITY
@@ -58,6 +63,9 @@ class Query:
     driver: Driver
     executor: SparkExecutor
     counts: dict[str, dict[str, int]]
+    #: Of every source the first row that was diverted or dropped.
+    examples: dict[str, dict[str, Any]] = field(default_factory=dict)
+    losses: Losses = field(default_factory=Losses)
     #: Seconds from the start of a batch to that of the next, at least.
     interval: float = 0.0
     report: Report = field(default_factory=Report)
@@ -85,8 +93,14 @@ class Query:
     def _resume(self) -> None:
         last = self.driver.last
         if last is not None:
-            self.counts.update(last.record["counts"])
-            self.report = Report.of(last.batch, last.record["sources"], last.record["counts"], [])
+            self._count(last.record)
+            self.report = Report.of(last.batch, last.record["sources"], self.counts, [], self.examples)
+
+    def _count(self, record: Mapping[str, Any]) -> str:
+        """Take the counts of a commit; gives what they say of rows that were not used, if these have become more."""
+        self.counts.update(record["counts"])
+        self.examples = record["examples"]
+        return self.losses.grown(self.name, self.counts, self.examples)
 
     def begin(self) -> None:
         """Start the loop."""
@@ -197,7 +211,9 @@ class Query:
         """A failure for people, with what to do next."""
         again = f"start again with this checkpoint: checkpoint={str(self.checkpoint.path)!r}"
         afresh = "start again; with checkpoint='a directory' a query goes on from where it was"
-        return failure(error, instead=afresh if self.checkpoint.temporary else again)
+        origins = [feeder.source.origin for feeder in self.feeders]
+        secrets = [v for o in origins if isinstance(o, SparkRead) for v in hidden_values(o.options)]
+        return failure(error, instead=afresh if self.checkpoint.temporary else again, secrets=secrets)
 
     def _raise(self) -> None:
         found = self.exception()
@@ -264,8 +280,11 @@ class Query:
         read = [path for files in record["plan"]["files"].values() for _, path, _ in files]
         for feeder in self.feeders:
             feeder.forget(read)
-        self.counts.update(record["counts"])
+        losses = self._count(record)
+        if any(isinstance(sink, Console) for sink in self.sinks):
+            show_losses(losses)
         self.statistics.append(batch.statistics)
         self.batch_seconds.append(batch.seconds)
         del self.statistics[:-_KEPT_BATCHES], self.batch_seconds[:-_KEPT_BATCHES]
-        self.report = Report.of(batch.commit.batch, record["sources"], record["counts"], batch.statistics)
+        found = batch.commit.batch, record["sources"], self.counts, batch.statistics, self.examples
+        self.report = Report.of(*found)

@@ -34,7 +34,7 @@ from headrace.changes import Changes
 from headrace.columnar import canonical_floats, factorize, hash_rows, to_numpy
 from headrace.expr import lit
 from headrace.operators.evaluated import evaluated
-from headrace.operators.kernel import Data, Kernel
+from headrace.operators.kernel import Data, Kernel, diverted_rows
 from headrace.operators.windows.content import Earlier, Outputs, content_of
 from headrace.operators.windows.divide import Events, Windows, among, divide, grid_windows, pairs, places, same_as
 from headrace.operators.windows.items import Members
@@ -351,7 +351,7 @@ class WindowKernel(Kernel):
             f"window {format_ticks(a)} .. {format_ticks(b)}" + "".join(f", {k} = {v!r}" for k, v in key.items())
             for a, b, key in zip(wle, wre, keys, strict=True)
         ]
-        payload = pa.table([[who] * len(rows), failures.payload.column(_REASON), rows], schema=DIVERTED.arrow)
+        payload = diverted_rows(who, failures.payload.column(_REASON), rows)
         return Changes(failures.le, failures.re, failures.weight, payload).cancelled()
 
     # --- what is remembered ------------------------------------------------------------------------------------------

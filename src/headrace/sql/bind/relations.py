@@ -8,7 +8,20 @@ from dataclasses import dataclass, replace
 from headrace.api.stream import Stream
 from headrace.expr import Expr, col
 from headrace.expr.python.node import fits
-from headrace.plan.nodes import Final, Match, Node, PointAtEnd, PointAtStart, Select, Shift, Source, Union, Where
+from headrace.plan.nodes import (
+    Diverted,
+    Final,
+    Match,
+    Node,
+    Orphans,
+    PointAtEnd,
+    PointAtStart,
+    Select,
+    Shift,
+    Source,
+    Union,
+    Where,
+)
 from headrace.plan.policies import Arrival, Point
 from headrace.plan.windows import Grid
 from headrace.schema import Schema, Type
@@ -55,7 +68,7 @@ def plain(stream: Stream) -> Stream:
 
 def has_points(node: Node) -> bool:
     """Whether a stream is of instants."""
-    if isinstance(node, (Match, PointAtStart, PointAtEnd)):
+    if isinstance(node, (Diverted, Match, Orphans, PointAtStart, PointAtEnd)):
         return True
     if isinstance(node, (Where, Select, Shift, Union, Final)):
         return all(has_points(child) for child in node.inputs)

@@ -20,14 +20,14 @@ from headrace.plan.arrival import timed_by
 from headrace.plan.policies import Lifetime, Point, ProgressPolicy
 from headrace.schema import RESERVED, Schema
 from headrace.sql import syntax as s
-from headrace.sql.bind.catalog import Catalog, TableEntry
+from headrace.sql.bind.catalog import Catalog, StreamEntry, TableEntry
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions
 from headrace.sql.bind.scope import Relation, Scope
 from headrace.sql.bind.values import constant, duration_of, unit_of_lifetime
 from headrace.sql.printer import to_sql
 
-__all__ = ["SINKS", "SOURCES", "sink", "source", "table", "timed"]
+__all__ = ["SINKS", "SOURCES", "late_into", "sink", "source", "table", "timed"]
 
 _CLOCK = "current_time"
 _RENAME = re.compile(r"(.+?)\s+AS\s+(.+)", re.IGNORECASE)
@@ -184,6 +184,15 @@ def _check_names(context: Context, part: s.CreateStream, schema: Schema, renames
             )
 
 
+def late_into(context: Context, catalog: Catalog, part: s.CreateStream, stream: Stream) -> None:
+    """The stream of the rows that are late or malformed, if one is asked for."""
+    late = part.policy.late
+    if isinstance(late, s.Name):
+        catalog.free(context, late, among={**catalog.streams, **catalog.tables, part.name.text: part})
+        node = stream.diverted().node
+        catalog.streams[late.text] = StreamEntry(late.text, node.schema, node, to_sql(part))
+
+
 def timed(context: Context, catalog: Catalog, part: s.CreateStream, stream: Stream) -> Stream:
     """A derived stream, by the time that its CREATE STREAM says."""
     if part.lifetime is None:
@@ -229,7 +238,7 @@ def _is_clock(lifetime: s.Part, expressions: Expressions) -> bool:
 
 
 def _progress(context: Context, part: s.CreateStream, unit: int) -> ProgressPolicy | None:
-    late: Any = part.policy.late or "divert"
+    late: Any = "divert" if isinstance(part.policy.late, s.Name) else part.policy.late or "divert"
     told = part.progress
     if told is None:
         by_arrival = part.lifetime is None or (
