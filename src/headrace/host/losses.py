@@ -20,6 +20,12 @@ LOG = logging.getLogger("headrace")
 Counts = Mapping[str, Mapping[str, int]]
 Examples = Mapping[str, Mapping[str, Any]]
 _SHOWN = 120  # characters of a row
+#: What may become of files, as counted.
+_FILES = {
+    "missing_files": "removed before they were read",
+    "changed_files": "changed since they were listed or read",
+    "old_files": "too old to be read",
+}
 
 
 @dataclass
@@ -30,7 +36,7 @@ class Losses:
 
     def grown(self, query: str, counts: Counts, examples: Examples) -> str:
         """All losses, in words, if there are more than the last time; else nothing."""
-        before, self.rows = self.rows, sum(map(lost, counts.values()))
+        before, self.rows = self.rows, sum(lost(part) + _files(part) for part in counts.values())
         if self.rows <= before:
             return ""
         told = told_losses(counts, examples)
@@ -44,6 +50,11 @@ def lost(counts: Mapping[str, int]) -> int:
     return sum(counts.get(name, 0) for name in ("diverted", "dropped", "failed"))
 
 
+def _files(counts: Mapping[str, int]) -> int:
+    """How many files of a source were not used as they are."""
+    return sum(counts.get(name, 0) for name in _FILES)
+
+
 def told_losses(counts: Counts, examples: Examples, read: Collection[str] = ()) -> str:
     """A line for every source and module that lost something; empty if none did.
 
@@ -52,7 +63,7 @@ def told_losses(counts: Counts, examples: Examples, read: Collection[str] = ()) 
     lines = [
         _line(source, part, examples.get(source))
         for source, part in counts.items()
-        if lost(part) and (source not in read or part.get("dropped"))
+        if (lost(part) and (source not in read or part.get("dropped"))) or _files(part)
     ]
     return "\n".join(lines)
 
@@ -65,8 +76,9 @@ def _line(source: str, counts: Mapping[str, int], example: Mapping[str, Any] | N
     parts = ((late, "late"), (counts["malformed"], "malformed"), (unknown, "retracting what is not there"))
     why = ", ".join(f"{count:,} {what}" for count, what in parts if count > 0)
     fate = ", ".join(f"{counts[what]:,} {what}" for what in ("diverted", "dropped") if counts[what])
-    whole = f"{source}: {lost(counts):,} of {_count(counts['rows'], 'row')} not used ({why}; {fate})"
-    return whole + _example(example)
+    rows = f"{lost(counts):,} of {_count(counts['rows'], 'row')} not used ({why}; {fate})" if lost(counts) else ""
+    files = ", ".join(f"{_count(counts[name], 'file')} {what}" for name, what in _FILES.items() if counts.get(name))
+    return f"{source}: {'; '.join(filter(None, (rows, files)))}" + _example(example)
 
 
 def _count(number: int, what: str) -> str:

@@ -110,7 +110,7 @@ class Failing:
         if self.texts:
             raise RuntimeError(self.texts.pop(0))
         self.done = True
-        record = {"counts": {}, "sources": {}, "plan": {"files": {}}, "time": 0.0}
+        record = {"counts": {}, "sources": {}, "plan": {"files": {}}, "time": 0.0, "examples": {}}
         return Finished(Commit(0, 1, record), [], 0.0)
 
 

@@ -104,9 +104,8 @@ def _built(
     driver = Driver(job, executor, Publisher(line.outputs, sinks, place.storage), _now, files_per_batch, tasks=count)
     _open(driver, place, sinks, feeders)
     counts = {str(source.origin): dict.fromkeys(COUNTERS, 0) for source in line.sources}
-    query = Query(
-        name, session, line, place, tuple(sinks), driver, executor, counts, interval=interval, feeders=feeders
-    )
+    query = Query(name, session, line, place, tuple(sinks), driver, executor, counts, interval=interval)
+    query.feeders = feeders
     place.in_use = lambda: query.is_active
     return query
 
