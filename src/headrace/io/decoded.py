@@ -101,7 +101,8 @@ def finish(table: pa.Table, rows: NDArray[np.int64], fields: Sequence[Field], ra
     bad = np.logical_or.reduce([mask for _, mask in broken])
     reasons = [_reasons(table[field.name], field, mask).filter(pa.array(bad)) for field, mask in broken]
     joined = pc.binary_join_element_wise(*reasons, "; ", null_handling="skip")
-    refused = pa.table([rows[bad], joined, pa.array(raw(np.flatnonzero(bad)), pa.string())], schema=REFUSED)
+    texts = pa.array(raw(np.flatnonzero(bad)), pa.string())
+    refused = pa.table([rows[bad], joined, texts, pa.nulls(len(texts), pa.int64())], schema=REFUSED)
     return Decoded(result.filter(pa.array(~bad)), refused.sort_by("row"), rows[~bad])
 
 
