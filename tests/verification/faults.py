@@ -298,11 +298,6 @@ _WINDOWS = (
         "what was given is no longer known when it has to be taken back",
     ),
     Fault(
-        "final when its time is over", "headrace.operators.windows.kernel", "WindowKernel._windows",
-        "shown = closing <= seen", "shown = found.re <= seen",
-        "the answer of a window is given as final while an event in it may still end elsewhere",
-    ),
-    Fault(
         "twins take one place", "headrace.operators.windows.content", "TopContent.outputs",
         "np.repeat(np.arange(len(row)), events.weight[row])", "np.arange(len(row))",
         "of equal events only one is ranked",

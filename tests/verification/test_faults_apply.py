@@ -203,10 +203,6 @@ EXAMPLES: dict[str, Example] = {
     "hopping windows promise their ends": Example(counted(hr.hopping(6, 2)), ("[0,1) a 1 1.0; cti 6",)),
     "promise that forgets who waits": Example(counted(hr.session(4)), ("[0,1) a 1 1.0; cti 1 | [3,4) a 1 1.0",)),
     "final promises too much": Example(lambda s: s.final(), ("[0,9) a 1 1.0; cti 5",)),
-    "final when its time is over": Example(
-        lambda s: s.window(hr.session(2)).aggregate(n=Lasting().of("i")).final(),
-        ("[0,9) a 1 1.0; cti 5 | [0,9)->7 a 1 1.0",),
-    ),
     "final one tick too soon": Example(lambda s: s.final(), ("[0,5) a 1 1.0; cti 5 | [0,5)->7 a 1 1.0",)),
     "shortening that keeps its promise": Example(lambda s: s.extend(-3), ("[0,9) a 1 1.0; cti 8 | [0,9)->8 a 1 1.0",)),
     "shift that never goes back": Example(lambda s: s.shift(-3), ("cti 4 | [4,5) a 1 1.0",)),
