@@ -303,9 +303,24 @@ class Expressions:
         arguments = tuple(self._bind(argument) for argument in part.arguments)
         if name == "round" and len(arguments) == 1:
             arguments = (*arguments, lit(0))
+        if name == "position" and len(arguments) == 2:
+            self._check_position(part, arguments)
+            arguments = arguments[::-1]  # standard SQL names first what is looked for; strpos and instr name it last
         if name == "date_trunc" and isinstance(next(iter(part.arguments), None), s.Text):
             arguments = arguments[::-1]  # most dialects name the unit first
         return engine.Call(_SYNONYMS.get(name, name), arguments)
+
+    def _check_position(self, part: s.Call, arguments: tuple[Expr, ...]) -> None:
+        """Refuse `position(column, 'b')`, which is written the other way round."""
+        sought, text = arguments
+        if sought.columns() and not text.columns():
+            raise self.context.error(
+                part,
+                "position takes what is looked for first",
+                given=to_sql(part),
+                allowed="position('b', column), strpos(column, 'b')",
+                instead=to_sql(replace(part, arguments=part.arguments[::-1])),
+            )
 
     def _conditional(self, part: s.Call, name: str) -> Expr:
         arguments = [self._bind(argument) for argument in part.arguments]

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from headrace.api.stream import Stream
 from headrace.expr import Expr, col
 from headrace.expr.python.node import fits
-from headrace.plan.nodes import Final, Match, Node, PointAtEnd, PointAtStart, Select, Shift, Source, Union, Where
-from headrace.plan.policies import Arrival, Point
+from headrace.plan.nodes import Select
 from headrace.plan.windows import Grid
 from headrace.schema import Schema, Type
 from headrace.sql import syntax as s
@@ -17,7 +16,7 @@ from headrace.sql.bind.context import Context
 from headrace.sql.bind.scope import Relation, visible
 from headrace.sql.bind.windows import Windowing
 
-__all__ = ["Item", "fitted", "has_points", "lasting", "plain", "same_columns", "standing"]
+__all__ = ["Item", "fitted", "lasting", "plain", "same_columns", "standing"]
 
 
 @dataclass(frozen=True)
@@ -51,15 +50,6 @@ def plain(stream: Stream) -> Stream:
     """A stream without the columns that the engine added."""
     names = visible(stream.schema.names)
     return stream if len(names) == len(stream.schema.names) else stream.select(*names)
-
-
-def has_points(node: Node) -> bool:
-    """Whether a stream is of instants."""
-    if isinstance(node, (Match, PointAtStart, PointAtEnd)):
-        return True
-    if isinstance(node, (Where, Select, Shift, Union, Final)):
-        return all(has_points(child) for child in node.inputs)
-    return isinstance(node, Source) and isinstance(node.lifetime, (Point, Arrival))
 
 
 def same_columns(outputs: Sequence[tuple[str, Expr]], columns: Sequence[tuple[str, Expr]]) -> bool:
