@@ -125,6 +125,22 @@ def test_columns_of_with_are_renamed_before_they_must_differ(folder: Path):
             hr.sql(BOTH + wrong, base=folder)
 
 
+def test_a_char_becomes_a_number_where_one_is_wanted(folder: Path):
+    (folder / "c.csv").write_text("time,c\n1,A\n2,5\n3,é\n")
+    create = "CREATE STREAM s (time LONG, c CHAR) ORDER BY time SOURCE FILE ('c.csv', ',');"
+    asked = "SELECT c + 1 AS next, c = 65 AS is_a, code(c) AS code, CAST(c AS INT) AS digit FROM s"
+    found = answers(create + asked, folder, "next", "is_a", "code", "digit")
+    assert found == [(66, True, 65, None), (54, False, 53, 5), (234, False, 233, None)]
+    for kind in ("INT", "LONG", "DOUBLE"):
+        assert answers(create + f"CREATE STREAM n (c {kind}) AS SELECT c FROM s; SELECT c FROM n", folder, "c") == [
+            (65,), (53,), (233,)
+        ]  # fmt: skip
+    for kind in ("BYTE", "SHORT"):  # which do not hold every character
+        with pytest.raises(SqlError, match="does not become"):
+            hr.sql(create + f"CREATE STREAM n (c {kind}) AS SELECT c FROM s; SELECT c FROM n", base=folder)
+    assert answers(create + "SELECT c FROM s WHERE c = 'A'", folder, "c") == [("A",)]
+
+
 def test_position_looks_for_its_first_argument(folder: Path):
     asked = (
         "SELECT position('b', 'abc') AS p, strpos('abc', 'b') AS s, instr(k, 'a') AS i, position('a', k) AS k FROM l"

@@ -189,6 +189,7 @@ class Expressions:
 
     def _linked(self, part: s.Binary, left: s.Expression, value: Expr) -> Expr:
         right = self._bind(part.right)
+        value, right = self._as_number(value, right), self._as_number(right, value)
         if part.operator in _COMPARISONS:
             value, right = self._as_instants(left, value, part.right, right)
         if part.operator in ("+", "-"):
@@ -196,6 +197,13 @@ class Expressions:
             if moved is not None:
                 return moved
         return engine.Call(_OPERATORS[part.operator], (value, right))
+
+    def _as_number(self, value: Expr, beside: Expr) -> Expr:
+        """A CHAR beside a number is the number of its character."""
+        if not isinstance(value, engine.Column) or value.column not in self.schema:
+            return value
+        character = self.schema[value.column].type is Type.CHAR
+        return value.code() if character and beside.type(self.schema).is_numeric else value
 
     def _as_instants(
         self, left_part: s.Expression, left: Expr, right_part: s.Expression, right: Expr

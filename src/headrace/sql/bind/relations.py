@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from headrace.api.stream import Stream
 from headrace.expr import Expr, col
 from headrace.expr.python.node import fits
+from headrace.expr.signatures import widens
 from headrace.plan.nodes import Select
 from headrace.plan.windows import Grid
 from headrace.schema import Schema, Type
@@ -79,7 +80,7 @@ def fitted(context: Context, part: s.Part, stream: Stream, wanted: Schema | None
                 allowed=str(wanted),
                 instead=f"CAST({mine.name} AS {theirs.type.value})",
             )
-        value = col(mine.name)
+        value = col(mine.name).code() if mine.type is Type.CHAR and theirs.type.is_numeric else col(mine.name)
         outputs.append((theirs.name, value if mine.type is theirs.type else value.cast(theirs.type)))
     if shown.schema == wanted:
         return shown
@@ -88,4 +89,5 @@ def fitted(context: Context, part: s.Part, stream: Stream, wanted: Schema | None
 
 def _widens(mine: Type, wanted: Type) -> bool:
     """Whether values of one type are taken for another without a CAST (the dialect's table of types)."""
-    return fits(mine, wanted) or (mine.is_text and wanted.is_text)
+    code = mine is Type.CHAR and widens(Type.INT, wanted)  # not every character has a number of 8 or 16 bits
+    return fits(mine, wanted) or (mine.is_text and wanted.is_text) or code
