@@ -205,3 +205,25 @@ def test_the_demo_does_not_promise_to_kill_a_connect_server():
 def test_an_aggregate_is_refused_where_one_event_is_looked_at(build: Callable[[hr.Stream], object]):
     with pytest.raises(hr.HeadraceError, match="looks at one event at a time"):
         build(hr.events("le | k | v \n 1 | a | 2"))
+
+
+@pytest.mark.parametrize("method", ["join", "left_join", "anti_join"])
+def test_two_streams_of_instants_do_not_meet(method: str, tmp_path: Path):
+    """They would only where both fall on the same tick; the rule, and its words, are those of SQL."""
+    (tmp_path / "a.csv").write_text("t,k\n1,x\n")
+    points = hr.read_csv(str(tmp_path / "a.csv"), "t LONG, k STRING", lifetime=hr.point("t"))
+    arrivals = hr.read_csv(str(tmp_path / "a.csv"), "t LONG, k STRING", lifetime=hr.by_arrival())
+    spans = points.set_duration(5)
+    for left, right in (
+        (points, points),
+        (points, arrivals),
+        (points.where(col("k") == "x").select("k").shift(1), spans.point_at_end()),
+        (points.union(arrivals), points.final()),
+    ):
+        error = refused(lambda left=left, right=right: getattr(left, method)(right, on="k"), errors.PlanError)
+        assert "both sides are instants" in error.message
+        assert "set_duration" in error.instead
+    with pytest.raises(errors.SqlError, match="both sides are instants"):
+        hr.sql("SELECT p.k FROM p JOIN q USING (k)", p=points, q=arrivals)
+    for left, right in ((spans, points), (points, spans), (STREAM, STREAM)):
+        getattr(left, method)(right, on="k")

@@ -13,6 +13,7 @@ from headrace.expr import AggregateCall, CaseBuilder, Expr, col, has_aggregates
 from headrace.io.sinks import Sink
 from headrace.modules import Aggregate as ModuleAggregate
 from headrace.modules import Operator
+from headrace.plan.instants import BOTH_INSTANTS, has_points
 from headrace.plan.nodes import Node
 from headrace.plan.windows import Window
 
@@ -20,6 +21,7 @@ __all__ = [
     "HasNode", "aggregate_name", "checked_aggregate", "checked_expr", "checked_function", "checked_operator",
     "checked_options", "checked_pairs", "checked_sinks", "checked_streams", "checked_window", "column_or_expr",
     "columns_or_exprs", "join_keys", "named_aggregates", "named_exprs", "node_of", "of_rows", "options_of",
+    "refuse_instants",
 ]  # fmt: skip
 
 _POSITIVE = ("buckets", "batch_rows", "files_per_batch")
@@ -231,6 +233,17 @@ def join_keys(on: Any) -> tuple[tuple[str, str], ...]:
             instead="join(other, on='key'), or join(other, on={'key': 'other_key'})",
         )
     return tuple(dict(pairs).items())
+
+
+def refuse_instants(left: Node, right: Node, method: str) -> None:
+    """Refuse a join of two streams of instants: they would meet only where both fall on the same tick."""
+    if has_points(left) and has_points(right):
+        raise PlanError(
+            BOTH_INSTANTS,
+            given=f"{left.describe()} | {right.describe()}",
+            allowed="windows of the same time on both sides, or lifetimes on one",
+            instead=f"stream.set_duration('10 s').{method}(other, ...), or window(...).contents() of both",
+        )
 
 
 # --- options --------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from headrace.api.checks import (
     named_exprs,
     node_of,
     of_rows,
+    refuse_instants,
 )
 from headrace.api.pattern import matched
 from headrace.api.ranking import distinct_rows, ranked, without_stamps
@@ -179,6 +180,7 @@ class Stream:
         right = node_of(other, f"{method}(other, on='key')")
         if where is not None:
             checked_expr(where, "where", f"where=col({self._example}) == ...")
+        refuse_instants(self.node, right, method)
         return Stream(Join(self.node, right, join_keys(on), where, kind))
 
     def join_table(

@@ -185,6 +185,10 @@ class Fluent:
         """Where the text is found first, the first character being 1; 0 where it is not."""
         return self._call("position", text)
 
+    def code(self) -> Expr:
+        """The number of the first character in Unicode; NULL of an empty text."""
+        return self._call("code")
+
     def reverse(self) -> Expr:
         """The characters from the last to the first."""
         return self._call("reverse")

@@ -139,6 +139,7 @@ class DuckDBPrinter(Printer):
         "concat": lambda _, *args: reduce(lambda a, b: op(exp.DPipe, a, b), args),
         "position": _as_int("strpos"),
         "reverse": _reverse,
+        "code": lambda _, a: fn("unicode", fn("nullif", a, text(""))),
         "starts_with": plain("starts_with"),
         "ends_with": plain("ends_with"),
         "rlike": _rlike,

@@ -124,6 +124,7 @@ class SparkPrinter(Printer):
         "concat": plain("concat"),
         "position": lambda _, a, part: fn("locate", part, a),
         "reverse": plain("reverse"),
+        "code": lambda _, a: fn("ascii", fn("nullif", a, text(""))),
         "starts_with": plain("startswith"),
         "ends_with": plain("endswith"),
         "rlike": _rlike,

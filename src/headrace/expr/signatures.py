@@ -240,7 +240,7 @@ _TABLE = (
     *(Function(name, _rounding) for name in ("floor", "ceil")),
     Function("round", _rounding, 2, 2, {1: _between(0, DIGITS)}),
     *(Function(name, _text(Type.STRING)) for name in ("upper", "lower", "trim", "ltrim", "rtrim", "reverse")),
-    Function("length", _text(Type.INT)),
+    *(Function(name, _text(Type.INT)) for name in ("length", "code")),
     Function("concat", _text(Type.STRING), 1, None),
     Function("substring", _text(Type.STRING, Type.INT, Type.INT), 3, 3, {1: _between(1, _MOST), 2: _between(0, _MOST)}),
     Function("replace", _text(Type.STRING, Type.STRING, Type.STRING), 3, 3, {1: _some_words, 2: _words}),

@@ -37,11 +37,15 @@ def _keys(node: Node) -> list[tuple[str, ...]]:
 
 def _reached(node: Node, keys: tuple[str, ...]) -> list[tuple[Node, tuple[str, ...]]]:
     """The admissions below, through linear operators, and what the columns are called there."""
-    if isinstance(node, Select):
-        plain = {name: expr.name for name, expr in node.outputs if str(expr) == str(col(expr.name))}
-        keys = tuple(plain[name] for name in keys) if set(keys) <= set(plain) else ()
-    if not keys or not (node.linear or isinstance(node, Admit)):
-        return []
-    if isinstance(node, Admit):
-        return [(node, keys)] if set(keys) <= set(node.schema.names) else []
-    return [found for child in node.inputs for found in _reached(child, keys)]
+    found: list[tuple[Node, tuple[str, ...]]] = []
+    waiting = [(node, keys)]
+    while waiting:
+        node, keys = waiting.pop()
+        if isinstance(node, Select):
+            plain = {name: expr.name for name, expr in node.outputs if str(expr) == str(col(expr.name))}
+            keys = tuple(plain[name] for name in keys) if set(keys) <= set(plain) else ()
+        if isinstance(node, Admit):
+            found += [(node, keys)] if keys and set(keys) <= set(node.schema.names) else []
+        elif keys and node.linear:
+            waiting += [(child, keys) for child in reversed(node.inputs)]
+    return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal, Protocol
 
+from headrace.deep import Deep, each, run
 from headrace.errors import ExpressionError, PlanError
 from headrace.expr import Expr, col
 from headrace.expr.nodes import Column
@@ -35,6 +36,7 @@ __all__ = ["ARRIVAL", "POSITION", "is_stamped", "stamped", "starts_at", "timed_b
 _SPAN = (CapDuration, Extend, PointAtEnd, PointAtStart, SetDuration, Shift)
 #: Change only lifetimes, and leave no event out: without a meaning once rows have another time.
 _ONLY_LIFETIMES = (CapDuration, PointAtStart, SetDuration, Shift)
+_KEEPS_START = (Where, TableJoin, CapDuration, Extend, PointAtStart, SetDuration)
 
 
 class _Origin(Protocol):
@@ -62,25 +64,25 @@ def stamped(node: Node) -> Node:
     none to give, it is the plan as it was.
     """
     try:
-        return _stamped(node)
+        return run(_stamped(node))
     except PlanError:
         return node
 
 
-def _stamped(node: Node) -> Node:
+def _stamped(node: Node) -> Deep[Node]:
     if isinstance(node, Source):
         return _origin(node).stamped(node)
     if isinstance(node, Admit):
-        return replace(node, input=_stamped(node.input), by=())
+        return replace(node, input=(yield _stamped(node.input)), by=())
     if isinstance(node, Select):
-        return Select(_stamped(node.input), (*node.outputs, *_STAMP_COLUMNS)) if not is_stamped(node) else node
+        return node if is_stamped(node) else Select((yield _stamped(node.input)), (*node.outputs, *_STAMP_COLUMNS))
     if isinstance(node, Union):
-        return Union(tuple(map(_stamped, node.parts)))
+        return Union(tuple((yield from each(map(_stamped, node.parts)))))
     if isinstance(node, TableJoin):
         own = tuple((name, col(name)) for name in node.schema.names if name not in STAMPS)
-        return Select(node.with_inputs(_stamped(node.input)), (*own, *_STAMP_COLUMNS))
+        return Select(node.with_inputs((yield _stamped(node.input))), (*own, *_STAMP_COLUMNS))
     if isinstance(node, (Where, *_SPAN)):
-        return node.with_inputs(_stamped(node.input))
+        return node.with_inputs((yield _stamped(node.input)))
     raise PlanError(f"{type(node).__name__} does not pass rows on one by one", given=node.describe())
 
 
@@ -96,22 +98,34 @@ def _origin(source: Source) -> _Origin:
 
 def starts_at(node: Node, at: Expr) -> bool:
     """Whether it is known that the rows of a plan start at this time, an expression over its columns."""
-    if isinstance(node, Source):
-        life = node.lifetime
-        start = life.start if isinstance(life, Interval) else None if isinstance(life, Physical) else life.at
-        return start is not None and str(start) == str(at)
+    waiting = [(node, at)]
+    while waiting:
+        node, at = waiting.pop()
+        if isinstance(node, Union):
+            waiting += [(part, at) for part in node.parts]
+        elif isinstance(node, Select):
+            waiting.append((node.input, _below(node, at)))
+        elif isinstance(node, _KEEPS_START) and not (isinstance(node, TableJoin) and not _below_table(node, at)):
+            waiting.append((node.inputs[0], at))
+        elif not _begins_at(node, at):
+            return False
+    return True
+
+
+def _begins_at(node: Node, at: Expr) -> bool:
+    """Whether the rows of a source start at this time."""
     if isinstance(node, Admit):
         return _origin(node.source).starts_at(at)
-    if isinstance(node, Select):
-        outputs = dict(node.outputs)
-        below = at.transform(lambda e: outputs[e.name] if isinstance(e, Column) else e)
-        return starts_at(node.input, below)
-    if isinstance(node, Union):
-        return all(starts_at(part, at) for part in node.parts)
-    if isinstance(node, TableJoin) and not _below_table(node, at):
+    if not isinstance(node, Source) or isinstance(node.lifetime, Physical):
         return False
-    kept = isinstance(node, (Where, TableJoin, CapDuration, Extend, PointAtStart, SetDuration))
-    return kept and starts_at(node.inputs[0], at)
+    life = node.lifetime
+    return str(life.start if isinstance(life, Interval) else life.at) == str(at)
+
+
+def _below(node: Select, at: Expr) -> Expr:
+    """An expression over the columns of a Select, over those of its input."""
+    outputs = dict(node.outputs)
+    return at.transform(lambda e: outputs[e.name] if isinstance(e, Column) else e)
 
 
 # --- another time ----------------------------------------------------------------------------------------------------
@@ -132,24 +146,24 @@ def timed_by(node: Node, at: Expr | Literal["arrival"], progress: ProgressPolicy
                 given=found.value,
                 allowed="DATETIME, or a whole number of ticks (microseconds)",
             )
-    return _timed(node, at, progress)
+    return run(_timed(node, at, progress))
 
 
-def _timed(node: Node, at: Expr | Literal["arrival"], progress: ProgressPolicy | None) -> Node:
+def _timed(node: Node, at: Expr | Literal["arrival"], progress: ProgressPolicy | None) -> Deep[Node]:
     if isinstance(node, Source):
         return _timed_source(node, at, progress)
     if isinstance(node, Admit):
-        return _timed_events(node, at, progress)
+        return (yield from _timed_events(node, at, progress))
     if isinstance(node, Select):
-        outputs = dict(node.outputs)
-        below = at.transform(lambda e: outputs[e.name] if isinstance(e, Column) else e) if isinstance(at, Expr) else at
-        return Select(_timed(node.input, below, progress), node.outputs)
+        below = _below(node, at) if isinstance(at, Expr) else at
+        return Select((yield _timed(node.input, below, progress)), node.outputs)
     if isinstance(node, Union):
-        return Union(tuple(_timed(part, at, progress) for part in node.parts))
+        return Union(tuple((yield from each(_timed(part, at, progress) for part in node.parts))))
     if isinstance(node, _ONLY_LIFETIMES) or (isinstance(node, Extend) and node.by >= 0):
-        return _timed(node.input, at, progress)
+        found: Node = yield _timed(node.inputs[0], at, progress)
+        return found
     if isinstance(node, Where) or (isinstance(node, TableJoin) and _below_table(node, at)):
-        return node.with_inputs(_timed(node.input, at, progress))
+        return node.with_inputs((yield _timed(node.inputs[0], at, progress)))
     raise PlanError(
         "only rows as a source gives them can get another time",
         given=node.describe(),
@@ -158,12 +172,12 @@ def _timed(node: Node, at: Expr | Literal["arrival"], progress: ProgressPolicy |
     )
 
 
-def _timed_events(node: Admit, at: Expr | Literal["arrival"], progress: ProgressPolicy | None) -> Node:
+def _timed_events(node: Admit, at: Expr | Literal["arrival"], progress: ProgressPolicy | None) -> Deep[Node]:
     """Physical events that start at this time already, or as rows of their own if they are never retracted."""
     origin = _origin(node.source)
     if isinstance(at, Expr) and progress is None and origin.starts_at(at):
         return PointAtStart(node)
-    return _timed(origin.plain_rows(node.source), at, progress)
+    return (yield from _timed(origin.plain_rows(node.source), at, progress))
 
 
 def _below_table(node: TableJoin, at: Expr | Literal["arrival"]) -> bool:

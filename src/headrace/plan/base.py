@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.errors import PlanError, SchemaError
 from headrace.expr import Expr, col
@@ -35,12 +35,45 @@ class Properties:
     keys: tuple[str, ...] | None = None
 
 
+if TYPE_CHECKING:
+    _Derived = cached_property
+else:
+
+    class _Derived(cached_property):
+        """A cached property of a node that follows from that of its inputs: these are asked first, from the bottom.
+
+        So a plan may be as deep as it likes: no call waits for more than the one below it.
+        """
+
+        def __get__(self, node: Any, owner: type[Any] | None = None) -> Any:
+            name = self.attrname
+            assert name is not None
+            if node is None or name in node.__dict__:
+                return super().__get__(node, owner)
+            waiting = [child for child in node.inputs if name not in child.__dict__]
+            while waiting:
+                below = [child for child in waiting[-1].inputs if name not in child.__dict__]
+                if below:
+                    waiting += below
+                else:
+                    getattr(waiting.pop(), name)
+            return super().__get__(node, owner)
+
+
 @dataclass(frozen=True, eq=False)
 class Node:
     """An operator and its inputs."""
 
     #: Linear operators may run on any part of their input, so they run wherever their input is.
     linear: ClassVar[bool] = True
+
+    def __init_subclass__(cls) -> None:
+        for name in ("schema", "properties"):
+            own = cls.__dict__.get(name)
+            if isinstance(own, cached_property):
+                derived = _Derived(own.func)
+                derived.__set_name__(cls, name)
+                setattr(cls, name, derived)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -51,12 +84,12 @@ class Node:
         """Plans that are no inputs and that it runs by itself: the body of a loop."""
         return ()
 
-    @cached_property
+    @_Derived
     def schema(self) -> Schema:
         """The payload this node gives."""
         return self.inputs[0].schema
 
-    @cached_property
+    @_Derived
     def properties(self) -> Properties:
         return self.inputs[0].properties
 
@@ -106,7 +139,7 @@ class Node:
         """What tells it from an operator of the same description: the code of modules, say."""
         return ""
 
-    @cached_property
+    @_Derived
     def fingerprint(self) -> str:
         """A short text that is equal exactly for plans that compute the same."""
         text = "\n".join([self.describe(), self.marks, str(self.schema), *(node.fingerprint for node in self.inputs)])
@@ -122,16 +155,17 @@ class Node:
 def walk(*roots: Node) -> Iterator[Node]:
     """Every node once, inputs before their readers."""
     seen: set[str] = set()
-
-    def visit(node: Node) -> Iterator[Node]:
-        if node.fingerprint not in seen:
-            seen.add(node.fingerprint)
-            for child in node.inputs:
-                yield from visit(child)
-            yield node
-
     for root in roots:
-        yield from visit(root)
+        waiting = [(root, iter(root.inputs))] if root.fingerprint not in seen else []
+        while waiting:
+            node, inputs = waiting[-1]
+            child = next((one for one in inputs if one.fingerprint not in seen), None)
+            if child is not None:
+                waiting.append((child, iter(child.inputs)))
+            else:
+                waiting.pop()
+                seen.add(node.fingerprint)
+                yield node
 
 
 def refuse_reserved(schema: Schema, below: Schema | None = None) -> None:

@@ -85,13 +85,25 @@ _FINITE = 2**60  # ticks: far beyond all calendars, and added to any of their ti
 
 def always_ends(node: Node) -> bool:
     """Whether no event of a stream can last for ever, as far as the plan tells."""
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, _PASSING):
+            waiting += node.inputs
+        elif not _ends(node):
+            return False
+    return True
+
+
+_PASSING = (Admit, Coalesce, Final, GroupApply, GroupInput, Select, Shift, TableJoin, Union, Where)
+
+
+def _ends(node: Node) -> bool:
+    """Whether an operator lets no event last for ever."""
     if isinstance(node, Source):
         return isinstance(node.lifetime, Point)
-    if isinstance(node, (PointAtStart, PointAtEnd)):
-        return True
     if isinstance(node, (SetDuration, CapDuration)):
         return node.duration < _FINITE
     if isinstance(node, PerWindow):
         return node.timestamping == "align" and isinstance(node.window, (Count, Grid, Session))
-    passing = (Admit, Coalesce, Final, GroupApply, GroupInput, Select, Shift, TableJoin, Union, Where)
-    return isinstance(node, passing) and all(map(always_ends, node.inputs))
+    return isinstance(node, (PointAtStart, PointAtEnd))

@@ -175,7 +175,9 @@ class Session:
         declared = self._columns(context, part.columns, part.like) if part.columns or part.like else None
         stream: Stream | None = None
         if part.derived is not None:
-            derived = fitted(context, part, self._derived(context, part.derived), declared)
+            derived = fitted(
+                context, part, self._derived(context, part.derived, renames=declared is not None), declared
+            )
             stream = sources.timed(context, self.catalog, part, derived)
         elif part.source is not None:
             if declared is None:
@@ -195,8 +197,8 @@ class Session:
         self.catalog.streams[name] = StreamEntry(name, schema, node, to_sql(part))
         return Done(part, f"stream {name} ({schema})")
 
-    def _derived(self, context: Context, part: s.Name | s.Query | s.Merge) -> Stream:
-        queries = Queries(context, self.catalog)
+    def _derived(self, context: Context, part: s.Name | s.Query | s.Merge, *, renames: bool = False) -> Stream:
+        queries = Queries(context, self.catalog, renames)
         if isinstance(part, s.Name):
             return queries.named(part)
         return queries.query(part) if isinstance(part, s.Query) else self._merged(context, part)

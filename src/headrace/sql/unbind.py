@@ -22,12 +22,12 @@ from headrace.modules import ModuleCall
 from headrace.patterns.references import START
 from headrace.plan import nodes as p
 from headrace.plan.arrival import stamped
+from headrace.plan.instants import has_points
 from headrace.plan.join import names_beside
 from headrace.plan.ordered import FIRST, Delta, Fixed, Frame, Landmark, Slides, Time, Trigger, Tuples
 from headrace.plan.windows import Count, Grid, Session, Snapshot, Window
 from headrace.schema import STAMPS
 from headrace.sql import syntax as s
-from headrace.sql.bind.relations import has_points
 from headrace.sql.bind.scope import visible
 from headrace.sql.bind.values import unit_of
 from headrace.sql.bind.windows import OWN_TIME
@@ -307,7 +307,7 @@ class _Speaker:
             return s.Like(arguments[0], arguments[1], "LIKE" if function == "like" else "REGEXP")
         if function == "shift_time":
             raise _unspoken(function)
-        return s.Call((_name(function),), tuple(arguments))
+        return s.Call((_name("strpos" if function == "position" else function),), tuple(arguments))
 
     def _called(self, what: Any, kind: str) -> s.Name:
         """A name for a function or module, the same for the same."""

@@ -40,6 +40,8 @@ def values(expr: Expr) -> list[object]:
         (s.position("bc"), [2, 0, 0, None]),
         (s.position("😀"), [0, 5, 0, None]),
         (s.reverse(), ["cbacba", "😀 語本日", "", None]),
+        (s.code(), [97, 26085, None, None]),
+        (s.reverse().code(), [99, 128512, None, None]),
         (s.repeat(2), ["abcabcabcabc", "日本語 😀日本語 😀", "", None]),
         (s.repeat(0), ["", "", "", None]),
         (s.left(2), ["ab", "日本", "", None]),

@@ -103,7 +103,7 @@ def test_other_operators_end_the_carrying(files: Path):
     source = points(files)
     for stream in (
         source.group_by("k").window(hr.tumbling(5)).aggregate(n=hr.count()),
-        source.join(source, on="k"),
+        source.set_duration(5).join(source, on="k"),
         source.union(source.distinct()),
         hr.read_csv(str(files), SCHEMA, lifetime=hr.edge("t", "k")),
     ):

@@ -138,12 +138,34 @@ def test_numbers_are_as_wide_as_their_columns():
     text = """
     CREATE AGGREGATE widths(x LONG): (narrow BYTE, single REAL, whole INT) {
         TABLE t(n BYTE, s REAL, w INT);
-        INITIALIZE: { INSERT INTO t VALUES (x, 0.1, x); UPDATE t SET w = w * w; }
+        INITIALIZE: { INSERT INTO t VALUES (CAST(x AS BYTE), 0.1, CAST(x AS INT)); UPDATE t SET w = w * w; }
         TERMINATE: { INSERT INTO RETURN SELECT * FROM t; }
     }"""
     single = 0.10000000149011612
     assert made(text).compute([100]) == [(100, single, 10_000)]
     assert made(text).compute([100_000]) == [(None, single, None)]
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ("TABLE t(n BYTE); INITIALIZE: { INSERT INTO t VALUES (x); }", "x"),
+        ("TABLE t(n BYTE); INITIALIZE: { INSERT INTO t VALUES (300); }", "300"),
+        ("TABLE t(n BYTE); INITIALIZE: { INSERT INTO t SELECT x; }", "x"),
+        ("TABLE t(n INT) AS VALUES (0); INITIALIZE: { UPDATE t SET n = n + x; }", "n + x"),
+        ("TABLE t(n INT) AS VALUES (3000000000); INITIALIZE: { UPDATE t SET n = 1; }", "3000000000"),
+        ("INITIALIZE: { INSERT INTO RETURN VALUES (x); }", "x"),
+    ],
+)
+def test_a_narrower_column_takes_no_value_that_it_may_not_hold(body: str, place: str):
+    """As CREATE STREAM: what may be lost is refused, with the CAST that says so."""
+    with pytest.raises(SqlError, match=r"and this is (LONG|INT)") as caught:
+        made(f"CREATE AGGREGATE f(x LONG): BYTE {{ {body} }}")
+    assert caught.value.text[slice(*caught.value.at)] == place
+    assert "CAST" in str(caught.value)
+    fine = "TABLE t(n BYTE, s SHORT); INITIALIZE: { INSERT INTO t VALUES (-128, 300); }"
+    fine += " TERMINATE: { INSERT INTO RETURN SELECT n FROM t; }"
+    assert made(f"CREATE AGGREGATE f(x LONG): BYTE {{ {fine} }}").compute([1]) == -128
 
 
 def test_several_values_where_one_is_wanted_are_a_failure():

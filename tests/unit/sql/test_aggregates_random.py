@@ -44,6 +44,11 @@ def column(name: str) -> s.Expression:
     return s.Column(s.Name(plain), s.Name(stream) if stream else None)
 
 
+def stored(kind: str, value: s.Expression) -> s.Expression:
+    """A value for a column: what may be wider is cut down by a CAST, which a store does not do unasked."""
+    return s.Cast(value, s.Name("INT")) if kind == "INT" else value
+
+
 class Writer:
     """Writes aggregates at random that make sense."""
 
@@ -126,7 +131,7 @@ class Writer:
         return s.Call((s.Name(function),), (column(self.one(*names)),))
 
     def of(self, kind: str, columns: Columns) -> s.Expression:
-        return self.number(columns, WHOLE if kind in WHOLE else ANY, 2)
+        return stored(kind, self.number(columns, WHOLE if kind in WHOLE else ANY, 2))
 
     def statement(self, arguments: Columns, returns: tuple[str, ...]) -> s.BodyStatement:
         table = self.one(*TABLES)
@@ -193,7 +198,7 @@ class Writer:
     def grouped(self, source: str, fixed: Columns, kind: str) -> s.Expression:
         kinds = WHOLE if kind in WHOLE else ANY
         own = {name: one for name, one in fixed.items() if name not in self.read[source] or self.maybe(0.8)}
-        return self.fold(source, kinds) if self.maybe() else self.number(own, kinds, 1, inside=False)
+        return stored(kind, self.fold(source, kinds) if self.maybe() else self.number(own, kinds, 1, inside=False))
 
     def several(self, most: int, arguments: Columns, returns: tuple[str, ...]) -> list[s.BodyStatement]:
         return [self.statement(arguments, returns) for _ in range(self.random.randint(0, most))]

@@ -109,6 +109,51 @@ def test_distinct_rows_are_ranked_by_what_they_show(folder: Path):
         assert "SELECT DISTINCT …, x" in str(caught.value)
 
 
+def test_columns_of_with_are_renamed_before_they_must_differ(folder: Path):
+    both = "WITH l (a, b) AS ({}) SELECT a, b FROM l"
+    assert answers(BOTH + both.format("SELECT x, x FROM l WHERE x = 1"), folder, "a", "b") == [(1, 1)]
+    assert answers(BOTH + both.format("SELECT x, x FROM l WHERE x = 1 UNION ALL SELECT y, y FROM r WHERE y = 0"),
+                   folder, "a", "b") == [(1, 1)]  # fmt: skip
+    loop = "SELECT x, x FROM l WHERE x = 1 UNION SELECT b, b FROM n"
+    assert answers(BOTH + f"WITH RECURSIVE n (a, b) AS ({loop}) SELECT a, b FROM n", folder, "a", "b") == [(1, 1)]
+    grouped = "SELECT k, k, count(*) FROM l [TUMBLING 20 ticks] GROUP BY k"
+    found = answers(BOTH + f"WITH n (a, b, c) AS ({grouped}) SELECT a, b, c FROM n", folder, "a", "b", "c")
+    assert sorted(found) == [("a", "a", 1), ("a", "a", 2), ("b", "b", 1)]
+    created = "CREATE STREAM n (a LONG, b LONG) AS SELECT x, x FROM l WHERE x = 1; SELECT * FROM n"
+    assert answers(BOTH + created, folder, "a", "b") == [(1, 1)]
+    unnamed, below = "WITH n AS (SELECT x, x FROM l) SELECT 1 AS o FROM n", "SELECT * FROM (SELECT x, x FROM l)"
+    for wrong in (unnamed, both.format(below)):
+        with pytest.raises(SqlError, match="two columns are named 'x'"):
+            hr.sql(BOTH + wrong, base=folder)
+
+
+def test_a_char_becomes_a_number_where_one_is_wanted(folder: Path):
+    (folder / "c.csv").write_text("time,c\n1,A\n2,5\n3,é\n")
+    create = "CREATE STREAM s (time LONG, c CHAR) ORDER BY time SOURCE FILE ('c.csv', ',');"
+    asked = "SELECT c + 1 AS next, c = 65 AS is_a, code(c) AS code, CAST(c AS INT) AS digit FROM s"
+    found = answers(create + asked, folder, "next", "is_a", "code", "digit")
+    assert found == [(66, True, 65, None), (54, False, 53, 5), (234, False, 233, None)]
+    for kind in ("INT", "LONG", "DOUBLE"):
+        assert answers(create + f"CREATE STREAM n (c {kind}) AS SELECT c FROM s; SELECT c FROM n", folder, "c") == [
+            (65,), (53,), (233,)
+        ]  # fmt: skip
+    for kind in ("BYTE", "SHORT"):  # which do not hold every character
+        with pytest.raises(SqlError, match="does not become"):
+            hr.sql(create + f"CREATE STREAM n (c {kind}) AS SELECT c FROM s; SELECT c FROM n", base=folder)
+    assert answers(create + "SELECT c FROM s WHERE c = 'A'", folder, "c") == [("A",)]
+
+
+def test_position_looks_for_its_first_argument(folder: Path):
+    asked = (
+        "SELECT position('b', 'abc') AS p, strpos('abc', 'b') AS s, instr(k, 'a') AS i, position('a', k) AS k FROM l"
+    )
+    assert answers(BOTH + asked + " WHERE x = 1", folder, "p", "s", "i", "k") == [(2, 2, 1, 1)]
+    assert hr.sql(BOTH + asked, base=folder).history(engine="duckdb").cht()["p"].to_pylist()[0] == 2
+    with pytest.raises(SqlError, match="what is looked for first") as caught:
+        hr.sql(BOTH + "SELECT position(k, 'a') AS p FROM l", base=folder)
+    assert "position('a', k)" in str(caught.value)
+
+
 def test_a_limit_behind_a_union_is_refused(folder: Path):
     with pytest.raises(SqlError, match="LIMIT belongs to one SELECT"):
         hr.sql(BOTH + "SELECT k, x FROM l UNION ALL SELECT k, y FROM r ORDER BY y LIMIT 1", base=folder)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.expr.arrow.columns import Datum, Kernel
+from headrace.expr.arrow.columns import Datum, Kernel, from_numpy, null_where, to_numpy, valid
 from headrace.expr.patterns import like_regex, re2_regex
 
 __all__ = ["TEXTS"]
@@ -29,6 +30,13 @@ def position(text: Datum, part: Datum) -> Datum:
     pieces = pc.split_pattern(text, part.as_py(), max_splits=1)
     place = pc.add(pc.utf8_length(pc.list_element(pieces, 0)), pa.scalar(1, pa.int32()))
     return pc.if_else(pc.greater(pc.list_value_length(pieces), 1), place, pa.scalar(0, pa.int32()))
+
+
+def code(text: Datum) -> Datum:
+    """The number of the first character in Unicode; NULL where there is none."""
+    first = pc.utf8_slice_codeunits(text, 0, 1)
+    numbers = to_numpy(first).astype("U1").view(np.uint32).astype(np.int32)
+    return null_where(pc.equal(first, ""), from_numpy(numbers, valid(first), pa.int32()))
 
 
 def right(text: Datum, length: Datum) -> Datum:
@@ -65,6 +73,7 @@ TEXTS: dict[str, Kernel] = {
     "replace": replace,
     "position": position,
     "reverse": pc.utf8_reverse,
+    "code": code,
     "repeat": lambda text, times: pc.binary_repeat(text, times.as_py()),
     "left": lambda text, length: pc.utf8_slice_codeunits(text, 0, length.as_py()),
     "right": right,

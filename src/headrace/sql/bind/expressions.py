@@ -189,6 +189,7 @@ class Expressions:
 
     def _linked(self, part: s.Binary, left: s.Expression, value: Expr) -> Expr:
         right = self._bind(part.right)
+        value, right = self._as_number(value, right), self._as_number(right, value)
         if part.operator in _COMPARISONS:
             value, right = self._as_instants(left, value, part.right, right)
         if part.operator in ("+", "-"):
@@ -196,6 +197,13 @@ class Expressions:
             if moved is not None:
                 return moved
         return engine.Call(_OPERATORS[part.operator], (value, right))
+
+    def _as_number(self, value: Expr, beside: Expr) -> Expr:
+        """A CHAR beside a number is the number of its character."""
+        if not isinstance(value, engine.Column) or value.column not in self.schema:
+            return value
+        character = self.schema[value.column].type is Type.CHAR
+        return value.code() if character and beside.type(self.schema).is_numeric else value
 
     def _as_instants(
         self, left_part: s.Expression, left: Expr, right_part: s.Expression, right: Expr
@@ -303,9 +311,24 @@ class Expressions:
         arguments = tuple(self._bind(argument) for argument in part.arguments)
         if name == "round" and len(arguments) == 1:
             arguments = (*arguments, lit(0))
+        if name == "position" and len(arguments) == 2:
+            self._check_position(part, arguments)
+            arguments = arguments[::-1]  # standard SQL names first what is looked for; strpos and instr name it last
         if name == "date_trunc" and isinstance(next(iter(part.arguments), None), s.Text):
             arguments = arguments[::-1]  # most dialects name the unit first
         return engine.Call(_SYNONYMS.get(name, name), arguments)
+
+    def _check_position(self, part: s.Call, arguments: tuple[Expr, ...]) -> None:
+        """Refuse `position(column, 'b')`, which is written the other way round."""
+        sought, text = arguments
+        if sought.columns() and not text.columns():
+            raise self.context.error(
+                part,
+                "position takes what is looked for first",
+                given=to_sql(part),
+                allowed="position('b', column), strpos(column, 'b')",
+                instead=to_sql(replace(part, arguments=part.arguments[::-1])),
+            )
 
     def _conditional(self, part: s.Call, name: str) -> Expr:
         arguments = [self._bind(argument) for argument in part.arguments]

@@ -9,6 +9,7 @@ from typing import Any
 from headrace.api.stream import Stream
 from headrace.expr import Expr, col, lit
 from headrace.expr import nodes as engine
+from headrace.plan.instants import BOTH_INSTANTS, has_points
 from headrace.plan.join import names_beside
 from headrace.plan.nodes import Select, TableJoin
 from headrace.plan.table import TableJoinKind
@@ -18,7 +19,7 @@ from headrace.sql import syntax as s
 from headrace.sql.bind.catalog import TableEntry
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions
-from headrace.sql.bind.relations import Item, has_points
+from headrace.sql.bind.relations import Item
 from headrace.sql.bind.scope import Relation, Scope
 from headrace.sql.printer import to_sql
 
@@ -61,7 +62,7 @@ class Joins:
             source = join.right.stream.text if isinstance(join.right.stream, s.Name) else "(…)"
             raise self.context.error(
                 join,
-                "a join needs to know how long each tuple can be met, and both sides are instants",
+                BOTH_INSTANTS,
                 given=to_sql(join),
                 allowed="streams with time windows on both sides, or with lifetimes on one",
                 instead=f"{source} [SIZE 10 ON ts] on both sides, or {source} [RANGE 10 s]",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 from headrace.api.ranking import distinct_rows, ranked
@@ -18,6 +19,7 @@ from headrace.expr import Expr, col
 from headrace.expr.nodes import Column
 from headrace.expr.signatures import common
 from headrace.plan.framed import framed
+from headrace.plan.instants import has_points
 from headrace.plan.nodes import Select
 from headrace.plan.ordered import Time, Tuples
 from headrace.plan.windows import Snapshot
@@ -30,7 +32,7 @@ from headrace.sql.bind.expressions import Expressions, has_aggregate, inside
 from headrace.sql.bind.grouping import Grouping, column_name, once
 from headrace.sql.bind.joins import Joins
 from headrace.sql.bind.recursion import with_named
-from headrace.sql.bind.relations import Item, has_points, lasting, plain, same_columns, standing
+from headrace.sql.bind.relations import Item, lasting, plain, same_columns, standing
 from headrace.sql.bind.returned import check_active, gives_rows, with_frame, with_rows
 from headrace.sql.bind.scope import Relation, Scope, visible
 from headrace.sql.bind.stored import stored
@@ -50,6 +52,8 @@ class Queries:
 
     context: Context
     catalog: Catalog
+    #: Whether columns get other names by their place, so that equal names do no harm.
+    renames: bool = False
 
     def query(self, part: s.Query) -> Stream:
         """The stream of a query's answers."""
@@ -90,13 +94,18 @@ class Queries:
 
     def body(self, part: s.Select | s.Union, tick: Tick) -> Stream:
         """The stream of SELECTs, united."""
-        if isinstance(part, s.Select):
-            return self.select(part, tick)
-        self.check_limits(part.left, part.right)
-        left, right = plain(self.body(part.left, tick)), plain(self.select(part.right, tick))
-        with self.context.at(part):
-            both = united(self.context, part.right, left, right)
-        return both if part.all else without_duplicates(both)
+        unions: list[s.Union] = []
+        while isinstance(part, s.Union):
+            self.check_limits(part.left, part.right)
+            unions.append(part)
+            part = part.left
+        found = self.select(part, tick)
+        for union in reversed(unions):
+            left, right = plain(found), plain(self.select(union.right, tick))
+            with self.context.at(union):
+                both = united(self.context, union.right, left, right)
+            found = both if union.all else without_duplicates(both)
+        return found
 
     def check_limits(self, *united: s.Select | s.Union) -> None:
         """Refuse LIMIT beside UNION."""
@@ -286,17 +295,21 @@ class Queries:
         return self.unique(outputs)
 
     def unique(self, outputs: Sequence[tuple[str, Expr, s.Entry]]) -> list[tuple[str, Expr]]:
-        """Outputs, whose names must differ."""
+        """Outputs, whose names must differ; where they get others, equal ones are numbered."""
         seen: dict[str, s.Entry] = {}
         for name, _, entry in outputs:
-            if name in seen:
+            if name in seen and not self.renames:
                 unwritten = entry.alias is not None and entry.alias.at == entry.at  # a column of rows has its name
                 value = seen[name].value if unwritten else entry.value
                 instead = "the columns by their names" if isinstance(value, s.Star) else f"{to_sql(value)} AS other"
                 given = self.context.text[slice(*entry.at)]
                 raise self.context.error(entry, f"two columns are named {name!r}", given=given, instead=instead)
             seen[name] = entry
-        return [(name, expr) for name, expr, _ in outputs]
+        found: dict[str, Expr] = {}
+        for name, expr, _ in outputs:
+            numbered = (f"{name} {number}" for number in count(2))
+            found[name if name not in found else next(one for one in numbered if one not in seen | found)] = expr
+        return list(found.items())
 
     # --- OVER --------------------------------------------------------------------------------------------------------
 
@@ -426,7 +439,7 @@ class Queries:
         if table is not None:
             return stored(table, part)
         if isinstance(part.stream, s.Subquery):
-            stream = self.query(part.stream.query)
+            stream = replace(self, renames=False).query(part.stream.query)
             name = part.alias.text if part.alias else ""
         else:
             name = (part.alias or part.stream).text

@@ -67,7 +67,7 @@ def _plain(queries: Queries, part: s.NamedQuery, *, recursive: bool) -> Queries:
             given=part.name.text,
             instead=f"WITH RECURSIVE {part.name.text} …",
         )
-    return _knowing(queries, {part.name.text: _renamed(queries.context, part, queries.query(part.query))})
+    return _knowing(queries, {part.name.text: _renamed(queries, part)})
 
 
 def _knowing(queries: Queries, streams: Mapping[str, Stream]) -> Queries:
@@ -216,12 +216,18 @@ class _Loop:
         return self._beside({name: Stream(node) for name, node in results.items()})
 
     def _seed(self, relation: _Relation) -> Stream:
-        return _renamed(self.context, relation.part, self._bound(self.queries, relation.seeds))
+        renames = bool(relation.part.columns)
+        return _as_named(
+            self.context, relation.part, self._bound(replace(self.queries, renames=renames), relation.seeds)
+        )
 
     def _steps(self, found: Mapping[str, Stream]) -> dict[str, Stream]:
         """What the queries make of what was found so far."""
         queries = self._beside(found)
-        return {one.part.name.text: self._bound(queries, one.steps) for one in self.relations}
+        return {
+            one.part.name.text: self._bound(replace(queries, renames=bool(one.part.columns)), one.steps)
+            for one in self.relations
+        }
 
     def _beside(self, found: Mapping[str, Stream]) -> Queries:
         """What binds queries that see these relations, and the views over them."""
@@ -230,8 +236,7 @@ class _Loop:
         while left:
             names = {_key(one) for one in left}
             ready = next(one for one in left if not _mentioned(one.query) & names)
-            made = _renamed(self.context, ready, queries.query(ready.query))
-            queries = _knowing(queries, {ready.name.text: made})
+            queries = _knowing(queries, {ready.name.text: _renamed(queries, ready)})
             left.remove(ready)
         return queries
 
@@ -279,10 +284,13 @@ def _check_whole(context: Context, part: s.NamedQuery) -> None:
 
 def _united(part: s.Select | s.Union) -> tuple[list[s.Select], set[bool]]:
     """The SELECTs of a UNION, and whether all are kept."""
-    if isinstance(part, s.Select):
-        return [part], set()
-    selects, kinds = _united(part.left)
-    return [*selects, part.right], kinds | {part.all}
+    selects: list[s.Select] = []
+    kinds: set[bool] = set()
+    while isinstance(part, s.Union):
+        selects.append(part.right)
+        kinds.add(part.all)
+        part = part.left
+    return [part, *reversed(selects)], kinds
 
 
 def _distinct(context: Context, part: s.NamedQuery, kinds: Iterable[bool]) -> bool:
@@ -297,8 +305,13 @@ def _distinct(context: Context, part: s.NamedQuery, kinds: Iterable[bool]) -> bo
     return found != {True}
 
 
-def _renamed(context: Context, part: s.NamedQuery, stream: Stream) -> Stream:
+def _renamed(queries: Queries, part: s.NamedQuery) -> Stream:
     """The stream of a query, with the columns that WITH names."""
+    made = replace(queries, renames=bool(part.columns)).query(part.query)
+    return _as_named(queries.context, part, made)
+
+
+def _as_named(context: Context, part: s.NamedQuery, stream: Stream) -> Stream:
     if not part.columns:
         return stream
     names = [name.text for name in part.columns]

@@ -8,21 +8,8 @@ from dataclasses import dataclass, replace
 from headrace.api.stream import Stream
 from headrace.expr import Expr, col
 from headrace.expr.python.node import fits
-from headrace.plan.nodes import (
-    Diverted,
-    Final,
-    Match,
-    Node,
-    Orphans,
-    PointAtEnd,
-    PointAtStart,
-    Select,
-    Shift,
-    Source,
-    Union,
-    Where,
-)
-from headrace.plan.policies import Arrival, Point
+from headrace.expr.signatures import widens
+from headrace.plan.nodes import Select
 from headrace.plan.windows import Grid
 from headrace.schema import Schema, Type
 from headrace.sql import syntax as s
@@ -30,7 +17,7 @@ from headrace.sql.bind.context import Context
 from headrace.sql.bind.scope import Relation, visible
 from headrace.sql.bind.windows import Windowing
 
-__all__ = ["Item", "fitted", "has_points", "lasting", "plain", "same_columns", "standing"]
+__all__ = ["Item", "fitted", "lasting", "plain", "same_columns", "standing"]
 
 
 @dataclass(frozen=True)
@@ -66,15 +53,6 @@ def plain(stream: Stream) -> Stream:
     return stream if len(names) == len(stream.schema.names) else stream.select(*names)
 
 
-def has_points(node: Node) -> bool:
-    """Whether a stream is of instants."""
-    if isinstance(node, (Diverted, Match, Orphans, PointAtStart, PointAtEnd)):
-        return True
-    if isinstance(node, (Where, Select, Shift, Union, Final)):
-        return all(has_points(child) for child in node.inputs)
-    return isinstance(node, Source) and isinstance(node.lifetime, (Point, Arrival))
-
-
 def same_columns(outputs: Sequence[tuple[str, Expr]], columns: Sequence[tuple[str, Expr]]) -> bool:
     """Whether outputs are just columns, under their own names and in their order."""
     return [(name, str(expr)) for name, expr in outputs] == [(name, str(expr)) for name, expr in columns]
@@ -102,7 +80,7 @@ def fitted(context: Context, part: s.Part, stream: Stream, wanted: Schema | None
                 allowed=str(wanted),
                 instead=f"CAST({mine.name} AS {theirs.type.value})",
             )
-        value = col(mine.name)
+        value = col(mine.name).code() if mine.type is Type.CHAR and theirs.type.is_numeric else col(mine.name)
         outputs.append((theirs.name, value if mine.type is theirs.type else value.cast(theirs.type)))
     if shown.schema == wanted:
         return shown
@@ -111,4 +89,5 @@ def fitted(context: Context, part: s.Part, stream: Stream, wanted: Schema | None
 
 def _widens(mine: Type, wanted: Type) -> bool:
     """Whether values of one type are taken for another without a CAST (the dialect's table of types)."""
-    return fits(mine, wanted) or (mine.is_text and wanted.is_text)
+    code = mine is Type.CHAR and widens(Type.INT, wanted)  # not every character has a number of 8 or 16 bits
+    return fits(mine, wanted) or (mine.is_text and wanted.is_text) or code
