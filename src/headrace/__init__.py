@@ -1,5 +1,6 @@
 """Headrace: a temporal stream system for PySpark. Answers come early and are corrected."""
 
+import logging as _logging
 from importlib import import_module as _import_module
 from types import ModuleType as _ModuleType
 
@@ -39,7 +40,7 @@ from headrace.api.windows import (
     snapshot,
     tumbling,
 )
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, RowsNotUsed
 from headrace.events import history_diff, same_history
 from headrace.expr import (
     approx_distinct,
@@ -82,6 +83,9 @@ def __getattr__(name: str) -> _ModuleType:
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")
 
 
+# What a query logs is shown to those who ask for it, as is usual for a library.
+_logging.getLogger(__name__).addHandler(_logging.NullHandler())
+
 __all__ = [
     "INFINITY",
     "NEG_INFINITY",
@@ -90,6 +94,7 @@ __all__ = [
     "IncrementalAggregate",
     "IncrementalOperator",
     "Operator",
+    "RowsNotUsed",
     "Run",
     "Schema",
     "Stream",

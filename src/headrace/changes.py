@@ -118,6 +118,14 @@ class Changes:
         moved = np.minimum(self.re[pairing.retract_from], self.re[pairing.retract_to])
         return np.concatenate([inserts, moved, self.le[pairing.deletes]])
 
+    def pieces(self) -> tuple[Changes, Int64s]:
+        """The changes one by one, each with the sync time of the physical event that it is part of."""
+        pairing = self.pair()
+        rows = np.concatenate([pairing.inserts, pairing.retract_from, pairing.retract_to, pairing.deletes])
+        moved = np.minimum(self.re[pairing.retract_from], self.re[pairing.retract_to])
+        sync = np.concatenate([self.le[pairing.inserts], moved, moved, self.le[pairing.deletes]])
+        return replace(self.take(rows), weight=np.sign(self.weight[rows])), sync
+
     def pair(self) -> Pairing:
         """Match removals with additions of equal payload and LE: together they are one retraction (rule 2.3)."""
         return _pair(self)

@@ -142,8 +142,8 @@ def _infer(columns: Mapping[str, Any]) -> Schema:
             arrow = values.type if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values).type
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise SchemaError(f"column {name!r} mixes types: {error}", instead="give a schema") from error
-        fields.append(Field(name, Type.from_arrow(arrow)))
-    return Schema(tuple(fields))
+        fields.append(pa.field(name, arrow))
+    return Schema.of(pa.schema(fields))
 
 
 def _datetime(text: str) -> datetime:

@@ -27,11 +27,14 @@ Each class is also a fitting builtin, so `except ValueError` works as a reader e
     │   ├── StoreError     a file of a checkpoint is missing or damaged      (OSError)
     │   └── Superseded     another process has taken over the checkpoint
     └── HostError          a host that cannot start or has failed            (RuntimeError)
+
+    RowsNotUsed            the warning of a run whose answer lacks rows      (UserWarning)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
 __all__ = [
@@ -49,6 +52,7 @@ __all__ = [
     "ModuleFailed",
     "PatternError",
     "PlanError",
+    "RowsNotUsed",
     "SchemaError",
     "SinkError",
     "SourceError",
@@ -60,9 +64,34 @@ __all__ = [
     "UnknownColumn",
     "UnknownMethod",
     "nearest",
+    "without_secrets",
 ]
 
 _SHOWN = 100  # characters of the line an error of SQL shows
+_URL = re.compile(r"""\b[A-Za-z][A-Za-z0-9+.-]*://[^\s'"]+""")
+_USER = re.compile(r"(?<=://)(?!\*+@)[^/?;]*@")
+_PARAMETER = re.compile(r"(?<=[?&;])([\w.-]+)=(?!\*+(?:[&;]|$))([^&;]+)")
+#: Parameters of URLs that are not secret, in lower case.
+_PLAIN_PARAMETERS = frozenset({"endpoint_override", "region", "scheme", "use_ssl", "user_agent"})
+
+
+def without_secrets(text: str) -> str:
+    """A text whose URLs show neither users, passwords nor parameters that may be secret.
+
+    >>> without_secrets("s3://key:secret@bucket/a?region=eu&token=x is gone, sc://host:15002/;token=abc")
+    's3://***@bucket/a?region=eu&token=*** is gone, sc://host:15002/;token=***'
+    """
+    return _hidden(text, lambda _: "***")
+
+
+def _hidden(text: str, mask: Callable[[str], str]) -> str:
+    def parameter(found: re.Match[str]) -> str:
+        return found[0] if found[1].lower() in _PLAIN_PARAMETERS else f"{found[1]}={mask(found[2])}"
+
+    def url(found: re.Match[str]) -> str:
+        return _PARAMETER.sub(parameter, _USER.sub(lambda user: mask(user[0][:-1]) + "@", found[0]))
+
+    return _URL.sub(url, text) if "://" in text else text
 
 
 class HeadraceError(Exception):
@@ -74,16 +103,16 @@ class HeadraceError(Exception):
     code = "HEADRACE"
 
     def __init__(self, message: str, *, given: object = None, allowed: str = "", instead: str = "") -> None:
-        self.message = message
-        self.given = given
-        self.allowed = allowed
-        self.instead = instead
-        super().__init__(message)
+        self.message = without_secrets(message)
+        self.given = without_secrets(given) if isinstance(given, str) else given
+        self.allowed = without_secrets(allowed)
+        self.instead = without_secrets(instead)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         lines = [f"[{self.code}] {self.message}", *self._place()]
         if self.given is not None:
-            lines.append(f"  given:   {self.given!r}")
+            lines.append(f"  given:   {without_secrets(repr(self.given))}")
         if self.allowed:
             lines.append(f"  allowed: {self.allowed}")
         if self.instead:
@@ -249,7 +278,8 @@ class SqlError(HeadraceError, ValueError):
         stop = self.text.find("\n", start)
         stop = len(self.text) if stop < 0 else stop
         begin, stop = max(begin, start - _SHOWN // 2), min(stop, start + _SHOWN // 2)
-        shown = "".join(c if c.isprintable() else " " for c in self.text[begin:stop])
+        text = _hidden(self.text, lambda secret: "*" * len(secret))
+        shown = "".join(c if c.isprintable() else " " for c in text[begin:stop])
         margin = f"  {self.line} | "
         carets = "^" * max(1, min(end, stop) - start)
         return [margin + shown, " " * (len(margin) + start - begin) + carets]
@@ -322,6 +352,10 @@ class HostError(HeadraceError, RuntimeError):
     """A host that cannot start or has failed."""
 
     code = "HOST"
+
+
+class RowsNotUsed(UserWarning):
+    """The answer of a run lacks rows of its inputs: late, malformed, or taken back before they came."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -26,7 +26,16 @@ from headrace.errors import EventError
 from headrace.schema import RESERVED, Schema
 from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 
-__all__ = ["events_table", "history", "history_diff", "physical_schema", "same_history", "to_changes", "to_physical"]
+__all__ = [
+    "events_table",
+    "from_pandas",
+    "history",
+    "history_diff",
+    "physical_schema",
+    "same_history",
+    "to_changes",
+    "to_physical",
+]
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 #: Window arithmetic needs some room below 64 bits; this is 36 000 years on either side of 1970.
@@ -54,7 +63,7 @@ def events_table(data: Any, schema: Schema | str | pa.Schema | None = None) -> p
         names = _names(data) or (["le"] if asked is not None else [])
         table = read_records({name: [row.get(name, _ABSENT.get(name)) for row in data] for name in names}, asked)
     elif hasattr(data, "columns") and hasattr(data, "to_dict"):
-        return events_table(pa.Table.from_pandas(data, preserve_index=False), schema)
+        return events_table(from_pandas(data), schema)
     else:
         raise EventError(
             "these are not events",
@@ -62,6 +71,12 @@ def events_table(data: Any, schema: Schema | str | pa.Schema | None = None) -> p
             allowed="a drawn table (text), a list of dicts, an Arrow table, a pandas frame",
         )
     return table
+
+
+def from_pandas(frame: Any) -> pa.Table:
+    """A pandas frame as a table; an index that has a name is a column like the others."""
+    named = all(name is not None for name in frame.index.names)
+    return pa.Table.from_pandas(frame.reset_index() if named else frame, preserve_index=False)
 
 
 def _payload_part(schema: pa.Schema) -> pa.Schema:

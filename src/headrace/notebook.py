@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.api.running import run
+from headrace.api.running import Run, run_quietly
 from headrace.api.stream import Stream
 from headrace.errors import HeadraceError, PlanError
 from headrace.host.result import Result
@@ -34,6 +34,8 @@ class Answer:
     stream: Stream
     result: Result
     shown: Shown
+    #: What was not used, in words; shown below the table.
+    losses: str = ""
 
     def table(self) -> pa.Table:
         """The history, as an Arrow table."""
@@ -48,10 +50,11 @@ class Answer:
         return self.result.events()
 
     def _repr_html_(self) -> str:
-        return _html(self.shown)
+        return _html(self.shown) + (f"<p>{escape(self.losses)}</p>" if self.losses else "")
 
     def __repr__(self) -> str:
-        return f"{self.name} ({self.stream.schema}): {self.table().num_rows} rows"
+        losses = f"\n{self.losses}" if self.losses else ""
+        return f"{self.name} ({self.stream.schema}): {self.table().num_rows} rows{losses}"
 
 
 @dataclass(frozen=True)
@@ -118,8 +121,8 @@ class Cells:
         if isinstance(outcome, Answers):
             return self._answer(outcome) if outcome is last else None
         if isinstance(outcome, Delivery):
-            run({outcome.name: outcome.stream}, sinks={outcome.name: outcome.sink}, **self.session.options())
-            return None
+            done = self._ran(outcome, sinks={outcome.name: outcome.sink})
+            return Said(done.losses()) if done.lost else None
         if isinstance(outcome, Rows):
             rows = tuple(tuple(row) for row in outcome.rows)
             return Said("\n".join(" | ".join(row) for row in (outcome.columns, *rows)), _texts(outcome.columns, rows))
@@ -130,9 +133,15 @@ class Cells:
 
     def _answer(self, outcome: Answers) -> Answer:
         settings = self.session.catalog.settings
-        done = run({outcome.name: outcome.stream}, **self.session.options())
+        done = self._ran(outcome)
         result = done.results[outcome.name]
-        return Answer(outcome.name, outcome.stream, result, view(settings["view"], result, settings["rows"]))
+        shown = view(settings["view"], result, settings["rows"])
+        return Answer(outcome.name, outcome.stream, result, shown, done.losses())
+
+    def _ran(self, outcome: Answers | Delivery, **sinks: Any) -> Run:
+        done = run_quietly({outcome.name: outcome.stream}, **sinks, **self.session.options())
+        self.session.latest = done
+        return done
 
 
 def load_ipython_extension(ipython: Any) -> None:

@@ -3,15 +3,15 @@
 A list, `ARRAY<DOUBLE>`, is what some aggregates give. It travels through every operator, and Python functions may take
 it; expressions compute with its elements no further.
 
-A payload column may not use the names the engine gives to an event's own parts (`RESERVED`): a lifetime column of
-that name is read as the lifetime and is not kept in the payload.
+A payload column may not use the names of an event's own parts (`RESERVED`), which stand beside it in every answer. A
+reader takes a column `le` or `re` as the lifetime's own end, or asks for another name; it never leaves one out.
 """
 
 from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -20,10 +20,11 @@ from headrace.errors import SchemaError, UnknownColumn, nearest
 
 __all__ = ["ARRIVAL", "NUMBERED", "POSITION", "RESERVED", "STAMPS", "Field", "Schema", "Type"]
 
-RESERVED = ("kind", "le", "re", "re_new", "weight")
+RESERVED = ("kind", "le", "re", "re_new")
 #: What ingress stamps on rows: when each arrived, in ticks, and its position among those it came with (rule 8.1).
 ARRIVAL, POSITION = "__arrival", "__position"
-_TIGHT = re.compile(r"\s*([<>])\s*")
+_TIGHT = re.compile(r"\s*([<>(),])\s*")
+_COMMA = re.compile(r",(?![^(<]*[)>])")  # not one inside brackets
 
 
 class Type(enum.Enum):
@@ -104,6 +105,11 @@ class Type(enum.Enum):
         if name.startswith("ARRAY<") and name.endswith(">"):
             return cls.parse(name[len("ARRAY<") : -1]).array
         name = _SYNONYMS.get(name, name)
+        if name.startswith(("DECIMAL", "NUMERIC")):
+            raise SchemaError(
+                f"there is no type {text.strip()}", given=text, allowed=_ALLOWED,
+                instead="DOUBLE, which rounds, or LONG with a count of the smallest unit",
+            )  # fmt: skip
         if name not in _SCALARS:
             close = nearest(name, _SCALARS)
             raise SchemaError(f"unknown type {text!r}", given=text, allowed=_ALLOWED, instead=close or "STRING")
@@ -171,6 +177,11 @@ _FROM_ARROW = (
     (lambda t: pa.types.is_timestamp(t) or pa.types.is_date(t), Type.DATETIME),
     (pa.types.is_null, Type.STRING),
 )
+_READABLE = (
+    (pa.types.is_decimal, Type.DOUBLE),
+    (lambda t: t == pa.uint64(), Type.LONG),
+    (lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t), Type.STRING),
+)
 
 
 @dataclass(frozen=True)
@@ -203,8 +214,8 @@ class Schema:
         if isinstance(given, Schema):
             return given
         if isinstance(given, pa.Schema):
-            return cls(tuple(Field(f.name, Type.from_arrow(f.type)) for f in given))
-        return cls(tuple(_parse_field(part, given) for part in given.split(",") if part.strip()))
+            return cls(_fields_of(given))
+        return cls(tuple(_parse_field(part, given) for part in _COMMA.split(given) if part.strip()))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -218,6 +229,13 @@ class Schema:
     def payload(self) -> Schema:
         """Without the reserved names."""
         return Schema(tuple(field for field in self.fields if field.name not in RESERVED))
+
+    def renamed(self, names: Mapping[str, str]) -> Schema:
+        """With new names for old ones; a schema that has the new name already may say so."""
+        for old, new in names.items():
+            if old not in self and new not in self:
+                raise UnknownColumn.of(old, self.names, "the schema")
+        return Schema(tuple(Field(names.get(field.name, field.name), field.type) for field in self.fields))
 
     def __iter__(self) -> Iterator[Field]:
         return iter(self.fields)
@@ -236,6 +254,35 @@ class Schema:
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.fields))
+
+
+def _fields_of(columns: pa.Schema) -> tuple[Field, ...]:
+    """Arrow's columns as ours; all those that no type of ours holds are refused together, by name."""
+    nearest_types = {column.name: _nearest_type(column.type) for column in columns}
+    lost = [column for column in columns if not _is_held(column.type)]
+    if not lost:
+        return tuple(Field(column.name, Type.from_arrow(column.type)) for column in columns)
+    readable = [f"{name} {kind.value}" for name, kind in nearest_types.items() if kind is not None]
+    raise SchemaError(
+        f"no column type holds {', '.join(f'{column.name!r} ({column.type})' for column in lost)}",
+        given=", ".join(f"{column.name} {column.type}" for column in columns),
+        allowed=_ALLOWED,
+        instead=f"a schema that says what to read, such as {', '.join(readable)!r}" if readable else "",
+    )
+
+
+def _is_held(arrow: pa.DataType) -> bool:
+    try:
+        return Type.from_arrow(arrow) is not None
+    except SchemaError:
+        return False
+
+
+def _nearest_type(arrow: pa.DataType) -> Type | None:
+    """The type that values of an Arrow type can be read as, though perhaps not all of them or not exactly."""
+    if _is_held(arrow):
+        return Type.from_arrow(arrow)
+    return next((kind for test, kind in _READABLE if test(arrow)), None)
 
 
 def _parse_field(part: str, whole: str) -> Field:

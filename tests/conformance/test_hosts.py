@@ -21,6 +21,8 @@ from headrace import col
 from headrace.testing import check_output
 from headrace.testing.plan_strategies import plans
 
+pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows are lost here on purpose
+
 SCHEMA = "k STRING, i LONG, x DOUBLE"
 SIGNAL = "k STRING, t LONG, v INT"
 Rows = list[dict[str, Any]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,8 @@ import headrace as hr
 from headrace.errors import EventError
 from headrace.operators.reference import bag, history_of, rows_of
 from headrace.testing.strategies import batch_sizes, buckets
+
+pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows are lost here on purpose
 
 rows = st.lists(
     st.builds(

@@ -51,9 +51,8 @@ class Twin:
         elif row["kind"] == "cti":
             self.counts["ctis"] += 1
             self.counts["accepted"] += 1
-            if isinstance(self.policy, Explicit):
-                self.cti = max(self.cti, row["le"])
-                self.promised = max(self.promised, row["le"]) if row["le"] != INFINITY else self.promised
+            self.cti = max(self.cti, row["le"])
+            self.promised = max(self.promised, row["le"]) if row["le"] != INFINITY else self.promised
         else:
             self._event(row)
 
@@ -64,9 +63,15 @@ class Twin:
             self._late(dict(row))
         else:
             self._accept(row)
-        self.high = max(self.high, row["le"])
+        if self._is_trusted(row["le"]):
+            self.high = max(self.high, row["le"])
         if isinstance(self.policy, Advance):
             self.cti = max(self.cti, (self.high - self.policy.delay) // self.policy.every * self.policy.every)
+
+    def _is_trusted(self, time: int) -> bool:
+        known = max(self.high, self.promised)
+        skew = getattr(self.policy, "max_skew", None)
+        return skew is None or known == NEG_INFINITY or time <= known + skew
 
     def _accept(self, row: dict[str, Any]) -> None:
         self.counts["accepted"] += 1
@@ -86,7 +91,7 @@ class Twin:
             left = row["re"] >= self.cti
             row["re_new"] = max(row["re_new"], self.cti)
             left = left and row["re_new"] != row["re"]
-        self.counts["adjusted" if left else "dropped"] += 1
+        self.counts["adjusted" if left else "diverted"] += 1
         if left:
             self._accept(row)
 
@@ -123,6 +128,7 @@ policies = st.one_of(
         delay=st.integers(0, 5),
         every=st.integers(1, 4),
     ),
+    st.builds(Heartbeat, late=st.sampled_from(["divert", "drop", "adjust"])),
 )
 
 
@@ -174,6 +180,7 @@ def test_differential_lateness_row_by_row(some: Rows, policy: Any, blocks: int, 
 
 @given(st.lists(st.tuples(times, times, st.integers(0, 3)), max_size=12), policies, st.booleans(), st.data())
 def test_differential_points_and_intervals(some: list[tuple], policy: Any, points: bool, data: st.DataObject):
+    points = points and policy.late != "adjust"
     twin = Twin(policy)
     for t, u, n in some:
         end = u if not points else (None if t in (None, INFINITY) else t + 1)
@@ -194,6 +201,33 @@ def test_differential_skew_guard_by_the_median_of_the_batch(starts: list[int], s
     _, _, progress, _ = run(source_of(policy, Point(col("t"))), raw, (len(starts),), blocks=len(starts))
     trusted = [t for t in starts if t <= int(statistics.median(starts)) + skew]
     assert progress == Progress(max(trusted) - 3, max(trusted))
+
+
+@given(rows, st.integers(0, 12), st.integers(0, 5), st.integers(1, 4), st.data())
+def test_differential_skew_guard_by_what_was_trusted(
+    some: Rows, skew: int, delay: int, blocks: int, data: st.DataObject
+):
+    """Once a time is trusted, batches and blocks do not show; the first row here is alone in its batch."""
+    policy = Advance("drop", delay, max_skew=skew)
+    some = [{"kind": "insert", "le": 3, "re": 4, "re_new": None, "n": 0}, *some]
+    twin = Twin(policy)
+    for row in some:
+        twin.take(row)
+    sizes = (1, *data.draw(batch_sizes(len(some) - 1)))
+    _, counts, progress, _ = run(source_of(policy), table(some), sizes, blocks)
+    assert counts == twin.counts
+    assert progress.cti == twin.cti
+    assert progress.high == max(twin.high, twin.promised, twin.cti if twin.cti != INFINITY else NEG_INFINITY)
+
+
+def test_a_future_row_alone_in_its_batch_does_not_move_the_promise():
+    starts = [100, 110, 10**9, 120, 10**9 + 1, 130]
+    raw = pa.table({"t": starts, "u": starts, "n": starts}, schema=Schema.of("t LONG, u LONG, n LONG").arrow)
+    source = source_of(Advance(delay=0, max_skew=50), Point(col("t")))
+    accepted, counts, progress, _ = run(source, raw, (1,) * len(starts))
+    assert [le for le, *_ in accepted] == starts
+    assert counts["late"] == 0
+    assert progress == Progress(130, 130)
 
 
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=12), st.integers(0, 100), st.integers(0, 40), st.data())

@@ -121,6 +121,7 @@ def test_differential_sensitive_operators(
 def test_differential_top_and_contents(stream: hr.Stream, window: Any, key: str | None, k: int, n: int):
     differential_reference(grouped(stream, key).window(window).top(k, "x").node, buckets=n)
     differential_reference(grouped(stream, key).window(window).contents(start="at").node, buckets=n)
+    differential_reference(grouped(stream, key).window(window).top(k, "x", each="i").node, buckets=n)
 
 
 # --- among others -----------------------------------------------------------------------------------------------------

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from headrace.api.stream import Stream
 from headrace.optimizer import RULES, Rule
 from headrace.optimizer.combine_before_shuffle import combine_before_shuffle
+from headrace.optimizer.final_by_answer import final_by_answer
 from headrace.testing.differential import differential_reference
 from headrace.testing.plan_strategies import aggregates, plans, sources, spans
 from headrace.testing.strategies import batch_sizes, buckets, physical_streams
 
 EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "100"))
-rule_sets = st.sampled_from([RULES, (combine_before_shuffle,)])
+rule_sets = st.sampled_from([RULES, (combine_before_shuffle, final_by_answer)])
 
 
 @settings(max_examples=EXAMPLES)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.api.inputs import events
 from headrace.api.stream import Stream
+from headrace.api.windows import tumbling
 from headrace.expr import col
 from headrace.host.local.run import Runner, batches_of
+from headrace.modules import IncrementalOperator
 from headrace.optimizer import optimize
 from headrace.plan.nodes import Output
 from headrace.stages.cut import Line, cut
@@ -66,3 +71,38 @@ def test_a_restored_join_still_knows_what_is_settled(pair: tuple[Stream, ...], n
     whole = run(line, n, set())
     assert run(line, n, set(range(-1, len(whole) - 1))) == whole
     assert run(line, n, data.draw(st.sets(st.integers(-1, len(whole) - 2)))) == whole
+
+
+class Keeps(IncrementalOperator):
+    """Its state is the events it has been given."""
+
+    input = "x DOUBLE, n LONG"
+    output = "x DOUBLE, n LONG"
+    time_sensitive = True
+
+    def initial(self) -> list[Any]:
+        return []
+
+    def add(self, state: list[Any], items: list[Any]) -> None:
+        state.extend(items)
+
+    def remove(self, state: list[Any], items: list[Any]) -> None:
+        for item in items:
+            state.remove(item)
+
+    def compute(self, state: list[Any], window: Any) -> list[Any]:
+        return [self.event(max(e.le, window.le), e.re, e.x, e.n) for e in sorted(state)]
+
+
+def test_a_state_that_keeps_its_events_survives_a_restart():
+    table = """
+        kind    | le | re | re_new | x   | n
+        insert  | 1  | 4  |        | 1.0 | 1
+        insert  | 3  | 9  |        | 4.0 | 2
+        insert  | 12 | 13 |        | 5.0 | 3
+        retract | 3  | 9  | 7      | 4.0 | 2
+        insert  | 4  | 6  |        | 2.0 | 4
+    """
+    stream = events(table, batches=[1] * 5).window(tumbling(10)).operate(Keeps())
+    line = cut(optimize([Output(stream.node, "out")]))
+    assert run(line, 1, set(range(-1, 5))) == run(line, 1, set())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import col
+from headrace.plan.nodes import Top
 from headrace.testing.differential import differential_reference
 from headrace.testing.strategies import SCHEMA, batch_sizes, buckets, physical_streams, tables
 
@@ -66,6 +68,16 @@ def test_differential_aggregates(stream: hr.Stream, window: Any, key: str | None
        st.booleans(), buckets())  # fmt: skip
 def test_differential_top(stream: hr.Stream, window: Any, key: str | None, k: int, by: Any, down: bool, n: int):
     differential_reference(grouped(stream, key).window(window).top(k, by, descending=down).node, buckets=n)
+
+
+@given(streams(), st.one_of(windows(), grids()), KEYS, st.integers(1, 2), buckets())
+def test_differential_top_of_each_and_distinct(stream: hr.Stream, window: Any, key: str | None, k: int, n: int):
+    whole = grouped(stream, key).window(window)
+    differential_reference(whole.top(k, "x", each="i").node, buckets=n)
+    differential_reference(whole.distinct("k", "i").node, buckets=n)
+    top = whole.top(k, "x", each="i").node
+    assert isinstance(top, Top)
+    differential_reference(replace(top, distinct=(col("k"), col("i"))), buckets=n)
 
 
 # --- modules --------------------------------------------------------------------------------------------------------

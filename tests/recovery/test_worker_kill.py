@@ -88,7 +88,7 @@ def test_a_checkpoint_belongs_to_one_query(tmp_path: Path):
     query.process_all_available()
     query.stop()
 
-    again = counted(4).start(hr.memory(), checkpoint=state, buckets=1)
+    again = counted(4).start(hr.memory(), checkpoint=state)
     try:
         assert again.progress()["batch"] == query.progress()["batch"], "it goes on where the first one stopped"
         again.finish()

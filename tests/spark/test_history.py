@@ -195,3 +195,27 @@ def test_a_data_frame_is_written_by_the_workers(rows: hr.Stream, tmp_path: Path)
     query = rows.where(col("x") > 1.0)
     query.history("spark").write(tmp_path / "out")
     assert history_diff(query.cht(), pq.read_table(tmp_path / "out")) == ""
+
+
+def test_texts_that_name_variables_stay_texts(
+    spark: SparkSession, history: SparkHistory, monkeypatch: pytest.MonkeyPatch
+):
+    """Names, literals and options such as `${env:SECRET}` are never replaced, whatever the session allows."""
+    from headrace.host.spark.history import SparkHistory
+
+    monkeypatch.setenv("HEADRACE_SECRET", "secret")  # this process is not the JVM: HOME is there in both
+    wild = ["${env:HOME}", "${HEADRACE_SECRET}", "${system:user.name}", "${spark.app.name}", "${sparkconf:x:none}"]
+    named = [{"le": 1, "k": text, wild[0]: number} for number, text in enumerate(wild)]
+    stream = hr.events(named)
+    literals = {f"c{number}": hr.lit(text) for number, text in enumerate(wild)}
+    asked = stream.where(col("k").isin(*wild)).select("k", **{wild[0]: col(wild[0])}, **literals)
+    text = "SELECT k, '${env:HOME}' AS \"${system:user.name}\" FROM s WHERE k = '${env:HOME}'"
+    for out in (asked, hr.sql(text, s=stream)):
+        live = out.cht()
+        assert wild[0] in str(live.to_pylist())
+        assert history_diff(live, history.cht(out.node), names=("live", "spark")) == ""
+        forced = SparkHistory(spark, {"spark.sql.variable.substitute": "true"})
+        assert history_diff(live, forced.cht(out.node), names=("live", "spark, substitution asked for")) == ""
+    out = hr.run({"a": asked, "b": hr.sql(text, s=stream)}, host="spark", buckets=1)
+    assert history_diff(asked.cht(), out.cht("a")) == ""
+    assert history_diff(hr.sql(text, s=stream).cht(), out.cht("b")) == ""

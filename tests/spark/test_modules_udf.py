@@ -1,10 +1,11 @@
-"""Functions of users and lists on Spark: they travel to workers, answer as in process, and fail by their own name."""
+"""Users' functions, modules and lists on Spark: they travel to workers, answer as in process, and fail by name."""
 
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -70,3 +71,102 @@ def test_a_function_that_fails_on_spark_is_named(spark: SparkSession):
     stream = hr.events(ROWS, "k STRING, x DOUBLE, tags ARRAY<STRING>").select(y=inverse("x"))
     with pytest.raises(ModuleFailed, match=r"inverse raised ZeroDivisionError: .*, for x=4.0"):
         stream.cht(host="spark", spark=spark)
+
+
+class Held(hr.IncrementalOperator):
+    """Its state is the events it has been given."""
+
+    input = "x DOUBLE, n LONG"
+    output = "x DOUBLE, n LONG"
+    time_sensitive = True
+
+    def initial(self) -> list[Any]:
+        return []
+
+    def add(self, state: list[Any], events: list[Any]) -> list[Any]:
+        return state + events
+
+    def remove(self, state: list[Any], events: list[Any]) -> None:
+        for event in events:
+            state.remove(event)
+
+    def compute(self, state: list[Any], window: Any) -> list[Any]:
+        return [self.event(max(e.le, window.le), e.re, e.x, e.n) for e in sorted(state)]
+
+
+class HeldRows(hr.IncrementalAggregate):
+    """Its state is the rows it has been given."""
+
+    input = "x DOUBLE, n LONG"
+    output = "STRING"
+
+    def initial(self) -> list[Any]:
+        return []
+
+    def add(self, state: list[Any], items: list[Any]) -> list[Any]:
+        return sorted([*state, *items])
+
+    def compute(self, state: list[Any]) -> str:
+        return " ".join(f"{row.n}:{row.x}" for row in state)
+
+
+class Plain(hr.Operator):
+    """Time-sensitive, and gives no times: how its window and its events lie."""
+
+    input = "x DOUBLE, n LONG"
+    output = "text STRING"
+    time_sensitive = True
+
+    def compute(self, events: list[Any], window: Any) -> list[str]:
+        return [f"{window.le}-{window.re} " + " ".join(f"{e.le}-{e.re}" for e in events)]
+
+
+class FromTheFirst(hr.Operator):
+    """The sum of the window from its first event on: no time bound that it keeps."""
+
+    input = "x DOUBLE, n LONG"
+    output = "total DOUBLE"
+    time_sensitive = True
+
+    def compute(self, events: list[Any], window: Any) -> list[Any]:
+        return [self.event(max(events[0].le, window.le), window.re, sum(e.x for e in events))]
+
+
+HELD = """
+    kind    | le | re | re_new | k | x   | n
+    insert  | 1  | 4  |        | a | 1.0 | 1
+    insert  | 3  | 9  |        | b | 4.0 | 2
+    insert  | 6  | 8  |        | b | 2.0 | 5
+    cti     | 2  |    |        |   |     |
+    insert  | 12 | 13 |        | a | 5.0 | 3
+    retract | 3  | 9  | 7      | b | 4.0 | 2
+    insert  | 4  | 6  |        | a | 2.0 | 4
+"""
+
+
+def test_modules_on_spark_see_and_give_what_they_do_in_process(spark: SparkSession):
+    stream = hr.events(HELD, batches=[2, 2, 1, 2]).group_by("k")
+    bound = stream.window(hr.tumbling(10), timestamping="time_bound", on_error="skip").operate(FromTheFirst())
+    queries = {
+        "held": stream.window(hr.tumbling(10)).operate(Held()),
+        "rows": stream.window(hr.tumbling(10)).aggregate(t=HeldRows()),
+        "plain": stream.window(hr.tumbling(5)).operate(Plain()),
+        "ends": stream.window(hr.count_by_end(2), clipping="full").operate(Plain()),
+        "bound": bound,
+    }
+    done, here = hr.run(queries, host="spark", spark=spark), hr.run(queries)
+    for name in queries:
+        assert done.cht(name).num_rows
+        assert hr.same_history(done.cht(name), here.cht(name)), name
+    assert done.counts["FromTheFirst()"] == here.counts["FromTheFirst()"] == {"failed": 2}
+    assert "before the input that caused it" in done.diverted()["reason"][0].as_py()
+
+
+def test_a_breach_and_a_function_of_chance_are_named_on_spark(spark: SparkSession):
+    stream = hr.events(HELD, batches=[3, 4])
+    breach = stream.group_by("k").window(hr.tumbling(10), timestamping="time_bound").operate(FromTheFirst())
+    with pytest.raises(ModuleFailed, match=r"FromTheFirst\(\) broke its time bound in the window 0 .. 10 of k = 'b'"):
+        breach.cht(host="spark", spark=spark)
+    chance = hr.udf(lambda x: x + random.random(), takes="DOUBLE", returns="DOUBLE", name="chance")
+    with pytest.raises(ModuleFailed, match="the function chance is not deterministic"):
+        stream.select(y=chance("x")).cht(host="spark", spark=spark)

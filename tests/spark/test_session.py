@@ -44,13 +44,18 @@ def test_missing_java_is_a_host_error_with_advice(monkeypatch: pytest.MonkeyPatc
 
 SCRIPT = """
 import sys
-from headrace.host.spark.session import apply_query_options, get_session, is_connect, warm_up
+from headrace.host.spark.session import beside, get_session, is_connect, warm_up
 
 spark = get_session(sys.argv[1])
 assert get_session() is spark and is_connect(spark) == sys.argv[1].startswith("remote:")
 warm_up(spark, ["headrace.errors"]).join()
-apply_query_options(spark)
-assert spark.conf.get("spark.sql.adaptive.enabled") == "false"
+name = "spark.sql.adaptive.enabled"
+spark.conf.set("spark.sql.shuffle.partitions", "7")
+spark.conf.set(name, "true")
+before = spark.conf.getAll
+mine = beside(spark)
+assert mine.conf.get("spark.sql.shuffle.partitions") == "7" and mine.conf.get(name) == "false"
+assert spark.conf.getAll == before and spark.conf.get(name) == "true"
 rows = spark.range(0, 2, 1, 2).mapInArrow(lambda batches: batches, "id long").collect()
 assert sorted(r.id for r in rows) == [0, 1]
 spark.stop()

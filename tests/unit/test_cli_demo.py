@@ -67,6 +67,7 @@ def test_the_trades_misbehave_as_announced():
     assert trades(500, 3).equals(trades(500, 3))
 
 
+@pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")
 def test_delivered_files_are_what_the_query_reads(tmp_path: Path):
     place = Place(tmp_path)
     place.input.mkdir()

@@ -98,7 +98,7 @@ def test_rows_set_aside_are_told(tmp_path: Path):
         "                   progress=hr.ordered())\n"
     )
     result = CliRunner().invoke(app, ["run", str(tmp_path / "late.py")], catch_exceptions=False)
-    assert "2 rows were set aside" in result.stderr
+    assert "2 of 3 rows not used (1 late, 1 malformed; 2 diverted)" in result.stderr
     included = run(str(tmp_path / "late.py"), *HISTORY, "--late", "include")
     assert len(included.splitlines()) == 3
 

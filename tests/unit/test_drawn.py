@@ -161,7 +161,7 @@ def test_records_without_a_kind_are_inserts_beside_others_that_have_one():
         [{"le": 1, "re": 4}],
         [{"kind": "cti", "le": 1}],
         pa.table({"le": [1], "re": [4]}),
-        pd.DataFrame({"le": [1], "weight": [4]}),
+        pd.DataFrame({"le": [1], "re_new": [4]}),
     ],
 )
 def test_a_stream_needs_a_payload(data: Any):

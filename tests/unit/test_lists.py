@@ -163,6 +163,7 @@ def test_json_arrays():
     assert str(jsonl_to_physical(written, SCHEMA).to_pylist()) == str(events.to_pylist())
 
 
+@pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")
 def test_json_in(tmp_path: Path):
     lines = [
         '{"t": 1, "a": ["2024-05-01T12:00:00Z", 5], "b": [1, null], "c": ["x", "\\""], "d": ["Infinity", 1]}',
@@ -204,6 +205,7 @@ def test_parquet_in_and_out(tmp_path: Path):
             hr.read_parquet(str(tmp_path / "in.parquet"), f"t LONG, {wrong}", lifetime=hr.point("t")).cht()
 
 
+@pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")
 def test_a_value_out_of_range_refuses_its_row(tmp_path: Path):
     table = pa.table({"t": [1, 2, 3], "xs": [[1, 2], [3, 300], []]})
     pq.write_table(table, tmp_path / "in.parquet")

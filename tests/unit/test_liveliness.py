@@ -201,6 +201,50 @@ def test_sessions_wait_for_their_gap():
 def test_advice_is_given_where_it_helps():
     stream = hr.events([], schema="x LONG")
     told = spans(hr.tumbling(10))(stream).explain(liveliness=True)
-    assert "advice: clip right: output CTI no longer waits for open events; state bound falls from" in told
+    assert "advice: clipping='right': output CTI no longer waits for open events; state bound falls from" in told
     assert "advice" not in spans(hr.tumbling(10), clipping="right")(stream).explain(liveliness=True)
     assert "up to 10 ticks" in count(hr.tumbling(10))(stream).explain(liveliness=True)
+
+
+def advice(window: Any, *keys: str, **policy: Any) -> str:
+    """What is advised for a time-sensitive operator."""
+    stream = hr.events([], schema="x LONG, k STRING").group_by(*keys)
+    told = stream.window(window, **policy).operate(Starts(), "x").explain(liveliness=True)
+    return "\n".join(line.partition("advice: ")[2] for line in told.splitlines() if "advice: " in line)
+
+
+def test_left_clipping_is_advised_to_be_full():
+    assert "clipping='full'" in advice(hr.tumbling(10), clipping="left")
+    assert "clipping='right'" not in advice(hr.tumbling(10), clipping="left")
+    assert "clipping='right'" in advice(hr.tumbling(10))
+    assert "clipping=" not in advice(hr.tumbling(10), clipping="full")
+
+
+@pytest.mark.parametrize("window", [hr.count_by_start(2), hr.count_by_end(2), hr.count_by_start(1)], ids=str)
+def test_a_time_bound_is_not_advised_where_windows_count(window: Any):
+    assert "time_bound" not in advice(window)
+    assert "time_bound" in advice(hr.tumbling(10))
+    assert "time_bound" in advice(hr.session(10))
+    assert "time_bound" not in advice(hr.tumbling(10), timestamping="time_bound")
+    assert "time_bound" not in spans(hr.tumbling(10))(hr.events([], schema="x LONG")).explain(liveliness=True)
+    assert "time_bound" in spans(hr.snapshot())(hr.events([], schema="x LONG")).explain(liveliness=True)
+
+
+@pytest.mark.parametrize(
+    ("window", "who"),
+    [
+        (
+            hr.count_by_start(3),
+            "a group that goes quiet before it has 3 start times holds the output CTI",
+        ),
+        (hr.count_by_end(3), "a group that goes quiet before it has 3 end times"),
+        (hr.session(5), "a group that never pauses holds the output CTI of all groups"),
+        (hr.snapshot(), "a group that has an event that lasts"),
+        (hr.sliding(3), "a group that goes quiet holds the output CTI of all groups"),
+    ],
+    ids=str,
+)
+def test_groups_that_hold_back_others_are_spoken_of(window: Any, who: str):
+    assert who in advice(window, "k")
+    assert "a group that" not in advice(window)
+    assert "a group that" not in advice(hr.tumbling(10), "k")

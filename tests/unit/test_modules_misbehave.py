@@ -21,6 +21,8 @@ import headrace as hr
 from headrace.errors import ModuleFailed
 from headrace.operators.windows import calling
 
+pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows are lost here on purpose
+
 TRADES = """
     kind   | le | re | k | x
     insert | 1  | 2  | a | 1.0
@@ -244,7 +246,8 @@ def test_a_failing_window_is_left_out_and_its_neighbours_are_exact(
     stream = query(module, on_error="skip", batches=batches, **policy)
     run = stream.run(buckets=buckets)
     assert rows(run.cht()) == EXACT
-    ((le, re, source, why, what),) = rows(run.diverted())
+    ((le, re, source, why, file, line, what),) = rows(run.diverted())
+    assert (file, line) == (None, None), "a window has no place in a file"
     assert (le, re, source, what) == (0, 10, str(module), "window 0 .. 10, k = 'a'")
     assert reason in why
     assert run.counts[str(module)] == {"failed": 1}

@@ -288,7 +288,7 @@ _WINDOWS = (
     ),
     Fault(
         "quiet groups are forgotten", "headrace.operators.windows.kernel", "WindowKernel._touched",
-        'due = [self.traces["forget"].until(cti), self.traces["show"].until(seen)]',
+        'due = [self.traces["forget"].until(cti), self.traces["show"].until(limit)]',
         'due = [self.traces["forget"].until(cti)]',
         "windows of a group for which nothing comes are not shown when time has passed them",
     ),

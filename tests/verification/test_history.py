@@ -177,6 +177,8 @@ def test_every_aggregate_over_every_window(window: str):
     agree(STREAM.group_by("k").window(WINDOWS[window]).aggregate(**named))
     agree(STREAM.group_by("k", odd=col("i") % 2).window(WINDOWS[window]).aggregate(r=hr.sum("x") / hr.count()))
     agree(STREAM.group_by("k").window(WINDOWS[window]).top(2, ["x", "i"], descending=False))
+    agree(STREAM.window(WINDOWS[window]).top(1, "x", each=["k", col("i") % 2]))
+    agree(STREAM.window(WINDOWS[window]).distinct("k"))
 
 
 def test_sums_that_need_care():
@@ -268,6 +270,7 @@ def test_users_functions():
 
 
 @pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")
 def test_users_modules_over_every_window(window: str):
     windowed = STREAM.group_by("k").window(WINDOWS[window], on_error="skip")
     agree(windowed.aggregate(m=Mean().of("x"), n=hr.count()))

@@ -40,6 +40,8 @@ def test_windows_are_those_of_sql(stream: hr.Stream, window: Any, key: str | Non
     whole = grouped(stream, key).window(window)
     same(whole.aggregate(**AGGREGATES), n)
     same(whole.top(2, "x"), n)
+    same(whole.top(1, "x", each="i"), n)
+    same(whole.distinct("i", "x"), n)
 
 
 @SOME

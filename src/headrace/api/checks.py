@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from headrace.errors import ExpressionError, ModuleError, PlanError, nearest
-from headrace.expr import CaseBuilder, Expr, col, has_aggregates
+from headrace.expr import AggregateCall, CaseBuilder, Expr, col, has_aggregates
 from headrace.io.sinks import Sink
 from headrace.modules import Aggregate as ModuleAggregate
 from headrace.modules import Operator
@@ -17,9 +17,9 @@ from headrace.plan.nodes import Node
 from headrace.plan.windows import Window
 
 __all__ = [
-    "HasNode", "checked_aggregate", "checked_expr", "checked_function", "checked_operator", "checked_options",
-    "checked_pairs", "checked_sinks", "checked_streams", "checked_window", "column_or_expr", "join_keys",
-    "named_exprs", "node_of", "of_rows", "options_of",
+    "HasNode", "aggregate_name", "checked_aggregate", "checked_expr", "checked_function", "checked_operator",
+    "checked_options", "checked_pairs", "checked_sinks", "checked_streams", "checked_window", "column_or_expr",
+    "columns_or_exprs", "join_keys", "named_aggregates", "named_exprs", "node_of", "of_rows", "options_of",
 ]  # fmt: skip
 
 _POSITIVE = ("buckets", "batch_rows", "files_per_batch")
@@ -76,6 +76,12 @@ def column_or_expr(value: Any, where: str, instead: str) -> Expr:
     )
 
 
+def columns_or_exprs(values: Any, where: str, instead: str) -> list[Expr]:
+    """Columns by their names, or expressions: one, or several in a list."""
+    several = values if isinstance(values, (list, tuple)) else [values]
+    return [column_or_expr(value, where, instead) for value in several]
+
+
 def named_exprs(named: Mapping[str, Any], where: str, instead: str) -> list[tuple[str, Expr]]:
     """What was given as `name=expression`."""
     found = []
@@ -102,6 +108,21 @@ def checked_aggregate(value: Any, name: str = "n") -> Expr:
         )
     example = f"hr.max({value!r})" if isinstance(value, str) else "hr.count()"
     return checked_expr(value, "aggregate", f"aggregate({name}={example})")
+
+
+def aggregate_name(call: Expr) -> str:
+    """What an aggregate is called that was given no name."""
+    if isinstance(call, AggregateCall):
+        numbers = [parameter for parameter in call.parameters if not isinstance(parameter, str)]
+        parts = [call.function, *([] if call.argument is None else [call.argument]), *numbers]
+        return "_".join(map(str, parts))
+    return call.name
+
+
+def named_aggregates(calls: Iterable[Any], named: Mapping[str, Any]) -> tuple[tuple[str, Expr], ...]:
+    """Aggregates by the names of their columns."""
+    found = [(aggregate_name(call), call) for call in map(checked_aggregate, calls)]
+    return (*found, *((name, checked_aggregate(call, name)) for name, call in named.items()))
 
 
 def checked_operator(module: Any) -> Operator:

@@ -23,6 +23,7 @@ from headrace.history.duckdb import DuckDBHistory
 from headrace.history.inputs import LATE, Late
 from headrace.history.script import Script, Statement
 from headrace.history.translate import translate
+from headrace.io.origins import check_frames
 from headrace.plan.nodes import Node
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class History:
                 "only Spark has a master", given=f"master={self.master!r}, engine={self.engine!r}",
                 allowed="master with engine='spark'", instead=f"history(engine='spark', master={self.master!r})",
             )  # fmt: skip
+        check_frames(self.node, named=False)
         _ = self._script  # what cannot be translated is told here, and not after Spark has started
 
     @cached_property

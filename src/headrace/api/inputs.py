@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
@@ -16,8 +17,11 @@ from headrace.events import check_events, events_table
 from headrace.expr import Expr, col
 from headrace.io import generator
 from headrace.io.decoded import finish
+from headrace.io.files import MAX_EXPANSION
 from headrace.io.formats import Format, infer_schema
-from headrace.io.origins import Events, Files, HostRead, Origin, SparkRead
+from headrace.io.origins import Events, Files, FrameRead, HostRead, Origin, SparkRead
+from headrace.io.records import MAX_LINE
+from headrace.io.spark_frames import frame_schema, is_frame
 from headrace.plan.nodes import Admit, EdgeLifetimes, Source
 from headrace.plan.policies import (
     BAD_ROWS,
@@ -43,6 +47,7 @@ __all__ = [
 ]  # fmt: skip
 
 SchemaLike: TypeAlias = "Schema | str | pa.Schema"
+Names: TypeAlias = "Mapping[str, str]"
 
 
 def _expr(value: str | Expr) -> Expr:
@@ -89,7 +94,9 @@ def advance(
 ) -> Advance:
     """The CTI follows the highest LE seen at a distance of `delay`, in steps of `every`.
 
-    An event more than `max_skew` ahead of the median of its batch is data but not progress.
+    An event more than `max_skew` ahead of the highest time trusted so far is data but not progress. While there is
+    none, the median of the batch stands in; a clock, where one is given, goes before both. So `max_skew` must be
+    longer than the longest pause of the input. CTI rows in the data are promises here, too.
     """
     return Advance(late, duration(delay), duration(every), None if max_skew is None else duration(max_skew))
 
@@ -129,71 +136,127 @@ def events(
 
 def read_csv(
     path: str, schema: SchemaLike | None = None, *, lifetime: Lifetime, progress: ProgressPolicy | None = None,
-    delimiter: str = ",", header: bool = True, bad_rows: BadRowPolicy = "divert",
+    delimiter: str = ",", header: bool = True, bad_rows: BadRowPolicy = "divert", rename: Names | None = None,
+    max_line: int = MAX_LINE, max_expansion: int = MAX_EXPANSION,
 ) -> Stream:  # fmt: skip
-    """CSV files as a stream: a file, a directory or a pattern."""
-    return _read(path, Format("csv", delimiter=delimiter, header=header), schema, lifetime, progress, bad_rows)
+    """CSV files as a stream: a file, a directory or a pattern.
+
+    `rename={"kind": "sort"}` gives columns of the file other names: an event has a `kind`, `le`, `re` and `re_new` of
+    its own. A line of more than `max_line` bytes is an error, and so is a compressed file that becomes more than
+    `max_expansion` times as large.
+    """
+    how = Format("csv", delimiter, header, rename=_pairs(rename), max_line=max_line, max_expansion=max_expansion)
+    return _read(path, how, schema, lifetime, progress, bad_rows)
 
 
 def read_json(
     path: str, schema: SchemaLike | None = None, *, lifetime: Lifetime, progress: ProgressPolicy | None = None,
-    bad_rows: BadRowPolicy = "divert",
+    bad_rows: BadRowPolicy = "divert", rename: Names | None = None, max_line: int = MAX_LINE,
+    max_expansion: int = MAX_EXPANSION,
 ) -> Stream:  # fmt: skip
-    """Files of JSON lines as a stream."""
-    return _read(path, Format("json"), schema, lifetime, progress, bad_rows)
+    """Files of JSON lines as a stream; `rename` and the limits are those of `read_csv`."""
+    how = Format("json", rename=_pairs(rename), max_line=max_line, max_expansion=max_expansion)
+    return _read(path, how, schema, lifetime, progress, bad_rows)
 
 
 def read_parquet(
     path: str, schema: SchemaLike | None = None, *, lifetime: Lifetime, progress: ProgressPolicy | None = None,
-    bad_rows: BadRowPolicy = "divert",
+    bad_rows: BadRowPolicy = "divert", rename: Names | None = None,
 ) -> Stream:  # fmt: skip
-    """Parquet files as a stream."""
-    return _read(path, Format("parquet"), schema, lifetime, progress, bad_rows)
+    """Parquet files as a stream; `rename` gives columns of the file other names."""
+    return _read(path, Format("parquet", rename=_pairs(rename)), schema, lifetime, progress, bad_rows)
 
 
 def read_events(
     path: str, schema: SchemaLike, *, format: str | None = None, progress: ProgressPolicy | None = None,
-    bad_rows: BadRowPolicy = "divert",
+    bad_rows: BadRowPolicy = "divert", rename: Names | None = None, max_line: int = MAX_LINE,
+    max_expansion: int = MAX_EXPANSION,
 ) -> Stream:  # fmt: skip
     """Files of physical events as a stream: columns `kind, le, re, re_new` beside the payload of `schema`.
 
-    In JSON the payload may also be an object of its own, `"payload"`, as `files(...)` writes it.
+    In JSON the payload may also be an object of its own, `"payload"`, as `files(...)` writes it. `rename` and the
+    limits are those of `read_csv`.
     """
     control = (Field("kind", Type.STRING), *(Field(name, Type.LONG) for name in ("le", "re", "re_new")))
     columns = Schema((*control, *Schema.of(schema).payload))
     how = Format(format) if format else Format.of_path(path)
+    how = replace(how, rename=_pairs(rename), max_line=max_line, max_expansion=max_expansion)
     if how.name == "json" and "payload" not in columns:
         how = replace(how, nested=None)
     return _read(path, how, columns, Physical(), progress, bad_rows)
 
 
-def read_spark(
-    format: str, schema: SchemaLike, *, lifetime: Lifetime, options: Mapping[str, object] | None = None, path: str = "",
-    progress: ProgressPolicy | None = None, bad_rows: BadRowPolicy = "divert",
-) -> Stream:  # fmt: skip
-    """What one of Spark's own streaming readers gives, as a stream; `schema` names the columns to take from it.
+def _pairs(rename: Names | None) -> tuple[tuple[str, str], ...]:
+    pairs = tuple((rename or {}).items())
+    if len({new for _, new in pairs}) < len(pairs):
+        raise SchemaError("two columns cannot get one name", given=dict(pairs), allowed="a new name for each column")
+    return pairs
 
-    For what only Spark can read (Kafka, Delta, …); it runs on the Spark host alone. Files are read faster without.
+
+def read_spark(
+    source: Any, schema: SchemaLike | None = None, *, lifetime: Lifetime, options: Mapping[str, object] | None = None,
+    path: str = "", name: str = "", progress: ProgressPolicy | None = None, bad_rows: BadRowPolicy = "divert",
+    rename: Names | None = None,
+) -> Stream:  # fmt: skip
+    """What Spark reads, as a stream; `schema` names the columns to take from it.
+
+    `source` is the name of one of Spark's streaming readers, with its `options` and `path`, for what only Spark can
+    read (Kafka, Delta, …); it runs on the Spark host alone, and files are read faster without. `rename` gives columns
+    of Spark's other names. Or `source` is a data frame of Spark's: a streaming one runs on Spark until stopped; a batch
+    one runs everywhere, in the order of its partitions. A checkpoint knows a data frame by its `name` and columns; its
+    rows are those of the first start.
     """
-    given = tuple(sorted((name, str(value)) for name, value in (options or {}).items()))
-    return _stream_of(SparkRead(format, given, str(path)), Schema.of(schema), lifetime, progress, bad_rows)
+    if is_frame(source):
+        return _read_frame(source, schema, name, lifetime, progress, bad_rows, given=bool(options or path or rename))
+    if not isinstance(source, str) or name:
+        raise PlanError(
+            "only data frames have names" if isinstance(source, str) else "this is nothing that Spark reads",
+            given=name or type(source).__name__,
+            allowed="the name of a reader of Spark's, or a data frame",
+            instead="read_spark('kafka', schema, ...), or read_spark(frame, name='trades', ...)",
+        )
+    if schema is None:
+        raise PlanError(
+            "a reader of Spark's needs a schema", given=source, instead="read_spark('kafka', 'value STRING')"
+        )
+    given = tuple(sorted((option, str(value)) for option, value in (options or {}).items()))
+    origin = SparkRead(source, given, str(path), _pairs(rename))
+    return _stream_of(origin, Schema.of(schema).renamed(dict(origin.rename)), lifetime, progress, bad_rows)
+
+
+def _read_frame(
+    frame: Any, schema: SchemaLike | None, name: str, lifetime: Lifetime, progress: ProgressPolicy | None,
+    bad_rows: BadRowPolicy, *, given: bool,
+) -> Stream:  # fmt: skip
+    if given:
+        raise PlanError(
+            "a data frame is read already",
+            given="options, path or rename",
+            instead="spark.read.option(...), frame.withColumnRenamed(...)",
+        )
+    columns = frame_schema(frame, None if schema is None else Schema.of(schema))
+    label, streaming = name or f"#{secrets.token_hex(4)}", bool(frame.isStreaming)
+    origin = FrameRead("dataframe", path=label, frame=frame, streaming=streaming, named=bool(name))
+    return _stream_of(origin, columns, lifetime, progress, bad_rows)
 
 
 def read_host(
     host: str, port: int, schema: SchemaLike, *, delimiter: str = ",", format: Literal["csv", "json"] = "csv",
     lifetime: Lifetime | None = None, progress: ProgressPolicy | None = None, spool: str | None = None,
     buffer_rows: int = 100_000, limit: int | None = None, bad_rows: BadRowPolicy = "divert",
+    rename: Names | None = None, max_line: int = MAX_LINE,
 ) -> Stream:  # fmt: skip
     """Lines that a TCP server sends, as a stream: each line a row, of CSV without a header or of JSON.
 
     Lines are kept in files of the directory `spool`, or below the query's checkpoint, and read from there; rows without
     another lifetime are points at their arrival. On Spark a broken connection is made again, and when the query is
     `buffer_rows` lines behind, the server has to wait. In process everything is received first, until the server closes
-    the connection. After `limit` lines nothing more is read.
+    the connection. After `limit` lines nothing more is read. `rename` gives members of JSON other names.
     """
-    columns = Schema.of(schema)
+    columns = Schema.of(schema).renamed(rename or {})
     _check_host(host, port, format, (buffer_rows, 1 if limit is None else limit))
-    how = Format("csv", delimiter=delimiter, header=False) if format == "csv" else Format("json")
+    how = Format("csv", delimiter, header=False) if format == "csv" else Format("json", rename=_pairs(rename))
+    how = replace(how, max_line=max_line)
     _refuse_lists(columns, how)
     origin = HostRead(host, int(port), how, str(spool or ""), int(buffer_rows), limit)
     return _stream_of(origin, columns, by_arrival() if lifetime is None else lifetime, progress, bad_rows)
@@ -239,7 +302,9 @@ def _picked(table: pa.Table, columns: Schema, name: str) -> pa.Table:
                 allowed=str(Schema.of(table.schema)),
                 instead=close or "",
             )
-    done = finish(table.select(list(columns.names)), np.arange(table.num_rows), columns.fields, str)
+    done = finish(
+        table.select(list(columns.names)), np.arange(table.num_rows), columns.fields, lambda rows: list(map(str, rows))
+    )
     if done.refused.num_rows:
         raise SchemaError(
             f"generated {name} do not fit: {done.refused['reason'][0]}",
@@ -259,6 +324,7 @@ def _read(
 ) -> Stream:
     origin = Files(str(path), format)
     columns = Schema.of(schema) if schema is not None else infer_schema(origin.files()[0].path, format)
+    columns = columns.renamed(dict(format.rename))
     _refuse_lists(columns, format)
     return _stream_of(origin, columns, lifetime, progress, bad_rows)
 
@@ -280,6 +346,7 @@ def _stream_of(
     if bad_rows not in BAD_ROWS:
         raise PlanError("unknown policy for bad rows", given=bad_rows, allowed=", ".join(BAD_ROWS))
     _check_lifetime(lifetime, columns)
+    _refuse_lost(columns, lifetime)
     if not len(columns.payload):
         raise PlanError(
             "a stream needs at least one payload column",
@@ -293,6 +360,22 @@ def _stream_of(
     if isinstance(lifetime, Edge):
         return Stream(EdgeLifetimes(source, lifetime.key, lifetime.closes))
     return Stream(Admit(source) if isinstance(lifetime, Physical) else source)
+
+
+def _refuse_lost(columns: Schema, lifetime: Lifetime) -> None:
+    """Refuse columns that could not be payload because events have parts of that name; the lifetime's own may be."""
+    if isinstance(lifetime, Physical):
+        return
+    start, end = (lifetime.start, lifetime.end) if isinstance(lifetime, Interval) else (lifetime.at, None)
+    own = {name for name, expr in (("le", start), ("re", end)) if expr is not None and str(expr) == str(col(name))}
+    for name in columns.names:
+        if name.startswith("__") or (name in RESERVED and name not in own):
+            raise SchemaError(
+                f"a payload column may not be named {name!r}: every event has a part of that name",
+                given=str(columns),
+                allowed=f"any name but {', '.join(RESERVED)} and those that begin with '__'",
+                instead=f"rename={{{name!r}: {(name.strip('_') or 'column') + '_'!r}}}",
+            )
 
 
 def _usual_progress(lifetime: Lifetime) -> ProgressPolicy:

@@ -1,40 +1,59 @@
-"""Running queries: to the end of bounded inputs, or on Spark until stopped."""
+"""Running queries: to the end of bounded inputs, or on Spark until stopped.
+
+A run whose answer lacks rows (late, malformed, dropped) says so once, by a warning of the category
+`headrace.errors.RowsNotUsed`. Rows that the query itself reads, by `stream.diverted()`, are not missing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from inspect import currentframe
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.api.checks import HasNode, checked_options, checked_pairs, checked_sinks, checked_streams, options_of
-from headrace.errors import PlanError
+from headrace.changes import Changes
+from headrace.errors import PlanError, RowsNotUsed
 from headrace.events import history
 from headrace.host.local import run_local
+from headrace.host.losses import lost, told_losses
 from headrace.host.report import Report
 from headrace.host.result import Finished, Result
+from headrace.io.console import show_losses
 from headrace.io.deliver import check_free, deliver
-from headrace.io.sinks import Sink, prepared
-from headrace.plan.nodes import Final, Node, Output, set_aside
+from headrace.io.origins import SparkRead, check_frames
+from headrace.io.sinks import Console, Sink, prepared
+from headrace.plan.nodes import DIVERTED as DIVERTED_ROWS
+from headrace.plan.nodes import Diverted, Failures, Final, Node, Output, Source, set_aside, walk
 from headrace.time import NEG_INFINITY
 
-__all__ = ["Run", "outputs_of", "run", "start"]
+__all__ = ["Run", "outputs_of", "run", "run_quietly", "start"]
 
 Host = Literal["local", "spark"]
 Consistency = Literal["speculative", "final"]
 CONSISTENCIES = ("speculative", "final")
+_PACKAGE = __name__.partition(".")[0]
 #: Begins the names of the outputs that every query has; a user may well name an output "diverted".
 DIVERTED = "(diverted)"
 
 
 @dataclass
 class Run:
-    """A finished run: what came out, what was set aside, and what was remembered."""
+    """A finished run: what came out, what was not used, and what was remembered."""
 
     results: dict[str, Result]
     counts: dict[str, dict[str, int]]
     statistics: list[list[dict[str, Any]]]
+    #: Of every source the first row that was diverted or dropped.
+    examples: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        names = ", ".join(name for name in self.results if not name.startswith(DIVERTED))
+        return f"Run of {names or 'nothing'}: {self.losses() or 'every row was used'}"
 
     def _result(self, name: str | None) -> Result:
         if name is None:
@@ -57,22 +76,33 @@ class Run:
         return batches[-1][1].cti if batches else NEG_INFINITY
 
     def diverted(self) -> pa.Table:
-        """The rows set aside, with their source and the reason."""
+        """The rows that were not used: their source, the reason, and their file and line where those are known."""
         sides = [result.changes() for name, result in self.results.items() if name.startswith(DIVERTED)]
-        return pa.concat_tables([history(side) for side in sides])
+        return pa.concat_tables([history(side) for side in [Changes.empty(DIVERTED_ROWS), *sides]])
 
     def progress(self) -> Report:
         """How far it is after the last batch: sources, what every operator remembers, what went round in loops."""
         latest = self.statistics[-1] if self.statistics else []
         sources = latest[0]["sources"] if latest else {}
-        return Report.of(len(self.statistics) - 1, sources, self.counts, latest)
+        return Report.of(len(self.statistics) - 1, sources, self.counts, latest, self.examples)
 
     @property
-    def set_aside(self) -> int:
-        """How many rows were set aside; those that are kept in a checkpoint are counted since it began."""
-        if any(name.startswith(DIVERTED) for name in self.results):
-            return int(self.diverted().num_rows)
-        return sum(counts.get("diverted", 0) for counts in self.counts.values())
+    def lost(self) -> int:
+        """How many rows were not used; a query with a checkpoint counts since it began."""
+        return sum(map(lost, self.counts.values()))
+
+    def losses(self, *, but: Collection[str] = ()) -> str:
+        """What was not used, in words: a line for each source that lost rows, with one of them; empty if none did.
+
+        `but` names sources whose diverted rows the query reads itself.
+        """
+        silent = [who for who, counts in self.counts.items() if lost(counts) and who not in self.examples]
+        found = self.diverted() if silent else pa.table({"source": []})
+        examples = dict(self.examples)
+        for who in silent:  # retractions of nothing, and failed modules
+            for row in found.filter(pc.equal(found["source"], who)).slice(0, 1).to_pylist():
+                examples[who] = row
+        return told_losses(self.counts, examples, but)
 
 
 def outputs_of(streams: Mapping[str, Node]) -> list[Output]:
@@ -95,11 +125,44 @@ def run(
 
     With `consistency="final"` only what nothing can change any more leaves, and nothing is ever taken back; the history
     is the same. On the local host the options are `buckets`, `batch_rows`, `clock`, `finish`; on Spark `master`,
-    `buckets`, `checkpoint`, `finish`.
+    `spark`, `buckets`, `checkpoint`, `finish`. A source that has no end (Kafka, a streaming data frame) is refused.
+
+    If rows were not used, a warning (`headrace.errors.RowsNotUsed`) says how many, why, and shows one.
     """
+    done = run_quietly(streams, host=host, consistency=consistency, sinks=sinks, **options)
+    _warn(done.losses(but=_read_by(checked_streams(streams).values())))
+    return done
+
+
+def _warn(losses: str) -> None:
+    """Warn at the line that called this package."""
+    if losses:
+        frame, level = currentframe(), 1
+        while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+            frame, level = frame.f_back, level + 1
+        warnings.warn(losses, RowsNotUsed, stacklevel=level)
+
+
+def _read_by(nodes: Iterable[Node]) -> set[str]:
+    """The sources whose diverted rows a query reads, and the modules whose failures it reads."""
+    found = list(walk(*nodes))
+    modules = {", ".join(map(str, node.input.modules)) for node in found if isinstance(node, Failures)}  # type: ignore[attr-defined]
+    return {str(node.source.origin) for node in found if isinstance(node, Diverted)} | modules
+
+
+def run_quietly(
+    streams: Mapping[str, Node | HasNode],
+    *,
+    host: Host = "local",
+    consistency: Consistency = "speculative",
+    sinks: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Run:
+    """As `run`, without a warning: for callers that show the losses themselves."""
     nodes = {name: _consistent(node, consistency) for name, node in checked_streams(streams).items()}
     places = checked_sinks(sinks or {}, nodes)
     outputs = outputs_of(nodes)
+    _check_bounded(outputs)
     ours = ["host", "consistency", "sinks"]
     if host == "local":
         given = checked_options(options, ours + options_of(run_local))
@@ -115,7 +178,20 @@ def run(
         done = run_spark(outputs, sinks=places, **given)
     else:
         raise PlanError("unknown host", given=host, allowed="local, spark")
-    return Run(done.results, done.counts, done.statistics)
+    return Run(done.results, done.counts, done.statistics, done.examples)
+
+
+def _check_bounded(outputs: list[Output]) -> None:
+    """Refuse what has no end: a run over it would never come back."""
+    check_frames(*outputs, named=False)
+    for node in walk(*outputs):
+        if isinstance(node, Source) and isinstance(node.origin, SparkRead) and node.origin.endless:
+            raise PlanError(
+                "this source has no end, and neither would a run over it",
+                given=str(node.origin),
+                allowed="files, events, hosts, tables, batch data frames",
+                instead="start(hr.memory()), which runs until stop(); process_all_available() waits for what is there",
+            )
 
 
 def _run_local(outputs: list[Output], sinks: Mapping[str, Sink], options: Mapping[str, Any]) -> Finished:
@@ -125,6 +201,8 @@ def _run_local(outputs: list[Output], sinks: Mapping[str, Sink], options: Mappin
     for name, sink in sinks.items():
         result = done.results.pop(name)
         deliver(sink, name, result.schema, result.batches)
+    if any(isinstance(sink, Console) for sink in sinks.values()):
+        show_losses(told_losses(done.counts, done.examples))
     return done
 
 
@@ -133,7 +211,8 @@ def start(
 ) -> Any:
     """Run streams on Spark, each into its sink, as one query, until stopped.
 
-    Options: `checkpoint`, `master`, `buckets`, `trigger`, `files_per_batch`, `name`.
+    Options: `checkpoint`, `master`, `spark`, `buckets`, `trigger`, `files_per_batch`, `name`. `spark` is a session to
+    run on, whose options stay as they are; without it the active session is taken, or one is started.
     """
     wanted = [(_consistent(node, consistency), sink) for node, sink in checked_pairs(pairs)]
     # Spark is loaded only when it is asked for.

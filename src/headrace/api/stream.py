@@ -10,22 +10,24 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from headrace.api.checks import (
-    checked_aggregate,
     checked_expr,
     checked_function,
     checked_operator,
     checked_window,
     column_or_expr,
+    columns_or_exprs,
     join_keys,
+    named_aggregates,
     named_exprs,
     node_of,
     of_rows,
 )
 from headrace.api.pattern import matched
+from headrace.api.ranking import distinct_rows, ranked, without_stamps
 from headrace.api.running import Run, outputs_of, run, start
 from headrace.api.windows import Slide, frame
 from headrace.errors import PlanError
-from headrace.expr import AggregateCall, Expr, as_expr
+from headrace.expr import Expr, as_expr
 from headrace.io.tables import table_of
 from headrace.modules import Module, Operator
 from headrace.patterns import Pattern
@@ -52,7 +54,6 @@ from headrace.plan.nodes import (
     SetDuration,
     Shift,
     TableJoin,
-    Top,
     Union,
     Where,
     set_aside,
@@ -69,7 +70,7 @@ if TYPE_CHECKING:
     from headrace.api.history import Engine, History
     from headrace.history.inputs import Late
 
-__all__ = ["Grouped", "Preceded", "Stream", "Windowed", "aggregate_name"]
+__all__ = ["Grouped", "Preceded", "Stream", "Windowed"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -380,7 +381,7 @@ class Grouped:
         """
         moves = None if transitions is None else node_of(transitions, "transitions=hr.events(pattern.transitions())")
         found = matched(self._in_order().stream.node, self.keys, pattern, rows, measures, moves)
-        return _without_stamps(found)
+        return Stream(without_stamps(found))
 
     def _in_order(self) -> Grouped:
         """With the arrival of its events, where their source tells it: of those that start together it decides."""
@@ -416,8 +417,7 @@ class Windowed:
 
         A module stands for itself over columns that are named as its input fields; `module.of(...)` says which.
         """
-        found = [(aggregate_name(call), call) for call in map(checked_aggregate, calls)]
-        outputs = (*found, *((name, checked_aggregate(call, name)) for name, call in named.items()))
+        outputs = named_aggregates(calls, named)
         return Stream(Aggregate(self.grouped.stream.node, self.grouped.keys, self.over, outputs, policy=self.policy))
 
     def operate(self, module: Operator, *columns: str | Expr, **fields: str | Expr) -> Stream:
@@ -429,12 +429,30 @@ class Windowed:
         node, keys = self.grouped.stream.node, self.grouped.keys
         return Stream(Operate(node, keys, self.over, module, mapping, policy=self.policy))
 
-    def top(self, k: int, by: str | Expr | Sequence[str | Expr], *, descending: bool = True) -> Stream:
-        """The k events of each group and window that come first in an order; of equal ones, by all their columns."""
-        order = [by] if isinstance(by, (str, Expr)) else by
-        exprs = tuple(column_or_expr(column, "top", "top(3, by='price')") for column in order)
+    def top(
+        self,
+        k: int,
+        by: str | Expr | Sequence[str | Expr],
+        *,
+        each: str | Expr | Sequence[str | Expr] = (),
+        descending: bool = True,
+    ) -> Stream:
+        """The k events of each group and window that come first in an order; of equal ones, by all their columns.
+
+        With `each`, k events for each value of these columns in a window. The windows stay those of all its events.
+        """
+        order, values = (columns_or_exprs(some, "top", "top(3, by='price')") for some in (by, each))
         node, keys = self.grouped.stream.node, self.grouped.keys
-        return _without_stamps(Top(node, keys, self.over, k, exprs, descending, policy=self.policy))
+        found = ranked(node, keys, self.over, self.policy, k=k, by=order, descending=descending, each=values)
+        return Stream(without_stamps(found))
+
+    def distinct(self, *columns: str | Expr) -> Stream:
+        """Each payload once for every window that has it; with columns, payloads are cut down to the keys and these."""
+        node, keys = self.grouped.stream.node, self.grouped.keys
+        names = columns or [name for name in node.schema.names if name not in STAMPS]
+        wanted = ((expr.name, expr) for expr in columns_or_exprs(names, "distinct", "distinct('symbol')"))
+        outputs = (*keys, *(pair for pair in wanted if pair[0] not in dict(keys)))
+        return Stream(distinct_rows(node, keys, self.over, self.policy, outputs))
 
     def contents(self, start: str | None = None) -> Stream:
         """Every event once for each window it belongs to, unchanged but for its lifetime, which is the window's.
@@ -443,7 +461,7 @@ class Windowed:
         window starts: where windows overlap, a join on it pairs events of the same window only.
         """
         node, keys = self.grouped.stream.node, self.grouped.keys
-        return _without_stamps(Contents(node, keys, self.over, start, policy=self.policy))
+        return Stream(without_stamps(Contents(node, keys, self.over, start, policy=self.policy)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -457,10 +475,9 @@ class Preceded:
 
     def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
         """Every event as it is, with aggregates of those before it and itself behind its columns."""
-        found = [(aggregate_name(call), call) for call in map(checked_aggregate, calls)]
-        outputs = (*found, *((name, checked_aggregate(call, name)) for name, call in named.items()))
+        outputs = named_aggregates(calls, named)
         node, keys = self.grouped.stream.node, self.grouped.keys
-        return _without_stamps(framed(node, keys, self.frame, outputs, self.policy, active=self.active))
+        return Stream(without_stamps(framed(node, keys, self.frame, outputs, self.policy, active=self.active)))
 
     def operate(self, module: Operator, *columns: str | Expr, **fields: str | Expr) -> Stream:
         """Every event with what a user's operator makes of those before it and itself: once for each of its outputs.
@@ -469,20 +486,6 @@ class Preceded:
         """
         mapping = tuple(checked_operator(module).mapping(columns, fields).items())
         node, keys = self.grouped.stream.node, self.grouped.keys
-        return _without_stamps(
-            Fold(node, keys, self.frame, module, mapping, module.gives.names, active=self.active, policy=self.policy)
-        )
-
-
-def _without_stamps(node: Node) -> Stream:
-    names = [name for name in node.schema.names if name not in STAMPS]
-    return Stream(node) if len(names) == len(node.schema) else Stream(node).select(*names)
-
-
-def aggregate_name(call: Expr) -> str:
-    """What an aggregate is called that was given no name."""
-    if isinstance(call, AggregateCall):
-        numbers = [parameter for parameter in call.parameters if not isinstance(parameter, str)]
-        parts = [call.function, *([] if call.argument is None else [call.argument]), *numbers]
-        return "_".join(map(str, parts))
-    return call.name
+        names, policy = module.gives.names, self.policy
+        fold = Fold(node, keys, self.frame, module, mapping, names, active=self.active, policy=policy)
+        return Stream(without_stamps(fold))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter, namedtuple
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +21,7 @@ from headrace.columnar import hash_rows
 from headrace.expr.python import Udf, run
 from headrace.history.script import Function
 from headrace.modules.base import Module, Window
+from headrace.modules.items import items_of
 from headrace.operators.windows.calling import Caller, Failure, failed
 from headrace.plan.nodes import Operate, PerWindow
 from headrace.schema import Type
@@ -234,14 +235,10 @@ def _items(module: Module, node: PerWindow, events: list[dict[str, Any]], window
             continue
         re = min(re, window.re) if node.clips_right else re
         le = max(le, window.le) if node.policy.clipping in ("left", "full") else le
-        le = min(le, re - 1)  # what ends where its window starts is seen in its last instant
+        re = max(re, le + 1)  # what ends where its window starts shows as an instant
         rows.append(((le, re, *map(_order, values)), (le, re, *values)))
     rows.sort(key=lambda row: row[0])
-    if not module.time_sensitive and len(module.fields) == 1:
-        return [values[0] for _, values in rows]
-    names = (*(("le", "re") if module.time_sensitive else ()), *module.fields.names)
-    kind = namedtuple("Event" if module.time_sensitive else "Row", names)  # type: ignore[misc]  # noqa: PYI024
-    return [kind._make(values) for _, values in rows]
+    return items_of(module.fields.names, [values for _, values in rows], timed=module.time_sensitive)
 
 
 def _stamped(node: Operate, outputs: list[tuple[Any, ...]], window: Window) -> list[dict[str, Any]]:

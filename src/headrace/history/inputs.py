@@ -19,7 +19,7 @@ from headrace.history.dialect import Dialect
 from headrace.history.script import Check, Relation
 from headrace.io.origins import Events, SparkRead
 from headrace.plan.nodes import Source
-from headrace.plan.policies import Advance, Arrival, Edge, Explicit, Heartbeat, Interval, Physical, Point
+from headrace.plan.policies import Advance, Arrival, Edge, Heartbeat, Interval, Physical, Point
 from headrace.schema import ARRIVAL, Field, Schema, Type
 from headrace.time import CHRONON, INFINITY
 
@@ -106,18 +106,15 @@ class SourceQuery:
     # --- lateness ---------------------------------------------------------------------------------------------------
 
     def _promise(self) -> str:
-        """What a row contributes to the CTI of the rows behind it, before `advance` moves it back."""
+        """What a row contributes to the CTI of the rows behind it: its promise, or what follows from its time."""
         policy = self.source.policy
-        if isinstance(policy, Advance):
-            return "CASE WHEN __fine" + (" AND kind <> 'cti'" if self.physical else "") + " THEN le END"
-        return "CASE WHEN __fine AND kind = 'cti' THEN le END"
-
-    def _cti(self, reached: str) -> str:
-        policy = self.source.policy
+        promised = "WHEN __fine AND kind = 'cti' THEN le" if self.physical else ""
         if not isinstance(policy, Advance):
-            return reached
-        behind = f"{reached} - {policy.delay}"
-        return f"({self.dialect.floor(behind, policy.every)}) * {policy.every}" if policy.every > 1 else behind
+            return f"CASE {promised} END"
+        behind = f"le - {policy.delay}"
+        if policy.every > 1:
+            behind = f"({self.dialect.floor(behind, policy.every)}) * {policy.every}"
+        return f"CASE {promised} WHEN __fine THEN {behind} END"
 
     def _judged(self) -> str:
         """Common table expressions; the last is `judged`: every event and the CTI it met, null if none."""
@@ -131,12 +128,10 @@ class SourceQuery:
 ), earlier AS (
   SELECT __of, max(__highest) OVER (ORDER BY __of ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS __before
   FROM files
-), met AS (
-  SELECT m.*, greatest(e.__before, max(__move) OVER (
-    PARTITION BY {FILE} ORDER BY {ROW} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS __reached
-  FROM moves m JOIN earlier e ON m.{FILE} = e.__of
 ), judged AS (
-  SELECT *, {self._cti("__reached")} AS __cti FROM met
+  SELECT m.*, greatest(e.__before, max(__move) OVER (
+    PARTITION BY {FILE} ORDER BY {ROW} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS __cti
+  FROM moves m JOIN earlier e ON m.{FILE} = e.__of
 )"""
 
     # --- the history ------------------------------------------------------------------------------------------------
@@ -239,8 +234,6 @@ SELECT __life.le AS le, __life.re AS re, {payload} FROM lives"""
     def high(self) -> str:
         """A query for the highest time the source has reached."""
         counts = f"__fine AND le < {INFINITY}"
-        if self.physical and not isinstance(self.source.policy, Explicit):
-            counts += " AND kind <> 'cti'"  # such a row is no promise here
         return f"WITH events AS (\n  {self._events()}\n)\nSELECT max(le) AS high FROM events WHERE {counts}"
 
     # --- what must not be in the rows -------------------------------------------------------------------------------

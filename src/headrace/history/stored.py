@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.errors import BadRow, HistoryError
 from headrace.history.inputs import FILE, ROW
 from headrace.io.files import Listed
-from headrace.io.origins import Events, Files, HostRead, read_columns, read_listed
+from headrace.io.origins import Events, Files, FrameRead, HostRead, read_columns, read_listed
 from headrace.plan.nodes import Source
 
 __all__ = ["at_rest", "file_rows", "stored_rows"]
@@ -39,10 +39,19 @@ def stored_rows(source: Source) -> pa.Table:
     if isinstance(origin, Events):
         batches = [table.select(list(source.columns.names)) for table in origin.batches()]
         return pa.concat_tables([_placed(table, i, np.arange(table.num_rows)) for i, table in enumerate(batches)])
+    if isinstance(origin, FrameRead) and not origin.streaming:
+        table = origin.rows(source.columns)
+        return _placed(table, 0, np.arange(table.num_rows))
     if isinstance(origin, Files):
         empty = source.columns.arrow.empty_table().select(read_columns(source))
         blocks = [rows for number, file in enumerate(origin.files()) for rows in file_rows(source, number, file)]
         return pa.concat_tables([_placed(empty, 0, np.arange(0)), *blocks])
+    if isinstance(origin, FrameRead):
+        raise HistoryError(
+            "a streaming data frame has no history: what it gave is not stored",
+            given=str(origin),
+            instead="read_spark(frame, ...) with a batch data frame, spark.read instead of spark.readStream",
+        )
     raise HistoryError(
         "only Spark can read this", given=str(origin), allowed="events in memory, and files", instead="engine='spark'"
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from headrace.host.losses import told_losses
 from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 
 __all__ = ["Report"]
@@ -18,6 +19,7 @@ _SIZES = ("rows", "bytes", "segments")
 class Report(dict[str, Any]):
     """After a batch: its number, the CTI, the sources with their counts, and the operators added up over buckets.
 
+    `examples` has, of each source that lost rows, one that was not used: its reason, file, line and text.
     `operators` are those that remember something; `loops` are those of them that are loops, also inside of others.
     """
 
@@ -28,6 +30,7 @@ class Report(dict[str, Any]):
         sources: Mapping[str, Sequence[int]],
         counts: Mapping[str, Mapping[str, int]],
         statistics: Iterable[Mapping[str, Any]],
+        examples: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Report:
         """What the stages told of a batch, and how far the sources are."""
         found: dict[str, list[dict[str, Any]]] = {}
@@ -37,13 +40,14 @@ class Report(dict[str, Any]):
         operators = [_together(parts) for parts in found.values()]
         cti = min((p[0] for p in sources.values()), default=NEG_INFINITY)
         loops = [loop for operator in operators for loop in _loops(operator)]
-        shown = {"batch": batch, "cti": cti, "sources": sources, "counts": counts}
+        shown = {"batch": batch, "cti": cti, "sources": sources, "counts": counts, "examples": examples or {}}
         return cls(**shown, operators=operators, loops=loops)
 
     def __str__(self) -> str:
         lines = [f"batch {self.get('batch', -1)}, CTI {format_ticks(self.get('cti', NEG_INFINITY))}"]
         for source, counts in self.get("counts", {}).items():
             lines.append(f"  {source}: " + ", ".join(f"{name} {n:,}" for name, n in counts.items() if n))
+        lines += [f"  {line}" for line in told_losses(self.get("counts", {}), self.get("examples", {})).splitlines()]
         for operator in self.get("operators", ()):
             lines.append(f"  {operator['operator']}: {_size(operator)}, held by {operator['held_by']}")
             lines += [f"    {line}" for line in _loop_lines(operator)]

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.changes import Changes
+from headrace.errors import EventError
 from headrace.events import history, to_physical
 from headrace.progress import Progress
 from headrace.schema import Schema
@@ -22,6 +23,8 @@ class Result:
 
     schema: Schema
     batches: list[tuple[Changes, Progress]] = field(default_factory=list)
+    #: The users' functions behind it.
+    functions: tuple[str, ...] = ()
 
     def changes(self) -> Changes:
         """Everything that left, as one bag."""
@@ -29,7 +32,18 @@ class Result:
 
     def cht(self) -> pa.Table:
         """The history."""
-        return history(self.changes())
+        try:
+            return history(self.changes())
+        except EventError as error:
+            if not self.functions:
+                raise
+            raise EventError(
+                f"{error.message}; the query calls {', '.join(self.functions)}: a function that is not deterministic "
+                "takes back another event than it gave",
+                given=error.given,
+                allowed="functions of their arguments alone",
+                instead=f"hr.udf(verify=True) on {', '.join(self.functions)}, to see which it is",
+            ) from error
 
     def events(self) -> pa.Table:
         """The physical stream: inserts, retractions and CTIs in the order they left."""
@@ -42,8 +56,11 @@ class Result:
 
 @dataclass
 class Finished:
-    """A finished run: results by output name, counts by source, and the state at the end of every batch."""
+    """A finished run: results by output name, counts by source, the state at the end of every batch, and of every
+    source the first row that was not used.
+    """
 
     results: dict[str, Result]
     counts: dict[str, dict[str, int]]
     statistics: list[list[dict[str, Any]]]
+    examples: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -24,10 +24,11 @@ from rich.text import Text
 
 from headrace.changes import Changes
 from headrace.io.sinks import Console, rows_of
+from headrace.io.upserts import BATCH, OP
 from headrace.progress import Progress
 from headrace.time import INFINITY, format_ticks
 
-__all__ = ["Row", "batch_rows", "batch_table", "close", "show_batch"]
+__all__ = ["Row", "batch_rows", "batch_table", "close", "show_batch", "show_losses"]
 
 NEW, LATEST, CORRECTED, MOVED, WITHDRAWN = "new", "latest", "corrected", "moved", "withdrawn"
 _COLOURS = {NEW: "green", LATEST: "green", CORRECTED: "yellow", MOVED: "yellow", WITHDRAWN: "red"}
@@ -65,6 +66,12 @@ def show_batch(sink: Console, name: str, batch_id: int, changes: Changes, progre
         Terminal().print(batch_table(sink, name, batch_id, changes, progress))
 
 
+def show_losses(losses: str) -> None:
+    """Say below the tables which rows are not in them; nothing, if there are none."""
+    if losses and not _SCREENS.note(losses):
+        Terminal().print(Text(losses, "yellow"), soft_wrap=True)
+
+
 def close(sink: Console) -> None:
     """The query of this sink has ended: leave its last table where it is."""
     _SCREENS.close(sink)
@@ -87,7 +94,7 @@ def batch_rows(changes: Changes, sink: Console) -> list[Row]:
     table = table.take(pc.sort_indices(table, [("le", "ascending")])).slice(max(0, table.num_rows - _MOST))
     if sink.encoding == "upsert":
         marks = {"upsert": LATEST, "delete": WITHDRAWN}
-        return [Row(marks[row.pop("op")], row) for row in table.to_pylist()]
+        return [Row(marks[row.pop(OP)], row) for row in table.drop_columns([BATCH]).to_pylist()]
     if sink.encoding == "final":
         return [Row(NEW, row) for row in table.to_pylist()]
     return _events(table)
@@ -141,6 +148,8 @@ class _Screen:
 
     sink: Console
     shown: dict[tuple[Any, ...], Row] = field(default_factory=dict)
+    #: Of the keys of upsert rows that are shown: the row, and the one before it, which may hold again.
+    earlier: dict[tuple[Any, ...], list[Row]] = field(default_factory=dict)
     batch_id: int = -1
     progress: Progress = field(default_factory=Progress)
     given: int = 0
@@ -151,13 +160,28 @@ class _Screen:
         self.shown = {key: Row("", row.values) for key, row in self.shown.items() if row.mark != WITHDRAWN}
         for row in batch_rows(changes, self.sink):
             old = self.shown.pop(self._key(row.old_identity, row), None)
-            if row.mark == LATEST and old is not None:
-                row = Row(LATEST, row.values, {n: v for n, v in old.values.items() if v != row.values[n]})
+            if self.sink.encoding == "upsert":
+                row = self._latest(row, old)
             self.shown[self._key(row.identity, row)] = row
             self.given += row.mark in (NEW, LATEST)
             self.corrected += row.mark in (CORRECTED, MOVED, WITHDRAWN)
         newest = sorted(self.shown, key=lambda key: self.shown[key].values["le"])[-_REMEMBERED * self.sink.rows :]
         self.shown = {key: self.shown[key] for key in newest}
+        self.earlier = {key: rows for key, rows in self.earlier.items() if key in self.shown}
+
+    def _latest(self, row: Row, old: Row | None) -> Row:
+        """A key's new row with what it changes; where the latest are gone, the earlier one that holds again."""
+        key = self._key((), row)
+        if row.mark == LATEST:
+            before = {} if old is None else {n: v for n, v in old.values.items() if v != row.values[n]}
+            self.earlier[key] = [*self._before(key, row), row]
+            return Row(LATEST, row.values, before)
+        self.earlier[key] = self._before(key, row)
+        return Row(CORRECTED, self.earlier[key][-1].values) if self.earlier[key] else row
+
+    def _before(self, key: tuple[Any, ...], row: Row) -> list[Row]:
+        """The row of a key that held before the time of another."""
+        return [one for one in self.earlier.get(key, []) if one.values["le"] < row.values["le"]][-1:]
 
     def _key(self, identity: tuple[Any, ...], row: Row) -> tuple[Any, ...]:
         if self.sink.encoding == "upsert":
@@ -177,6 +201,7 @@ class _Screens:
     def __init__(self) -> None:
         self._open: dict[tuple[int, str], _Screen] = {}
         self._live: Live | None = None
+        self._note = ""
 
     def watched(self) -> bool:
         """Whether a person watches, and does not type: an interactive Python needs the terminal's lines for itself."""
@@ -190,14 +215,26 @@ class _Screens:
             self._live = Live(auto_refresh=False, vertical_overflow="visible")
             self._live.start()
             atexit.register(self._live.stop)  # gives the cursor back
-        self._live.update(Group(*(screen.table() for screen in self._open.values())), refresh=True)
+        self._draw(self._live)
+
+    def note(self, text: str) -> bool:
+        """Show a text below the tables; false if none is kept up to date."""
+        if self._live is None:
+            return False
+        self._note = text
+        self._draw(self._live)
+        return True
+
+    def _draw(self, live: Live) -> None:
+        note = [Text(self._note, "yellow")] if self._note else []
+        live.update(Group(*(screen.table() for screen in self._open.values()), *note), refresh=True)
 
     def close(self, sink: Console) -> None:
         for place in [place for place in self._open if place[0] == id(sink)]:
             del self._open[place]
         if self._live is not None and not self._open:
             self._live.stop()
-            self._live = None
+            self._live, self._note = None, ""
 
 
 _SCREENS = _Screens()

@@ -44,11 +44,16 @@ _LIKELY_TIMES = (
     (_DATE + _CLOCK + r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)$", _ZONED),
     (_DATE + "(" + _CLOCK + ")?$", _NAIVE),
 )
-_LIKELY = {
-    Type.BOOLEAN: r"^(?i:true|false|0|1)$",
-    Type.FLOAT: r"^-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?$",
-    Type.DOUBLE: r"^-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?$",
+_FLOAT = r"^-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?$"
+_BOOLEAN = r"^(?i:true|false|0|1)$"
+#: The usual form of a text, and every form that Arrow may take; what has neither needs no try.
+_FORMS = {
+    Type.BOOLEAN: (_BOOLEAN, _BOOLEAN),
+    Type.FLOAT: (_FLOAT, r"^(?i:[-+.0-9e]+|-?(inf|infinity|nan.*))$"),
+    Type.DOUBLE: (_FLOAT, r"^(?i:[-+.0-9e]+|-?(inf|infinity|nan.*))$"),
 }
+_INTEGERS = (_INTEGER, r"^-?0[xX][0-9a-fA-F]+$")
+_MOST = "9223372036854775807"
 _YEARS = (-62_135_596_800_000_000, 253_402_300_800_000_000)
 _FAN_OUT = 16
 _PROBE = 64
@@ -87,6 +92,8 @@ def _converted(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
         return Converted(values)
     if field.type is Type.FLOAT:
         return _narrowed(_cast(values, pa.float64()))
+    if field.type.is_integer and (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
+        return _in_range(values, field.type.arrow)
     return _cast(values, field.type.arrow)
 
 
@@ -260,7 +267,44 @@ def _parsed(values: pa.ChunkedArray | pa.Array, kind: Type, arrow: pa.DataType) 
         return Converted(values.cast(arrow))
     except pa.ArrowInvalid:
         texts = _trimmed(_one_array(values))
-    return _split(texts, ((_LIKELY.get(kind, _INTEGER), arrow),), arrow, lambda rest: _cast(rest, arrow))
+    usual, possible = _FORMS.get(kind, _INTEGERS)
+    return _split(texts, ((usual, arrow),), arrow, lambda rest: _tried(rest, possible, arrow))
+
+
+def _tried(texts: pa.Array, pattern: str, arrow: pa.DataType) -> Converted:
+    """Cast the texts that have a possible form; all others are bad."""
+    hopeless = ~_mask(pc.match_substring_regex(texts, pattern))
+    tried = _cast(_without(texts, hopeless), arrow)
+    return Converted(tried.values, _or_bad(tried.bad, hopeless))
+
+
+def _whole_numbers(texts: pa.Array, arrow: pa.DataType) -> Converted:
+    """Decimal digits as integers; which of them are too large is seen before any cast."""
+    digits = pc.replace_substring_regex(texts, r"^-?0*", "")
+    length = pc.utf8_length(digits)
+    negative = pc.starts_with(texts, "-")
+    limit = pc.if_else(negative, _MOST[:-1] + "8", _MOST)
+    fits = pc.or_(pc.less(length, len(_MOST)), pc.and_(pc.equal(length, len(_MOST)), pc.less_equal(digits, limit)))
+    over = ~_mask(fits)
+    narrow = _in_range(_without(texts, over).cast(_LONG), arrow)
+    return Converted(narrow.values, _or_bad(narrow.bad, over))
+
+
+def _in_range(values: pa.ChunkedArray | pa.Array, arrow: pa.DataType) -> Converted:
+    """Integers, or floats that are whole, as integers of another width."""
+    low, high = (-(2 ** (arrow.bit_width - 1)), 2 ** (arrow.bit_width - 1) - 1)
+    if pa.types.is_floating(values.type):
+        values = values.cast(pa.float64())
+        fits = pc.and_(pc.equal(values, pc.trunc(values)), pc.and_(pc.greater_equal(values, float(low)),
+                                                                   pc.less(values, float(high + 1))))  # fmt: skip
+    else:
+        bounds = np.iinfo(values.type.to_pandas_dtype())
+        low, high = max(low, int(bounds.min)), min(high, int(bounds.max))
+        least, most = pa.scalar(low, values.type), pa.scalar(high, values.type)
+        fits = pc.and_(pc.greater_equal(values, least), pc.less_equal(values, most))
+    over = _mask(pc.invert(fits))
+    inside = values if not over.any() else _without(values, over)
+    return Converted(inside.cast(arrow, safe=False), over if over.any() else None)
 
 
 def _trimmed(texts: pa.Array) -> pa.Array:
@@ -279,7 +323,8 @@ def _split(
     result, bad = pa.nulls(len(texts), arrow), np.zeros(len(texts), dtype=np.bool_)
     for pattern, form in likely:
         mine = rest & _mask(pc.match_substring_regex(texts, pattern))
-        part = _cast(texts.filter(pa.array(mine)), form)
+        chosen = texts.filter(pa.array(mine))
+        part = _whole_numbers(chosen, form) if pattern == _INTEGER else _cast(chosen, form)
         result, bad = _put(result, bad, mine, Converted(_as(part.values, arrow), part.bad))
         rest &= ~mine
     distinct = texts.filter(pa.array(rest)).dictionary_encode()

@@ -9,7 +9,7 @@ rows. Integers may be decimal or `0x` hexadecimal; blanks around numbers and tim
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,18 @@ import pyarrow.csv as pacsv
 
 from headrace.errors import SchemaError, nearest
 from headrace.io.decoded import Decoded
-from headrace.io.records import BLOCK_BYTES, Bounds, Broken, Read, Records, Several, blocks, decode
+from headrace.io.records import (
+    BLOCK_BYTES,
+    MAX_LINE,
+    Bounds,
+    Broken,
+    Read,
+    Records,
+    Several,
+    blocks,
+    count_lines,
+    decode,
+)
 from headrace.schema import Field, Schema
 
 __all__ = ["CsvDecoder", "first_records", "read_csv"]
@@ -32,18 +43,23 @@ def read_csv(
     *,
     delimiter: str = ",",
     header: bool = True,
+    rename: Mapping[str, str] | None = None,
     size: int = BLOCK_BYTES,
+    max_line: int = MAX_LINE,
 ) -> Iterator[Decoded]:
-    """The decoded blocks of a CSV file."""
+    """The decoded blocks of a CSV file; `rename` gives columns of the header other names."""
     decoder: CsvDecoder | None = None if header else CsvDecoder(schema.names, fields, delimiter)
-    row = 0
-    for block in blocks(stream, quoted=True, size=size):
+    row, line = 0, 1
+    for block in blocks(stream, quoted=True, size=size, max_line=max_line):
         data = block
         if decoder is None:
             names, data = _header(block, delimiter)
+            names = [(rename or {}).get(name, name) for name in names]
             _check_header(names, fields, path)
             decoder = CsvDecoder(names, fields, delimiter)
-        done, row = decode(Records(data, quoted=True), decoder, row)
+        line += count_lines(block[: len(block) - len(data)])
+        done, row = decode(Records(data, quoted=True, line=line), decoder, row)
+        line += count_lines(data)
         yield done
 
 

@@ -1,14 +1,17 @@
 """A decoded block: the rows that could be read, and the rows that could not.
 
-A broken row never stops a file and never vanishes. It is *refused*: set aside with its number in the file, the reason
-and its text, so that the input's policy can raise, drop, count or divert it. The numbers of the good rows are kept
-too, so that the order of the two together can be restored.
+A broken row never stops a file and never vanishes. It is *refused*: kept apart with its number in the file, its line,
+the reason and its text, so that the input's policy can raise, drop, count or divert it. The numbers of the good rows
+are kept too, so that the order of the two together can be restored.
+
+A row's *line* is where a person finds it: the line of a text file on which it begins, or its number in a Parquet file,
+from 1. It is null where nobody knows: in rows that a reader has filtered before they were numbered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,46 +23,74 @@ from headrace.io.conversion import convert, reason
 from headrace.io.files import FileState
 from headrace.schema import Field
 
-__all__ = ["REFUSED", "Decoded", "Refusal", "as_python", "concat", "finish", "refused_table"]
+__all__ = [
+    "REFUSED", "Decoded", "Raw", "Refusal", "as_python", "concat", "finish", "numbered", "refused_table", "unnumbered",
+]  # fmt: skip
 
-REFUSED = pa.schema([("row", pa.int64()), ("reason", pa.string()), ("raw", pa.string())])
+REFUSED = pa.schema([("row", pa.int64()), ("reason", pa.string()), ("raw", pa.string()), ("line", pa.int64())])
 
 Refusal = tuple[int, str, str]
+#: The texts of rows, by their place in a table.
+Raw = Callable[[NDArray[np.int64]], list[str]]
 
 
 @dataclass(frozen=True)
 class Decoded:
     """`table` has the asked columns in the schema's Arrow types, in file order; `rows` numbers its rows in the file,
-    from 0; `refused` has the columns `row`, `reason` and `raw`. `file` is what became of the file since it was listed;
-    only its last block, which is empty, says that it is gone or another one.
+    from 0, and `lines` says on which line each begins, if that is known; `refused` has the columns `row`, `reason`,
+    `raw` and `line`. `file` is what became of the file since it was listed; only its last block, which is empty, says
+    that it is gone or another one.
     """
 
     table: pa.Table
     refused: pa.Table
     rows: NDArray[np.int64]
+    lines: NDArray[np.int64] | None = None
     file: FileState = "same"
 
     def where(self, row_filter: pc.Expression | None, columns: Sequence[str]) -> Decoded:
         """Only the rows that pass the filter (null does not), only those columns; refused rows stay refused."""
         if row_filter is None:
-            return self if self.table.column_names == list(columns) else self._select(self.table, self.rows, columns)
-        numbered = self.table.append_column(_ROW, pa.array(self.rows)).filter(row_filter)
-        return self._select(numbered, numbered[_ROW].to_numpy(), columns)
+            same = self.table.column_names == list(columns)
+            return self if same else replace(self, table=self.table.select(list(columns)))
+        placed = self.table.append_column(_PLACE, pa.array(np.arange(len(self.rows)))).filter(row_filter)
+        kept = placed[_PLACE].to_numpy()
+        lines = None if self.lines is None else self.lines[kept]
+        return Decoded(placed.select(list(columns)), self.refused, self.rows[kept], lines)
 
-    def _select(self, table: pa.Table, rows: NDArray[np.int64], columns: Sequence[str]) -> Decoded:
-        return Decoded(table.select(list(columns)), self.refused, rows)
+    def slice(self, start: int, rows: int) -> Decoded:
+        """Some of the good rows; the refused ones stay with the first."""
+        lines = None if self.lines is None else self.lines[start : start + rows]
+        refused = self.refused if start == 0 else self.refused.slice(0, 0)
+        return Decoded(self.table.slice(start, rows), refused, self.rows[start : start + rows], lines)
 
 
-_ROW = "__row__"
+_PLACE = "__place__"
 
 
 def refused_table(refusals: Iterable[Refusal] = ()) -> pa.Table:
     """Refusals as a table."""
     rows = sorted(refusals)
-    return pa.table([[row[i] for row in rows] for i in range(3)], schema=REFUSED)
+    return pa.table([*([row[i] for row in rows] for i in range(3)), pa.nulls(len(rows), pa.int64())], schema=REFUSED)
 
 
-def finish(table: pa.Table, rows: NDArray[np.int64], fields: Sequence[Field], raw: Callable[[int], str]) -> Decoded:
+def numbered(done: Decoded, lines_of: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> Decoded:
+    """A block with the lines of its rows, by their number; -1 is a line that is not known."""
+    lines = lines_of(done.rows)
+    if not done.refused.num_rows:
+        return replace(done, lines=lines)
+    broken = lines_of(done.refused["row"].to_numpy())
+    column = pa.array(broken, mask=broken < 0)
+    return replace(done, refused=done.refused.set_column(3, "line", column), lines=lines)
+
+
+def unnumbered(done: Decoded) -> Decoded:
+    """A block whose rows were filtered before they were numbered."""
+    lines = pa.nulls(done.refused.num_rows, pa.int64())
+    return replace(done, refused=done.refused.set_column(3, "line", lines), lines=None)
+
+
+def finish(table: pa.Table, rows: NDArray[np.int64], fields: Sequence[Field], raw: Raw) -> Decoded:
     """Convert every column to its type; the rows in which a value does not fit are refused."""
     converted = [convert(table[field.name], field) for field in fields]
     schema = pa.schema([(field.name, field.type.arrow) for field in fields])
@@ -68,12 +99,23 @@ def finish(table: pa.Table, rows: NDArray[np.int64], fields: Sequence[Field], ra
     if not broken:
         return Decoded(result, refused_table(), rows)
     bad = np.logical_or.reduce([mask for _, mask in broken])
-    refusals = [(int(rows[i]), "; ".join(_reasons(table, broken, i)), raw(i)) for i in np.flatnonzero(bad).tolist()]
-    return Decoded(result.filter(pa.array(~bad)), refused_table(refusals), rows[~bad])
+    reasons = [_reasons(table[field.name], field, mask).filter(pa.array(bad)) for field, mask in broken]
+    joined = pc.binary_join_element_wise(*reasons, "; ", null_handling="skip")
+    texts = pa.array(raw(np.flatnonzero(bad)), pa.string())
+    refused = pa.table([rows[bad], joined, texts, pa.nulls(len(texts), pa.int64())], schema=REFUSED)
+    return Decoded(result.filter(pa.array(~bad)), refused.sort_by("row"), rows[~bad])
 
 
-def _reasons(table: pa.Table, broken: Sequence[tuple[Field, Any]], row: int) -> Iterable[str]:
-    return (reason(as_python(table[field.name][row]), field) for field, mask in broken if mask[row])
+def _reasons(values: pa.ChunkedArray, field: Field, mask: NDArray[np.bool_]) -> pa.Array:
+    """Why each value that `mask` marks does not fit, made once for each distinct value; null for the others."""
+    marked = pa.array(mask)
+    wrong = pa.chunked_array(values).combine_chunks().filter(marked)
+    codes, distinct = np.arange(len(wrong)), wrong
+    if not pa.types.is_nested(wrong.type):
+        encoded = wrong if pa.types.is_dictionary(wrong.type) else wrong.dictionary_encode()
+        codes, distinct = encoded.indices, encoded.dictionary
+    texts = pa.array([reason(as_python(value), field) for value in distinct], pa.string())
+    return pc.replace_with_mask(pa.nulls(len(mask), pa.string()), marked, texts.take(pa.array(codes)))
 
 
 def as_python(value: Any) -> Any:
@@ -88,8 +130,10 @@ def concat(parts: Sequence[Decoded]) -> Decoded:
     """Several pieces of a file as one block, in order."""
     if len(parts) == 1:
         return parts[0]
+    lines = [part.lines for part in parts if part.lines is not None]
     return Decoded(
         pa.concat_tables([part.table for part in parts]),
         pa.concat_tables([part.refused for part in parts]),
         np.concatenate([part.rows for part in parts]),
+        np.concatenate(lines) if len(lines) == len(parts) else None,
     )

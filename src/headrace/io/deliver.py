@@ -58,7 +58,7 @@ def _write(sink: FileSink, schema: Schema, batches: Batches) -> None:
     directory, reached = BatchDirectory(sink.path), NEG_INFINITY
     directory.claim(uuid.uuid4().hex, begun=False)
     for number, (changes, progress) in enumerate(batches):
-        staged = [directory.stage(number, f"part.{sink.format}", encode(changes, sink))] if len(changes) else []
+        staged = [directory.stage(number, f"part.{sink.format}", encode(changes, sink, number))] if len(changes) else []
         extra = encode_cti(progress.cti, schema, sink) if progress.cti > reached else {}
         if staged or extra:
             directory.commit(number, staged, extra)

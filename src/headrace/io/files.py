@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from glob import has_magic
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -27,10 +27,14 @@ import pyarrow.fs as pafs
 from headrace.errors import HeadraceError, SourceError
 
 __all__ = [
-    "FileState", "Listed", "behind_link", "changed_or_new", "list_files", "listing", "local_path", "open_file",
-    "open_stream", "source_errors",
+    "MAX_EXPANSION", "FileState", "Listed", "behind_link", "changed_or_new", "list_files", "listing", "local_path",
+    "open_file", "open_stream", "source_errors",
 ]  # fmt: skip
 
+#: How many times its size a compressed file may decompress to, unless its reader says otherwise.
+MAX_EXPANSION = 200
+_EXPANSION_FROM = 64 << 20  # bytes: less does no harm
+_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".br")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
@@ -46,10 +50,42 @@ def local_path(path: str) -> str | None:
     return None if _SCHEME.match(path) and "://" in path else path
 
 
-def open_stream(path: str) -> Any:
-    """The file as a stream of bytes; decompressed when its name says so (`.gz`, `.zst`, …)."""
+def open_stream(path: str, max_expansion: int = MAX_EXPANSION) -> Any:
+    """The file as a stream of bytes; decompressed when its name says so (`.gz`, `.zst`, …).
+
+    A file that decompresses to more than `max_expansion` times its size is an error, once it is large.
+    """
     files, name = _file_system(path)
-    return files.open_input_stream(name, compression="detect")
+    stream = files.open_input_stream(name, compression="detect")
+    if not name.lower().endswith(_COMPRESSED):
+        return stream
+    return _Decompressed(stream, path, files.get_file_info(name).size or 0, max_expansion)
+
+
+class _Decompressed:
+    """A stream that counts what it gives, so that a small file cannot fill the memory or run for ever."""
+
+    def __init__(self, stream: Any, path: str, size: int, max_expansion: int) -> None:
+        self.stream, self.path, self.size, self.max_expansion = stream, path, size, max_expansion
+        self.given = 0
+
+    def read(self, size: int) -> bytes:
+        data: bytes = self.stream.read(size)
+        self.given += len(data)
+        if self.given > max(_EXPANSION_FROM, self.max_expansion * self.size):
+            raise SourceError(
+                f"{self.path!r} decompresses to more than {self.max_expansion} times its size",
+                given=f"{self.given:,} bytes from {self.size:,}, and more to come",
+                allowed=f"max_expansion={self.max_expansion}",
+                instead=f"max_expansion={self.max_expansion * 10}, if the file is meant to be so",
+            )
+        return data
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stream.close()
 
 
 def open_file(path: str) -> Any:
@@ -109,6 +145,10 @@ def source_errors(path: str) -> Iterator[None]:
     """Whatever goes wrong with the file is a SourceError that names it."""
     try:
         yield
+    except SourceError as error:
+        if path not in error.message:
+            error.message = f"cannot read {path!r}: {error.message}"
+        raise
     except HeadraceError:
         raise
     except FileNotFoundError as error:

@@ -23,13 +23,13 @@ from headrace.errors import SchemaError
 from headrace.io.conversion import TICK_COLUMNS, convert
 from headrace.io.csv import first_records, read_csv
 from headrace.io.decoded import Decoded
-from headrace.io.files import open_file, open_stream, source_errors
+from headrace.io.files import MAX_EXPANSION, open_file, open_stream, source_errors
 from headrace.io.json import json_records, read_json
 from headrace.io.parquet import arrow_schema, parquet_schema, read_arrow, read_parquet
-from headrace.io.records import blocks
+from headrace.io.records import MAX_LINE, blocks
 from headrace.schema import Field, Schema, Type
 
-__all__ = ["Decoded", "Format", "infer_schema", "read_file"]
+__all__ = ["Decoded", "Format", "first_row", "infer_schema", "read_file"]
 
 _NAMES = ("csv", "json", "parquet", "arrow")
 _ENDINGS = {"csv": "csv", "tsv": "csv", "txt": "csv", "json": "json", "jsonl": "json", "ndjson": "json",
@@ -44,15 +44,25 @@ class Format:
     """How a file is written.
 
     `delimiter` and `header` are for CSV. `nested` is for JSON: payload columns are under `"payload"`, as the writer
-    of physical events puts them; None looks at the first line of each file.
+    of physical events puts them; None looks at the first line of each file. `rename` pairs names of columns in the
+    file with the names they get. `max_line` and `max_expansion` are the limits for text: the bytes of a line, and how
+    many times its size a compressed file may decompress to.
     """
 
     name: str
     delimiter: str = ","
     header: bool = True
     nested: bool | None = False
+    rename: tuple[tuple[str, str], ...] = ()
+    max_line: int = MAX_LINE
+    max_expansion: int = MAX_EXPANSION
 
     def __post_init__(self) -> None:
+        for limit in ("max_line", "max_expansion"):
+            if type(getattr(self, limit)) is not int or getattr(self, limit) < 1:
+                raise SchemaError(
+                    f"{limit} is a whole number from 1 on", given=getattr(self, limit), instead=f"{limit}=1000"
+                )
         if self.name not in _NAMES:
             raise SchemaError(f"unknown file format {self.name!r}", given=self.name, allowed=", ".join(_NAMES))
         if len(self.delimiter.encode()) != 1 or self.delimiter in '"\r\n':
@@ -67,6 +77,7 @@ class Format:
             for n in ("delimiter", "header", "nested")
             if getattr(self, n) != getattr(plain, n)
         ]
+        unusual += [f"{old!r} as {new!r}" for old, new in self.rename]
         return self.name + (f"({', '.join(unusual)})" if unusual else "")
 
     @classmethod
@@ -102,9 +113,9 @@ def read_file(
         if format.name in ("parquet", "arrow"):
             with open_file(path) as file:
                 read = read_parquet if format.name == "parquet" else read_arrow
-                yield from read(file, path, fields, row_filter, wanted)
+                yield from read(file, path, fields, row_filter, wanted, dict(format.rename))
         else:
-            with open_stream(path) as stream:
+            with open_stream(path, format.max_expansion) as stream:
                 for block in _read_text(stream, path, format, schema, fields):
                     yield block.where(row_filter, wanted)
 
@@ -118,15 +129,15 @@ def _fields(schema: Schema, wanted: Sequence[str], row_filter: pc.Expression | N
 
 
 def _read_text(stream: Any, path: str, format: Format, schema: Schema, fields: Sequence[Field]) -> Iterator[Decoded]:
+    options: dict[str, Any] = {"rename": dict(format.rename), "max_line": format.max_line}
     if format.name == "csv":
-        return read_csv(stream, path, schema, fields, delimiter=format.delimiter, header=format.header)
-    return read_json(stream, fields, _looks_nested(path) if format.nested is None else format.nested)
+        return read_csv(stream, path, schema, fields, delimiter=format.delimiter, header=format.header, **options)
+    return read_json(stream, fields, _looks_nested(path) if format.nested is None else format.nested, **options)
 
 
 def _looks_nested(path: str) -> bool:
     """Whether the first line of a file of JSON lines has its payload under `"payload"`."""
-    with open_stream(path) as stream:
-        start = stream.read(_SAMPLE_BYTES).lstrip()
+    start = _sample(path, quoted=False).lstrip()
     try:
         return isinstance(json.loads(start.split(b"\n", 1)[0]).get("payload"), dict)
     except (ValueError, AttributeError):
@@ -136,8 +147,8 @@ def _looks_nested(path: str) -> bool:
 def infer_schema(path: str, format: Format) -> Schema:
     """A schema that fits the file, from its own columns or from its first rows.
 
-    Whole numbers are LONG and others DOUBLE. Columns of JSON or Parquet that no column type holds (objects, lists of
-    lists) are left out.
+    Whole numbers are LONG and others DOUBLE. A column that no column type holds (a decimal, an object, a list of
+    lists) is an error that names it. Columns have the names of the file.
     """
     with source_errors(path):
         if format.name == "csv":
@@ -145,7 +156,13 @@ def infer_schema(path: str, format: Format) -> Schema:
         if format.name == "json":
             return _infer_json(_sample(path, quoted=False))
         with open_file(path) as file:
-            return _known(parquet_schema(file) if format.name == "parquet" else arrow_schema(file))
+            return _typed(parquet_schema(file) if format.name == "parquet" else arrow_schema(file))
+
+
+def first_row(path: str, delimiter: str) -> list[str]:
+    """The fields of the first row of a CSV file, which may be its header."""
+    rows = first_records(_sample(path, quoted=True), delimiter)
+    return [(field or "").strip() for field in rows[0]] if rows else []
 
 
 def _sample(path: str, *, quoted: bool) -> bytes:
@@ -184,15 +201,10 @@ def _infer_json(data: bytes) -> Schema:
         return Schema(())
     objects = [records[i] for i in range(len(records)) if records[i].lstrip().startswith(b"{")]
     options = pajson.ReadOptions(block_size=len(data) + 1)
-    return _known(pajson.read_json(pa.BufferReader(b"\n".join(objects)), options).schema)
+    return _typed(pajson.read_json(pa.BufferReader(b"\n".join(objects)), options).schema)
 
 
-def _known(arrow: pa.Schema) -> Schema:
-    fields = []
-    for field in arrow:
-        try:
-            kind = Type.LONG if field.name in TICK_COLUMNS else Type.from_arrow(field.type)
-        except SchemaError:
-            continue
-        fields.append(Field(field.name, kind))
-    return Schema(tuple(fields))
+def _typed(arrow: pa.Schema) -> Schema:
+    return Schema.of(
+        pa.schema([field.with_type(pa.int64()) if field.name in TICK_COLUMNS else field for field in arrow])
+    )

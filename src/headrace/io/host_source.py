@@ -24,20 +24,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from headrace.errors import SourceError
 from headrace.io.files import list_files
+from headrace.io.locks import hold
 from headrace.io.origins import HostRead
 
 __all__ = ["COUNTED", "Pauses", "Receiver", "Spool", "receive_all"]
-
-try:
-    _locks: Any = import_module("fcntl")
-except ImportError:  # where there are none, it is up to users
-    _locks = None
 
 #: What a receiver counts: connections made, tries that failed, connections that ended; lines and files written; what
 #: was set aside; how often the query was so far behind that it stopped reading.
@@ -112,18 +107,13 @@ class Spool:
 
     def _locked(self) -> IO[bytes]:
         """Hold the directory: two receivers in one would receive everything twice."""
-        file = (self.folder / "_lock").open("wb")
-        if _locks is None:
-            return file
-        try:
-            _locks.flock(file, _locks.LOCK_EX | _locks.LOCK_NB)
-        except OSError as error:
-            file.close()
+        file = hold(self.folder / "_lock")
+        if file is None:
             raise SourceError(
                 "another query receives into this spool",
                 given=str(self.folder),
                 allowed="a directory of its own for each query",
-            ) from error
+            )
         return file
 
     def close(self) -> None:

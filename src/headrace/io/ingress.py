@@ -27,8 +27,9 @@ from headrace.errors import BadRow, LateEvent
 from headrace.events import CONTROL, FARTHEST, event_problems
 from headrace.expr import Expr, evaluate
 from headrace.operators.admit import RE_NEW
+from headrace.operators.kernel import diverted_rows
 from headrace.plan.nodes import DIVERTED, Source
-from headrace.plan.policies import Advance, Arrival, Edge, Explicit, Interval, Physical, Point, ProgressPolicy
+from headrace.plan.policies import Advance, Arrival, Edge, Interval, Physical, Point, ProgressPolicy
 from headrace.progress import Progress
 from headrace.schema import ARRIVAL, STAMPS, Schema
 from headrace.time import CHRONON, INFINITY, NEG_INFINITY, add, format_ticks
@@ -42,7 +43,7 @@ _STRETCH = 16_384
 #: What is counted of a source: rows, and files that were gone or another one when their turn came.
 COUNTERS = (
     "rows", "accepted", "diverted", "dropped", "adjusted", "ctis", "late", "malformed", "missing_files",
-    "changed_files",
+    "changed_files", "old_files",
 )  # fmt: skip
 
 
@@ -53,13 +54,15 @@ class Report:
     high: int = NEG_INFINITY
     cti: int = NEG_INFINITY
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
+    #: The first row that was diverted or dropped: its `reason`, `file`, `line` and `row`.
+    example: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {"high": self.high, "cti": self.cti, "counts": self.counts}
+        return {"high": self.high, "cti": self.cti, "counts": self.counts, "example": self.example}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Report:
-        return cls(data["high"], data["cti"], data["counts"])
+        return cls(data["high"], data["cti"], data["counts"], data["example"])
 
 
 def resolve(policy: ProgressPolicy, before: Progress, reports: Iterable[Report]) -> Progress:
@@ -87,13 +90,16 @@ class Channel:
         self.start = start
         self.clock = clock
         self.report = Report()
+        #: The file that the rows come from, for people; None where rows are not in a file of the user's.
+        self.file: str | None = None
         self._high = start.high
         self._cti = start.cti
 
-    def take(self, table: pa.Table, whole: Whole | None = None) -> tuple[Changes, Changes]:
+    def take(self, table: pa.Table, whole: Whole | None = None, lines: Int64s | None = None) -> tuple[Changes, Changes]:
         """`(accepted, diverted)` of a block of rows of the source's columns.
 
-        `whole` gives rows by their place in the block with the columns that the query itself does not read.
+        `whole` gives rows by their place in the block with the columns that the query itself does not read; `lines` are
+        their lines in the file, -1 where one is not known.
         """
         self.report.counts["rows"] += table.num_rows
         rows = self._events(table)
@@ -104,13 +110,16 @@ class Channel:
         if isinstance(self.source.lifetime, Arrival) and late.any():
             rows, late = _seen_now(rows, late, cti)
         events, refused = self._apply_policy(rows, late, cti, ~bad)
+        if self.source.policy.late == "drop" and late.any():
+            self._note_dropped(rows, table, late, cti, lines)
         if not (refused.any() or bad.any()):
             return self._accept(events), Changes.empty(DIVERTED)
-        reasons = _late_reasons(rows, refused, cti)
+        reasons = _late_reasons(rows, refused, cti, self.source.policy.late)
         reasons[bad] = why_bad[bad] if bad.any() else ""
         aside = np.flatnonzero(refused | bad)
         rows_aside = whole(aside) if whole is not None else table.take(pa.array(aside))
-        return self._accept(events), self._diverted(list(reasons[aside]), _row_texts(rows_aside), cti[aside])
+        at = None if lines is None else pa.array(lines[aside], mask=lines[aside] < 0)
+        return self._accept(events), self._diverted(list(reasons[aside]), _row_texts(rows_aside), cti[aside], at)
 
     # --- rows to events ----------------------------------------------------------------------------------------------
 
@@ -143,20 +152,20 @@ class Channel:
         le = to_numpy(pc.fill_null(events.column("le"), 0))
         if isinstance(policy, Advance) and self._surely_on_time(le, fine, policy):
             return np.zeros(len(le), bool), np.broadcast_to(np.int64(self._cti), len(le))
-        moves = np.full(len(le), NEG_INFINITY, np.int64)
         promise = fine & _of_kind(events, "cti")
-        counted = self._trusted(le, fine & ~promise)
-        if isinstance(policy, Explicit):
-            moves[promise] = le[promise]
-        elif isinstance(policy, Advance):
+        counted = self._trusted(le, fine & ~promise, promise)
+        promised = np.where(promise, le, NEG_INFINITY)
+        moves = promised
+        if isinstance(policy, Advance):
             high = np.maximum.accumulate(np.where(counted, le, NEG_INFINITY)) if len(le) else le
             high = np.maximum(high, self._high)
             behind = add(high, -policy.delay)
             stepped = behind - behind % policy.every
-            moves = np.where((high == NEG_INFINITY) | (stepped > behind), NEG_INFINITY, stepped)  # it may have wrapped
+            followed = np.where((high == NEG_INFINITY) | (stepped > behind), NEG_INFINITY, stepped)  # it may wrap
+            moves = np.maximum(followed, promised)
         after = np.maximum(np.maximum.accumulate(moves), self._cti) if len(le) else moves
         before = np.r_[self._cti, after[:-1]] if len(le) else after
-        self._move_on(le, counted, after)
+        self._move_on(le, counted, promised, after)
         late = fine & (_sync_times(events, le) < before)
         return late, before
 
@@ -176,26 +185,30 @@ class Channel:
         self._cti = max(self._cti, ctis[-1])
         return True
 
-    def _trusted(self, le: Int64s, event: Flags) -> Flags:
+    def _trusted(self, le: Int64s, event: Flags, promise: Flags) -> Flags:
         """The events that may move progress: those the skew guard lets pass (rule 3.2)."""
         policy = self.source.policy
         if not isinstance(policy, Advance) or policy.max_skew is None or not event.any():
             return event
-        usual = self.clock if self.clock is not None else int(np.median(le[event]))
-        return event & (le <= usual + policy.max_skew)
+        if self.clock is not None:
+            return event & (le <= self.clock + policy.max_skew)
+        known = event | (promise & (le != INFINITY))  # a promise is trusted, whatever it says
+        trusted = np.zeros(len(le), bool)
+        trusted[known] = _within(le[known], promise[known], self._high, policy.max_skew)
+        return trusted & event
 
-    def _move_on(self, le: Int64s, counted: Flags, after: Int64s) -> None:
+    def _move_on(self, le: Int64s, counted: Flags, promised: Int64s, after: Int64s) -> None:
         if not len(le):
             return
-        policy = self.source.policy
         self._high = max(self._high, int(np.max(le, where=counted, initial=NEG_INFINITY)))
         self._cti = max(self._cti, int(after[-1]))
-        self.report.high = max(self.report.high, self._high)
-        if not isinstance(policy, Advance):  # for `advance` the CTI follows from what all channels saw
-            self.report.cti = max(self.report.cti, int(after[-1]))
-            # The last finite promise says how far the stream reached, whether or not the end of time came with it.
-            finite = after[after != INFINITY][-1:]
-            self.report.high = max([self.report.high, *finite.tolist()])
+        # The last finite promise says how far the stream reached, whether or not the end of time came with it.
+        finite = int(np.max(promised, where=promised != INFINITY, initial=NEG_INFINITY))
+        if isinstance(self.source.policy, Advance):
+            self._high = max(self._high, finite)
+        self.report.high = max(self.report.high, self._high, finite)
+        # What follows from the highest LE is left to `resolve`, which knows what all channels saw.
+        self.report.cti = max(self.report.cti, int(promised.max()))
 
     def _apply_policy(self, events: pa.Table, late: Flags, cti: Int64s, fine: Flags) -> tuple[pa.Table, Flags]:
         """`(events that go on, rows to divert)`."""
@@ -212,20 +225,19 @@ class Channel:
                 instead="late='divert', 'adjust' or 'drop' in the input's progress, or a longer delay",
             )
         if policy == "adjust":
-            return self._adjust(events, late, cti, fine), np.zeros(len(late), bool)
+            return self._adjust(events, late, cti, fine)
         on_time = events.filter(pa.array(fine & ~late))
         if policy == "drop":
             self.report.counts["dropped"] += count
             return on_time, np.zeros(len(late), bool)
         return on_time, late
 
-    def _adjust(self, events: pa.Table, late: Flags, cti: Int64s, fine: Flags) -> pa.Table:
-        """Move the violated endpoint up to the CTI; what has nothing left is dropped, and counted."""
+    def _adjust(self, events: pa.Table, late: Flags, cti: Int64s, fine: Flags) -> tuple[pa.Table, Flags]:
+        """Move the violated endpoint up to the CTI; what has nothing left is diverted."""
         le, re, re_new = (to_numpy(pc.fill_null(events.column(name), 0)) for name in ("le", "re", "re_new"))
         insert = late & _of_kind(events, "insert")
         retract = late & ~insert
         gone = (insert & (re <= cti)) | (retract & (re < cti)) | (retract & (np.maximum(re_new, cti) == re))
-        self.report.counts["dropped"] += int(np.count_nonzero(gone))
         self.report.counts["adjusted"] += int(np.count_nonzero(late & ~gone))
         moved = {
             "le": np.where(insert, np.maximum(le, cti), le),
@@ -234,7 +246,7 @@ class Channel:
         for name, values in moved.items():
             missing = np.asarray(pc.is_null(events.column(name)))
             events = events.set_column(events.schema.get_field_index(name), name, pa.array(values, mask=missing))
-        return events.filter(pa.array(fine & ~gone))
+        return events.filter(pa.array(fine & ~gone)), gone
 
     # --- what comes of it --------------------------------------------------------------------------------------------
 
@@ -250,23 +262,34 @@ class Channel:
             to_numpy(events.column("le")), to_numpy(events.column("re")), events.select(list(schema.names))
         )
 
-    def refuse(self, reasons: list[str], texts: list[str]) -> Changes:
+    def refuse(self, reasons: list[str], texts: list[str], lines: pa.Array | None = None) -> Changes:
         """Rows that could not even be decoded."""
         if texts and self.source.bad_rows == "raise":
             raise BadRow(f"{self.source.origin}: {reasons[0]}", given=texts[0], instead="bad_rows='divert'")
         self.report.counts["rows"] += len(texts)
         self.report.counts["malformed"] += len(texts)
-        return self._diverted(reasons, texts, np.full(len(texts), self._cti, np.int64))
+        return self._diverted(reasons, texts, np.full(len(texts), self._cti, np.int64), lines)
 
-    def _diverted(self, reasons: list[str], texts: list[str], cti: Int64s) -> Changes:
+    def _diverted(self, reasons: list[str], texts: list[str], cti: Int64s, lines: pa.Array | None) -> Changes:
         if not texts:
             return Changes.empty(DIVERTED)
         self.report.counts["diverted"] += len(texts)
         at = np.where(cti == NEG_INFINITY, 0, np.minimum(cti, INFINITY - 1))
-        payload = pa.table(
-            {"source": [str(self.source.origin)] * len(texts), "reason": reasons, "row": texts}, schema=DIVERTED.arrow
-        )
+        payload = diverted_rows(str(self.source.origin), reasons, texts, self.file, lines)
+        self._note(payload.drop_columns(["source"]).slice(0, 1).to_pylist()[0])
         return Changes.inserts(at, at + CHRONON, payload)
+
+    def _note_dropped(self, events: pa.Table, table: pa.Table, late: Flags, cti: Int64s, lines: Int64s | None) -> None:
+        row = int(np.flatnonzero(late)[0])
+        line = None if lines is None or lines[row] < 0 else int(lines[row])
+        one = slice(row, row + 1)
+        reason = _late_reasons(events.slice(row, 1), late[one], cti[one], "drop")[0]
+        self._note({"reason": reason, "file": self.file, "line": line, "row": _row_text(table, row)})
+
+    def _note(self, example: dict[str, Any]) -> None:
+        """Keep the first row that is not used, to show."""
+        if self.report.example is None:
+            self.report.example = example
 
 
 def _one_by_one(events: pa.Table, high: int) -> pa.Table:
@@ -332,13 +355,33 @@ def _physical(events: pa.Table, schema: Schema) -> Changes:
     return Changes.inserts(to_numpy(events.column("le")), to_numpy(events.column("re")), payload)
 
 
-def _late_reasons(events: pa.Table, late: Flags, cti: Int64s) -> NDArray[Any]:
+def _within(times: Int64s, promise: Flags, high: int, max_skew: int) -> Flags:
+    """Which times are at most `max_skew` ahead of the highest one trusted before them; promises always are.
+
+    While nothing is trusted, the median of all these times stands in. The usual case, in which all are trusted, is
+    seen at once; otherwise each time is compared with those before it.
+    """
+    if high == NEG_INFINITY:
+        return promise | (times <= int(np.median(times[~promise])) + max_skew)
+    before = np.maximum.accumulate(np.r_[high, times[:-1]])
+    if (promise | (times <= before + max_skew)).all():
+        return np.ones(len(times), bool)
+    trusted = []
+    for time, sure in zip(times.tolist(), promise.tolist(), strict=True):
+        trusted.append(sure or time <= high + max_skew)
+        high = max(high, time) if trusted[-1] else high
+    return np.array(trusted, bool)
+
+
+def _late_reasons(events: pa.Table, late: Flags, cti: Int64s, policy: str) -> NDArray[Any]:
     reasons = np.full(len(late), "", object)
     sync = _sync_times(events, to_numpy(pc.fill_null(events.column("le"), 0)))
-    for row in np.flatnonzero(late):
-        reasons[row] = (
-            f"late: its sync time {format_ticks(int(sync[row]))} is before the CTI {format_ticks(int(cti[row]))}"
-        )
+    more = ", and nothing of its lifetime is left behind it" if policy == "adjust" else ""
+    promises = {time: format_ticks(time) for time in np.unique(cti[late]).tolist()}
+    reasons[late] = [
+        f"late: its sync time {format_ticks(time)} is before the CTI {promises[met]}{more}"
+        for time, met in zip(sync[late].tolist(), cti[late].tolist(), strict=True)
+    ]
     return reasons
 
 

@@ -24,7 +24,7 @@ import pyarrow.json as pajson
 
 from headrace.io.conversion import is_tick, reason
 from headrace.io.decoded import Decoded
-from headrace.io.records import BLOCK_BYTES, Broken, Read, Records, Several, blocks, decode
+from headrace.io.records import BLOCK_BYTES, MAX_LINE, Broken, Read, Records, Several, blocks, count_lines, decode
 from headrace.schema import RESERVED, Field, Type
 from headrace.time import INFINITY
 
@@ -44,17 +44,26 @@ _SHORT_INFINITY = re.compile(rb"Inf(?!inity)")
 _OPEN, _CLOSE = ord("{"), ord("}")
 
 
-def read_json(stream: Any, fields: Sequence[Field], nested: bool = False, size: int = BLOCK_BYTES) -> Iterator[Decoded]:
-    """The decoded blocks of a file of JSON lines."""
-    decoder, row = JsonDecoder(fields, nested), 0
-    for data in blocks(stream, quoted=False, size=size):
-        done, row = decode(json_records(data), decoder, row)
+def read_json(
+    stream: Any,
+    fields: Sequence[Field],
+    nested: bool = False,
+    *,
+    rename: Mapping[str, str] | None = None,
+    size: int = BLOCK_BYTES,
+    max_line: int = MAX_LINE,
+) -> Iterator[Decoded]:
+    """The decoded blocks of a file of JSON lines; `rename` gives members other names."""
+    decoder, row, line = JsonDecoder(fields, nested, rename), 0, 1
+    for data in blocks(stream, quoted=False, size=size, max_line=max_line):
+        done, row = decode(json_records(data, line), decoder, row)
+        line += count_lines(data)
         yield done
 
 
-def json_records(data: bytes) -> Records:
-    """The lines of a block that are not blank."""
-    records = Records(data, quoted=False)
+def json_records(data: bytes, line: int = 1) -> Records:
+    """The lines of a block that are not blank; the block begins on `line` of its file."""
+    records = Records(data, quoted=False, line=line)
     odd = np.flatnonzero(_first_bytes(records) != _OPEN).tolist()
     blank = [i for i in odd if not records[i].strip()]
     if not blank:
@@ -75,8 +84,10 @@ def _last_bytes(records: Records) -> Any:
 class JsonDecoder:
     """Objects whose members `fields` are wanted."""
 
-    def __init__(self, fields: Sequence[Field], nested: bool = False) -> None:
+    def __init__(self, fields: Sequence[Field], nested: bool = False, rename: Mapping[str, str] | None = None) -> None:
         self.fields = fields
+        stored = {new: old for old, new in (rename or {}).items()}
+        self._members = [stored.get(field.name, field.name) for field in fields]
         self._nested = [nested and field.name not in RESERVED for field in fields]
         self._any_nested = any(self._nested)
 
@@ -102,13 +113,14 @@ class JsonDecoder:
     def _asked(self, records: Records) -> pa.Schema:
         """The Arrow types to ask for; a time's depends on how the first lines write it."""
         times = self._peek(records)
-        types = [(field.name, times.get(field.name) or _json_type(field)) for field in self.fields]
+        named = zip(self._members, self.fields, strict=True)
+        types = [(name, times.get(name) or _json_type(field)) for name, field in named]
         top = [member for member, nested in zip(types, self._nested, strict=True) if not nested]
         below = [member for member, nested in zip(types, self._nested, strict=True) if nested]
         return pa.schema([*top, (_PAYLOAD, pa.struct(below))] if below else top)
 
     def _peek(self, records: Records) -> dict[str, pa.DataType]:
-        wanted = {field.name for field in self.fields if _is_time(field)}
+        wanted = {name for name, field in zip(self._members, self.fields, strict=True) if _is_time(field)}
         found: dict[str, pa.DataType] = {}
         for index in range(min(_PEEKED, len(records)) if wanted else 0):
             try:
@@ -121,14 +133,12 @@ class JsonDecoder:
         return found
 
     def _flat(self, table: pa.Table) -> pa.Table:
-        if not self._any_nested:
-            return table.select([field.name for field in self.fields])
-        payload = pa.chunked_array(table[_PAYLOAD].chunks, table.schema.field(_PAYLOAD).type)
-        members = dict(zip([f.name for f in payload.type], payload.flatten(), strict=True))
-        columns = [
-            members[field.name] if nested else table[field.name]
-            for field, nested in zip(self.fields, self._nested, strict=True)
-        ]
+        members: dict[str, Any] = {}
+        if self._any_nested:
+            payload = pa.chunked_array(table[_PAYLOAD].chunks, table.schema.field(_PAYLOAD).type)
+            members = dict(zip([f.name for f in payload.type], payload.flatten(), strict=True))
+        places = zip(self._members, self._nested, strict=True)
+        columns = [members[name] if nested else table[name] for name, nested in places]
         return pa.table(columns, names=[field.name for field in self.fields])
 
     def slow_schema(self) -> pa.Schema:
@@ -137,7 +147,7 @@ class JsonDecoder:
     def slow(self, record: bytes) -> list[Any] | Broken | Several:
         raw = record.decode("utf-8", errors="replace")
         try:
-            row = json.loads(record.decode("utf-8"), parse_float=_literal)
+            row = _PARSER.decode(record.decode("utf-8"))
         except UnicodeDecodeError:
             return Broken("the line is not UTF-8 text", raw)
         except (ValueError, RecursionError) as error:
@@ -151,8 +161,8 @@ class JsonDecoder:
         if not isinstance(payload, (dict, type(None))):
             return Broken("the payload is not a JSON object", raw)
         found = [
-            _member((payload or {}) if nested else row, field)
-            for field, nested in zip(self.fields, self._nested, strict=True)
+            _member(((payload or {}) if nested else row).get(name), field)
+            for name, field, nested in zip(self._members, self.fields, self._nested, strict=True)
         ]
         wrong = [value.reason for value in found if isinstance(value, Broken)]
         return Broken("; ".join(wrong), raw) if wrong else found
@@ -169,6 +179,9 @@ def _is_plain(data: bytes, lines: int) -> bool:
 def _literal(text: str) -> float | _Huge:
     value = float(text)
     return _Huge(text) if math.isinf(value) else value
+
+
+_PARSER = json.JSONDecoder(parse_float=_literal)
 
 
 @dataclass(frozen=True)
@@ -212,9 +225,8 @@ def _element(field: Field) -> Field:
     return Field("", field.type.element)
 
 
-def _member(row: Mapping[str, Any], field: Field) -> Any:
+def _member(value: Any, field: Field) -> Any:
     """The value of one member in its slow type, or why it has none."""
-    value = row.get(field.name)
     if value is None:
         return None
     fitting = _fitting(value, field)

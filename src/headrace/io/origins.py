@@ -15,10 +15,11 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from glob import has_magic
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,23 +27,29 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.columnar import to_numpy
-from headrace.errors import PlanError, SourceError
+from headrace.errors import PlanError, SourceError, without_secrets
 from headrace.expr import Expr, col, evaluate, predicate_mask
 from headrace.expr.pushdown import to_arrow_filter
 from headrace.io.decoded import Decoded, refused_table
 from headrace.io.files import FileState, Listed, listing, local_path
 from headrace.io.formats import Format, read_file
-from headrace.plan.nodes import Source
+from headrace.io.secrets import shown_options, shown_place
+from headrace.plan.nodes import Node, Source
 from headrace.plan.policies import Arrival, Edge, Explicit, Interval, Physical, Point
 from headrace.schema import ARRIVAL, POSITION, STAMPS, Schema
 from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["TABLE", "Events", "Files", "HostRead", "Origin", "SparkRead", "read_columns", "read_listed", "whole_rows"]
+__all__ = [
+    "TABLE", "Events", "Files", "FrameRead", "HostRead", "Origin", "SparkRead", "check_frames", "read_columns",
+    "read_listed", "shown_path", "whole_rows",
+]  # fmt: skip
 
 _log = logging.getLogger("headrace")
 
 #: The format of a table in Spark's catalog; the path is its name.
 TABLE = "table"
+#: Of what these readers give there is an end: what is stored now.
+_BOUNDED = (TABLE, "avro", "binaryfile", "csv", "delta", "hudi", "iceberg", "json", "orc", "parquet", "text", "xml")
 _TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*(\.[A-Za-z_][A-Za-z_0-9]*){0,2}")
 _PLACES = "a file, a directory, or a pattern such as 'ticks/*.csv'"
 
@@ -73,7 +80,7 @@ class _Unread:
         return False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Files(_Unread):
     """A file, a directory or a pattern; new files of a directory or pattern are new rows of the stream."""
 
@@ -102,7 +109,10 @@ class Files(_Unread):
         return found
 
     def __str__(self) -> str:
-        return self.label or f"{self.format} {self.path}"
+        return self.label or f"{self.format} {shown_place(self.path)}"
+
+    def __repr__(self) -> str:
+        return f"Files({self})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,13 +173,24 @@ class Events:
         return f"{self.table.num_rows} events #{self._digest}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SparkRead(_Unread):
     """Whatever one of Spark's own streaming readers gives: for what only Spark can read (Kafka, Delta, …)."""
 
     format: str
     options: tuple[tuple[str, str], ...] = ()
     path: str = ""
+    #: Names of Spark's columns, and the names they get.
+    rename: tuple[tuple[str, str], ...] = ()
+
+    def stored(self, name: str) -> str:
+        """What Spark calls a column."""
+        return {new: old for old, new in self.rename}.get(name, name)
+
+    @property
+    def endless(self) -> bool:
+        """Whether more may keep coming, so that there is no end to run to."""
+        return self.format.lower() not in _BOUNDED
 
     def __post_init__(self) -> None:
         if self.format == TABLE and not _TABLE_NAME.fullmatch(self.path):
@@ -190,9 +211,72 @@ class SparkRead(_Unread):
         )
 
     def __str__(self) -> str:
-        return " ".join(
-            [f"spark {self.format}", self.path, *(f"{name}={value}" for name, value in self.options)]
-        ).strip()
+        place = [shown_place(self.path)] if self.path else []
+        names = [f"{old!r} as {new!r}" for old, new in self.rename]
+        return " ".join([f"spark {self.format}", *place, *shown_options(self.options), *names])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self})"
+
+
+@dataclass(frozen=True)
+class FrameRead(SparkRead):
+    """The rows of a data frame of Spark's. It is told apart by its name, which is its `path`, and its columns."""
+
+    frame: Any = field(default=None, compare=False, repr=False)
+    streaming: bool = False
+    #: Whether a user gave the name; one that was made up is another in every process.
+    named: bool = False
+
+    @property
+    def endless(self) -> bool:
+        return self.streaming
+
+    def selected(self, columns: Schema) -> Any:
+        """The frame with these columns only."""
+        return self.frame.select(*(self.frame[f"`{name.replace('`', '``')}`"] for name in columns.names))
+
+    def rows(self, columns: Schema) -> pa.Table:
+        """All rows of a batch frame, brought to this process."""
+        return self.selected(columns).toArrow().cast(columns.arrow)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "frame": None}  # it belongs to its session, and workers do without
+
+    def __str__(self) -> str:
+        return f"spark dataframe {self.path}"
+
+
+def check_frames(*roots: Node, named: bool) -> None:
+    """Raise if two frames have one name: plans tell frames apart by it; or if one has none, and it must be `named`."""
+    seen: dict[int, Node] = {}
+    frames: dict[str, FrameRead] = {}
+    waiting = list(roots)
+    while waiting:  # node by node, not by `walk`, for which nodes with equal names are one
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen[id(node)] = node
+        waiting += node.inputs
+        origin = node.origin if isinstance(node, Source) else None
+        if isinstance(origin, FrameRead):
+            _check_frame(origin, frames.setdefault(origin.path, origin), named=named)
+
+
+def _check_frame(origin: FrameRead, other: FrameRead, *, named: bool) -> None:
+    if origin.frame is not other.frame:
+        raise PlanError(
+            "two data frames of this query have the same name",
+            given=origin.path,
+            allowed="a name of its own for each",
+            instead="read_spark(frame, name='trades', ...)",
+        )
+    if named and not origin.named:
+        raise PlanError(
+            "a data frame without a name cannot be found again by a checkpoint",
+            given=str(origin),
+            instead="read_spark(frame, name='trades', ...)",
+        )
 
 
 @dataclass(frozen=True)
@@ -257,7 +341,7 @@ def _notice(source: Source, file: Listed, state: FileState) -> Decoded:
         raise SourceError(text, given=str(source.origin), instead="write files under another name, then rename them")
     _log.warning("%s: %s; %s", source.origin, text, effect)
     empty = source.columns.arrow.empty_table().select(read_columns(source))
-    return Decoded(empty, refused_table(), np.arange(0), state)
+    return Decoded(empty, refused_table(), np.arange(0), file=state)
 
 
 def _read(source: Source, file: Listed) -> Iterator[Decoded]:
@@ -339,6 +423,14 @@ def whole_rows(source: Source, path: str, block: Decoded) -> Callable[[NDArray[n
         return table if table.num_rows == len(places) else block.table.take(pa.array(places))
 
     return rows
+
+
+def shown_path(source: Source, path: str | None) -> str | None:
+    """A file as people are shown it, the same on every host; None for files that are not the user's own."""
+    if path is None or (isinstance(source.origin, Files) and source.origin.label):
+        return None
+    local = local_path(path)
+    return without_secrets(path) if local is None else str(Path(local).absolute())
 
 
 def in_memory(table: pa.Table, source: Source) -> Decoded:

@@ -9,17 +9,18 @@ reader itself, which may skip whole row groups; the row numbers are then those a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from headrace.errors import SchemaError, nearest
 from headrace.io.conversion import check_convertible
-from headrace.io.decoded import Decoded, as_python, finish
+from headrace.io.decoded import Decoded, Raw, as_python, finish, numbered, unnumbered
 from headrace.schema import Field, Type
 
 __all__ = ["BLOCK_ROWS", "arrow_schema", "parquet_schema", "read_arrow", "read_parquet"]
@@ -39,15 +40,30 @@ def arrow_schema(file: Any) -> pa.Schema:
 
 
 def read_parquet(
-    file: Any, path: str, fields: Sequence[Field], row_filter: pc.Expression | None, columns: Sequence[str]
+    file: Any,
+    path: str,
+    fields: Sequence[Field],
+    row_filter: pc.Expression | None,
+    columns: Sequence[str],
+    rename: Mapping[str, str],
 ) -> Iterator[Decoded]:
-    """The decoded blocks of a Parquet file: `columns` of the rows that pass; the filter may use all of `fields`."""
+    """The decoded blocks of a Parquet file: `columns` of the rows that pass; the filter may use all of `fields`.
+
+    `rename` gives columns of the file other names, which everything else uses.
+    """
     reader = pq.ParquetFile(file, page_checksum_verification=True)
-    names = [field.name for field in fields]
-    _check(reader.schema_arrow, fields, path)
-    if row_filter is not None and _is_exact(reader.schema_arrow, fields):
+    stored = {new: old for old, new in rename.items()}
+    names = [stored.get(field.name, field.name) for field in fields]
+    _check(_renamed(reader.schema_arrow, rename), fields, path)
+    if rename:
+        groups = _groups(reader, names) if _largest_group(reader) <= BLOCK_ROWS else reader.iter_batches(
+            BLOCK_ROWS, columns=names
+        )  # fmt: skip
+        yield from _decoded((_renamed(piece, rename) for piece in groups), fields, columns, row_filter)
+    elif row_filter is not None and _is_exact(reader.schema_arrow, fields):
         source = _fragment(reader, file).to_batches(columns=list(columns), filter=row_filter)
-        yield from _decoded(source, [field for field in fields if field.name in columns], columns)
+        for block in _decoded(source, [field for field in fields if field.name in columns], columns):
+            yield unnumbered(block)
     elif _largest_group(reader) <= BLOCK_ROWS:
         yield from _decoded(_groups(reader, names), fields, columns, row_filter)
     else:
@@ -55,16 +71,32 @@ def read_parquet(
 
 
 def read_arrow(
-    file: Any, path: str, fields: Sequence[Field], row_filter: pc.Expression | None, columns: Sequence[str]
+    file: Any,
+    path: str,
+    fields: Sequence[Field],
+    row_filter: pc.Expression | None,
+    columns: Sequence[str],
+    rename: Mapping[str, str],
 ) -> Iterator[Decoded]:
     """The decoded blocks of an Arrow IPC file."""
-    schema = arrow_schema(file)
+    schema = _renamed(arrow_schema(file), rename)
     _check(schema, fields, path)
     file.seek(0)
     options = pa.ipc.IpcReadOptions(included_fields=[schema.get_field_index(field.name) for field in fields])
     reader = pa.ipc.open_file(file, options=options)
-    batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+    batches = (_renamed(reader.get_batch(i), rename) for i in range(reader.num_record_batches))
     yield from _decoded(batches, fields, columns, row_filter)
+
+
+def _renamed(columns: Any, rename: Mapping[str, str]) -> Any:
+    """A table, a batch or a schema with the new names."""
+    if not rename:
+        return columns
+    schema = columns if isinstance(columns, pa.Schema) else columns.schema
+    names = [rename.get(name, name) for name in schema.names]
+    if isinstance(columns, pa.Schema):
+        return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
+    return columns.rename_columns(names)
 
 
 def _check(schema: pa.Schema, fields: Sequence[Field], path: str) -> None:
@@ -140,13 +172,16 @@ def _decoded(
     row = 0
     for table in _gathered(pieces):
         rows = np.arange(row, row + len(table), dtype=np.int64)
-        yield finish(table, rows, fields, _as_json(table)).where(row_filter, columns)
+        done = numbered(finish(table, rows, fields, _as_json(table)), lambda each: each + 1)
+        yield done.where(row_filter, columns)
         row += len(table)
 
 
-def _as_json(table: pa.Table) -> Callable[[int], str]:
-    def raw(row: int) -> str:
-        values = {name: as_python(table[name][row]) for name in table.column_names}
-        return json.dumps(values, default=str, ensure_ascii=False)
+def _as_json(table: pa.Table) -> Raw:
+    def raw(rows: NDArray[np.int64]) -> list[str]:
+        few = table.take(pa.array(rows))
+        columns = [[as_python(value) for value in few[name]] for name in few.column_names]
+        values = (dict(zip(few.column_names, row, strict=True)) for row in zip(*columns, strict=True))
+        return [json.dumps(row, default=str, ensure_ascii=False) for row in values]
 
     return raw

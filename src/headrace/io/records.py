@@ -8,8 +8,9 @@ neighbourhood only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -17,17 +18,26 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.io.decoded import Decoded, Refusal, concat, finish, refused_table
+from headrace.errors import SourceError
+from headrace.io.decoded import Decoded, Raw, Refusal, concat, finish, numbered, refused_table
 from headrace.schema import Field
 
-__all__ = ["BLOCK_BYTES", "Bounds", "Broken", "Decoder", "Read", "Records", "Several", "blocks", "decode"]
+__all__ = [
+    "BLOCK_BYTES", "MAX_LINE", "Bounds", "Broken", "Decoder", "Read", "Records", "Several", "blocks", "count_lines",
+    "decode",
+]  # fmt: skip
 
 BLOCK_BYTES = 16 << 20
+#: How long a line may be, in bytes, unless its reader says otherwise.
+MAX_LINE = 64 << 20
 _LONGEST = 4  # blocks: a quote that stays open for longer was not meant as one
 _FAN_OUT = 16
 _LEAF = 16
+_LARGEST_LEAF = 1 << 16
+_FEW = 64
 _NEWLINE, _RETURN, _QUOTE = 10, 13, 34
 _BOM = b"\xef\xbb\xbf"
+_OTHER_BOMS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")  # UTF-16 and UTF-32
 
 
 @dataclass(frozen=True)
@@ -96,11 +106,12 @@ class Bounds:
 
 
 class Records:
-    """The records of some bytes. Where they lie is found out only when somebody asks."""
+    """The records of some bytes, which begin on `line` of a file. Where they lie is found out when somebody asks."""
 
-    def __init__(self, data: bytes, *, quoted: bool, bounds: Bounds | None = None) -> None:
+    def __init__(self, data: bytes, *, quoted: bool, bounds: Bounds | None = None, line: int = 1) -> None:
         self.data = data
         self.quoted = quoted
+        self.line = line
         if bounds is not None:
             self.bounds = bounds
 
@@ -132,7 +143,28 @@ class Records:
     def part(self, which: slice | NDArray[np.bool_]) -> Records:
         """Some of the records."""
         bounds = Bounds(self.bounds.starts[which], self.bounds.ends[which], self.bounds.multiline)
-        return Records(self.data, quoted=self.quoted, bounds=bounds)
+        part = Records(self.data, quoted=self.quoted, bounds=bounds, line=self.line)
+        part.line_ends = self.line_ends
+        return part
+
+    @cached_property
+    def line_ends(self) -> NDArray[np.int64]:
+        """Where lines end."""
+        return _line_ends(np.frombuffer(self.data, dtype=np.uint8), self.data)
+
+    def lines(self, rows: int) -> NDArray[np.int64]:
+        """On which line of the file each of the `rows` that were read begins; -1 where quotes leave that in doubt."""
+        if "bounds" not in self.__dict__ and count_lines(self.data, len(self.span)) + 1 == rows:
+            return np.arange(self.line, self.line + rows, dtype=np.int64)
+        for starts in (self.bounds.starts, self._line_starts()):
+            if len(starts) == rows:
+                return self.line + np.searchsorted(self.line_ends, starts)
+        return np.full(rows, -1, np.int64)
+
+    def _line_starts(self) -> NDArray[np.int64]:
+        """Where lines begin that are not empty, quotes or not."""
+        first, last = int(self.bounds.starts[0]), int(self.bounds.ends[-1])
+        return Bounds.of(self.data[first:last], quoted=False).starts + first
 
     def check_utf8(self) -> None:
         """Raise `pa.ArrowInvalid` unless all is UTF-8."""
@@ -150,11 +182,18 @@ def _line_ends(array: NDArray[np.uint8], data: bytes) -> NDArray[np.int64]:
     return np.sort(np.concatenate([ends, alone])) if len(alone) else ends
 
 
-def blocks(stream: Any, *, quoted: bool, size: int = BLOCK_BYTES) -> Iterator[bytes]:
+def count_lines(data: bytes, until: int | None = None) -> int:
+    """How many lines end in some bytes, up to a place in them."""
+    ends = data.count(b"\n", 0, until)
+    return ends if b"\r" not in data else ends + data.count(b"\r", 0, until) - data.count(b"\r\n", 0, until)
+
+
+def blocks(stream: Any, *, quoted: bool, size: int = BLOCK_BYTES, max_line: int = MAX_LINE) -> Iterator[bytes]:
     """The stream in pieces of about `size` bytes that end where a record ends, without a byte order mark."""
-    left, read = b"", stream.read(size).removeprefix(_BOM)
+    left, read = b"", _without_mark(stream.read(size))
     while read:
         data = left + read
+        _check_lines(data, max_line)
         cut = _record_end(data, quoted, give_up=len(data) >= _LONGEST * size)
         if cut:
             yield data[:cut]
@@ -163,30 +202,60 @@ def blocks(stream: Any, *, quoted: bool, size: int = BLOCK_BYTES) -> Iterator[by
         yield left
 
 
+def _without_mark(start: bytes) -> bytes:
+    if start.startswith(_OTHER_BOMS):
+        raise SourceError(
+            "the text is not UTF-8: its byte order mark says UTF-16 or UTF-32",
+            given=repr(start[:4]),
+            allowed="UTF-8, with or without a byte order mark",
+            instead="iconv -f UTF-16 -t UTF-8 old.csv > new.csv",
+        )
+    return start.removeprefix(_BOM)
+
+
+def _check_lines(data: bytes, max_line: int) -> None:
+    if len(data) <= max_line:
+        return
+    ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == _NEWLINE)
+    longest = int(np.diff(np.r_[-1, ends, len(data)]).max()) - 1
+    if longest > max_line:
+        raise SourceError(
+            "a line is too long",
+            given=f"{longest:,} bytes without a line end",
+            allowed=f"max_line={max_line:,} bytes",
+            instead=f"max_line={2 * longest}, if the line is meant to be so; or check that the file is text",
+        )
+
+
 def _record_end(data: bytes, quoted: bool, *, give_up: bool) -> int:
     """Just after the last record that is surely whole; 0 when there is none."""
-    last = position = data.rfind(b"\n")
-    quotes = data.count(b'"', 0, position) if quoted and b'"' in data else 0
-    while position >= 0 and quotes % 2:
-        before = data.rfind(b"\n", 0, position)
-        quotes -= data.count(b'"', max(before, 0), position)
-        position = before
-    return last + 1 if position < 0 and give_up else position + 1
+    last = data.rfind(b"\n")
+    if last < 0 or not quoted or data.count(b'"', 0, last) % 2 == 0:
+        return last + 1
+    array = np.frombuffer(data, dtype=np.uint8)
+    ends = np.flatnonzero(array == _NEWLINE)
+    whole = np.flatnonzero(np.searchsorted(np.flatnonzero(array == _QUOTE), ends) % 2 == 0)
+    if len(whole):
+        return int(ends[whole[-1]]) + 1
+    return last + 1 if give_up else 0
 
 
 def decode(records: Records, decoder: Decoder, first_row: int) -> tuple[Decoded, int]:
     """The records of a block and the number of the next row; `first_row` is the number of the first one."""
     parts: list[Decoded] = []
-    row, waiting = first_row, [records]
+    row, waiting, leaf = first_row, [records], _LEAF
     while waiting:
         piece = waiting.pop()
-        done = _at_once(piece, decoder, row)
-        if done is None and len(piece) > _LEAF:
+        # Where the neighbours were broken, the fast way is not tried on so few records again.
+        done = None if leaf > _LEAF and len(piece) <= leaf else _at_once(piece, decoder, row)
+        if done is None and len(piece) > leaf:
             step = -(-len(piece) // _FAN_OUT)
             waiting += [piece.part(slice(start, start + step)) for start in range(0, len(piece), step)][::-1]
         elif done is None:
             done, left = _one_by_one(piece, decoder, row)
             waiting += left
+            odd = done.refused.num_rows > 0 or len(left) > 0 or len(done.rows) != len(piece)
+            leaf = min(_LARGEST_LEAF, 2 * leaf) if odd else _LEAF
         if done is not None:
             parts.append(done)
             row += len(done.rows) + done.refused.num_rows
@@ -200,19 +269,20 @@ def _at_once(records: Records, decoder: Decoder, row: int) -> Decoded | None:
     except pa.ArrowException:
         return None
     rows = len(read.table) + len(read.broken)
+    lines = records.lines(rows) if rows else np.zeros(0, np.int64)
     numbers = np.delete(np.arange(rows, dtype=np.int64), list(read.broken))
     done = finish(read.table, numbers + row, decoder.fields, _raw(records, read, rows, numbers))
     refusals = [(row + number, broken.reason, broken.raw) for number, broken in read.broken.items()]
-    return _with_refusals(done, refusals)
+    return numbered(_with_refusals(done, refusals), lambda each: lines[each - row])
 
 
-def _raw(records: Records, read: Read, rows: int, numbers: NDArray[np.int64]) -> Callable[[int], str]:
-    """A row's own text; its values, when quotes in odd places leave in doubt which text that is."""
+def _raw(records: Records, read: Read, rows: int, numbers: NDArray[np.int64]) -> Raw:
+    """The rows' own texts; their values, when quotes in odd places leave in doubt which texts these are."""
 
-    def raw(index: int) -> str:
+    def raw(places: NDArray[np.int64]) -> list[str]:
         if len(records) == rows:
-            return records.text(int(numbers[index]))
-        return str(read.table.slice(index, 1).to_pylist()[0])
+            return [records.text(place) for place in numbers[places].tolist()]
+        return [str(row) for row in read.table.take(pa.array(places)).to_pylist()]
 
     return raw
 
@@ -221,35 +291,47 @@ def _with_refusals(done: Decoded, refusals: list[Refusal]) -> Decoded:
     if not refusals:
         return done
     refused = pa.concat_tables([done.refused, refused_table(refusals)]).sort_by("row")
-    return Decoded(done.table, refused, done.rows)
+    return replace(done, refused=refused)
 
 
 def _one_by_one(records: Records, decoder: Decoder, row: int) -> tuple[Decoded, list[Records]]:
-    """A few records by the slow way, and what is left to read when one of them turns out to be several."""
+    """Records by the slow way, and what is left to read when one of them turns out to be many."""
     good: list[tuple[int, list[Any], str]] = []
     refusals: list[Refusal] = []
     left: list[Records] = []
-    for index in range(len(records)):
-        found = decoder.slow(records[index])
+    index, waiting = 0, deque[tuple[bytes, int]]()
+    lines, begins, first = records.lines(len(records)).tolist(), list[int](), row
+    while not left and (waiting or index < len(records)):
+        if waiting:
+            record, line = waiting.popleft()
+        else:
+            record, line, index = records[index], lines[index], index + 1
+        found = decoder.slow(record)
         if isinstance(found, Several):
-            left = [
-                piece
-                for piece in (records.part(slice(index + 1, None)), Records(found.rest, quoted=True))
-                if len(piece)
-            ]
-            found = decoder.slow(found.first)
+            record, rest = found.first, Records(found.rest, quoted=True, line=line + 1)
+            found = decoder.slow(record)
+            if len(rest) <= _FEW:
+                more = zip((rest[i] for i in range(len(rest))), rest.lines(len(rest)).tolist(), strict=True)
+                waiting.extendleft(reversed(list(more)))
+            else:
+                texts, at = [text for text, _ in waiting], waiting[0][1] if waiting else 1
+                others = Records(b"\n".join(texts), quoted=True, line=at)
+                left = [piece for piece in (records.part(slice(index, None)), others, rest) if len(piece)]
         if isinstance(found, list):
-            good.append((row + index, found, records.text(index)))
+            good.append((row, found, record.decode("utf-8", errors="replace")))
         elif isinstance(found, Broken):
-            refusals.append((row + index, found.reason, found.raw))
-        if left:
-            break
-    return _gathered(good, refusals, decoder), left
+            refusals.append((row, found.reason, found.raw))
+        begins.append(line)
+        row += 1
+    known = np.array(begins, np.int64)
+    return numbered(_gathered(good, refusals, decoder), lambda each: known[each - first]), left
 
 
 def _gathered(good: list[tuple[int, list[Any], str]], refusals: list[Refusal], decoder: Decoder) -> Decoded:
     schema = decoder.slow_schema()
     columns = [pa.array([values[i] for _, values, _ in good], schema.field(i).type) for i in range(len(schema))]
     numbers = np.array([number for number, _, _ in good], dtype=np.int64)
-    done = finish(pa.table(columns, schema=schema), numbers, decoder.fields, lambda i: good[i][2])
+    done = finish(
+        pa.table(columns, schema=schema), numbers, decoder.fields, lambda few: [good[i][2] for i in few.tolist()]
+    )
     return _with_refusals(done, refusals)

@@ -2,14 +2,14 @@
 
 A sink is a value that says what to do with an output. *Encodings*: `events` are physical events (insert, retract, cti);
 `final` gives rows once nothing can change them any more; `upsert` gives, per key, the latest value (the row with the
-greatest LE), and `delete` when a key has none left. Files are written by whoever has the rows and appear batch by
-batch, whole, once.
+greatest LE), and `delete` when rows of a key are gone (`upserts.py`). Files are written by whoever has the rows and
+appear batch by batch, whole, once.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -18,16 +18,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.changes import Changes
-from headrace.columnar import factorize
 from headrace.errors import EventError, PlanError
 from headrace.events import cti_row, history, to_physical
 from headrace.io.commit import BatchDirectory
 from headrace.io.encode import jsonl_to_physical, physical_to_jsonl, rows_to_jsonl
 from headrace.io.files import source_errors
+from headrace.io.upserts import check_columns, fold, upserts
 from headrace.plan.nodes import EdgeLifetimes, Final, Node, PointAtStart
 from headrace.progress import Progress
 from headrace.schema import Schema
-from headrace.time import NEG_INFINITY
+from headrace.time import INFINITY, NEG_INFINITY
 
 __all__ = ["Call", "Console", "FileSink", "Memory", "Nowhere", "Sink", "encode", "prepared", "read_events_output"]
 
@@ -87,7 +87,7 @@ class Memory(_Encoded):
 
     def rows(self) -> pa.Table:
         """The rows so far in the sink's encoding, batch by batch."""
-        tables = [rows_of(changes, self) for changes, _ in self.batches]
+        tables = [rows_of(part, self, batch) for (part, _), batch in zip(self.batches, self.numbers, strict=True)]
         return pa.concat_tables(tables) if tables else pa.table({})
 
     def events(self) -> pa.Table:
@@ -99,9 +99,12 @@ class Memory(_Encoded):
         return pa.concat_tables(tables) if tables else pa.table({})
 
     def cht(self) -> pa.Table:
-        """The history so far; without columns of its own before the first batch."""
+        """The history so far, of upsert rows the latest of each key; without columns before the first batch."""
         if not self.batches:
             return pa.table({"le": pa.array([], pa.int64()), "re": pa.array([], pa.int64())})
+        if self.encoding == "upsert":
+            latest = fold(self.rows(), self.key)
+            return latest.add_column(1, "re", pa.array(np.full(latest.num_rows, INFINITY, np.int64)))
         try:
             return history(Changes.concat([changes for changes, _ in self.batches]))
         except EventError as error:
@@ -133,38 +136,23 @@ def prepared(node: Node, sink: Sink) -> Node:
     if sink.encoding == "final":
         return Final(node)
     if sink.encoding == "upsert":
-        for name in sink.key:
-            node.schema[name]
+        check_columns(node.schema, sink.key)
         return EdgeLifetimes(PointAtStart(node), sink.key, latest=True)
     return node
 
 
-def rows_of(changes: Changes, sink: _Encoded) -> pa.Table:
+def rows_of(changes: Changes, sink: _Encoded, batch: int = 0) -> pa.Table:
     """The rows of one batch in the sink's encoding."""
     if sink.encoding == "events":
         return to_physical(changes)
     if sink.encoding == "final":
         return history(changes)
-    return _upserts(changes, sink.key)
+    return upserts(changes, sink.key, batch)
 
 
-def _upserts(changes: Changes, key: Sequence[str]) -> pa.Table:
-    """A key with a new latest row is upserted; one that only lost its row is deleted."""
-    new, gone = changes.filter(changes.weight > 0), changes.filter(changes.weight < 0)
-    codes, _ = factorize(pa.concat_tables([part.payload.select(list(key)) for part in (new, gone)]))
-    lost = gone.filter(~np.isin(codes[len(new) :], codes[: len(new)]))
-    ops = pa.array(["upsert"] * len(new) + ["delete"] * len(lost), pa.string())
-    table = pa.table({"op": ops, "le": pa.array(np.concatenate([new.le, lost.le]))})
-    for name, kind in zip(changes.payload.column_names, changes.payload.schema.types, strict=True):
-        kept = lost.payload.column(name) if name in key else pa.chunked_array([pa.nulls(len(lost), kind)])
-        chunks = [*new.payload.column(name).chunks, *kept.chunks]
-        table = table.append_column(name, pa.chunked_array(chunks, kind))
-    return table
-
-
-def encode(changes: Changes, sink: FileSink) -> bytes:
+def encode(changes: Changes, sink: FileSink, batch: int = 0) -> bytes:
     """One file of a batch."""
-    table = rows_of(changes, sink)
+    table = rows_of(changes, sink, batch)
     if sink.format == "parquet":
         return _parquet(table)
     return physical_to_jsonl(table) if sink.encoding == "events" else rows_to_jsonl(table)

@@ -18,9 +18,11 @@ import pyarrow as pa
 
 from headrace.columnar import hash_rows
 from headrace.errors import BadRow, PlanError, SourceError, UnknownColumn
+from headrace.events import from_pandas
 from headrace.io.decoded import Decoded, finish
 from headrace.io.files import list_files
 from headrace.io.formats import Format, infer_schema, read_file
+from headrace.io.secrets import shown_place
 from headrace.schema import Schema
 
 __all__ = ["TableFiles", "TableRows", "is_table", "table_of"]
@@ -72,7 +74,7 @@ class TableRows:
         return f"{self.label} of {self.table.num_rows} rows #{self.digest}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TableFiles:
     """A file, a directory or a pattern that holds a table."""
 
@@ -86,7 +88,10 @@ class TableFiles:
         return TableRows.of(blocks, self.columns, str(self))
 
     def __str__(self) -> str:
-        return f"{self.format} {self.path}"
+        return f"{self.format} {shown_place(self.path)}"
+
+    def __repr__(self) -> str:
+        return f"TableFiles({self})"
 
 
 def is_table(given: Any) -> bool:
@@ -106,13 +111,18 @@ def table_of(given: Any, schema: Schema | str | pa.Schema | None = None) -> Tabl
             instead="join(other, on='key')" if hasattr(given, "node") else "join_table('countries.parquet', on='code')",
         )
     if not isinstance(given, pa.Table):
-        given = pa.Table.from_pandas(given, preserve_index=False)
+        given = from_pandas(given)
     columns = Schema.of(given.schema if schema is None else schema)
     for name in columns.names:
         if name not in given.column_names:
             raise UnknownColumn.of(name, given.column_names, "the table")
     wanted = given.select(list(columns.names))
-    rows = finish(wanted, np.arange(len(wanted)), columns.fields, lambda row: str(wanted.slice(row, 1).to_pylist()[0]))
+    rows = finish(
+        wanted,
+        np.arange(len(wanted)),
+        columns.fields,
+        lambda few: [str(row) for row in wanted.take(pa.array(few)).to_pylist()],
+    )
     return TableRows.of([rows], columns, "a table")
 
 

@@ -19,14 +19,15 @@ What a module sees:
 - *time-sensitive* (`time_sensitive = True`): a list of events, named tuples of `le`, `re` and the fields, and the
   window, with `le` and `re`.
 
-Items come sorted by start, end and value, so that arrival never shows; a module must not change the list.
+Items come sorted by start, end and value, so that arrival never shows; a module must not change the list. They are
+values that can be pickled, so a state may keep them.
 
 The *incremental* kinds keep one state per window, any picklable value, which the engine stores: `initial()` makes it,
 `add(state, items)` and `remove(state, items)` give the next one (or change it and give None), and
 `compute(state)` reads it. A state that cannot take items back is made anew from all of them.
 
-An operator gives any number of outputs: dicts, tuples, or for one column bare values; a time-sensitive one gives
-`self.event(le, re, ...)`.
+An operator gives any number of outputs: dicts, tuples, or for one column bare values. They last as long as the window;
+a time-sensitive one may give `self.event(le, re, ...)` instead.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ from __future__ import annotations
 import hashlib
 import inspect
 import keyword
-from collections import namedtuple
 from collections.abc import Iterable, Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from headrace.errors import ModuleError
 from headrace.expr import Expr, as_expr, col
 from headrace.modules.fold import Folder, Incremental, Kind
+from headrace.modules.items import row_type
 from headrace.schema import RESERVED, Schema, Type
 
 __all__ = ["Aggregate", "Event", "IncrementalAggregate", "IncrementalOperator", "Module", "Operator", "Window"]
@@ -247,7 +248,7 @@ class Module:
 
     def item(self, values: tuple[Any, ...]) -> Any:
         """An item of a module that sees no times: a value, or a named tuple of several."""
-        return values[0] if len(self.fields) == 1 else _row(self.fields.names)._make(values)
+        return values[0] if len(self.fields) == 1 else row_type(self.fields.names)._make(values)
 
     def stepwise(self) -> Module | None:
         """An incremental module that gives the same of items in their order; None if all of them are needed at once."""
@@ -311,11 +312,6 @@ class Module:
         return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
 
     __repr__ = __str__
-
-
-@lru_cache(maxsize=256)
-def _row(names: tuple[str, ...]) -> Any:
-    return namedtuple("Row", names)  # noqa: PYI024 - its fields are known only now
 
 
 def _bytecode(value: Any) -> str:

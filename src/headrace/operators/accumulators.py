@@ -25,7 +25,8 @@ import pyarrow.compute as pc
 
 from headrace.changes import Changes
 from headrace.columnar import canonical_floats, hash_rows
-from headrace.expr import AggregateCall, Expr, evaluate
+from headrace.expr import AggregateCall, Expr
+from headrace.operators.evaluated import evaluated
 from headrace.operators.exact import float_limbs, float_squares, integer_limbs, integer_squares
 from headrace.plan.nodes import Aggregate
 from headrace.schema import Type
@@ -191,7 +192,7 @@ class Layout:
         columns: dict[str, object] = {COUNT: changes.weight}
         plain = bool((changes.weight == 1).all())
         for argument in self.arguments.values():
-            values = _whole(evaluate(argument.expr, changes.payload))
+            values = _whole(evaluated(argument.expr, changes.payload, changes.weight))
             for name, column in argument.sums(values).items():
                 columns[name] = column if plain else column * changes.weight
             columns |= argument.extremes(values)
@@ -202,7 +203,7 @@ class Layout:
         return [self._bag(a, changes, keys) for a in self.arguments.values() if a.bag]
 
     def _bag(self, argument: Argument, changes: Changes, keys: pa.Table) -> pa.Table:
-        values = _whole(evaluate(argument.expr, changes.payload))
+        values = _whole(evaluated(argument.expr, changes.payload, changes.weight))
         there = pc.is_valid(values)
         if argument.sketch:
             values = pa.array(hash_rows(pa.table({"v": values})))

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from headrace.changes import LE, WEIGHT, Changes
 from headrace.columnar import concat, factorize, hash_rows, to_numpy
 from headrace.errors import EventError
-from headrace.operators.kernel import Data, Kernel, consolidated_rows
+from headrace.operators.kernel import Data, Kernel, consolidated_rows, diverted_rows
 from headrace.plan.nodes import DIVERTED, Admit
 from headrace.progress import Progress
 from headrace.time import CHRONON, INFINITY, NEG_INFINITY, format_ticks
@@ -143,8 +143,7 @@ class AdmitKernel(Kernel):
         self.scalars["orphans"] += len(texts)
         cti = self.scalars["cti"]
         at = np.full(len(texts), 0 if cti == NEG_INFINITY else min(cti, INFINITY - 1), np.int64)
-        names = [str(self.source.origin)] * len(texts)
-        payload = pa.table({"source": names, "reason": [_REASON] * len(texts), "row": texts}, schema=DIVERTED.arrow)
+        payload = diverted_rows(str(self.source.origin), [_REASON] * len(texts), texts)
         self.side = Changes.inserts(at, at + CHRONON, payload)
 
     def held_by(self) -> str:

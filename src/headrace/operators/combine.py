@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from headrace.changes import Changes
 from headrace.columnar import canonical_floats, concat, factorize, group_sum, to_numpy
-from headrace.expr import evaluate
 from headrace.operators.accumulators import BAG_LE, COUNT, PART, Argument, Layout
+from headrace.operators.evaluated import evaluated
 from headrace.plan.nodes import Combine
 from headrace.plan.windows import Grid
 
@@ -34,7 +34,7 @@ def combine(node: Combine, changes: Changes) -> pa.Table:
     first, last = window.first(changes.le), window.last(changes.le, changes.re)
     # Under jumping windows an event may belong to none: its run is empty, but how far it reaches still counts (5.3).
     keys = pa.Table.from_arrays(
-        [evaluate(expr, changes.payload) for _, expr in node.aggregate.keys], schema=node.schema.arrow
+        [evaluated(expr, changes.payload, changes.weight) for _, expr in node.aggregate.keys], schema=node.schema.arrow
     ) if node.aggregate.keys else pa.table({"__all": pa.nulls(len(changes))}).select([])  # fmt: skip
     keys = canonical_floats(keys)
     keys = keys.append_column(FIRST, pa.array(first)).append_column(LAST, pa.array(last))

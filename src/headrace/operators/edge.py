@@ -3,6 +3,10 @@
 A sample lasts until the next distinct sample time of its key, or for ever. A late sample shortens the one before it; a
 deleted sample lengthens it. Two traces carry the state: `recent`, samples at or after the CTI, and `last`, for each key
 the last sample before the CTI, whose end is still open. When the CTI passes samples they move from one to the other.
+
+Where only the latest value of each key is asked for (`latest`, for upsert rows), what the CTI has passed is forgotten:
+see `io/upserts.py` for why that is enough. The output then is no history. It says what is new: +1 for a key's latest
+row, -1 for rows it has lost. When no known row of a key is left, the earliest of those that were known is among them.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from headrace.expr import predicate_mask
 from headrace.operators.kernel import Data, Kernel, consolidated_rows
 from headrace.plan.nodes import EdgeLifetimes
 from headrace.progress import Progress
-from headrace.time import INFINITY, NEG_INFINITY
+from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 from headrace.trace import Trace
 
 __all__ = ["EdgeKernel"]
@@ -57,7 +61,21 @@ class EdgeKernel(Kernel):
         before = self._signal(known)
         after = self._signal(Changes.concat([known, samples]).consolidate())
         taken_back = Changes(before.le, before.re, -before.weight, before.payload)
-        return Changes.concat([after, taken_back]).consolidate()
+        told = Changes.concat([after, taken_back]).consolidate()
+        return Changes.concat([told, self._earliest_lost(known, before, after)]) if self.latest else told
+
+    def _earliest_lost(self, known: Changes, before: Changes, after: Changes) -> Changes:
+        """Of keys that have lost all known rows: the earliest of them, unless it is the latest too."""
+        if len(known) == 0:
+            return known
+        codes = self._codes(Changes.concat([known, before, after]))
+        mine, was, rest = np.split(codes, [len(known), len(known) + len(before)])
+        order = np.lexsort((known.le, mine))
+        first = order[np.r_[True, np.diff(mine[order]) != 0]]
+        latest = np.full(int(codes.max()) + 1, NEG_INFINITY, np.int64)
+        latest[was] = before.le
+        lost = known.take(first[~np.isin(mine[first], rest) & (known.le[first] < latest[mine[first]])])
+        return Changes(lost.le, np.full(len(lost), INFINITY, np.int64), -np.ones(len(lost), np.int64), lost.payload)
 
     def _known(self, hashes: NDArray[np.uint64]) -> Changes:
         found = [t for t in (trace.lookup(hashes) for trace in self.traces.values()) if t is not None]
@@ -111,7 +129,7 @@ class EdgeKernel(Kernel):
         passed = recent.until(cti - 1)
         recent.drop(cti - 1)
         self.scalars = {"cti": cti}
-        if passed is None:
+        if passed is None or self.latest:
             return
         hashes = self._hashes(passed)
         superseded = last.lookup(hashes)
@@ -129,4 +147,5 @@ class EdgeKernel(Kernel):
         last.append(rows, self._hashes(rows), np.full(rows.num_rows, INFINITY, np.int64))
 
     def held_by(self) -> str:
-        return "the last sample of each key, and samples the CTI has not passed"
+        kept = "" if self.latest else "the last sample of each key, and "
+        return f"{kept}samples the CTI {format_ticks(self.scalars['cti'])} has not passed"

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from headrace.changes import LE, WEIGHT, Changes
 from headrace.columnar import concat, factorize, group_sum, hash_rows, to_numpy
-from headrace.expr import predicate_mask
+from headrace.operators.evaluated import passing
 from headrace.operators.kernel import Data, Kernel, consolidated_rows
 from headrace.operators.overlap import overlapping, without_nulls
 from headrace.operators.uncovered import gaps
@@ -107,7 +107,8 @@ class JoinKernel(Kernel):
         theirs = {name: new for name, new in self.join.right_columns.items() if new in used}
         columns = [left.payload.column(name).take(pa.array(i)) for name in mine]
         columns += [right.payload.column(name).take(pa.array(j)) for name in theirs]
-        pass_ = np.asarray(predicate_mask(where, pa.table(columns, names=[*mine, *theirs.values()])))
+        pairs = pa.table(columns, names=[*mine, *theirs.values()])
+        pass_ = passing(where, pairs, left.weight[i] * right.weight[j])
         return i[pass_], j[pass_]
 
     def _paired(self, left: Changes, right: Changes, rows: tuple[Int64s, Int64s]) -> Changes:

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from headrace.changes import Changes
 from headrace.columnar import concat, factorize, hash_rows, to_numpy
-from headrace.expr import evaluate
 from headrace.operators.accumulators import COUNT, PART, Layout
 from headrace.operators.answers import answers
 from headrace.operators.combine import FIRST, LAST, compact
+from headrace.operators.evaluated import evaluated
 from headrace.operators.kernel import Data, Kernel
 from headrace.operators.spread import spread
 from headrace.plan.nodes import Merge
@@ -166,9 +166,9 @@ class MergeKernel(Kernel):
         number = to_numpy(table.column(WINDOW))
         _, outputs = self.aggregate.split
         columns = [table.column(name) for name in self.layout.keys]
-        columns += [evaluate(expr, table) for expr in outputs.values()]
-        payload = pa.Table.from_arrays(columns, schema=self.node.schema.arrow)
         weights = np.full(len(number), weight, np.int64)
+        columns += [evaluated(expr, table, weights) for expr in outputs.values()]
+        payload = pa.Table.from_arrays(columns, schema=self.node.schema.arrow)
         return Changes(self.window.start(number), self.window.end(number), weights, payload)
 
     def held_by(self) -> str:

@@ -22,6 +22,7 @@ from headrace.operators.recurse.spread import spread_loop_of
 from headrace.operators.sliding import SlidingKernel, slides
 from headrace.operators.snapshots import SnapshotKernel, adds_up
 from headrace.operators.span import LINEAR
+from headrace.operators.windows.bound import BoundWindowKernel
 from headrace.operators.windows.kernel import WindowKernel
 from headrace.plan.nodes import (
     Admit,
@@ -52,7 +53,11 @@ __all__ = ["kernel_of", "linear_of"]
 def _windows(node: PerWindow) -> Kernel:
     if isinstance(node.window, Ordered):
         return OrderedKernel(node)
-    return SnapshotKernel(node) if isinstance(node, Aggregate) and adds_up(node) else WindowKernel(node)
+    if isinstance(node, Aggregate) and adds_up(node):
+        return SnapshotKernel(node)
+    # Without modules, over snapshots, answers are bound in time by themselves.
+    bound = node.timestamping == "time_bound" and node.modules
+    return BoundWindowKernel(node) if bound else WindowKernel(node)
 
 
 def _match(node: Match) -> Kernel:

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from headrace.changes import Changes
 from headrace.columnar import canonical_floats, concat, factorize, hash_rows, to_numpy
-from headrace.expr import evaluate
 from headrace.operators.accumulators import COUNT, PART, Layout
 from headrace.operators.answers import answers
 from headrace.operators.combine import compact
+from headrace.operators.evaluated import evaluated
 from headrace.operators.kernel import Data, Kernel
 from headrace.operators.running import negative, present, running_sums
 from headrace.plan.nodes import Aggregate
@@ -74,7 +74,7 @@ class SnapshotKernel(Kernel):
         """What enters at starts and leaves at ends."""
         keys = pa.table({PART: np.zeros(len(changes), np.int8)})
         for name, expr in self.aggregate.keys:
-            keys = keys.append_column(name, evaluate(expr, changes.payload))
+            keys = keys.append_column(name, evaluated(expr, changes.payload, changes.weight))
         sums = self.layout.sums_table(changes, canonical_floats(keys))
         entering = sums.append_column(_AT, pa.array(changes.le)).append_column(_ENDS, pa.array(changes.weight))
         leaving = negative(sums, self._not_sums).append_column(_AT, pa.array(changes.re))
@@ -131,9 +131,10 @@ class SnapshotKernel(Kernel):
         table = answers(numbered, self.layout, _AT)
         number = to_numpy(table.column(_AT))
         columns = [table.column(name) for name in self.keys]
-        columns += [evaluate(expr, table) for expr in self.aggregate.split[1].values()]
+        weights = np.full(len(number), weight, np.int64)
+        columns += [evaluated(expr, table, weights) for expr in self.aggregate.split[1].values()]
         payload = pa.Table.from_arrays(columns, schema=self.node.schema.arrow)
-        return Changes(starts[number], ends[number], np.full(len(number), weight, np.int64), payload)
+        return Changes(starts[number], ends[number], weights, payload)
 
     def _settle(self, cti: int) -> None:
         """Endpoints before the CTI cannot change: only the last of each group, and what is alive there, matters."""

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.changes import Changes
-from headrace.expr import evaluate, predicate_mask
 from headrace.operators.combine import combine
+from headrace.operators.evaluated import evaluated, passing
 from headrace.operators.table import table_join
 from headrace.operators.windows.panes import panes
 from headrace.plan.nodes import (
@@ -40,12 +40,12 @@ __all__ = ["LINEAR"]
 
 def where(node: Where, changes: Changes) -> Changes:
     """Keep the rows whose predicate is true, not null."""
-    return changes.filter(np.asarray(predicate_mask(node.predicate, changes.payload)))
+    return changes.filter(passing(node.predicate, changes.payload, changes.weight))
 
 
 def select(node: Select, changes: Changes) -> Changes:
     """Compute the output columns."""
-    columns = [evaluate(expr, changes.payload) for _, expr in node.outputs]
+    columns = [evaluated(expr, changes.payload, changes.weight) for _, expr in node.outputs]
     return changes.with_payload(pa.Table.from_arrays(columns, schema=node.schema.arrow))
 
 

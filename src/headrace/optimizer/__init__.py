@@ -13,6 +13,7 @@ from headrace.optimizer.combine_before_shuffle import combine_before_shuffle
 from headrace.optimizer.combine_modules import combine_modules
 from headrace.optimizer.compute_keys import compute_keys
 from headrace.optimizer.filter_before_windows import filter_before_windows
+from headrace.optimizer.final_by_answer import final_by_answer
 from headrace.optimizer.place_admission import place_admission
 from headrace.optimizer.prune_columns import prune_columns
 from headrace.optimizer.push_filters import push_filters
@@ -32,7 +33,8 @@ class Rule(Protocol):
 
 
 #: Tables are read first, to be part of the query. Filters move down before they go into readers;
-#: `combine_before_shuffle` comes last, because it replaces aggregates by halves that the other rules need not know.
+#: `combine_before_shuffle` comes late, because it replaces aggregates by halves that the other rules need not know;
+#: `final_by_answer` comes last, because windows that are left then are looked at one by one.
 RULES: tuple[Rule, ...] = (
     read_tables,
     filter_before_windows,
@@ -43,6 +45,7 @@ RULES: tuple[Rule, ...] = (
     slide_over_panes,
     combine_modules,
     combine_before_shuffle,
+    final_by_answer,
 )
 
 

@@ -36,6 +36,6 @@ def _algebraic(node: Aggregate) -> bool:
     calls = node.split[0].values()
     if not all(isinstance(call, ModuleCall) and not isinstance(call.module, MergedStates) for call in calls):
         return False
-    plain = node.policy.on_error == "fail" and not node.policy.verify
+    plain = node.policy.on_error == "fail" and not node.policy.verify and node.timestamping != "time_bound"
     states = all(m.algebraic and not m.time_sensitive and not m.order_sensitive for m in node.modules)
     return plain and states and isinstance(node.window, Grid) and node.input.properties.insert_only

@@ -16,7 +16,9 @@ from headrace.expr import Expr, col
 from headrace.expr.nodes import Column
 from headrace.expr.pushdown import conjuncts
 from headrace.optimizer.rewrite import rewrite
+from headrace.plan.contents import always_ends
 from headrace.plan.nodes import Contents, Node, Operate, Output, PerWindow, Where, walk
+from headrace.plan.windows import Grid
 
 __all__ = ["filter_before_windows"]
 
@@ -50,7 +52,8 @@ def _through(node: PerWindow) -> dict[str, Expr]:
     found = dict(node.keys)
     if isinstance(node, Contents) and node.each_alone:
         found |= {name: col(name) for name in node.input.schema.names}
-    if isinstance(node, Operate):
+    # Where windows depend on the events in them, what a filter leaves out would change them.
+    if isinstance(node, Operate) and isinstance(node.window, Grid) and always_ends(node.input):
         fields = dict(node.mapping)
         found |= {name: fields[name] for name in node.module.filter_through if name in fields and name not in found}
     return found

@@ -13,7 +13,7 @@ from headrace.modules import Module, ModuleCall
 from headrace.plan.base import OneInput, Properties, refuse_reserved, renamed
 from headrace.plan.ordered import Frame
 from headrace.plan.windowed import PerWindow
-from headrace.plan.windows import Grid
+from headrace.plan.windows import Grid, Timestamping
 from headrace.schema import NUMBERED, Field, Schema
 
 __all__ = ["Aggregate", "Combine", "Merge"]
@@ -47,6 +47,10 @@ class Aggregate(PerWindow):
     @cached_property
     def modules(self) -> tuple[Module, ...]:
         return tuple(call.module for call in self.split[0].values() if isinstance(call, ModuleCall))
+
+    @property
+    def _own_times(self) -> tuple[Timestamping, ...]:
+        return ("time_bound",) if self.modules else super()._own_times
 
     @property
     def splits(self) -> bool:

@@ -72,7 +72,7 @@ class Contents(PerWindow):
         below, needs = self.input.properties, self.needs or ()
         together = below.keys is not None and set(below.keys) <= set(needs)
         # Under a grid nothing but an event's own retraction takes its copies back.
-        insert_only = below.insert_only and isinstance(self.window, Grid)
+        insert_only = self.final or (below.insert_only and isinstance(self.window, Grid))
         return Properties(insert_only, settled=not self.prompt, keys=below.keys if together else needs)
 
     def describe(self) -> str:

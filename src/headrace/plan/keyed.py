@@ -56,12 +56,12 @@ class Keyed(OneInput):
         own = tuple((name, col(name)) for name in keys)
         return keys_first(replace(self, input=inputs[0], keys=(*own, *self.keys)), keys)
 
-    def by_group(self, *, settled: bool) -> Properties:
+    def by_group(self, *, settled: bool, insert_only: bool = False) -> Properties:
         """The properties of what is given group by group."""
         # Rows that are together already stay where they are, so they are together by what brought them there.
         below = renamed(self.input.properties.keys, self.keys)
         brought = self.key_names if self.needs or not self.keys else ()
-        return Properties(insert_only=False, settled=settled, keys=brought if below is None else below)
+        return Properties(insert_only, settled, keys=brought if below is None else below)
 
     @property
     def per(self) -> str:

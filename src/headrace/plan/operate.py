@@ -37,8 +37,8 @@ class Operate(PerWindow):
         return (self.module,)
 
     @property
-    def _stamps(self) -> bool:
-        return self.module.time_sensitive
+    def _own_times(self) -> tuple[Timestamping, ...]:
+        return ("unchanged", "clip", "time_bound") if self.module.time_sensitive else super()._own_times
 
     @cached_property
     def timestamping(self) -> Timestamping:
@@ -51,11 +51,17 @@ class Operate(PerWindow):
 
 @dataclass(frozen=True, eq=False)
 class Top(PerWindow):
-    """The first k events of each window in an order; of equal ones, those that come first by all their columns."""
+    """The first k events of each window in an order; of equal ones, those that come first by all their columns.
+
+    The windows are those of the keys. Inside a window, `distinct` keeps only the first of the events that agree on
+    these values, and `each` takes k events for each combination of those values.
+    """
 
     k: int
     by: tuple[Expr, ...]
     descending: bool = True
+    each: tuple[Expr, ...] = ()
+    distinct: tuple[Expr, ...] = ()
 
     def __post_init__(self) -> None:
         if type(self.k) is not int or self.k < 1:
@@ -66,6 +72,9 @@ class Top(PerWindow):
             raise PlanError("top needs an order", given="none", allowed="columns", instead="top(3, by='price')")
         for expr in self.by:
             expr.type(self.input.schema)
+        for expr in (*self.each, *self.distinct):
+            if expr.type(self.input.schema).is_array:
+                raise PlanError("rows cannot be told apart by a list", given=str(expr), allowed="columns of one value")
         refuse_reserved(self.schema, self.input.schema)
         self.check_policy()
 
@@ -75,4 +84,7 @@ class Top(PerWindow):
 
     def describe(self) -> str:
         order = ", ".join(map(str, self.by))
-        return f"Top {self.k} by {order} {'descending' if self.descending else 'ascending'} {self.over()}"
+        each = f" of each {', '.join(map(str, self.each))}" if self.each else ""
+        distinct = f", distinct {', '.join(map(str, self.distinct))}," if self.distinct else ""
+        direction = "descending" if self.descending else "ascending"
+        return f"Top {self.k} by {order} {direction}{each}{distinct} {self.over()}"

@@ -77,6 +77,8 @@ class Match(Keyed):
     pattern: Pattern
     measures: tuple[tuple[str, Expr], ...]
     rows: Rows = field(default="one", kw_only=True)
+    #: Whether a match is given once, when no tuple can change it any more (rule 3.5).
+    final: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         self.pattern.check()
@@ -202,12 +204,17 @@ class Match(Keyed):
 
     @cached_property
     def properties(self) -> Properties:
-        return self.by_group(settled=True)
+        return self.by_group(settled=True, insert_only=self.final)
 
     @property
     def numbered(self) -> bool:
         """Whether the number of a match is asked for, which changes with the matches before it."""
         return any(ref.function == "match_number" for ref in self.references.refs.values())
+
+    @property
+    def alone(self) -> bool:
+        """Whether a match depends on its first tuple and on no matches before it."""
+        return self.pattern.policy.to == "next" and not self.numbered
 
     @property
     def waits(self) -> bool:
@@ -217,4 +224,5 @@ class Match(Keyed):
     def describe(self) -> str:
         measures = ", ".join(f"{name} = {expr}" for name, expr in self.measures)
         rows = "all rows" if self.rows == "all" else "one row"
-        return f"Match {self.pattern}, {rows}: {measures or 'nothing'}{self.per}"
+        final = ", final answers only" if self.final else ""
+        return f"Match {self.pattern}, {rows}: {measures or 'nothing'}{self.per}{final}"

@@ -9,13 +9,14 @@ from typing import ClassVar
 from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.plan.base import Node, OneInput, Properties, refuse_reserved, walk
-from headrace.plan.policies import BadRowPolicy, Edge, Lifetime, Physical, ProgressPolicy
+from headrace.plan.policies import BadRowPolicy, Edge, Interval, Lifetime, Physical, ProgressPolicy
 from headrace.schema import ARRIVAL, STAMPS, Schema
 
 __all__ = ["DIVERTED", "Admit", "Diverted", "Orphans", "Source", "set_aside"]
 
 
-DIVERTED = Schema.of("source STRING, reason STRING, row STRING")
+#: Rows that were not used: from where and why, the file and the line in it where those are known, and the row itself.
+DIVERTED = Schema.of("source STRING, reason STRING, file STRING, line LONG, row STRING")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +39,13 @@ class Source(Node):
 
     def __post_init__(self) -> None:
         refuse_reserved(self.schema, STAMPS if self.stamped else None)
+        if self.policy.late == "adjust" and not isinstance(self.lifetime, (Interval, Physical)):
+            raise PlanError(
+                "late='adjust' moves the start of a lifetime up to the CTI, and nothing is left of an instant",
+                given=f"{self.lifetime}, progress {self.policy}",
+                allowed="late='divert', 'drop' or 'raise' for points, edges and arrivals; 'adjust' for intervals",
+                instead="late='divert'",
+            )
         if self.stamped and ARRIVAL not in self.columns:
             raise PlanError("rows that are stamped have columns for it", given=str(self.columns), allowed=str(STAMPS))
         if isinstance(self.lifetime, Edge):

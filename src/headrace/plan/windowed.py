@@ -28,6 +28,8 @@ class PerWindow(Keyed):
 
     window: Window
     policy: WindowPolicy = field(default=PLAIN_POLICY, kw_only=True)
+    #: Whether the answers of a window are given once, when it is closed (rule 3.5), and not early and corrected.
+    final: bool = field(default=False, kw_only=True)
 
     @property
     def modules(self) -> tuple[Module, ...]:
@@ -65,7 +67,7 @@ class PerWindow(Keyed):
 
     @cached_property
     def properties(self) -> Properties:
-        return self.by_group(settled=not self.prompt)
+        return self.by_group(settled=not self.prompt, insert_only=self.final)
 
     @property
     def waits(self) -> bool:
@@ -82,7 +84,7 @@ class PerWindow(Keyed):
     def over(self) -> str:
         """The window, its policies and the keys, for `describe`."""
         policy = f" ({self.policy})" if str(self.policy) else ""
-        return f"over {self.window}{policy}{self.per}"
+        return f"over {self.window}{policy}{self.per}{', final answers only' if self.final else ''}"
 
     def check_policy(self) -> None:
         """Refuse policies that mean nothing here."""
@@ -95,11 +97,11 @@ class PerWindow(Keyed):
                 allowed="clipping='none'",
                 instead="leave it out, or write time_sensitive = True in the module",
             )
-        if self.policy.timestamping not in (None, "align") and not self._stamps:
+        if self.policy.timestamping not in (None, "align", *self._own_times):
             raise PlanError(
                 "only a time-sensitive operator gives lifetimes of its own",
                 given=f"timestamping={self.policy.timestamping!r}",
-                allowed="timestamping='align'",
+                allowed=f"timestamping={' or '.join(map(repr, ('align', *self._own_times)))}",
                 instead="leave it out: answers last as long as their window",
             )
 
@@ -114,9 +116,12 @@ class PerWindow(Keyed):
             )
 
     @property
-    def _stamps(self) -> bool:
-        """Whether outputs may have lifetimes of their own."""
-        return False
+    def _own_times(self) -> tuple[Timestamping, ...]:
+        """What may be said of the outputs' lifetimes, besides that they are the window's.
+
+        Over snapshots every answer that depends on payloads alone is bound in time: a window that is split keeps it.
+        """
+        return ("time_bound",) if isinstance(self.window, Snapshot) else ()
 
 
 @dataclass(frozen=True, eq=False)

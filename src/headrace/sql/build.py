@@ -115,6 +115,9 @@ class Builder(PatternBuilder):
     def late(self, at: Span, policy: str) -> Clause:
         return Clause("late", policy.lower(), at)
 
+    def late_into(self, at: Span, stream: s.Name) -> Clause:
+        return Clause("late", stream, at)
+
     def bad_rows(self, at: Span, policy: str) -> Clause:
         return Clause("bad_rows", policy.lower(), at)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from headrace.errors import SqlError
+from headrace.errors import SqlError, without_secrets
 from headrace.sql.tables import END, RESERVED
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def complain(run: Run, token: Token) -> SqlError:
 
 
 def _shown(text: str) -> str:
+    text = without_secrets(text)
     return text if len(text) <= 40 else text[:40] + "…"
 
 

@@ -246,7 +246,8 @@ def _(part: s.Progress) -> str:
 
 @writes(s.Policy)
 def _(part: s.Policy) -> str:
-    late = f"LATE {part.late.upper()}" if part.late else ""
+    into = f"INTO {text(part.late)}" if isinstance(part.late, s.Name) else (part.late or "").upper()
+    late = f"LATE {into}" if part.late else ""
     return words(late, f"BAD ROWS {part.bad_rows.upper()}" if part.bad_rows else "")
 
 

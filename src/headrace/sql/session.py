@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 from headrace.api.checks import node_of
 from headrace.api.running import Run, run, start
 from headrace.api.stream import Stream
-from headrace.errors import nearest
+from headrace.errors import nearest, without_secrets
 from headrace.expr import Udf
 from headrace.io.tables import is_table, table_of
 from headrace.modules import Module
 from headrace.modules.registry import modules
-from headrace.plan.nodes import Source, walk
+from headrace.plan.nodes import DIVERTED, Source, walk
 from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.aggregates import completes, module_of
@@ -118,6 +118,8 @@ class Session:
         for name, stream in self._waiting.items():
             self.add(name, stream)
         self._asked = 0
+        #: The latest run of what was asked here; whoever runs it says so.
+        self.latest: Run | None = None
 
     def add(self, name: str, stream: Any) -> None:
         """Let statements use a stream, or the rows of a table, under a name."""
@@ -179,6 +181,8 @@ class Session:
             if declared is None:
                 raise context.error(part, "a stream from a source needs columns", instead=f"CREATE STREAM {name} (…) …")
             stream = sources.source(context, self.catalog, part, declared)
+            declared = plain(stream).schema
+            sources.late_into(context, self.catalog, part, stream)
         elif given is not None:
             del self._waiting[name]
             stream = fitted(context, part, given.stream, declared)
@@ -326,16 +330,32 @@ class Session:
 
     def _show(self, context: Context, part: s.Show) -> Outcome:
         known = _SHOWS
+        if part.what == "diverted":
+            return self._show_diverted(context, part)
         if part.what not in known:
             raise context.error(
                 part,
                 f"there is nothing to show of {part.what!r}",
                 given=part.what,
-                allowed=", ".join(name.upper() for name in known),
+                allowed=", ".join(name.upper() for name in [*known, "diverted"]),
                 instead=(nearest(part.what, known) or "streams").upper(),
             )
         columns, rows = known[part.what](self.catalog)
-        return Rows(part, columns, tuple(rows))
+        return Rows(part, columns, tuple(tuple(map(without_secrets, row)) for row in rows))
+
+    def _show_diverted(self, context: Context, part: s.Show) -> Outcome:
+        """The rows that the latest run has not used."""
+        if self.latest is None:
+            raise context.error(
+                part,
+                "no query has run yet whose diverted rows could be shown",
+                given="SHOW DIVERTED",
+                allowed="after a query, in the shell or a notebook",
+                instead="CREATE STREAM … LATE INTO late_rows, and SELECT * FROM late_rows",
+            )
+        found = self.latest.diverted().select(list(DIVERTED.names))
+        rows = tuple(tuple("" if v is None else str(v) for v in row.values()) for row in found.to_pylist())
+        return Rows(part, DIVERTED.names, rows)
 
     def _set(self, context: Context, part: s.Set) -> Outcome:
         name, value = part.name.text.lower(), constant(context, part.value)
@@ -358,7 +378,7 @@ class Session:
         if name == "checkpoint" and value is not None and not self.catalog.may_use(self.catalog.base / str(value)):
             raise context.error(part.value, "this session may not use files there", given=value)
         self.catalog.settings[name] = value
-        return Done(part, f"{name} = {value}")
+        return Done(part, without_secrets(f"{name} = {value}"))
 
     _statements: ClassVar[Mapping[type[s.Statement], Callable[[Session, Context, Any], Outcome]]] = {
         s.CreateSchema: _create_schema,
@@ -463,7 +483,8 @@ class Script:
         """
         asked = self.queries | {name: stream for name, (stream, _) in self.deliveries.items()}
         sinks = {name: sink for name, (_, sink) in self.deliveries.items()}
-        return run(asked, sinks=sinks, **(self.session.options(options.get("host")) | options))
+        self.session.latest = run(asked, sinks=sinks, **(self.session.options(options.get("host")) | options))
+        return self.session.latest
 
     def start(self, sink: Any = None, **options: Any) -> Any:
         """Run on Spark until stopped, as one query: every INSERT INTO, and queries by themselves into `sink`."""

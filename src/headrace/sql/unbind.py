@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, ClassVar
 
@@ -29,6 +29,7 @@ from headrace.schema import STAMPS
 from headrace.sql import syntax as s
 from headrace.sql.bind.relations import has_points
 from headrace.sql.bind.scope import visible
+from headrace.sql.bind.values import unit_of
 from headrace.sql.bind.windows import OWN_TIME
 from headrace.sql.printer import to_sql
 from headrace.sql.unbind_patterns import navigated, recognized
@@ -156,9 +157,11 @@ class _Speaker:
         return s.Query(s.Select((*keys, *self.entries(node.outputs)), source, group=group), **_ticking(node.window))
 
     def _top(self, node: p.Top) -> s.Query:
+        if node.distinct:
+            raise _unspoken(node.describe())
         order = tuple(s.OrderKey(self.expression(expr), node.descending) for expr in node.by)
-        limit = s.Limit(node.k, self._columns(node))
-        source = self.item(node.input, self._window(node))
+        limit = s.Limit(node.k, tuple(map(self.expression, node.each)))
+        source = self.item(node.input, self._window(node, partition=self._columns(node)))
         return s.Query(_everything(source, order=order, limit=limit), **_ticking(node.window))
 
     def _contents(self, node: p.Contents) -> s.Query:
@@ -225,11 +228,11 @@ class _Speaker:
             raise _unspoken(node.describe())
         clip = policy.clipping if policy.clipping != "none" else None
         more: dict[str, Any] = {"partition": partition, "policies": s.WindowPolicies(clip, policy.timestamping)}
-        return self._divided(node.window, more)
+        return self._divided(node.window, unit_of(node.input), more)
 
-    def _divided(self, window: Window, more: dict[str, Any]) -> s.Window:
+    def _divided(self, window: Window, unit: int, more: dict[str, Any]) -> s.Window:
         if isinstance(window, Grid):
-            origin = None if window.origin == 0 else _number(window.origin)
+            origin = None if window.origin == 0 else _instant(window.origin, unit)
             return s.GridWindow(_span(window.size), _span(window.hop), origin, **more)
         if isinstance(window, Snapshot):
             return s.SnapshotWindow(**more)
@@ -238,15 +241,15 @@ class _Speaker:
         if isinstance(window, Session):
             return s.SessionWindow(_span(window.gap), **more)
         if isinstance(window, Landmark):
-            return s.LandmarkWindow(_number(window.start), _measure(window.every), **more)
+            return s.LandmarkWindow(_instant(window.start, unit), _measure(window.every), **more)
         if isinstance(window, Fixed):
-            return s.FixedWindow(_number(window.start), _number(window.end), **more)
+            return s.FixedWindow(_instant(window.start, unit), _instant(window.end, unit), **more)
         if isinstance(window, Delta):
             return s.DeltaWindow(self.expression(window.delta), self.expression(window.threshold), **more)
         if isinstance(window, Slides) and not isinstance(window.size, Time | Tuples):
             raise _unspoken(window)  # the column that it is measured by is a clock of the source's
         assert isinstance(window, Slides)
-        starting = window.starting if not isinstance(window.starting, int) else _number(window.starting)
+        starting = window.starting if not isinstance(window.starting, int) else _instant(window.starting, unit)
         return s.SizeWindow(_measure(window.size), _measure(window.every), starting, **more)  # type: ignore[arg-type]
 
     # --- expressions -------------------------------------------------------------------------------------------------
@@ -383,8 +386,15 @@ def _duration(ticks: int | None) -> s.Duration | s.Unary | None:
     return s.Unary("-", _span(-ticks)) if ticks < 0 else _span(ticks)
 
 
-def _number(value: int) -> s.Expression:
-    return s.Unary("-", s.Number(-value)) if value < 0 else s.Number(value)
+def _instant(ticks: int, unit: int) -> s.Expression:
+    """A time as a number of units; one that lies between them is a date."""
+    number, rest = divmod(ticks, unit)
+    if rest:
+        try:
+            return s.DateTime((datetime(1970, 1, 1) + timedelta(microseconds=ticks)).isoformat())  # noqa: DTZ001 - as text
+        except OverflowError:
+            raise _unspoken(ticks) from None
+    return s.Unary("-", s.Number(-number)) if number < 0 else s.Number(number)
 
 
 def _measure(measure: Trigger) -> s.Measure:

@@ -14,7 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.events import history
 from headrace.host.result import Result
 from headrace.io.console import Row, batch_rows
 from headrace.io.sinks import Console
@@ -67,7 +66,7 @@ def text_of(name: str, value: object) -> str:
 
 
 def _history(result: Result, rows: int, newest: bool) -> Shown:
-    found = history(result.changes())
+    found = result.cht()
     names = [field.name for field in found.schema if not pa.types.is_nested(field.type)]
     return _table(found.sort_by([(name, "ascending") for name in names]), rows, newest)
 

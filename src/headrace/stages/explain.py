@@ -123,12 +123,19 @@ def _runs(node: Node) -> str:
         exact = squared and isinstance(node, Merge)  # numbers too large for 64 bits: Python's own, one answer at a time
         return f"{how}; variance of {', '.join(squared)} in exact arithmetic, answer by answer" if exact else how
     if isinstance(node, PerWindow):
-        return _runs_windows(node)
+        return _runs_once(node) if node.final else _runs_windows(node)
     if isinstance(node, Match):
         return patterns.how_it_runs(node)
     if isinstance(node, Recurse):
         return how_it_runs(node)
     return "columnar" if node.linear else "columnar, incremental"
+
+
+def _runs_once(node: PerWindow) -> str:
+    """Where only final answers are asked for."""
+    names = ", ".join(module.name for module in node.modules)
+    how = f"Python; {names} called with all items of a window" if names else "columnar, all items of a window"
+    return f"{how} once, when it is closed"
 
 
 def _runs_windows(node: PerWindow) -> str:

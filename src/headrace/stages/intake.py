@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from headrace.changes import Changes
 from headrace.columnar import concat
 from headrace.io.decoded import Decoded
 from headrace.io.ingress import Channel, Report, Whole
-from headrace.io.origins import whole_rows
+from headrace.io.origins import shown_path, whole_rows
 from headrace.operators.accumulators import Layout
 from headrace.operators.combine import FIRST, LAST, compact
 from headrace.operators.registry import linear_of
@@ -43,17 +45,21 @@ class Intake:
 
     def read(self, block: Decoded, path: str | None = None) -> None:
         """A decoded block, of the file at `path` if there is one."""
+        self.channel.file = shown_path(self.source, path)
+        known = self.channel.file is not None
         if block.table.num_rows:
-            self.take(block.table, whole_rows(self.source, path, block) if path is not None else None)
+            whole = whole_rows(self.source, path, block) if path is not None else None
+            self.take(block.table, whole, block.lines if known else None)
         if block.refused.num_rows:
             reasons, texts = (block.refused[name].to_pylist() for name in ("reason", "raw"))
-            self._run(Changes.empty(self.source.schema), self.channel.refuse(reasons, texts))
+            lines = block.refused["line"] if known else None
+            self._run(Changes.empty(self.source.schema), self.channel.refuse(reasons, texts, lines))
         if block.file != "same":
             self.channel.report.counts[f"{block.file}_files"] += 1
 
-    def take(self, table: pa.Table, whole: Whole | None = None) -> None:
+    def take(self, table: pa.Table, whole: Whole | None = None, lines: NDArray[np.int64] | None = None) -> None:
         """A block of rows."""
-        accepted, diverted = self.channel.take(table, whole)
+        accepted, diverted = self.channel.take(table, whole, lines)
         self._run(accepted, diverted)
 
     def _run(self, accepted: Changes, diverted: Changes) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.operators.ordered.sums import RunSums
 from headrace.operators.ordered.tumbling import goes_by_slots
@@ -47,10 +47,9 @@ def liveliness_of(node: Node) -> Liveliness:
     """What rule 6.4 says of an operator."""
     if isinstance(node, Merge):
         return _per_window(node.aggregate)
-    if isinstance(node, PerWindow):
-        return _per_window(node)
-    if isinstance(node, Match):
-        return Liveliness(*patterns.liveliness(node))
+    if isinstance(node, (Match, PerWindow)):
+        found = _per_window(node) if isinstance(node, PerWindow) else Liveliness(*patterns.liveliness(node))
+        return replace(found, delay=f"{found.delay}; final answers do not wait for it") if node.final else found
     if isinstance(node, Source):
         return Liveliness("by its policy", "by its policy", "none")
     if isinstance(node, Final):
@@ -76,17 +75,26 @@ _STATES: dict[type[Node], str] = {
     Join: "events whose end the other side's CTI has not passed",
     Recurse: "what the loop has found, and events its operators met, whose end the CTI has not passed",
 }
+_MEANWHILE = "final() gives the answers of closed windows all the same"
+_NOT_FINAL = "events the CTI has not made final"
 _CLOSED = "groups × windows the CTI has not closed"
 _ENDED = "groups × windows the CTI has not closed or that hold an event it has not ended"
 
 
 def _final(node: Final) -> Liveliness:
     if node.input.properties.settled:
-        return Liveliness("as its input", "none", "events the CTI has not made final")
+        return Liveliness("as its input", f"none; answers wait for {_waits_for(node)}", _NOT_FINAL)
     advice = "lifetimes that never change let events out at their start: set_duration(...), or speculative answers"
-    return Liveliness(
-        "start of the oldest event that waits", "as long as events last", "events the CTI has not made final", (advice,)
-    )
+    delay = f"as long as events last; answers wait for {_waits_for(node)}"
+    return Liveliness("start of the oldest event that waits", delay, _NOT_FINAL, (advice,))
+
+
+def _waits_for(node: Node) -> str:
+    """Whose CTI it is that a final answer waits for: the nearest operator's that does not just pass one on."""
+    below = node.inputs[0]
+    while len(below.inputs) == 1 and liveliness_of(below).cti == "as its input":
+        below = below.inputs[0]
+    return f"the CTI of {type(below).__name__}: {liveliness_of(below).cti}"
 
 
 def _ordered(node: PerWindow, window: Ordered) -> Liveliness:
@@ -106,16 +114,18 @@ def _ordered(node: PerWindow, window: Ordered) -> Liveliness:
         return Liveliness("as its input", "none", state)
     cti = "lower bound of the first open window"
     if isinstance(window, Landmark):
-        advice = f"answers over all since {window.start} are never final; windows of a size are: sliding(...)"
+        advice = "the CTI never passes the landmark; that of windows of a size goes on: sliding(...)"
         return Liveliness("the landmark", "until the input ends", "all tuples since the landmark", (advice,))
     if isinstance(window, Fixed):
         return Liveliness(cti, f"up to {format_duration(window.end - window.start)}", "tuples until it has ended")
     if isinstance(window, Slides) and isinstance(window.size, Time):
         return Liveliness(cti, f"up to {window.size}", f"tuples of the last {window.size}, a row a group")
     delay = "until the slowest group has its next windows"
+    quiet = _quiet_advice(node)
     if isinstance(window, Slides):
-        return Liveliness(cti, delay, f"the last {window.size} of each group, tuples after the CTI, a row a group")
-    return Liveliness(cti, "as long as the longest open run", "tuples since the open run of each group began")
+        state = f"the last {window.size} of each group, tuples after the CTI, a row a group"
+        return Liveliness(cti, delay, state, quiet)
+    return Liveliness(cti, "as long as the longest open run", "tuples since the open run of each group began", quiet)
 
 
 def _per_window(node: PerWindow) -> Liveliness:
@@ -128,12 +138,35 @@ def _per_window(node: PerWindow) -> Liveliness:
     delay = _delay(node)
     if node.holds_ends:
         cti, delay = f"{cti}, or of the first that holds an open event", f"{delay}, and as long as events last"
-    advice = _clip_advice(node, delayed=True)
-    if node.sensitive and node.timestamping in ("unchanged", "clip"):
-        advice += (
-            "timestamping='time_bound': output CTI is the input's, if no output depends on what comes after its start",
-        )
+    advice = _clip_advice(node, delayed=True) + _bound_advice(node) + _quiet_advice(node)
     return Liveliness(cti, delay, state, advice)
+
+
+def _bound_advice(node: PerWindow) -> tuple[str, ...]:
+    """Whether outputs could be bound in time: not if a window is known only when its last time has come."""
+    own_times = node.timestamping in ("unchanged", "clip") and not isinstance(node.window, Count)
+    if not node.sensitive or not (own_times or isinstance(node.window, Snapshot)):
+        return ()
+    return ("timestamping='time_bound': output CTI is the input's, if no output depends on what comes after its start",)
+
+
+def _quiet_advice(node: PerWindow) -> tuple[str, ...]:
+    """What to do about one group that holds back the output CTI of all."""
+    if not node.keys:
+        return ()
+    if isinstance(node.window, Count):
+        who = f"goes quiet before it has {node.window.n} {node.window.by} times"
+        remedy = "windows that end by time alone: tumbling(...)"
+    elif isinstance(node.window, Session):
+        who, remedy = "never pauses", "windows that end by time alone: tumbling(...)"
+    elif isinstance(node.window, Snapshot):
+        who = "has an event that lasts, while nothing starts or ends in it,"
+        remedy = "cap_duration(...) before it, which bounds how long events last"
+    elif isinstance(node.window, Ordered):
+        who, remedy = "goes quiet", "a window measured by time: sliding('10 s', ...)"
+    else:
+        return ()
+    return (f"a group that {who} holds the output CTI of all groups; {_MEANWHILE}; {remedy}",)
 
 
 def _delay(node: PerWindow) -> str:
@@ -151,4 +184,5 @@ def _clip_advice(node: PerWindow, *, delayed: bool) -> tuple[str, ...]:
     if not node.holds_ends:
         return ()
     gain = "output CTI no longer waits for open events; " if delayed else ""
-    return (f"clip right: {gain}state bound falls from {_ENDED} to {_CLOSED}",)
+    side = "full" if node.policy.clipping == "left" else "right"
+    return (f"clipping={side!r}: {gain}state bound falls from {_ENDED} to {_CLOSED}",)

@@ -18,6 +18,7 @@ def how_it_runs(node: Match) -> str:
     asked = [name for name, own in zip(node.program.variables, node.program.guards, strict=True) if own[0] < own[1]]
     asked += ["the whole"] if node.program.accept[0] < node.program.accept[1] else []
     how = "native, all groups in one call, each from its first open tuple on"
+    how += "; a match is given when no tuple can change it any more" if node.final else ""
     return f"{how}; conditions of {', '.join(asked)} asked of runs" if asked else f"{how}; conditions columnar"
 
 

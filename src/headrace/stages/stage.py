@@ -12,7 +12,7 @@ nothing more (`operators/recurse/trips.py`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Any
 
 import pyarrow as pa
@@ -171,12 +171,16 @@ class StageRun:
         }
         failed: dict[str, int] = {}
         for kernel in self.kernels.values():
-            if isinstance(kernel.node, PerWindow) and kernel.side is not None and len(kernel.side):
+            if isinstance(kernel.node, PerWindow) and kernel.side and not self._counted(kernel.node):
                 # A failure that a correction has cured is taken back, so it counts as one less.
                 who = ", ".join(map(str, kernel.node.modules))
                 failed[who] = failed.get(who, 0) + int(kernel.side.weight.sum())
         here = {"level": self.level, "bucket": self.bucket, "operators": operators, "sources": ctis}
         return here | ({"orphans": orphans} if orphans else {}) | ({"failed": failed} if failed else {})
+
+    def _counted(self, node: PerWindow) -> bool:
+        """Whether the failures of windows that are given when they are closed count where they are given early."""
+        return node.final and replace(node, final=False).fingerprint in self.kernels
 
     # --- state -------------------------------------------------------------------------------------------------------
 

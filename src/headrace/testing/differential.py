@@ -13,6 +13,7 @@ from headrace.io.origins import Events
 from headrace.operators.reference import Row, bag, history_of, progress_of, reference_stream, rows_of
 from headrace.operators.reference.plan import Seen
 from headrace.optimizer import RULES, Rule
+from headrace.optimizer.final_by_answer import final_by_answer
 from headrace.plan.nodes import Final, Match, Node, Output, PerWindow, Recurse, Shift, Source, walk
 from headrace.progress import Progress
 from headrace.testing.checks import Violation, check_output
@@ -60,8 +61,9 @@ def _waits_by_bucket(node: Node) -> bool:
     Each bucket makes its own, so how much is given before the slowest has caught up depends on the buckets; what is
     given up to the CTI does not.
     """
-    waiting = [n for n in walk(node) if _promises_by_state(n)]
-    readers = [n for n in walk(node) if isinstance(n, (Final, PerWindow))]
+    (plan,) = final_by_answer((Output(node, "out"),))  # where windows say what is final, no promise is looked at
+    waiting = [n for n in walk(plan) if _promises_by_state(n)]
+    readers = [n for n in walk(plan) if isinstance(n, (Final, PerWindow))]
     return any(n in list(walk(reader))[:-1] for n in waiting for reader in readers)
 
 

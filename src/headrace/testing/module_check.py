@@ -20,7 +20,7 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
@@ -32,6 +32,7 @@ from headrace.errors import HeadraceError, HostError, ModuleError
 from headrace.events import history_diff
 from headrace.modules.base import Module, Operator, Window
 from headrace.operators.windows.calling import Failure
+from headrace.testing.module_claims import Filtered, added, differing, filters, merged_ways, misnamed, removed
 from headrace.testing.module_process import CALL_LIMIT, asked, asked_elsewhere, asking
 from headrace.testing.module_report import Finding, Report
 from headrace.testing.module_streams import (
@@ -134,8 +135,8 @@ class _Checks:
     def _planned(self) -> Iterator[Planned]:
         """The checks that make sense for this module."""
         yield self._must("answers", self.bags, self._answers)
-        yield self._must("determinism", st.tuples(self.bags, self.bags), self._deterministic)
-        if any(field.type.element.is_text for field in self.module.fields):
+        yield "determinism", self._determinism
+        if self._has_texts:
             yield "set order", self._set_order
         yield self._must("own input", self.bags, self._leaves_alone)
         if self.module.incremental:
@@ -147,6 +148,10 @@ class _Checks:
         yield "no items", self._empty
         if self.module.time_sensitive:
             yield from self._times()
+        if misnamed(self.module):
+            yield "filter through", lambda: Finding("filter through", "failed", misnamed(self.module))
+        elif self.module.filter_through:
+            yield self._must("filter through", filters(self.module, self.sample, nulls=self.nulls), self._commutes)
         yield "corrections", self._corrections
 
     # --- searching ---------------------------------------------------------------------------------------------------
@@ -238,21 +243,40 @@ class _Checks:
         new = type(self.module)(*arguments, **named)
         self._same("another module with the same parameters", bag, first, self._answer(bag.afresh(), new))
 
+    def _determinism(self) -> Finding:
+        """The same answer again; and in another process, which is elsewhere, later, and hashes otherwise."""
+        found = self._held("determinism", st.tuples(self.bags, self.bags), self._deterministic, self.examples)
+        if found.verdict == "failed" or self._has_texts:
+            return found
+        elsewhere = self._elsewhere("determinism", (1,), "")
+        if elsewhere.verdict == "skipped":
+            return replace(found, detail=f"not asked in another process: {elsewhere.detail}")
+        return replace(elsewhere, examples=found.examples, seconds=found.seconds + elsewhere.seconds)
+
+    @property
+    def _has_texts(self) -> bool:
+        return any(field.type.element.is_text for field in self.module.fields)
+
     def _set_order(self) -> Finding:
         """Texts hash differently in every process, so sets and dicts of them have another order there."""
+        return self._elsewhere("set order", (1, 2), "; sets of texts have another order in each")
+
+    def _elsewhere(self, name: str, hash_seeds: Sequence[int], why: str) -> Finding:
         started, seen = time.monotonic(), list[Bag]()
         self._search(self.bags, seen.append, self.examples)
+        here = [asked(self.module, bag) for bag in seen]
         try:
-            two = [asked_elsewhere(self.module, seen, hash_seed) for hash_seed in (1, 2)]
+            others = [asked_elsewhere(self.module, seen, hash_seed) for hash_seed in hash_seeds]
         except HostError as error:
-            return Finding("set order", "skipped", error.message)
-        differ = [(bag, a, b) for bag, a, b in zip(seen, *two, strict=True) if not same_answer(a, b)]
+            return Finding(name, "skipped", error.message)
+        asked_of = [(bag, a, b) for other in others for bag, a, b in zip(seen, here, other, strict=True)]
+        differ = [(bag, a, b) for bag, a, b in asked_of if not same_answer(a, b)]
         took = time.monotonic() - started
         if not differ:
-            return Finding("set order", "ok", "", len(seen), took)
+            return Finding(name, "ok", "", len(seen), took)
         bag, a, b = min(differ, key=lambda one: len(one[0].events))
-        told = f"it gave {a!r} in one process and {b!r} in another; sets of texts have another order in each"
-        return Finding("set order", "failed", told, len(seen), took, str(bag))
+        told = f"it gave {a!r} in one process and {b!r} in another{why}"
+        return Finding(name, "failed", told, len(seen), took, str(bag))
 
     def _same(self, how: str, shown: object, first: Any, again: Any) -> None:
         if not same_answer(first, again):
@@ -262,7 +286,7 @@ class _Checks:
         given_ = bag.items()
         kept, copied = list(given_), copy.deepcopy(given_)
         if self.module.incremental:
-            _added(self.module, self.module.initial(), given_)
+            added(self.module, self.module.initial(), given_)
         elif self.module.time_sensitive or self.module.takes_window:
             self._drained(self.module.compute(given_, bag.window))
         else:
@@ -298,7 +322,7 @@ class _Checks:
         state = self.module.initial()
         for step, events in steps:
             if events:
-                change = _added if step == "add" else _removed
+                change = added if step == "add" else removed
                 state = pickle.loads(pickle.dumps(change(self.module, state, bag.items(events))))  # noqa: S301 - ours
         return state
 
@@ -310,7 +334,7 @@ class _Checks:
 
     def _reads(self, bag: Bag) -> None:
         """Reading a state does not change it."""
-        state = _added(self.module, self.module.initial(), bag.items())
+        state = added(self.module, self.module.initial(), bag.items())
         before = self._read(bag, state, bag)
         args = (state, bag.window) if self.module.time_sensitive or self.module.takes_window else (state,)
         for _ in range(2):
@@ -334,13 +358,14 @@ class _Checks:
             self._compare(came.bag, again, came.bag.events, "items that go and come again must leave no mark")
 
     def _merges(self, came: Parts) -> None:
-        states = [self._built(came.bag, [("add", part)]) for part in came.parts]
-        merged = states[0]
-        for state in states[1:]:
-            after = self.module.merge(merged, state)
-            merged = merged if after is None else after
-        told = f"merge {' + '.join(str(came.bag.items(part)) for part in came.parts)}"
-        self._differ(came.bag, came.bag.events, merged, "merged states must be the state of all items", told)
+        parts = [part for part in came.parts if part]
+
+        def states() -> list[Any]:
+            return [self._built(came.bag, [("add", part)]) for part in parts]
+
+        for how, merged in merged_ways(self.module.merge, states):
+            told = f"merge {' + '.join(str(came.bag.items(part)) for part in parts)} {how}"
+            self._differ(came.bag, came.bag.events, merged, "merged states must be the state of all items", told)
 
     def _compare(self, bag: Bag, steps: Sequence[Step], left: Sequence[Drawn], rule: str) -> None:
         told = ", then ".join(f"{step} {bag.items(events)}" for step, events in steps if events)
@@ -370,6 +395,8 @@ class _Checks:
                 self._adds(came)
             if self.module.invertible and "removing" not in self.failed:
                 self._removes(came)
+            if self.module.algebraic and "merging" not in self.failed:
+                self._merges(came)
 
     def _empty(self) -> Finding:
         bag = Bag(self.module, Window(0, 10), ())
@@ -382,6 +409,8 @@ class _Checks:
     # --- times -------------------------------------------------------------------------------------------------------
 
     def _times(self) -> Iterator[Planned]:
+        if self.module.within_window:
+            yield self._must("within window", self.bags, self._looks_inside)
         for side, advice in (("right", ": with it windows close in time and outputs are final sooner"), ("left", "")):
             yield self._may(
                 f"clipping {side}",
@@ -400,6 +429,27 @@ class _Checks:
                 self._bound,
                 "timestamping='time_bound' can be kept: the output CTI is then the input's",
                 "timestamping='time_bound' cannot be kept: outputs depend on what comes after their start",
+            )
+
+    def _looks_inside(self, bag: Bag) -> None:
+        """What says it looks at no end behind its window's must not see where it is."""
+        whole, cut = self._answer(bag), self._answer(bag.clipped(right=True))
+        if not same_answer(whole, cut):
+            raise _Broken(
+                f"it says within_window = True, but looks at ends behind the window: it gave {whole!r}, and {cut!r} "
+                "when they are cut off",
+                bag,
+            )
+
+    def _commutes(self, drawn: Filtered) -> None:
+        """What a filter keeps of the outputs is what comes of the events it keeps."""
+        behind = drawn.behind(self._answer(drawn.bag))
+        before = self._answer(drawn.before) if drawn.before.events else []
+        if differing(behind, before):
+            raise _Broken(
+                f"it says filter_through = {tuple(self.module.filter_through)!r}, but the filter changes its outputs: "
+                f"behind it, it leaves {behind!r}, before it, it gives {before!r}",
+                drawn,
             )
 
     def _starts_in_window(self, bag: Bag) -> None:
@@ -439,16 +489,6 @@ class _Checks:
 
 def _skipped(name: str, why: str) -> Planned:
     return name, lambda: Finding(name, "skipped", why)
-
-
-def _added(module: Module, state: Any, items: list[Any]) -> Any:
-    after = module.add(state, items)
-    return state if after is None else after
-
-
-def _removed(module: Module, state: Any, items: list[Any]) -> Any:
-    after = module.remove(state, items)
-    return state if after is None else after
 
 
 def _hint(found: Any, right: Any) -> str:

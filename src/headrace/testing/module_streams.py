@@ -7,11 +7,9 @@ example shrinks to something a person can read.
 from __future__ import annotations
 
 import math
-from collections import namedtuple
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +20,7 @@ from headrace.api.stream import Stream, Windowed
 from headrace.api.windows import count_by_end, count_by_start, hopping, session, snapshot, tumbling
 from headrace.events import events_table, physical_schema
 from headrace.modules.base import Aggregate, Module, Operator, Window
+from headrace.modules.items import items_of
 from headrace.operators.reference import history_of
 from headrace.plan.windows import Window as Division
 from headrace.schema import Field, Schema, Type
@@ -36,11 +35,14 @@ __all__ = [
     "Parts",
     "Query",
     "bags",
+    "changed_at",
     "changes",
     "drawn_table",
     "parts",
     "queries",
+    "same_answer",
     "sample_of",
+    "without",
 ]
 
 KEY = "group_key"
@@ -71,14 +73,9 @@ class Bag:
     def items(self, events: Sequence[Drawn] | None = None) -> list[Any]:
         """The items as the engine gives them to the module: in order of start, end and value."""
         mine = sorted(self.events if events is None else events, key=self._order)
-        names = self.module.fields.names
-        if self.module.time_sensitive:
-            seen = [_tuple_of("Event", ("le", "re", *names))(e.le, e.re, *e.values) for e in mine]
-        elif len(names) == 1:
-            seen = [e.values[0] for e in mine]
-        else:
-            seen = [_tuple_of("Row", names)(*e.values) for e in mine]
-        return seen
+        timed = self.module.time_sensitive
+        rows = [(e.le, e.re, *e.values) if timed else e.values for e in mine]
+        return items_of(self.module.fields.names, rows, timed=timed)
 
     def _order(self, event: Drawn) -> tuple[Any, ...]:
         times = (event.le, event.re) if self.module.time_sensitive else (event.le,)
@@ -120,11 +117,6 @@ def _afresh(value: Any) -> Any:
     if isinstance(value, list):
         return [_afresh(v) for v in value]
     return float(repr(value)) if isinstance(value, float) else value
-
-
-@lru_cache(maxsize=64)
-def _tuple_of(name: str, fields: tuple[str, ...]) -> Any:
-    return namedtuple(name, fields)  # noqa: PYI024 - the fields are a module's
 
 
 # --- values ---------------------------------------------------------------------------------------------------------
@@ -364,7 +356,7 @@ def same_answer(a: Any, b: Any) -> bool:
 
 def changed_at(before: Sequence[Any], after: Sequence[Any]) -> Iterator[int]:
     """The earliest instant of every change from one bag of outputs to another; the same start pairs up (rule 2.3)."""
-    gone, come = _without(before, after), _without(after, before)
+    gone, come = without(before, after), without(after, before)
     for le, re, *payload in gone:
         pair = next((other for other in come if other[0] == le and same_answer(list(other[2:]), payload)), None)
         yield le if pair is None else min(re, pair[1])
@@ -373,7 +365,8 @@ def changed_at(before: Sequence[Any], after: Sequence[Any]) -> Iterator[int]:
             yield le
 
 
-def _without(some: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+def without(some: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    """What one bag of outputs has more than another."""
     left = list(others)
     found = []
     for one in some:

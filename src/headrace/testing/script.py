@@ -243,7 +243,7 @@ class _Play:
             self.clock.advance(max(batch.pause for batch in turn.values()))
         self.runner.end()
         done = self.runner.done
-        return ScriptedRun(done.results, done.counts, done.statistics, self.restarts)
+        return ScriptedRun(done.results, done.counts, done.statistics, done.examples, self.restarts)
 
     def _die(self, number: int, name: str, after: int) -> None:
         """Begin a batch, get as far as so many rows of one input, and start again from what was saved before it."""

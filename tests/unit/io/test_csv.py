@@ -156,8 +156,8 @@ def test_wrong_number_of_fields():
     assert result.table.to_pylist() == [{"a": 1, "b": 2}, {"a": 7, "b": 8}]
     assert result.rows.tolist() == [0, 3]
     assert result.refused.to_pylist() == [
-        {"row": 1, "reason": "the row has 1 field, expected 2", "raw": "3"},
-        {"row": 2, "reason": "the row has 3 fields, expected 2", "raw": "4,5,6"},
+        {"row": 1, "reason": "the row has 1 field, expected 2", "raw": "3", "line": 3},
+        {"row": 2, "reason": "the row has 3 fields, expected 2", "raw": "4,5,6", "line": 4},
     ]
 
 

@@ -265,6 +265,7 @@ def test_pauses_grow_up_to_a_limit():
 # --- streams ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")
 def test_a_bounded_read_takes_all_until_the_server_closes(serve: Callable[..., Server], tmp_path: Path):
     data = b"a;1\nb;x\n\xff\xfe;3\nc;4;5\nd;6\nhalf"
     stream = hr.read_host("127.0.0.1", serve(sends(data)).port, "k STRING, t LONG", delimiter=";", spool=str(tmp_path))

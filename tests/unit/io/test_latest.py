@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import headrace as hr
+from headrace.errors import PlanError
 from headrace.host.local import run_local
 from headrace.io.sinks import Memory, prepared
+from headrace.io.upserts import fold
 from headrace.plan.nodes import Output
 
 
-def _upserts(stream: hr.Stream) -> list[dict]:
+def _sink(stream: hr.Stream, buckets: int = 1) -> Memory:
     sink = Memory("upsert", ("k",))
-    for batch in run_local([Output(prepared(stream.node, sink), "out")]).results["out"].batches:
-        sink.add(*batch)
-    return sink.rows().to_pylist()
+    done = run_local([Output(prepared(stream.node, sink), "out")], buckets=buckets)
+    for number, batch in enumerate(done.results["out"].batches):
+        sink.add(*batch, number)
+    return sink
+
+
+def _upserts(stream: hr.Stream) -> list[dict]:
+    return _sink(stream).rows().to_pylist()
 
 
 def test_of_two_rows_at_the_same_time_the_other_is_left_when_one_goes():
@@ -49,3 +63,104 @@ def test_a_later_row_replaces_and_its_end_brings_the_earlier_one_back():
     assert [(row["op"], row["le"], row["v"]) for row in _upserts(stream)] == [
         ("upsert", 1, 1), ("upsert", 3, 2), ("upsert", 2, 9),
     ]  # fmt: skip
+
+
+# --- what is remembered, and how rows are folded --------------------------------------------------------------------
+
+
+def test_when_rows_after_the_cti_are_gone_the_row_before_it_holds_again():
+    stream = hr.events("""
+        kind    | le | re | re_new | k | v
+        insert  | 1  | 5  |        | a | 1
+        cti     | 10 |    |        |   |
+        insert  | 20 | 25 |        | a | 2
+        insert  | 30 | 35 |        | a | 3
+        retract | 20 | 25 | 20     | a | 2
+        retract | 30 | 35 | 30     | a | 3
+    """, batches=[1, 1, 1, 1, 2])  # fmt: skip
+    sink = _sink(stream)
+    assert [(row["op"], row["_batch"], row["le"], row["v"]) for row in sink.rows().to_pylist()] == [
+        ("upsert", 0, 1, 1), ("upsert", 2, 20, 2), ("upsert", 3, 30, 3), ("delete", 4, 20, None),
+    ]  # fmt: skip
+    assert [(row["le"], row["k"], row["v"]) for row in sink.cht().to_pylist()] == [(1, "a", 1)]
+
+
+@st.composite
+def _steps(draw: st.DrawFn) -> list[list[dict[str, Any]]]:
+    """Batches of inserts, deletions and promises, all of them legal."""
+    cti, live, batches = 0, [], []
+    for _ in range(draw(st.integers(1, 8))):
+        batch: list[dict[str, Any]] = []
+        for _ in range(draw(st.integers(1, 4))):
+            open_ = [event for event in live if event["le"] >= cti]
+            what = draw(st.sampled_from(["insert", "insert", "delete", "cti"]))
+            if what == "insert":
+                le = draw(st.integers(cti, cti + 6))
+                event = {"le": le, "re": le + 3, "k": draw(st.sampled_from("ab")), "v": draw(st.integers(0, 3))}
+                live.append(event)
+                batch.append({"kind": "insert", **event})
+            elif what == "delete" and open_:
+                event = draw(st.sampled_from(open_))
+                live.remove(event)
+                batch.append({"kind": "retract", **event, "re_new": event["le"]})
+            elif what == "cti":
+                cti += draw(st.integers(1, 5))
+                batch.append({"kind": "cti", "le": cti})
+        batches.append(batch)
+    return [batch for batch in batches if batch]
+
+
+def _latest(batches: list[list[dict[str, Any]]]) -> dict[str, tuple[int, int]]:
+    live: list[dict[str, Any]] = []
+    for row in (row for batch in batches for row in batch if row["kind"] != "cti"):
+        event = {name: row[name] for name in ("le", "re", "k", "v")}
+        if row["kind"] == "insert":
+            live.append(event)
+        else:
+            live.remove(event)
+    return {k: max((e["le"], e["v"]) for e in live if e["k"] == k) for k in {event["k"] for event in live}}
+
+
+@given(_steps(), st.integers(1, 3), st.randoms())
+def test_oracle_folded_rows_are_the_latest_after_every_batch(
+    batches: list[list[dict[str, Any]]], buckets: int, random: Any
+):
+    if not any(row["kind"] == "insert" for batch in batches for row in batch):
+        return
+    rows = [row for batch in batches for row in batch]
+    stream = hr.events(rows, "k STRING, v LONG", batches=[len(batch) for batch in batches])
+    found = _sink(stream, buckets).rows()
+    for number in range(len(batches)):
+        order = random.sample(range(found.num_rows), found.num_rows)
+        until = found.take(pa.array(order, pa.int64()))
+        until = until.filter(pc.less_equal(until["_batch"], number))
+        latest = {row["k"]: (row["le"], row["v"]) for row in fold(until, ["k"]).to_pylist()}
+        assert latest == _latest(batches[: number + 1])
+
+
+def test_state_is_bounded_by_the_cti_however_many_keys_there_are():
+    many = 500
+    rows = [{"le": 10 * i, "re": 10 * i + 5, "k": f"k{i}", "v": i} for i in range(many)]
+    stream = hr.events(rows, batches=[10] * (many // 10), progress=hr.advance(delay=50))
+    done = run_local([Output(prepared(stream.node, Memory("upsert", ("k",))), "out")])
+    held = [max(o["rows"] for s in part for o in s["operators"].values() if "Latest" in o["operator"])
+            for part in done.statistics]  # fmt: skip
+    assert max(held) <= 20
+
+
+def test_files_can_be_folded_without_looking_at_their_names(tmp_path: Path):
+    rows = [{"le": t, "re": t + 1, "k": k, "v": t} for t in range(6) for k in "ab"]
+    sink = hr.files(str(tmp_path), format="parquet", encoding="upsert", key="k")
+    hr.run({"out": hr.events(rows, batches=[2] * 6)}, sinks={"out": sink})
+    tables = [pq.read_table(path) for path in sorted(tmp_path.glob("batch-*/*.parquet"), reverse=True)]
+    assert len(tables) == 6
+    assert fold(pa.concat_tables(tables), ["k"]).select(["k", "v"]).sort_by("k").to_pylist() == [
+        {"k": "a", "v": 5}, {"k": "b", "v": 5},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["op", "_batch"])
+def test_columns_that_upsert_rows_have_themselves_are_refused(name: str):
+    stream = hr.events([{"le": 1, "re": 2, "k": "a", name: 1}])
+    with pytest.raises(PlanError, match=f"a column '{name}' of their own"):
+        prepared(stream.node, hr.memory(encoding="upsert", key="k"))

@@ -207,8 +207,6 @@ def test_infer(tmp_path: Path, format: str):
             "s": pa.array(["x"]).dictionary_encode(),
             "t": pa.array([0], pa.timestamp("ms")),
             "l": [[1]],
-            "o": [{"x": 1}],
-            "ll": [[[1]]],
         }
     )
     inferred = infer_schema(write(tmp_path / "x", table, format), Format(format))

@@ -9,6 +9,8 @@ import pytest
 
 import headrace as hr
 
+pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows are lost here on purpose
+
 
 @pytest.mark.parametrize("batch_rows", [None, 1, 2])
 def test_a_late_row_is_set_aside_whole_though_the_query_reads_few_columns(tmp_path: Path, batch_rows: int | None):

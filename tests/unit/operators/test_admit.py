@@ -7,6 +7,8 @@ import pytest
 import headrace as hr
 from headrace.errors import EventError
 
+pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows are lost here on purpose
+
 LATE_AND_CORRECTED = """
     kind    | le | re  | re_new | s | x
     cti     | 5  |     |        |   |

@@ -12,6 +12,7 @@ from headrace.errors import EventError
 
 
 @pytest.mark.parametrize("le", [2**61, -(2**61), 2**60])
+@pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")
 def test_times_too_far_for_windows_are_no_events(le: int):
     with pytest.raises(EventError, match="36 000 years"):
         hr.events([{"le": le, "re": le + 5, "p": 1}])

@@ -228,6 +228,7 @@ class AtOnce(hr.Aggregate):
 
 @settings(max_examples=max(5, settings().max_examples // 10))
 @given(long_streams(), st.sampled_from([(0, 2), (1, 2), (1, 3)]), st.sampled_from([None, "k"]))
+@pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")
 def test_a_slot_that_fails_says_nothing_of_the_next(stream: hr.Stream, frame: tuple[int, int], key: str | None):
     grouped: Any = stream if key is None else stream.group_by(key)
     framed = grouped.over(rows=frame[0], slide=frame[1], on_error="skip")

@@ -121,6 +121,16 @@ def test_a_filter_goes_through_a_module_that_lets_it(ticks: hr.Stream):
     assert same_without(kept, filter_before_windows)
 
 
+@pytest.mark.parametrize("why", ["snapshot", "endless"])
+def test_a_filter_stays_behind_where_windows_depend_on_what_it_leaves_out(why: str):
+    end = "∞" if why == "endless" else "9"
+    stream = hr.events(f"le | re | k | x \n 1 | {end} | a | 2.0 \n 2 | 25 | b | 3.0 \n 3 | 5 | b | 3.0")
+    window = hr.snapshot() if why == "snapshot" else hr.tumbling(10)
+    kept = stream.window(window).operate(PerSymbol(), symbol="k", value="x").where(col("symbol") == "a")
+    assert order(plan(kept, filter_before_windows)) == [Operate, Where]
+    assert same_without(kept, filter_before_windows)
+
+
 def test_a_filter_stays_behind_what_others_read_too(ticks: hr.Stream):
     counted = ticks.group_by("k").window(hr.tumbling(10)).aggregate(n=hr.count())
     both = counted.where(col("k") == "A").union(counted)

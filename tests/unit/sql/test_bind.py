@@ -63,9 +63,8 @@ def plans(streams: dict[str, Stream]) -> dict[str, Stream]:
         .aggregate(_sql_n=hr.count())
         .select("symbol"),
         "SELECT DISTINCT id FROM spans": spans.distinct("id"),
-        "SELECT DISTINCT symbol FROM ticks [TUMBLING 5 s]": per_symbol.window(hr.tumbling("5 s"))
-        .aggregate(_sql_n=hr.count())
-        .select("symbol"),
+        "SELECT DISTINCT symbol FROM ticks [TUMBLING 5 s]": ticks.window(hr.tumbling("5 s")).distinct("symbol"),
+        "SELECT DISTINCT symbol FROM ticks [SIZE 3]": ticks.window(hr.sliding(3)).distinct("symbol"),
         "SELECT symbol, price FROM ticks GROUP BY symbol": ticks.select("symbol", "price"),
         # windows of rule 5
         "SELECT symbol, avg(price) AS p FROM ticks [TUMBLING 5 s] GROUP BY symbol": per_symbol.window(
@@ -174,6 +173,12 @@ def plans(streams: dict[str, Stream]) -> dict[str, Stream]:
         "SELECT * FROM ticks [TUMBLING 10 s] ORDER BY price DESC LIMIT 3": ticks.window(hr.tumbling("10 s")).top(
             3, by="price"
         ),
+        "SELECT * FROM ticks [SIZE 3] ORDER BY price LIMIT 1 BY symbol": ticks.window(hr.sliding(3)).top(
+            1, by="price", each="symbol", descending=False
+        ),
+        "SELECT * FROM ticks [TUMBLING 5 s] ORDER BY price LIMIT 1 BY symbol": per_symbol.window(
+            hr.tumbling("5 s")
+        ).top(1, by="price", descending=False),
         "SELECT * FROM spans ORDER BY n LIMIT 1 BY id": spans.group_by("id").top(1, by="n", descending=False),
         "SELECT symbol FROM ticks EMIT FINAL": ticks.select("symbol").final(),
         "SELECT n + 1 AS n FROM (SELECT n FROM spans WHERE n > 0) AS inner_one": spans.where(col("n") > 0)

@@ -260,7 +260,7 @@ aggregates = st.builds(
     stages=several(stages, 1),
     window=st.booleans(),
 )
-late = maybe(st.sampled_from(["raise", "drop", "adjust", "divert"]))
+late = maybe(st.sampled_from(["raise", "drop", "adjust", "divert"]) | names)
 SHOWN = ["streams", "schemas", "tables", "aggregates", "modules", "functions", "queries", "settings"]
 statements = st.one_of(
     st.builds(

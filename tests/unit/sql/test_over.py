@@ -174,6 +174,7 @@ CREATE AGGREGATE twice(next DOUBLE): DOUBLE {
 """
 
 
+@pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")
 def test_a_group_that_fails_stops_the_query_or_is_diverted() -> None:
     query = "SELECT symbol, twice(price) OVER (PARTITION BY symbol) AS x FROM ticks"
     with pytest.raises(ModuleFailed, match="failed at 5 of symbol = 'A': it returned 2 values at one tuple") as raised:

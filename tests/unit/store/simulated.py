@@ -47,6 +47,7 @@ class Items:
         assert source is SOURCE
         self.most, self.next = most, 0
         self.seen = SimpleNamespace(segments=())
+        self.news: dict[str, int] = {}
 
     def pending(self) -> list[Listed]:
         return [Listed(i, "item", 1) for i in range(self.next, World.current.arrived)][: self.most]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.api.history import check_new, write_parquet
-from headrace.api.running import Run, run, start
+from headrace.api.running import Run, run_quietly, start
 from headrace.api.stream import Stream
 from headrace.changes import Changes
 from headrace.cli.loading import Asked, endless, folder_of
@@ -71,20 +71,21 @@ def _to_the_end(asked: Asked, options: Options) -> None:
     streams |= {name: stream for name, (stream, _) in asked.deliveries.items()}
     sinks = {name: sink for name, (_, sink) in asked.deliveries.items()}
     with busy(f"{asked.name}: live on {settings['host']}"):
-        done = run(streams, sinks=sinks, **settings)
-    _tell_set_aside(done, settings.get("checkpoint"))
+        done = run_quietly(streams, sinks=sinks, **settings)
     for name in asked.queries:
         _print(name, done, printer)
+    _tell_losses(done, settings.get("checkpoint"))
 
 
 def _wanted(stream: Stream, options: Options) -> Stream:
     return stream.final() if options.shown is Output.final else stream
 
 
-def _tell_set_aside(done: Run, checkpoint: str | None) -> None:
-    if done.set_aside:
-        where = f"; they are in {checkpoint}/diverted" if checkpoint is not None else ""
-        say(f"{done.set_aside} rows were set aside as late or malformed{where}")
+def _tell_losses(done: Run, checkpoint: str | None) -> None:
+    if done.lost:
+        say(done.losses())
+        if checkpoint is not None:
+            say(f"diverted rows are in {checkpoint}/diverted")
 
 
 def _print(name: str, done: Run, printer: Printer) -> None:

@@ -18,6 +18,7 @@ from headrace.api.stream import Stream
 from headrace.changes import Changes
 from headrace.errors import PlanError
 from headrace.host.local.run import Runner, batches_of
+from headrace.host.losses import told_losses
 from headrace.host.received import hosts_of, spooled
 from headrace.host.result import Result
 from headrace.io.files import Listed, changed_or_new, listing
@@ -25,6 +26,7 @@ from headrace.io.host_source import Receiver
 from headrace.io.origins import Files, read_listed
 from headrace.io.sinks import Call
 from headrace.optimizer import optimize
+from headrace.plan.functions import functions_of
 from headrace.plan.nodes import Source
 from headrace.progress import Progress
 from headrace.stages.cut import cut
@@ -43,6 +45,9 @@ class Followed(Protocol):
 
     def poll(self) -> None:
         """Take what has come; raise if it cannot go on."""
+
+    def losses(self) -> str:
+        """What it has not used so far, in words."""
 
     def stop(self) -> None:
         """End it."""
@@ -94,6 +99,10 @@ class InProcess:
             _log.warning("%s: the file %r changed after it was read; it is not read again", source.origin, file.path)
         return new
 
+    def losses(self) -> str:
+        """What it has not used so far, in words."""
+        return told_losses(self._runner.done.counts, self._runner.done.examples)
+
     def stop(self) -> None:
         """Take nothing more."""
         for receiver in self._receivers:
@@ -105,7 +114,7 @@ class OnSpark:
     """A query that runs on Spark."""
 
     def __init__(self, stream: Stream, **options: Any) -> None:
-        self.result = Result(stream.schema)
+        self.result = Result(stream.schema, functions=functions_of(stream.node))
         self._came: list[tuple[Changes, Progress]] = []
         sink = Call(function=lambda _, changes, progress: self._came.append((changes, progress)))
         self.query = start([(stream, sink)], **options)
@@ -118,6 +127,10 @@ class OnSpark:
         while self._came:
             self.result.batches.append(self._came.pop(0))
         _compact(self.result)
+
+    def losses(self) -> str:
+        """What it has not used so far, in words."""
+        return told_losses(self.query.counts, self.query.examples)
 
     def stop(self) -> None:
         """End the query; a checkpoint of its own stays."""

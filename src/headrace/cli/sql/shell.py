@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from headrace.api.running import Run, run
+from headrace.api.running import Run, run_quietly
 from headrace.cli.loading import endless, folder_of, read_text
 from headrace.cli.run.printing import busy
 from headrace.cli.sql.follow import Followed, InProcess, OnSpark
@@ -140,9 +140,9 @@ class Shell:
             self.console.print(Text(f"{', '.join(kept)} has no end: \\watch follows the answers of {outcome.name}"))
             return
         with busy(f"{outcome.name}: on {self._setting('host')}"):
-            done = run({outcome.name: outcome.stream}, **self.session.options())
+            done = run_quietly({outcome.name: outcome.stream}, **self.session.options())
         self.console.print(answer(self._view(done.results[outcome.name])))
-        self._tell_set_aside(done)
+        self._tell_losses(done)
 
     def _delivery(self, outcome: Delivery) -> None:
         options, sink = self.session.options(), outcome.sink
@@ -150,13 +150,14 @@ class Shell:
         if options["host"] == "spark" and self._setting("checkpoint") is not None and isinstance(sink, FileSink):
             options |= {"checkpoint": self._checkpoint(Path(sink.path).name), "finish": False}
         with busy(f"{where}: on {self._setting('host')}"):
-            done = run({outcome.name: outcome.stream}, sinks={outcome.name: sink}, **options)
+            done = run_quietly({outcome.name: outcome.stream}, sinks={outcome.name: sink}, **options)
         self.errors.print(Text(f"written to {where}", "dim"), soft_wrap=True)
-        self._tell_set_aside(done)
+        self._tell_losses(done)
 
-    def _tell_set_aside(self, done: Run) -> None:
-        if done.set_aside:
-            self.errors.print(Text(f"{done.set_aside} rows were set aside as late or malformed", "dim"))
+    def _tell_losses(self, done: Run) -> None:
+        self.session.latest = done
+        if done.lost:
+            self.errors.print(Text(f"{done.losses()}\nSHOW DIVERTED lists them", "dim"), soft_wrap=True)
 
     def _setting(self, name: str) -> Any:
         return self.session.catalog.settings[name]
@@ -245,7 +246,8 @@ class Shell:
                 followed.poll()
                 if time.monotonic() >= next_look:
                     shown = self._view(followed.result, newest=True)
-                    live.update(answer(shown, f" · {name} · CTI {_cti(followed.result)}"), refresh=True)
+                    losses = f"\n{followed.losses()}" if followed.losses() else ""
+                    live.update(answer(shown, f" · {name} · CTI {_cti(followed.result)}{losses}"), refresh=True)
                     next_look += pause
                     looks = None if looks is None else looks - 1
                 time.sleep(min(_POLL, pause))

@@ -1,7 +1,7 @@
 """Python functions of users inside expressions (rule 6.1): made by `udf`, called by `run`, told apart by their code."""
 
 from headrace.expr.python.decorate import udf
-from headrace.expr.python.node import Udf, UdfCall
+from headrace.expr.python.node import Udf, UdfCall, functions_in
 from headrace.expr.python.run import run
 
-__all__ = ["Udf", "UdfCall", "run", "udf"]
+__all__ = ["Udf", "UdfCall", "functions_in", "run", "udf"]

@@ -13,7 +13,7 @@ from headrace.expr.python.mark import code_mark
 from headrace.expr.signatures import WIDTH
 from headrace.schema import Schema, Type
 
-__all__ = ["Udf", "UdfCall", "fits"]
+__all__ = ["Udf", "UdfCall", "fits", "functions_in"]
 
 
 def fits(found: Type, wanted: Type) -> bool:
@@ -136,3 +136,9 @@ class UdfCall(Expr):
 
     def __str__(self) -> str:
         return f"{self.udf}({', '.join(map(str, self.args))})"
+
+
+def functions_in(expr: Expr) -> tuple[Udf, ...]:
+    """The users' functions that an expression calls."""
+    below = [function for child in expr.children for function in functions_in(child)]
+    return tuple(dict.fromkeys([expr.udf, *below] if isinstance(expr, UdfCall) else below))

@@ -216,6 +216,7 @@ class Driver:
             "time": time.time(),
             "sources": {source: [p.cti, p.high] for source, p in sources.items()},
             "outputs": outputs,
+            "examples": self._examples(reports) | before.get("examples", {}),
             "counts": self._counted(before.get("counts", {}), reports, statistics),
             "files": _added(before.get("files", {}), [report.get("files", {}) for report in reports]),
             "positions": {source: positions.saved() for source, positions in self.positions.items()},
@@ -254,6 +255,23 @@ class Driver:
             found.append(Progress.together(sent or [at_intake.get(output.fingerprint, Progress())]))
         return found
 
+    def _examples(self, reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Of every source a row of the batch that was not used."""
+        found: dict[str, Any] = {}
+        for source in self.job.line.sources:
+            rows = (part["example"] for report in reports for part in report.get(source.fingerprint, []))
+            first = next((row for row in rows if row is not None), None)
+            if first is not None:
+                found.setdefault(str(source.origin), first)
+        return found
+
+    def _news(self, source: str) -> dict[str, int]:
+        """What was found about a source's files since the last commit."""
+        if source not in self.positions:
+            return {}
+        news, self.positions[source].news = self.positions[source].news, dict.fromkeys(self.positions[source].news, 0)
+        return news
+
     def _counted(
         self,
         before: Mapping[str, Mapping[str, int]],
@@ -269,6 +287,8 @@ class Driver:
                 for counter, value in part["counts"].items():
                     total[counter] += value
             count_orphans(total, source.fingerprint, statistics)
+            for counter, value in self._news(source.fingerprint).items():
+                total[counter] += value
         totals |= {name: dict(total) for name, total in before.items() if "failed" in total}
         count_failed(totals, statistics)
         return totals

@@ -39,8 +39,9 @@ class FilePositions:
         # Rows that arrive one after the other do so across files, too.
         self.most = 1 if isinstance(source.lifetime, Arrival) else most
         self.seen = Trace(lambda rows: rows)
-        #: How many files were read, how many were too old to be, and how many changed after they were read.
-        self.counts = {"read": 0, "too_old": 0, "changed": 0}
+        #: How many files were read; and since the last commit, how many were found too old, or changed since.
+        self.read = 0
+        self.news = {"old_files": 0, "changed_files": 0}
         self._taken: dict[str, Listed] = {}
         self._reported: set[Listed] = set()
 
@@ -50,19 +51,19 @@ class FilePositions:
         fresh = [file for file in found if file.path not in self._taken]
         self._report_changed(found)
         late = [file for file in fresh if file.modified <= self.seen.floor]
-        self._report("too_old", late, "is too old to be read: it is older than the horizon")
+        self._report("old_files", late, "is too old to be read: it is older than the horizon")
         ready = [file for file in fresh if file.modified > self.seen.floor]
         return ready if self.most is None else ready[: self.most]
 
     def _report_changed(self, found: Sequence[Listed]) -> None:
         changed = [file for file in found if file.path in self._taken and self._taken[file.path] != file]
-        self._report("changed", changed, "changed after it was read: it is not read again")
+        self._report("changed_files", changed, "changed after it was read: it is not read again")
 
     def _report(self, counter: str, files: Sequence[Listed], what: str) -> None:
         for file in files:
             if file not in self._reported:
                 self._reported.add(file)
-                self.counts[counter] += 1
+                self.news[counter] += 1
                 _log.warning("%s: the file %r %s", self.origin, file.path, what)
 
     def take(self, files: Sequence[Listed]) -> None:
@@ -73,7 +74,7 @@ class FilePositions:
         times = np.array([file.modified for file in files], np.int64)
         self.seen.append(paths.append_column("modified", pa.array(times)), hash_rows(paths.select(["path"])), times)
         self._taken |= {file.path: file for file in files}
-        self.counts["read"] += len(files)
+        self.read += len(files)
         self._forget()
 
     def _forget(self) -> None:
@@ -89,11 +90,11 @@ class FilePositions:
     def saved(self) -> dict[str, Any]:
         """Everything but the rows of the segments, as JSON can hold it."""
         names = [segment.name for segment in self.seen.segments]
-        return {"scalars": self.counts, "traces": {"seen": {"floor": self.seen.floor, "segments": names}}}
+        return {"scalars": {"read": self.read}, "traces": {"seen": {"floor": self.seen.floor, "segments": names}}}
 
     def restore(self, saved: Mapping[str, Any], held: Mapping[str, Segment]) -> None:
         """Become what was saved, given its segments."""
-        self.counts = dict(saved["scalars"])
+        self.read = int(saved["scalars"]["read"])
         trace = saved["traces"]["seen"]
         self.seen.restore(trace["segments"], trace["floor"], held)
         rows = self.seen.scan()

@@ -159,7 +159,7 @@ def _delivered(job: Job, batch: Batch, message: Message) -> Message:
         return message
     if isinstance(sink, Nowhere):
         return Message(message.bucket, message.edge, None, message.progress)
-    data = encode(Changes.from_table(message.table), sink)
+    data = encode(Changes.from_table(message.table), sink, batch.number)
     staged = BatchDirectory(sink.path).stage(batch.number, f"part.{sink.format}", data) if data else None
     about = {"staged": staged, "rows": message.table.num_rows}
     return Message(message.bucket, message.edge, None, message.progress, about)

@@ -22,8 +22,9 @@ from headrace.host.received import received
 from headrace.host.result import Finished, Result
 from headrace.io.decoded import Decoded
 from headrace.io.ingress import COUNTERS, Report, count_orphans, resolve
-from headrace.io.origins import Events, Files, in_memory, read_listed
+from headrace.io.origins import Events, Files, FrameRead, in_memory, read_listed
 from headrace.optimizer import RULES, Rule, optimize
+from headrace.plan.functions import functions_of
 from headrace.plan.nodes import Output, Source
 from headrace.plan.policies import Heartbeat
 from headrace.progress import Progress
@@ -91,7 +92,7 @@ class Runner:
             [StageRun(line, level, b, buckets) for b in range(buckets)] for level in range(1, line.depth + 1)
         ]
         self.progress = {source.fingerprint: Progress() for source in line.sources}
-        results = {output.name: Result(output.schema) for output in line.outputs}
+        results = {o.name: Result(o.schema, functions=functions_of(o)) for o in line.outputs}
         self.done = Finished(results, {str(s.origin): dict.fromkeys(COUNTERS, 0) for s in line.sources}, [])
 
     @property
@@ -185,6 +186,8 @@ class Runner:
         for report in reports:
             for name, count in report.counts.items():
                 counts[name] += count
+            if report.example is not None:
+                self.done.examples.setdefault(str(source.origin), report.example)
 
     def _run_stages(self, messages: list[Message]) -> None:
         for message in self.feedback:
@@ -209,14 +212,16 @@ class Runner:
 
 
 def _copied(done: Finished) -> Finished:
-    results = {name: Result(result.schema, list(result.batches)) for name, result in done.results.items()}
-    return Finished(results, {who: dict(counts) for who, counts in done.counts.items()}, list(done.statistics))
+    results = {name: replace(result, batches=list(result.batches)) for name, result in done.results.items()}
+    counts = {who: dict(counts) for who, counts in done.counts.items()}
+    return Finished(results, counts, list(done.statistics), dict(done.examples))
 
 
 def batches_of(source: Source, batch_rows: int | None = None) -> Iterator[Sequence[Block]]:
     """The batches of a source, one after the other."""
-    if isinstance(source.origin, Events):
-        for table in source.origin.batches():
+    if isinstance(source.origin, (Events, FrameRead)):
+        origin = source.origin
+        for table in origin.batches() if isinstance(origin, Events) else [origin.rows(source.columns)]:
             yield from ([(in_memory(part, source), None)] for part in _pieces(table, batch_rows))
     else:
         if not isinstance(source.origin, Files):
@@ -237,6 +242,4 @@ def _pieces(table: pa.Table, rows: int | None) -> Iterator[pa.Table]:
 
 def _cut(block: Decoded, rows: int) -> Iterator[Decoded]:
     for start in range(0, max(block.table.num_rows, 1), rows):
-        refused = block.refused if start == 0 else block.refused.slice(0, 0)
-        piece, numbers = block.table.slice(start, rows), block.rows[start : start + rows]
-        yield replace(block, table=piece, refused=refused, rows=numbers)
+        yield block.slice(start, rows)

@@ -9,6 +9,7 @@ from headrace.host.received import received
 from headrace.host.result import Finished, Result
 from headrace.host.spark.launch import start_query
 from headrace.io.sinks import Memory, Sink
+from headrace.plan.functions import functions_of
 from headrace.plan.nodes import Output
 
 __all__ = ["run_spark"]
@@ -39,5 +40,5 @@ def run_spark(
                 query.process_all_available()
         finally:
             query.stop()
-    results = {o.name: Result(o.schema, kept[o.name].batches) for o in outputs if o.name in kept}
-    return Finished(results, query.counts, query.statistics)
+    results = {o.name: Result(o.schema, kept[o.name].batches, functions_of(o)) for o in outputs if o.name in kept}
+    return Finished(results, query.counts, query.statistics, query.examples)

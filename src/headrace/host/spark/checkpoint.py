@@ -1,9 +1,10 @@
 """A query's checkpoint: a directory that belongs to one query.
 
-headrace.json   whose it is: the version, the plan's fingerprint and text, the number of buckets
+headrace.json   whose it is: the version, the plan's fingerprint and text, its sources, outputs and number of buckets
+lock            held by the process that runs the query
 store/          batches and state: see `headrace.store`
 spark/          for sources that only Spark can read: its own log of what it has read
-events/         events that were held in memory, written down
+events/         events that were held in memory, and batch data frames of Spark's, written down
 spool/          lines that hosts have sent, and rows that only Spark can read
 diverted/       diverted rows, with the reason
 """
@@ -17,16 +18,18 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 
 from headrace.errors import CheckpointError
 from headrace.io.files import local_path
 from headrace.io.formats import Format
+from headrace.io.locks import hold
 from headrace.io.origins import Events, Files
+from headrace.io.sinks import FileSink, Sink
 from headrace.stages.cut import Line
 from headrace.store.storage import LocalStorage
 
@@ -34,6 +37,11 @@ __all__ = ["Checkpoint", "difference"]
 
 #: Changes when what is stored can no longer be read by the code before it.
 FORMAT = 3
+
+#: The checkpoints that queries of this process hold.
+_HELD: dict[Path, Checkpoint] = {}
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_HELD.clear)
 
 
 class Checkpoint:
@@ -54,17 +62,59 @@ class Checkpoint:
         self.storage = LocalStorage(self.path / "store", durable=not self.temporary)
         #: Marks the outputs of this query; known once it is claimed.
         self.owner = ""
+        #: Whether the query that holds the lock still runs.
+        self.in_use: Callable[[], bool] = lambda: True
+        self._lock: IO[bytes] | None = None
 
-    def buckets(self, asked: int) -> int:
-        """The number of buckets: what it has, if it is a query's already."""
+    def lock(self) -> None:
+        """Hold it: two queries with one checkpoint would each go on from what the other writes.
+
+        A query of this process that has failed, and that nobody has stopped, lets it go.
+        """
+        if self.temporary:
+            return
+        place = self.path.resolve()
+        other = _HELD.get(place)
+        if other is not None and not other.in_use():
+            other.unlock()
+        self._lock = hold(self.path / "lock")
+        if self._lock is None:
+            raise CheckpointError(
+                f"another query uses this checkpoint, in {'this' if place in _HELD else 'another'} process",
+                given=str(self.path),
+                allowed="one running query for each checkpoint",
+                instead="stop() the other query first, or another checkpoint directory",
+            )
+        _HELD[place] = self
+
+    def unlock(self) -> None:
+        """Let others have it."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+            _HELD.pop(self.path.resolve(), None)
+
+    def buckets(self, asked: int | None, usual: int) -> int:
+        """The number of buckets: what it has, if it is a query's already; another number is refused."""
         file = self.path / "headrace.json"
-        return int(_read(file).get("buckets", asked)) if file.exists() else asked
+        count = int(_read(file).get("buckets", asked or usual)) if file.exists() else asked or usual
+        if asked is not None and asked != count:
+            raise CheckpointError(
+                "the state in the checkpoint is divided into another number of buckets",
+                given=f"buckets={asked}",
+                allowed=f"buckets={count}, or none given",
+                instead=f"buckets={count}, or another checkpoint directory",
+            )
+        return count
 
-    def claim(self, line: Line, buckets: int) -> None:
+    def claim(self, line: Line, buckets: int, sinks: Sequence[Sink] = ()) -> None:
         """Make it this query's, or check that it is."""
         plan = [f"{line.levels[n.fingerprint]} {n.describe()}" for n in line.nodes]
         mark = hashlib.sha256("\n".join(o.fingerprint for o in line.outputs).encode()).hexdigest()[:16]
         mine: dict[str, Any] = {"format": FORMAT, "fingerprint": mark, "plan": plan, "buckets": buckets}
+        # What the plan does not say: columns that the query does not use, and how outputs are written.
+        mine["sources"] = [f"{source.origin} ({source.columns})" for source in line.sources]
+        mine["sinks"] = [_form(sink) for sink in sinks]
         file = self.path / "headrace.json"
         if not file.exists():
             self.owner = mine["owner"] = uuid.uuid4().hex
@@ -89,6 +139,12 @@ class Checkpoint:
                 given=str(self.path),
                 instead=instead,
             )
+        for part, what in (("sources", "sources have other columns"), ("sinks", "outputs are written in another form")):
+            if theirs[part] != mine[part]:
+                changed = difference(theirs[part], mine[part])
+                raise CheckpointError(
+                    f"in the checkpoint the query's {what}:\n{changed}", given=str(self.path), instead=instead
+                )
 
     def spill(self, events: Events) -> Files:
         """Events in memory as files, one a batch, in order."""
@@ -106,9 +162,15 @@ class Checkpoint:
         return Files(str(folder), Format("arrow"), label=str(events), holds_stamps=True)
 
     def close(self) -> None:
-        """Remove it if it was only for this run."""
+        """Let others have it; remove it if it was only for this run."""
+        self.unlock()
         if self.temporary:
             shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _form(sink: Sink) -> str:
+    """How an output is written, as far as the plan does not say."""
+    return f"{sink.format} files" if isinstance(sink, FileSink) else type(sink).__name__.lower()
 
 
 def difference(theirs: Sequence[str], mine: Sequence[str]) -> str:

@@ -1,4 +1,6 @@
-"""What only Spark can read: a streaming query of Spark's that writes rows down, for the loop to read as files.
+"""What only Spark can read: written down by Spark, for the loop to read as files.
+
+A batch data frame is written once, at the first start. For what keeps coming there is a streaming query of Spark's.
 
 Spark keeps the positions of such a source in a log of its own (`<checkpoint>/spark/<source>`). Every batch of Spark's
 becomes a folder of Arrow files in a spool, whole and once (`io.commit`), and the loop takes the files as those of any
@@ -21,14 +23,14 @@ from headrace.errors import CheckpointError, HostError
 from headrace.expr.sql import to_spark
 from headrace.io.commit import BatchDirectory
 from headrace.io.formats import Format
-from headrace.io.origins import TABLE, Files, SparkRead, read_columns
+from headrace.io.origins import TABLE, Files, FrameRead, SparkRead, read_columns
 from headrace.plan.nodes import Source
 from headrace.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Feeder", "spooled_source"]
+__all__ = ["Feeder", "spill", "spooled_source"]
 
 #: Spark's file readers stream only with a schema; its other readers bring their own.
 _WANT_SCHEMA = ("csv", "json", "orc", "parquet", "text", "xml")
@@ -42,7 +44,8 @@ def spooled_source(source: Source, folder: Path) -> Source:
     """A source that Spark reads, over the files that a feeder writes."""
     fields = tuple(source.columns[name] for name in read_columns(source))
     origin = Files(str(folder), Format("arrow"), label=str(source.origin))
-    return replace(source, origin=origin, columns=Schema(fields), pushed=None)
+    pushed = source.pushed if isinstance(source.origin, FrameRead) else None
+    return replace(source, origin=origin, columns=Schema(fields), pushed=pushed)
 
 
 @dataclass(eq=False)
@@ -97,20 +100,34 @@ class Feeder:
 
 
 def _rows(spark: SparkSession, source: Source) -> DataFrame:
-    """Rows that Spark reads; columns and filters are its own work."""
+    """Rows that Spark reads; columns and filters are its own work.
+
+    Except for filters of a user's frame, whose session may take parts of a text for variables.
+    """
     origin = source.origin
     assert isinstance(origin, SparkRead)
     reader = spark.readStream.options(**dict(origin.options))
-    if origin.format == TABLE:
+    if isinstance(origin, FrameRead):
+        frame: DataFrame = origin.frame
+    elif origin.format == TABLE:
         frame = reader.table(origin.path)
     else:
         reader = reader.format(origin.format)
         if origin.format in _WANT_SCHEMA:
-            reader = reader.schema(", ".join(f"{_quoted(f.name)} {f.type.spark}" for f in source.columns))
+            stored = [(origin.stored(f.name), f.type.spark) for f in source.columns]
+            reader = reader.schema(", ".join(f"{_quoted(name)} {kind}" for name, kind in stored))
         frame = reader.load(origin.path) if origin.path else reader.load()
     types = {f.name: f.type.spark for f in source.columns}
-    frame = frame.select(*(F.col(_quoted(name)).cast(types[name]).alias(name) for name in read_columns(source)))
-    return frame if source.pushed is None else frame.where(to_spark(source.pushed, source.columns))
+    wanted = [(F.col(_quoted(origin.stored(name))), name) for name in read_columns(source)]
+    frame = frame.select(*(column.cast(types[name]).alias(name) for column, name in wanted))
+    if source.pushed is not None and not isinstance(origin, FrameRead):
+        frame = frame.where(to_spark(source.pushed, source.columns))
+    return _numbered(frame)
+
+
+def _numbered(frame: DataFrame) -> DataFrame:
+    """The frame with plain names: Spark's `mapInArrow` cannot read a column that has a dot in its name."""
+    return frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
 
 
 def _quoted(name: str) -> str:
@@ -137,7 +154,8 @@ def _writer(
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
-        tables = [pa.Table.from_batches([part]).cast(schema) for part in batches if part.num_rows]
+        named = (pa.Table.from_batches([part]).rename_columns(schema.names) for part in batches if part.num_rows)
+        tables = [table.cast(schema) for table in named]
         if tables:
             sink = pa.BufferOutputStream()
             with pa.ipc.new_file(sink, schema) as writer:
@@ -149,3 +167,12 @@ def _writer(
             yield pa.record_batch({"part": pa.array([part], pa.int32()), "path": [path]})
 
     return write
+
+
+def spill(origin: FrameRead, columns: Schema, folder: Path) -> None:
+    """Write the rows of a batch frame down, a file for each partition, in their order; the workers write."""
+    place = BatchDirectory(str(folder))
+    if not place.committed():
+        frame = _numbered(origin.selected(columns))
+        rows = frame.mapInArrow(_writer(columns.arrow, str(folder), 0), "part int, path string").toArrow().to_pylist()
+        place.commit(0, [row["path"] for row in sorted(rows, key=lambda row: row["part"])])

@@ -13,26 +13,25 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 from pyspark.sql.pandas.functions import arrow_udf
 
-from headrace import errors
-from headrace.errors import HeadraceError, HostError
 from headrace.history.dialect import Dialect, SparkDialect
 from headrace.history.inputs import FILE, ROW, Late
 from headrace.history.recurse import run_statement
 from headrace.history.script import Function, Relation, Script
 from headrace.history.stored import file_rows, stored_rows
 from headrace.history.translate import translate
+from headrace.host.spark.failures import explaining, failure
+from headrace.host.spark.session import beside
 from headrace.io.files import Listed
-from headrace.io.origins import Events, Files, SparkRead, read_columns
+from headrace.io.origins import Events, Files, FrameRead, SparkRead, read_columns
 from headrace.plan.nodes import Node, Source
 
 __all__ = ["SparkHistory"]
@@ -44,7 +43,8 @@ _OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("spark.sql.adaptive.enabled", "true", "a batch query may choose its joins and partitions as it goes"),
     ("spark.sql.execution.arrow.useLargeVarTypes", "false", "as the readers give them"),
 )
-_ERROR = re.compile(r"headrace\.errors\.(\w+): \[\w+\] (.*?)(?=\s*SQLSTATE|\n\s*\n|\Z)", re.DOTALL)
+# A text such as ${env:SECRET} is a text, not what it names, whatever options are given.
+_SUBSTITUTE = {"spark.sql.variable.substitute": "false"}
 _LOCAL = re.compile(r"local(?:\[(\d+|\*).*)?")
 _SHUFFLE = "spark.sql.shuffle.partitions"
 #: Partitions of a shuffle for each core of one machine: few, since each costs milliseconds however little is in it.
@@ -55,23 +55,19 @@ class SparkHistory:
     """Runs translated plans in a session of its own beside a given one; `options` are of Spark SQL, and win."""
 
     def __init__(self, session: SparkSession, options: Mapping[str, str] | None = None) -> None:
-        self.session = _beside(session, options or {})
+        self.session = beside(session, _options(session, options or {}))
 
     def cht(self, node: Node, *, late: Late = "decide") -> pa.Table:
         """The history of a plan's output: `le`, `re` and the payload."""
         schema = pa.schema([("le", pa.int64()), ("re", pa.int64()), *node.schema.arrow])
-        try:
+        with _explained():
             found = self.dataframe(node, late=late).toArrow()
-        except PySparkException as error:
-            raise _typed(error) from error
         return found.rename_columns(schema.names).cast(schema)
 
     def write(self, node: Node, place: str, mode: str, *, late: Late = "decide") -> None:
         """Write the history as Parquet files."""
-        try:
+        with _explained():
             self.dataframe(node, late=late).write.mode(mode).parquet(place)
-        except PySparkException as error:
-            raise _typed(error) from error
 
     def dataframe(self, node: Node, *, late: Late = "decide") -> DataFrame:
         """The same as a data frame, which Spark computes when it is asked for; checks and loops are run at once."""
@@ -114,7 +110,7 @@ class SparkHistory:
     def _rows(self, source: Source, dialect: Dialect) -> DataFrame:
         """The rows of a source as they are stored, with their place."""
         origin = source.origin
-        if isinstance(origin, Events):
+        if isinstance(origin, (Events, FrameRead)):
             rows = self.session.createDataFrame(stored_rows(source))
         elif isinstance(origin, Files):
             # Workers are elsewhere: where a relative path begins is known only here.
@@ -133,7 +129,12 @@ class SparkHistory:
         reader = self.session.read.format(origin.format).options(**dict(origin.options))
         rows = reader.load(origin.path) if origin.path else reader.load()
         # What order the rows came in is not known; whether some were late is not asked of such a source.
-        return rows.select(*source.columns.names).withColumn(FILE, lit(0)).withColumn(ROW, lit(0))
+        named = [rows[origin.stored(name)].alias(name) for name in source.columns.names]
+        return rows.select(*named).withColumn(FILE, lit(0)).withColumn(ROW, lit(0))
+
+
+def _explained() -> AbstractContextManager[None]:
+    return explaining(lambda error: failure(error, "the history"))
 
 
 class _Views:
@@ -150,31 +151,14 @@ class _Views:
         return bool(self.session.sql(f"{query} LIMIT 1").toArrow().num_rows)
 
 
-def _beside(session: SparkSession, options: Mapping[str, str]) -> SparkSession:
-    """A session with the options of a given one, ours, and some more."""
-    made = session.newSession()
-    theirs, known = session.conf.getAll, made.conf.getAll
-    for name, value in theirs.items():
-        if known.get(name) != value:
-            with suppress(Exception):  # some are for the whole of Spark, and hold for every session as they are
-                made.conf.set(name, value)
+def _options(session: SparkSession, options: Mapping[str, str]) -> dict[str, str]:
+    """Our options for batch queries, and some more, which win."""
     ours = {name: value for name, value, _ in _OPTIONS}
-    machine = _LOCAL.fullmatch(theirs.get("spark.master", ""))
+    machine = _LOCAL.fullmatch(session.conf.getAll.get("spark.master", ""))
     if machine is not None:
         cores = machine[1] or "1"
         ours[_SHUFFLE] = str(_PER_CORE * (os.cpu_count() or 1 if cores == "*" else int(cores)))
-    for name, value in (ours | dict(options)).items():
-        made.conf.set(name, value)
-    return made
-
-
-def _typed(error: PySparkException) -> HeadraceError:
-    """The error of ours that a worker raised, found again in Spark's text."""
-    match = _ERROR.search(str(error))
-    if match is None:
-        return HostError(f"the history failed: {str(error).strip()[:2000]}")
-    kind: type[HeadraceError] = getattr(errors, match[1], HeadraceError)
-    return kind(match[2].strip())
+    return ours | dict(options) | _SUBSTITUTE
 
 
 def _bare(call: Callable[..., pa.Array]) -> Callable[..., pa.Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 import uuid
@@ -16,14 +17,16 @@ from headrace.host.driving.plan import Job
 from headrace.host.driving.publish import Publisher
 from headrace.host.received import hosts_of, spooled
 from headrace.host.spark.checkpoint import Checkpoint
-from headrace.host.spark.feeder import Feeder, spooled_source
+from headrace.host.spark.failures import explaining, failure
+from headrace.host.spark.feeder import Feeder, spill, spooled_source
 from headrace.host.spark.query import Query
-from headrace.host.spark.session import apply_query_options, get_session, warm_up
+from headrace.host.spark.session import beside, get_session, warm_up
 from headrace.host.spark.worker import SparkExecutor
 from headrace.io.commit import BatchDirectory
+from headrace.io.formats import Format
 from headrace.io.host_source import Receiver
 from headrace.io.ingress import COUNTERS
-from headrace.io.origins import Events, Files, HostRead, SparkRead
+from headrace.io.origins import Events, Files, FrameRead, HostRead, SparkRead, check_frames
 from headrace.io.sinks import FileSink, Nowhere, Sink, prepared
 from headrace.optimizer import optimize
 from headrace.optimizer.rewrite import rewrite
@@ -53,7 +56,8 @@ def start_query(
 
     `checkpoint` is where the query keeps its state; starting again with it continues. `buckets` is how many parts state
     is divided into (fixed for the life of a checkpoint). `trigger` is a duration such as '10 seconds'; by default a
-    batch starts as soon as there is input and the one before has ended.
+    batch starts as soon as there is input and the one before has ended. `spark` is a session to run beside; it stays as
+    it is.
     """
     if not pairs:
         raise PlanError("a query needs at least one sink", instead="stream.start(hr.console())")
@@ -62,24 +66,47 @@ def start_query(
     ]
     sinks: list[Sink] = [sink for _, sink in pairs]
     _check_places(outputs, sinks)
+    check_frames(*outputs, named=checkpoint is not None)
+    interval = duration(trigger) / 1_000_000 if trigger else 0.0
     place = Checkpoint(checkpoint)
-    session = spark or get_session(master, options)
+    try:
+        place.lock()
+        with explaining(lambda error: failure(error, "the start of the query")):
+            session = spark or get_session(master, options)
+            query = _built(name, session, place, outputs, sinks, buckets, files_per_batch, interval)
+            _begin(query, outputs)
+    except BaseException:
+        place.close()
+        raise
+    return query
+
+
+def _built(
+    name: str,
+    session: SparkSession,
+    place: Checkpoint,
+    outputs: list[Output],
+    sinks: list[Sink],
+    buckets: int | None,
+    files_per_batch: int | None,
+    interval: float,
+) -> Query:
+    """A query that owns its checkpoint and its sinks, and has not begun."""
     warm_up(session, ["headrace.host.spark.worker"])
     _add_side_outputs(outputs, sinks, place)
     plan, feeders = _on_disk(spooled(outputs, place.path / "spool"), place)
-    count = place.buckets(buckets or min(os.cpu_count() or 1, 8))
+    count = place.buckets(buckets, min(os.cpu_count() or 1, 8))
     line = cut(plan, count)
-    place.claim(line, count)
+    place.claim(line, count, sinks)
     handled = tuple(sink if isinstance(sink, (FileSink, Nowhere)) else None for sink in sinks)
     job = Job(uuid.uuid4().hex, line, count, place.storage, handled)
-    apply_query_options(session)
-    executor = SparkExecutor(session, job, name)
+    executor = SparkExecutor(beside(session), job, name)
     driver = Driver(job, executor, Publisher(line.outputs, sinks, place.storage), _now, files_per_batch, tasks=count)
     _open(driver, place, sinks, feeders)
     counts = {str(source.origin): dict.fromkeys(COUNTERS, 0) for source in line.sources}
-    interval = duration(trigger) / 1_000_000 if trigger else 0.0
-    query = Query(name, session, line, place, tuple(sinks), driver, executor, counts, interval, feeders=feeders)
-    _begin(query, outputs)
+    query = Query(name, session, line, place, tuple(sinks), driver, executor, counts, interval=interval)
+    query.feeders = feeders
+    place.in_use = lambda: query.is_active
     return query
 
 
@@ -107,11 +134,15 @@ def _add_side_outputs(outputs: list[Output], sinks: list[Sink], place: Checkpoin
 
 
 def _on_disk(outputs: Sequence[Output], place: Checkpoint) -> tuple[tuple[Output, ...], list[Feeder]]:
-    """The plan over files: events held in memory are written down, what only Spark can read is spooled by it."""
+    """The plan over files: what is held in memory is written down, and so is what only Spark can read."""
 
     def spilled(node: Node) -> Node:
         if isinstance(node, Source) and isinstance(node.origin, Events):
             return replace(node, origin=place.spill(node.origin))
+        if isinstance(node, Source) and isinstance(node.origin, FrameRead) and not node.origin.streaming:
+            folder = place.path / "events" / hashlib.sha256(str(node.origin).encode()).hexdigest()[:16]
+            spill(node.origin, node.columns, folder)
+            return replace(node, origin=Files(str(folder), Format("arrow"), label=str(node.origin)))
         return node
 
     feeders: dict[str, Feeder] = {}
@@ -143,7 +174,7 @@ def _begin(query: Query, outputs: Sequence[Output]) -> None:
     for host in hosts_of(outputs):
         query.receivers.append(_receiver(query, host))
     for feeder in query.feeders:
-        feeder.start(query.spark, query.name)
+        feeder.start(query.executor.spark, query.name)
     for receiver in query.receivers:
         receiver.on_failure = query.fail_soon
         receiver.start()

@@ -7,20 +7,24 @@ process that started the query; under Spark Connect that is the client.
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from headrace import errors
 from headrace.errors import HeadraceError, HostError
 from headrace.host.driving.driver import Driver, Finished
 from headrace.host.driving.plan import Plan
+from headrace.host.losses import Losses
 from headrace.host.report import Report
+from headrace.host.spark.failures import failure, is_gone, may_pass
 from headrace.io.console import close as close_console
+from headrace.io.console import show_losses
 from headrace.io.host_source import Receiver
+from headrace.io.origins import SparkRead
+from headrace.io.secrets import hidden_values
 from headrace.io.sinks import Console, Sink
 from headrace.stages.cut import Line
 from headrace.time import INFINITY, NEG_INFINITY
@@ -40,13 +44,10 @@ _KEPT_BATCHES = 1000
 _IDLE_SECONDS = 0.05
 #: Batches that a clock alone asks for come no faster than this, in seconds.
 _TICK_SECONDS = 1.0
+#: How often an idle query sees whether Spark still answers, in seconds.
+_PING_SECONDS = 1.0
 _END_SECONDS = 60
 _ATTEMPTS = 3
-_ERROR = re.compile(
-    r"headrace\.errors\.(\w+): \[(\w+)\] (.*?)(?=\s*SQLSTATE|\n\s*\n|\n[A-Z][\w.]*Exception|\Z)", re.DOTALL
-)
-#: What Spark says when a batch failed through no fault of its own, and may be run again.
-_PASSING = re.compile(r"failed to connect back|Connection reset by peer|ExecutorLostFailure|FetchFailed")
 _log = logging.getLogger("headrace")
 
 
@@ -62,6 +63,9 @@ class Query:
     driver: Driver
     executor: SparkExecutor
     counts: dict[str, dict[str, int]]
+    #: Of every source the first row that was diverted or dropped.
+    examples: dict[str, dict[str, Any]] = field(default_factory=dict)
+    losses: Losses = field(default_factory=Losses)
     #: Seconds from the start of a batch to that of the next, at least.
     interval: float = 0.0
     report: Report = field(default_factory=Report)
@@ -74,6 +78,9 @@ class Query:
     def __post_init__(self) -> None:
         self._stop = threading.Event()
         self._wake = threading.Event()
+        #: Whether somebody waits for the next look, and when Spark was last seen to answer.
+        self._asked = threading.Event()
+        self._pinged = 0.0
         self._changed = threading.Condition()
         #: How often the loop has looked for input, and how often it found none.
         self._looks = 0
@@ -86,8 +93,14 @@ class Query:
     def _resume(self) -> None:
         last = self.driver.last
         if last is not None:
-            self.counts.update(last.record["counts"])
-            self.report = Report.of(last.batch, last.record["sources"], last.record["counts"], [])
+            self._count(last.record)
+            self.report = Report.of(last.batch, last.record["sources"], self.counts, [], self.examples)
+
+    def _count(self, record: Mapping[str, Any]) -> str:
+        """Take the counts of a commit; gives what they say of rows that were not used, if these have become more."""
+        self.counts.update(record["counts"])
+        self.examples = record["examples"]
+        return self.losses.grown(self.name, self.counts, self.examples)
 
     def begin(self) -> None:
         """Start the loop."""
@@ -109,7 +122,17 @@ class Query:
     @property
     def is_active(self) -> bool:
         """Whether it still runs."""
-        return self._thread.is_alive() and not self._ended
+        if self._ended or not self._thread.is_alive():
+            return False
+        try:
+            self.executor.ping()
+        except Exception as error:
+            if not is_gone(error):
+                raise
+            self._failure = self._failure or self.explained(error)
+            self.fail_soon()
+            return False
+        return True
 
     @property
     def received(self) -> dict[str, dict[str, int]]:
@@ -118,7 +141,7 @@ class Query:
 
     def exception(self) -> BaseException | None:
         """Why it failed, if it did."""
-        return self._failure
+        return self._failure or next((r.failure for r in self.receivers if r.failure is not None), None)
 
     # --- waiting and ending ------------------------------------------------------------------------------------------
 
@@ -128,6 +151,7 @@ class Query:
             feeder.process_all_available()
         with self._changed:
             first = self._looks + 1  # the look that is under way may have begun before
+            self._asked.set()
             self._wake.set()
             self._changed.wait_for(lambda: self._idle_look >= first or self._ended)
         self._raise()
@@ -139,7 +163,7 @@ class Query:
         except KeyboardInterrupt:
             self.stop()
             raise
-        if self.is_active:
+        if self._thread.is_alive():
             return False
         self.end_receivers()
         self._raise()
@@ -162,9 +186,9 @@ class Query:
         self.end_receivers()
         self._stop.set()
         self._wake.set()
-        if self.is_active:
+        if self._thread.is_alive():
             with suppress(Exception):  # the server itself may be gone
-                self.spark.interruptTag(self.executor.tag)
+                self.executor.spark.interruptTag(self.executor.tag)
             self._thread.join()
         for sink in self.sinks:
             if isinstance(sink, Console):
@@ -183,10 +207,18 @@ class Query:
         for feeder in self.feeders:
             feeder.stop()
 
+    def explained(self, error: BaseException) -> HeadraceError:
+        """A failure for people, with what to do next."""
+        again = f"start again with this checkpoint: checkpoint={str(self.checkpoint.path)!r}"
+        afresh = "start again; with checkpoint='a directory' a query goes on from where it was"
+        origins = [feeder.source.origin for feeder in self.feeders]
+        secrets = [v for o in origins if isinstance(o, SparkRead) for v in hidden_values(o.options)]
+        return failure(error, instead=afresh if self.checkpoint.temporary else again, secrets=secrets)
+
     def _raise(self) -> None:
-        failure = self._failure or next((r.failure for r in self.receivers if r.failure is not None), None)
-        if failure is not None:
-            raise failure
+        found = self.exception()
+        if found is not None:
+            raise found from None
 
     # --- the loop ----------------------------------------------------------------------------------------------------
 
@@ -196,9 +228,8 @@ class Query:
                 self._look()
         except BaseException as error:  # noqa: BLE001 - whatever ends the loop is told to those who wait for it
             if not self._stop.is_set():
-                self._failure = _typed(error)
-                _log.error("query %s failed: %s", self.name, self._failure)
-                _log.debug("in full:", exc_info=error)
+                self._failure = self.explained(error)
+                _log.error("query %s: %s", self.name, self._failure)
         finally:
             with self._changed:
                 self._ended = True
@@ -219,6 +250,10 @@ class Query:
             if plan.files or plan.ends or self.driver.busy:
                 self._stop.wait(max(0.0, self.interval - (time.monotonic() - began)))
                 return
+        if self._asked.is_set() or began - self._pinged > _PING_SECONDS:
+            self._asked.clear()
+            self._pinged = began
+            self.executor.ping()
         with self._changed:  # what a clock alone has asked for is nothing new
             self._idle_look = look
             self._changed.notify_all()
@@ -234,9 +269,10 @@ class Query:
             try:
                 return self.driver.run(plan)
             except Exception as error:
-                if self._stop.is_set() or not _PASSING.search(str(error)):
+                if self._stop.is_set() or not may_pass(error):
                     raise
-                _log.warning("batch %d failed and is run again (%d): %s", self.driver.number, attempt, _first(error))
+                why = failure(error, f"batch {self.driver.number}").message
+                _log.warning("%s; it is run again (attempt %d of %d)", why, attempt + 1, _ATTEMPTS)
         return self.driver.run(plan)
 
     def _take(self, batch: Finished) -> None:
@@ -244,23 +280,11 @@ class Query:
         read = [path for files in record["plan"]["files"].values() for _, path, _ in files]
         for feeder in self.feeders:
             feeder.forget(read)
-        self.counts.update(record["counts"])
+        losses = self._count(record)
+        if any(isinstance(sink, Console) for sink in self.sinks):
+            show_losses(losses)
         self.statistics.append(batch.statistics)
         self.batch_seconds.append(batch.seconds)
         del self.statistics[:-_KEPT_BATCHES], self.batch_seconds[:-_KEPT_BATCHES]
-        self.report = Report.of(batch.commit.batch, record["sources"], record["counts"], batch.statistics)
-
-
-def _first(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-def _typed(error: BaseException) -> BaseException:
-    """The error of ours that a worker raised, found again in Spark's text."""
-    if isinstance(error, HeadraceError):
-        return error
-    match = _ERROR.search(str(error))
-    if match is None:
-        return HostError(f"the query failed: {str(error).strip()[:2000]}")
-    kind = getattr(errors, match[1], HeadraceError)
-    return cast("BaseException", kind(match[3].strip()))
+        found = batch.commit.batch, record["sources"], self.counts, batch.statistics, self.examples
+        self.report = Report.of(*found)

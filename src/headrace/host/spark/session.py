@@ -2,8 +2,8 @@
 
 Only public API is used, so the same code serves a local master, a cluster and a Spark Connect server. Options come in
 two kinds. *Launch options* must be known before the JVM starts; they apply when Headrace starts the session. *Query
-options* are SQL options a running session accepts; `apply_query_options` sets them right before a query starts, also on
-a session that somebody else has made.
+options* are SQL options a running session accepts. The session may be somebody else's: a query runs `beside` it, in a
+session of its own, and the given one stays as it is.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import HostError
+from headrace.host.spark.failures import explaining, failure
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = ["apply_query_options", "get_session", "is_connect", "warm_up"]
+__all__ = ["beside", "get_session", "is_connect", "warm_up"]
 
 MASTER_VARIABLE = "HEADRACE_MASTER"
 LEVEL_VARIABLE = "HEADRACE_LOG_LEVEL"
@@ -75,6 +76,7 @@ _QUERY: tuple[tuple[str, str, str], ...] = (
         "a row is a chunk: there are a few hundred at most",
     ),
     ("spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled", "true", "a user's error without Spark's frames"),
+    ("spark.sql.variable.substitute", "false", "a text such as ${env:SECRET} is a text, not what it names"),
 )
 
 
@@ -110,10 +112,18 @@ def _quiet_log() -> Path:
     return Path(name)
 
 
-def apply_query_options(spark: SparkSession) -> None:
-    """Set what batches need on the session that runs them."""
-    for name, value, _ in _QUERY:
-        spark.conf.set(name, value)
+def beside(spark: SparkSession, options: Mapping[str, str] | None = None) -> SparkSession:
+    """A session of the same Spark with the options of a given one, and `options`, by default those of queries."""
+    made = spark.newSession()
+    theirs, known = spark.conf.getAll, made.conf.getAll
+    for name, value in theirs.items():
+        if known.get(name) != value:
+            with suppress(Exception):  # some are for the whole of Spark, and hold for every session as they are
+                made.conf.set(name, value)
+    ours = {name: value for name, value, _ in _QUERY} if options is None else options
+    for name, value in ours.items():
+        made.conf.set(name, value)
+    return made
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -149,7 +159,8 @@ def _importer(modules: tuple[str, ...]) -> Callable[[Iterator[pa.RecordBatch]], 
 def _active() -> SparkSession | None:
     from pyspark.sql import SparkSession
 
-    return SparkSession.getActiveSession()
+    with explaining(lambda error: failure(error, "Spark's session")):
+        return SparkSession.getActiveSession()
 
 
 def _check_kind(active: SparkSession, wanted: str | None) -> None:

@@ -45,6 +45,10 @@ class SparkExecutor(Executor):
         """What the jobs of the query are marked by, so that they can be stopped."""
         return f"{self.name}-{self.job.token[:8]}"
 
+    def ping(self) -> None:
+        """Raise if Spark does not answer any more."""
+        self.spark.conf.get("spark.app.name")
+
     def run(self, batch: Batch) -> list[Message]:
         """Run a batch; gives what the tasks of the last level gave."""
         self.spark.addTag(self.tag)

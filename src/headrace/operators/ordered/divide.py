@@ -199,7 +199,7 @@ def _timed(window: Slides, line: Line, reach: Reach) -> tuple[Int64s, Int64s]:
     enters = next_slide(line.le, of, every)
     leaves = next_slide(add(line.le, window.size.ticks), of, every) if isinstance(window.size, Time) else enters
     if window.tick == "tuple":
-        stop = np.minimum(leaves - every, reach.until[line.group])
+        stop = np.minimum(leaves - every, np.clip(reach.until, -_LIMIT, _LIMIT)[line.group])
         number = (np.maximum(enters, next_slide(np.int64(reach.after) * np.ones_like(of), of, every)) - of) // every
         whose, slide = ranges(number, (stop - of) // every)
         return distinct(line.group[whose], of[whose] + slide * every)

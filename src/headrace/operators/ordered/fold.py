@@ -27,7 +27,8 @@ from headrace.changes import Changes
 from headrace.columnar import Lists, canonical_floats, factorize, group_sum, hash_rows, to_numpy
 from headrace.errors import ModuleFailed
 from headrace.expr import Expr, col, evaluate, lit
-from headrace.operators.kernel import Data, Kernel, consolidated_rows
+from headrace.operators.evaluated import evaluated
+from headrace.operators.kernel import Data, Kernel, consolidated_rows, diverted_rows
 from headrace.operators.ordered.divide import PREFIX, without_prefix
 from headrace.operators.ordered.folding import Failed, Folding, Went
 from headrace.operators.ordered.gathered import ARGUMENT, COUNT, START, STATE, Came, Given, Groups
@@ -116,7 +117,7 @@ class FoldKernel(Kernel):
         return result, Progress(self._promise(cti), now.high)
 
     def _projected(self, changes: Changes) -> Changes:
-        columns = [evaluate(expr, changes.payload) for _, expr in self.projection]
+        columns = [evaluated(expr, changes.payload, changes.weight) for _, expr in self.projection]
         payload = canonical_floats(pa.Table.from_arrays(columns, schema=self.schema.arrow))
         re = changes.re if self.folds.beside else changes.le + 1
         return Changes(changes.le, re, changes.weight, payload).cancelled()
@@ -380,7 +381,7 @@ class FoldKernel(Kernel):
             f"at {format_ticks(time)}" + "".join(f", {k} = {v!r}" for k, v in key.items())
             for time, key in zip(failures.le.tolist(), keys, strict=True)
         ]
-        payload = pa.table([[who] * len(rows), failures.payload.column(_REASON), rows], schema=DIVERTED.arrow)
+        payload = diverted_rows(who, failures.payload.column(_REASON), rows)
         return Changes(failures.le, failures.re, failures.weight, payload).cancelled()
 
     # --- progress ----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from headrace.operators.ordered.yields import slot_end
 from headrace.plan.ordered import By, Delta, Fixed, Frame, Landmark, Ordered, Slides, Time, Tuples
 from headrace.time import INFINITY, NEG_INFINITY, add, add_one
 
-__all__ = ["Kept", "kept", "least_bound", "next_shown"]
+__all__ = ["Kept", "kept", "least_bound", "next_settled", "next_shown"]
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,21 @@ def kept(window: Ordered, line: Line, cti: int, spans: Spans | None = None) -> K
     if cti == INFINITY:
         return Kept(np.zeros(len(line), bool), Past.none(line.groups), never, never)
     settled = line.until(cti)
-    alarm = never.copy()
-    waiting = settled < line.start[1:]
-    alarm[waiting] = add(line.le[settled[waiting]], 1)
+    alarm = next_settled(line, settled)
     if isinstance(window, Landmark):
         return Kept(np.ones(len(line), bool), line.past, never, never)
     if isinstance(window, Fixed):
         alarm[line.some] = window.end
         return Kept(np.full(len(line), cti < window.end), line.past, never, alarm)
     return _Keeping(window, line, cti, settled, alarm, spans).answer()
+
+
+def next_settled(line: Line, settled: Int64s) -> Int64s:
+    """For each group, the CTI at which its first tuple that is not settled will be."""
+    found = np.full(line.groups, INFINITY, np.int64)
+    waiting = settled < line.start[1:]
+    found[waiting] = add(line.le[settled[waiting]], 1)
+    return found
 
 
 class _Keeping:

@@ -11,11 +11,14 @@ Traces carry the state:
 - `given`: the outputs of the windows that are not closed;
 - `forget` and `show`: when to look at a group again, as for other windows; `forget` also has the lower bound that
   holds the output CTI.
+
+Where only final answers are asked for, a window is looked at once, when it is closed, as it is with other windows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -24,15 +27,17 @@ from numpy.typing import NDArray
 from headrace.changes import Changes
 from headrace.columnar import canonical_floats, factorize, to_numpy
 from headrace.expr import col, evaluate
+from headrace.operators.evaluated import evaluated
 from headrace.operators.kernel import Data
 from headrace.operators.ordered.divide import PREFIX, Reach, Spans, closing, divide, next_slide, without_prefix
-from headrace.operators.ordered.keep import Kept, kept, least_bound, next_shown
+from headrace.operators.ordered.keep import Kept, kept, least_bound, next_settled, next_shown
 from headrace.operators.ordered.line import Bools, Int64s, Line, Past, lined_up, ranges
 from headrace.operators.ordered.sums import RunSums
 from headrace.operators.windows.content import Earlier, Outputs
 from headrace.operators.windows.divide import Windows
 from headrace.operators.windows.items import Members
-from headrace.operators.windows.kernel import WindowKernel, _cancelled_rows
+from headrace.operators.windows.kernel import WindowKernel
+from headrace.operators.windows.rows import cancelled_rows
 from headrace.plan.nodes import Aggregate, PerWindow
 from headrace.plan.ordered import Delta, Fixed, Frame, Landmark, Ordered, Slides, Time, Tuples, order_columns
 from headrace.plan.source import DIVERTED
@@ -62,7 +67,7 @@ class OrderedKernel(WindowKernel):
             (*(f for f in self.schema if f.name in self.keys), *(Field(PREFIX + f.name, f.type) for f in below))
         )
         self.order = [PREFIX + name for name in order_columns(below)]
-        self.traces = {name: Trace(_cancelled_rows) for name in ("events", "groups", "given", "forget", "show")}
+        self.traces = {name: Trace(cancelled_rows) for name in ("events", "groups", "given", "forget", "show")}
         self.sums = RunSums.of(node) if isinstance(node, Aggregate) else None
 
     # --- one batch ---------------------------------------------------------------------------------------------------
@@ -75,11 +80,12 @@ class OrderedKernel(WindowKernel):
         seen = max(now.seen, self.scalars["seen"])
         result = Changes.empty(self.node.schema)
         self.side = Changes.empty(DIVERTED)
-        moving = self._touched_by(delta, "show", seen)
+        limit = now.cti if self.per_window.final else seen
+        moving = self._touched_by(delta, "show", limit)
         touched = np.union1d(moving, self._touched_by(delta, "forget", now.cti))
         if len(touched):
-            result = self._look(touched, moving, delta, now, seen)
-        self._drop(now.cti, seen)
+            result = self._look(touched, touched if self.per_window.final else moving, delta, now, limit)
+        self._drop(now.cti, limit)
         self.scalars = {"cti": now.cti, "seen": seen}
         return result, Progress(self._promise(now.cti), now.high)
 
@@ -93,7 +99,7 @@ class OrderedKernel(WindowKernel):
 
     def _projected(self, changes: Changes) -> Changes:
         """The changes of the tuples that windows may be made of; ends go only where a module sees them."""
-        columns = [evaluate(expr, changes.payload) for _, expr in self.projection]
+        columns = [evaluated(expr, changes.payload, changes.weight) for _, expr in self.projection]
         payload = canonical_floats(pa.Table.from_arrays(columns, schema=self.schema.arrow))
         re = changes.re if self._sees_ends else changes.le + 1
         delta = Changes(changes.le, re, changes.weight, payload)
@@ -115,19 +121,24 @@ class OrderedKernel(WindowKernel):
 
     # --- the groups to look at ----------------------------------------------------------------------------------------
 
-    def _look(self, touched: Hashes, moving: Hashes, delta: Changes, now: Progress, seen: int) -> Changes:
+    def _look(self, touched: Hashes, moving: Hashes, delta: Changes, now: Progress, limit: int) -> Changes:
         line, groups, gone = self._lines(touched, delta)
         moves = np.isin(self._hashes(groups), moving)
         reached = max(now.high, self.scalars["seen"]) if now.cti == INFINITY else None
-        spans, inside = divide(self.ordered, line, Reach(self.scalars["cti"], self._until(line, seen, reached)))
-        wanted = moves[spans.group]
+        spans, inside = divide(self.ordered, line, Reach(self.scalars["cti"], self._until(line, limit, reached)))
+        closes, wanted = closing(self.ordered, line, spans), moves[spans.group]
+        if self.per_window.final:
+            wanted &= closes <= now.cti
         if inside is not None:
             inside = inside[wanted[ranges(spans.first, spans.last)[0]]]
-        result = self._exchange_spans(spans.filter(wanted), inside, line, groups, moving)
+        result = self._exchange_spans(spans.filter(wanted), inside, closes[wanted], line, groups, moving)
         all_runs = spans if isinstance(self.ordered, Delta) else None
         left = kept(self.ordered, line, now.cti, all_runs)
+        if self.per_window.final and isinstance(self.ordered, Landmark):
+            # Nothing is forgotten, but each tuple that is settled may close a window.
+            left = replace(left, alarm=next_settled(line, line.until(now.cti)))
         self._keep(touched, line, groups, left, gone)
-        shows = next_shown(self.ordered, line, INFINITY if now.cti == INFINITY else seen)
+        shows = next_shown(self.ordered, line, INFINITY if now.cti == INFINITY else limit)
         self._set("show", touched, groups, shows, np.full(len(shows), INFINITY, np.int64))
         return result
 
@@ -179,14 +190,14 @@ class OrderedKernel(WindowKernel):
     # --- what is taken back and what is given ------------------------------------------------------------------------
 
     def _exchange_spans(
-        self, spans: Spans, inside: Bools | None, line: Line, groups: pa.Table, moving: Hashes
+        self, spans: Spans, inside: Bools | None, closes: Int64s, line: Line, groups: pa.Table, moving: Hashes
     ) -> Changes:
-        """What the windows say, for what was given of these groups."""
+        """What the windows say, which are closed at these CTIs, for what was given of these groups."""
         windows = Windows(spans.group, spans.le, spans.re, np.empty(0, np.int64))
         outputs = self._outputs_of(spans, inside, line, groups)
         found = self.traces["given"].lookup(moving)
         stale = None if found is None else Changes.from_table(found).cancelled()
-        fresh = self._rows(outputs, windows, closing(self.ordered, line, spans), groups)
+        fresh = self._rows(outputs, windows, closes, groups)
         return self._leaving(self._replace("given", stale, fresh))
 
     def _outputs_of(self, spans: Spans, inside: Bools | None, line: Line, groups: pa.Table) -> Outputs:

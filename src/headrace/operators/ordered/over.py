@@ -29,6 +29,7 @@ from headrace.operators.ordered.line import Bools, Int64s, Line
 from headrace.operators.ordered.yields import equals, open_since, slot_end, ties, yields
 from headrace.operators.windows.content import Outputs
 from headrace.operators.windows.divide import Windows
+from headrace.operators.windows.rows import beside
 from headrace.plan.ordered import Frame, Time
 from headrace.plan.over import Over
 from headrace.plan.source import DIVERTED
@@ -133,7 +134,7 @@ class OverKernel(OrderedKernel):
         until = np.where(events.re == INFINITY, INFINITY, add(events.re, 1))
         if isinstance(self.frame.slide, Time):  # as long as the slot is open, another tuple may take its place
             until = np.maximum(until, slot_end(self.frame.slide, events.le))
-        table = _beside(events.payload, self._of_tuples(outputs, loud, len(rows)))
+        table = beside(events.payload, self._of_tuples(outputs, loud, len(rows)))
         table = self._stamped(table, Windows(every.group, every.le, every.re, np.empty(0, np.int64)), until)
         table = table.append_column(_TIE, pa.array(ties(line)[rows]))
         table = table.append_column(_REASON, pa.array(reasons, pa.string()))
@@ -242,9 +243,3 @@ def _moved(standing: Changes, delta: Changes, columns: Sequence[str]) -> tuple[C
     until = pa.array(np.where(re == INFINITY, INFINITY, add(re, 1)))
     payload = taken.payload.set_column(taken.payload.schema.get_field_index(_UNTIL), _UNTIL, until)
     return old, Changes(taken.le, re, taken.weight, payload)
-
-
-def _beside(table: pa.Table, columns: pa.Table) -> pa.Table:
-    for name in columns.column_names:
-        table = table.append_column(name, columns.column(name))
-    return table

@@ -6,7 +6,7 @@ first open one; what it finds takes the place of what was given. All groups of a
 Traces carry the state:
 
 - `events`: the tuples from each group's first open one on, and as many before it as conditions look back at;
-- `given`: the outputs of matches that begin there, all others are final;
+- `given`: what was given of matches that begin there, all others are final;
 - `groups`: of each group how many of the kept tuples come before the first open one, where the output CTI waits, and
   how many matches are final, if they have numbers;
 - `alarms`: the CTI at which to look at a group again.
@@ -22,14 +22,15 @@ import pyarrow as pa
 
 from headrace.changes import Changes
 from headrace.columnar import canonical_floats, factorize, hash_rows, to_numpy
-from headrace.expr import Column, col, evaluate, lit
+from headrace.expr import Column, col, lit
+from headrace.operators.evaluated import evaluated
 from headrace.operators.kernel import Data, Kernel
 from headrace.operators.ordered.divide import PREFIX, without_prefix
 from headrace.operators.ordered.kernel import Hashes
 from headrace.operators.ordered.line import Bools, Int64s, Line, lined_up
 from headrace.operators.pattern.measures import Measures
 from headrace.operators.pattern.tables import Found, Searcher, with_earlier
-from headrace.operators.windows.kernel import _cancelled_rows
+from headrace.operators.windows.rows import cancelled_rows
 from headrace.plan.nodes import Match
 from headrace.plan.ordered import order_columns
 from headrace.progress import Progress
@@ -72,7 +73,7 @@ class MatchKernel(Kernel):
         self.projection = list((computed | {PREFIX + name: col(name) for name in below.names}).items())
         self.schema = Schema(tuple(Field(name, expr.type(below)) for name, expr in self.projection))
         self.order = [PREFIX + name for name in order_columns(below)]
-        self.traces = {name: Trace(_cancelled_rows) for name in ("events", "given", "groups", "alarms")}
+        self.traces = {name: Trace(cancelled_rows) for name in ("events", "given", "groups", "alarms")}
         self.scalars = {"cti": NEG_INFINITY}
 
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
@@ -93,14 +94,16 @@ class MatchKernel(Kernel):
 
     def _projected(self, changes: Changes) -> Changes:
         """The changes of the tuples; their ends do not matter."""
-        columns = [evaluate(expr, changes.payload) for _, expr in self.projection]
+        columns = [evaluated(expr, changes.payload, changes.weight) for _, expr in self.projection]
         payload = canonical_floats(pa.Table.from_arrays(columns, schema=self.schema.arrow))
         return Changes(changes.le, changes.le + 1, changes.weight, payload).cancelled()
 
     def _touched(self, delta: Changes, cti: int) -> Hashes:
         """The hashes of the groups that change, or whose time has come."""
-        due = self.traces["alarms"].until(cti)
-        tables = [delta.payload] if due is None else [delta.payload, due]
+        due = [self.traces["alarms"].until(cti)]
+        if self.match.final and cti == INFINITY:  # what is held back leaves
+            due.append(self.traces["groups"].until(cti))
+        tables = [delta.payload, *(table for table in due if table is not None)]
         return np.unique(np.concatenate([self._hashes(table) for table in tables]))
 
     def _hashes(self, table: pa.Table) -> Hashes:
@@ -119,7 +122,8 @@ class MatchKernel(Kernel):
         found = self.searcher.search(line, tuples, groups.begin, decided, cti).numbered(groups.count)
         waiting = decided < settle
         found.hold[waiting] = np.minimum(found.hold[waiting], line.le[decided[waiting]])
-        result = self._exchange(touched, groups, tuples, found)
+        final = self._final(found, decided, cti) if self.match.final else None
+        result = self._exchange(touched, groups, tuples, found, final)
         if cti != INFINITY:
             self._keep(touched, groups, found, settle, decided)
         return result
@@ -145,17 +149,32 @@ class MatchKernel(Kernel):
         found = self.traces[trace].lookup(touched)
         return None if found is None else Changes.from_table(found).cancelled()
 
-    def _exchange(self, touched: Hashes, groups: _Groups, tuples: pa.Table, found: Found) -> Changes:
-        """The outputs of the matches that are, for those that were given; the ones that may still change are kept."""
+    def _final(self, found: Found, decided: Int64s, cti: int) -> Bools:
+        """Which matches no tuple can change any more, when the tuples before `decided` are settled."""
+        if cti == INFINITY:
+            return np.ones(len(found.group), bool)
+        if self.match.pattern.matches == "all":
+            return np.asarray(found.last < decided[found.group])
+        return ~found.open if self.match.alone else np.asarray(found.first < found.opened[found.group])
+
+    def _exchange(
+        self, touched: Hashes, groups: _Groups, tuples: pa.Table, found: Found, final: Bools | None
+    ) -> Changes:
+        """The outputs of the matches that are, or of those that are final, for those that were given.
+
+        What was given of matches that will be found again is kept.
+        """
         measured = self.measures.measured(found, tuples)
         table = groups.keys.take(pa.array(found.group[measured.match]))
         for name in measured.payload.column_names:
             table = table.append_column(_OUT + name, measured.payload.column(name))
         le = groups.line.le[measured.row]
         fresh = Changes.inserts(le, le + 1, table)
+        again = (found.first >= found.opened[found.group])[measured.match]
+        if final is not None:
+            fresh, again = fresh.filter(final[measured.match]), again[final[measured.match]]
         stale = self._standing("given", touched)
-        open_ = found.first >= found.opened[found.group]
-        self._replace("given", touched, stale, fresh.filter(open_[measured.match]))
+        self._replace("given", touched, stale, fresh.filter(again))
         return self._leaving(_difference(fresh, stale))
 
     def _leaving(self, moved: Changes) -> Changes:

@@ -96,8 +96,9 @@ Found = tuple[int, Ints, NDArray[np.int16], Ints, Ints]
 
 
 def search(tables: Tables, tuples: Tuples, groups: Groups, space: Space) -> Found:
-    """What was short, and all matches of all groups: group, first and last tuple, node, whether it is complete; the
-    variables of their tuples, one match after the other. Then, of each group, the first open tuple (or the first that
+    """What was short, and all matches of all groups: group, first and last tuple, node, whether it is complete, and
+    whether a run that is preferred to it is open (meant only where one match of a first tuple counts); the variables
+    of their tuples, one match after the other. Then, of each group, the first open tuple (or the first that
     is not settled), and where the CTI must wait.
     """
     found: Found = _search(
@@ -117,7 +118,7 @@ def _search(
     slots = np.empty((2, space[0] + 1, len(init)), np.int64)
     stack = np.empty(DEPTH, np.int64)
     slots_f, stack_f = slots.view(np.float64), stack.view(np.float64)
-    nodes, out = np.empty((space[1], 2), np.int64), np.empty((space[2], 5), np.int64)
+    nodes, out = np.empty((space[1], 2), np.int64), np.empty((space[2], 6), np.int64)
     labels = np.empty(space[3], np.int16)
     longest = 0
     for g in range(groups):
@@ -130,6 +131,7 @@ def _search(
         done = sizes[1]
         sizes[0] = 0
         best[: start[g + 1] - begin[g], 0] = -1
+        best[: start[g + 1] - begin[g], OPEN] = 1
         count, side = np.int64(0), np.int64(0)  # a plain 0 has a type of its own: all would be compiled once more
         for i in range(begin[g], start[g + 1]):
             if i == settle[g]:
@@ -195,19 +197,19 @@ def _chosen(policy: Ints, g: Int, begin: Int, end: Int, nodes: Ints, best: Ints,
         return NOTHING
     first = begin
     while first < end:
-        node = best[first - begin, 0]
-        if node >= 0 and not _put(out, sizes, g, first, best[first - begin, LAST], node, 1):
+        node, open_ = best[first - begin, 0], best[first - begin, OPEN]
+        if node >= 0 and not _put(out, sizes, g, first, best[first - begin, LAST], node, 1, open_):
             return MATCHES
         first = _after(policy, nodes, best, first, begin)
     return NOTHING
 
 
 @native
-def _put(out: Ints, sizes: Ints, g: Int, first: Int, last: Int, node: Int, complete: Int) -> Int:
+def _put(out: Ints, sizes: Ints, g: Int, first: Int, last: Int, node: Int, complete: Int, open_: Int) -> Int:
     n = sizes[1]
     if n == len(out):
         return False
-    out[n, 0], out[n, 1], out[n, 2], out[n, 3], out[n, 4] = g, first, last, node, complete
+    out[n, 0], out[n, 1], out[n, 2], out[n, 3], out[n, 4], out[n, 5] = g, first, last, node, complete, open_
     sizes[1] = n + 1
     return True
 
@@ -316,7 +318,7 @@ def _step(
                     best[first - begin, 0], best[first - begin, LAST] = node, i
                     head[1 - side, made, OPEN_MOVES] = states[state, ACCEPT]
                     cut = first
-            elif (accepted or policy[COUNTS] == PARTIAL) and not _put(out, sizes, g, first, i, node, int(accepted)):
+            elif (accepted or policy[COUNTS] == PARTIAL) and not _put(out, sizes, g, first, i, node, int(accepted), 0):
                 return -MATCHES
             left = head[1 - side, made, OPEN_MOVES]
             if left > 1 or (left == 1 and states[state, ACCEPT] != 0):  # acceptance is no move

@@ -41,6 +41,8 @@ class Found:
     hold: Int64s
     #: The how manieth match of its group each is; meant only where one match of a first tuple counts.
     number: Int64s
+    #: Whether another match may still take its place, with the same first tuple; meant only there, too.
+    open: Bools
 
     def numbered(self, before: Int64s) -> Found:
         """With numbers that go on behind the matches that each group has had before."""
@@ -114,7 +116,8 @@ class Searcher:
         while True:
             short, out, labels, opened, hold = machine.search(tables, numbers, groups, self.space)
             if short == machine.NOTHING:
-                return Found(out[:, 0], out[:, 1], out[:, 2], out[:, 4] != 0, labels, opened, hold, out[:, 0])
+                whole, open_ = out[:, 4] != 0, out[:, 5] != 0
+                return Found(out[:, 0], out[:, 1], out[:, 2], whole, labels, opened, hold, out[:, 0], open_)
             self._enlarge(short - 1, line.groups)
 
     def _enlarge(self, which: int, groups: int) -> None:

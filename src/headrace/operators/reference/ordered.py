@@ -48,7 +48,10 @@ def ordered(node: PerWindow, rows: Sequence[Row], now: Progress) -> tuple[list[R
     ended, seen = now.cti == INFINITY, now.high if now.cti == INFINITY else max(now.cti, now.high)
     for keys, tuples in _groups(node, rows):
         line = [row for row in tuples if _counts(node.window, row)]
-        for members, le, re in _windows(node, line, seen, ended=ended):
+        found = list(_windows(node, line, seen, ended=ended))
+        for number, (members, le, re) in enumerate(found):
+            if node.final and not _closed(node, found, number, now.cti):
+                continue
             for a, b, payload in outputs_of(node, _in_order(node, members), (le, re)):
                 whole = keys | payload
                 out.append((a, b, {name: whole[name] for name in node.schema.names}))
@@ -255,6 +258,13 @@ def _always(window: Ordered, cti: int) -> list[int]:
     if window.starting == "first":
         return [cti + window.every.ticks - window.size.ticks]
     return [_next(cti, int(window.starting or 0), window.every.ticks) - window.size.ticks]
+
+
+def _closed(node: PerWindow, found: list[Found], number: int, cti: int) -> bool:
+    """Whether no tuple can come into a window any more, or end it elsewhere: of a run, the next one has begun."""
+    if isinstance(node.window, Delta) and cti != INFINITY:
+        return number + 1 < len(found) and found[number + 1][0][0][0] < cti
+    return found[number][2] <= cti
 
 
 def _holding(node: PerWindow, line: list[Row], cti: int) -> list[int]:

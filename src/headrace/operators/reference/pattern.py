@@ -41,9 +41,11 @@ def match(node: Match, rows: Sequence[Row], now: Progress) -> tuple[list[Row], P
     out, held = [], []
     for keys, tuples in _groups(node, rows):  # type: ignore[arg-type]
         trial = _Trial(node, tuples)
+        settled = [row for row in tuples if row[0] < now.cti]
         for number, (first, way) in enumerate(trial.matches(), 1):
-            out += _given(node, trial, keys, first, way, number)
-        held += _holding(node, [row for row in tuples if row[0] < now.cti], now.cti)
+            if not node.final or _is_final(node, settled, now.cti, first, way):
+                out += _given(node, trial, keys, first, way, number)
+        held += _holding(node, settled, now.cti)
     if now.cti in (INFINITY, NEG_INFINITY):
         return out, now
     return out, Progress(min([now.cti, *held]), now.high)
@@ -264,16 +266,37 @@ def _given(node: Match, trial: _Trial, keys: dict[str, Any], first: int, way: Wa
     return out
 
 
+def _is_final(node: Match, settled: list[Row], cti: int, first: int, way: Way) -> bool:
+    """Whether no tuple that may still come can change a match of a group."""
+    if cti == INFINITY:
+        return True
+    trial, upcoming, opened = _at(node, settled, cti)
+    if first + len(way.labels) > trial.until:
+        return False
+    if node.pattern.matches == "all":
+        return True
+    if node.pattern.policy.to == "next" and not node.numbered:  # what others come to does not matter
+        return not trial.is_open(first, upcoming)
+    return first < opened
+
+
+def _at(node: Match, settled: list[Row], cti: int) -> tuple[_Trial, int, int]:
+    """What may be made of settled tuples, when the next may come, and the first tuple that is open."""
+    until = max(0, len(settled) - node.references.ahead)
+    trial, first = _Trial(node, settled, until), 0
+    upcoming = min([cti, *(row[0] for row in settled[until : until + 1])])  # what may be mapped next is there or later
+    while first < until and not trial.is_open(first, upcoming):
+        first = trial.after(first, trial.preferred(first) if node.pattern.matches == "one" else None)
+    return trial, upcoming, first
+
+
 def _holding(node: Match, settled: list[Row], cti: int) -> list[int]:
     """Where the promise must wait because of a group."""
     if cti == INFINITY:
         return []
-    until = max(0, len(settled) - node.references.ahead)
-    trial, first, pattern = _Trial(node, settled, until), 0, node.pattern
+    (trial, upcoming, first), pattern = _at(node, settled, cti), node.pattern
+    until = trial.until
     unsettled = [row[0] for row in settled[until : until + 1]]
-    upcoming = min([cti, *unsettled])  # what may be mapped next is there or later
-    while first < until and not trial.is_open(first, upcoming):
-        first = trial.after(first, trial.preferred(first) if pattern.matches == "one" else None)
     later = range(first, until)
     if node.rows == "all":
         return [settled[i][0] for i in later[:1]] + unsettled

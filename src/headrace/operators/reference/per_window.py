@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import namedtuple
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -11,7 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.modules import Module, ModuleCall
+from headrace.modules.base import Event
 from headrace.modules.base import Window as SeenWindow
+from headrace.modules.items import items_of
 from headrace.operators.reference.contents import contents
 from headrace.operators.reference.functions import FUNCTIONS
 from headrace.operators.reference.rows import Payload, Row, identity, value_of
@@ -25,7 +27,7 @@ __all__ = ["outputs_of", "per_window"]
 
 
 def per_window(node: PerWindow, rows: Sequence[Row], now: Progress) -> tuple[list[Row], Progress]:
-    """The outputs of every window that can be seen, and the promise of rule 6.4."""
+    """The outputs of every window that can be seen, or that is closed, and the promise of rule 6.4."""
     groups: dict[Hashable, list[Row]] = {}
     for row in rows:
         key = tuple(identity(value_of(expr, row[2], node.input.schema)) for _, expr in node.keys)
@@ -33,7 +35,8 @@ def per_window(node: PerWindow, rows: Sequence[Row], now: Progress) -> tuple[lis
     out = []
     for group in groups.values():
         key_values = {name: value_of(expr, group[0][2], node.input.schema) for name, expr in node.keys}
-        for span in _visible(node, group, now):
+        visible = _visible(node, group, now)
+        for span in [s for s in visible if _closed(node, group, s, now.cti)] if node.final else visible:
             for le, re, payload in outputs_of(node, _members(node, group, span), span):
                 whole = key_values | payload
                 out.append((le, re, {name: whole[name] for name in node.schema.names}))
@@ -99,16 +102,19 @@ def _holding(node: PerWindow, group: list[Row], cti: int) -> list[int]:
     if isinstance(node.window, Grid):
         first = [next(windows_over(node.window, le, re), None) for le, re, _ in group if re >= cti]
         return [window[0] for window in first if window is not None] if node.holds_ends else []
-    held = []
-    for span in _spans(node, group):
-        is_open = span[1] >= cti if isinstance(node.window, Snapshot) else span[1] > cti
-        pinned = node.holds_ends and any(re >= cti for _, re, _ in _members(node, group, span))
-        if is_open or pinned:
-            held.append(span[0])
+    held = [span[0] for span in _spans(node, group) if not _closed(node, group, span, cti)]
     if isinstance(node.window, Count):
         times = _counted(node.window, group)
         held += times[len(times) - node.window.n + 1 :] if len(times) >= node.window.n else times
     return held
+
+
+def _closed(node: PerWindow, group: list[Row], span: WindowSpan, cti: int) -> bool:
+    """Whether no legal change can reach a window any more (rule 6.4)."""
+    if cti == INFINITY:
+        return True
+    pinned = node.holds_ends and any(re >= cti for _, re, _ in _members(node, group, span))
+    return not pinned and (span[1] < cti if isinstance(node.window, Snapshot) else span[1] <= cti)
 
 
 def _promise(node: PerWindow, cti: int, held: list[int]) -> int:
@@ -130,7 +136,7 @@ def _high(node: PerWindow, now: Progress) -> int:
 def outputs_of(node: PerWindow, members: list[Row], span: WindowSpan) -> list[Row]:
     """What is said of one window with these members; the keys are not in the payloads."""
     if isinstance(node, Top):
-        return [(*span, payload) for _, _, payload in _ranked(node, members)[: node.k]]
+        return [(*span, payload) for _, _, payload in _first_of(node, _ranked(node, members))]
     if isinstance(node, Contents):
         return contents(node, members, span)
     if isinstance(node, Operate):
@@ -174,6 +180,23 @@ def _ranked(node: Top, members: list[Row]) -> list[Row]:
     return ranked
 
 
+def _first_of(node: Top, ranked: list[Row]) -> list[Row]:
+    """Those of the ranked events that are given: one of those that `distinct` takes for equal, k of `each`."""
+    below = node.input.schema
+    seen: set[Any] = set()
+    taken: Counter[Any] = Counter()
+    found = []
+    for row in ranked:
+        same = tuple(_order(value_of(expr, row[2], below)) for expr in node.distinct)
+        each = tuple(_order(value_of(expr, row[2], below)) for expr in node.each)
+        if (node.distinct and same in seen) or taken[each] >= node.k:
+            continue
+        seen.add(same)
+        taken[each] += 1
+        found.append(row)
+    return found
+
+
 def _called(node: PerWindow, module: Module, members: list[Row], mapped: list[list[Any]], span: WindowSpan) -> Any:
     start, end = span
     items = []
@@ -183,19 +206,12 @@ def _called(node: PerWindow, module: Module, members: list[Row], mapped: list[li
         if module.time_sensitive:
             re = min(re, end) if node.clips_right else re
             le = max(le, start) if node.policy.clipping in ("left", "full") else le
-            le = min(le, re - 1)
+            re = max(re, le + 1)  # what ends where its window starts shows as an instant
             items.append(((le, re, *map(_order, values)), (le, re, *values)))
         else:
             items.append(((le, *map(_order, values)), tuple(values)))
-    given: list[Any] = [values for _, values in sorted(items, key=lambda item: item[0])]
-    if module.time_sensitive:
-        kind = namedtuple("Event", ["le", "re", *module.fields.names])  # type: ignore[misc]  # noqa: PYI024
-        given = [kind._make(values) for values in given]
-    elif len(module.fields) == 1:
-        given = [values[0] for values in given]
-    else:
-        row_of = namedtuple("Row", module.fields.names)  # type: ignore[misc]  # noqa: PYI024
-        given = [row_of._make(values) for values in given]
+    rows = [values for _, values in sorted(items, key=lambda item: item[0])]
+    given: list[Any] = items_of(module.fields.names, rows, timed=module.time_sensitive)
     argument: Any = given
     if module.incremental:
         argument = module.initial()
@@ -208,7 +224,7 @@ def _called(node: PerWindow, module: Module, members: list[Row], mapped: list[li
 
 def _stamped(node: Operate, output: Any, span: WindowSpan) -> Row | None:
     le, re = span
-    if node.module.time_sensitive:
+    if isinstance(output, Event):
         own_le, own_re, output = output
         if node.timestamping == "clip":
             le, re = max(own_le, le), min(own_re, re)

@@ -1,12 +1,14 @@
 """Whole plans by twins: what a plan's answer is, given the histories of its sources and how far they have come.
 
 Progress is folded along with the histories, because two operators look at it: speculative windows are given up to m
-(rule 5.3), and `Final` holds back what a CTI has not settled (rule 3.5).
+(rule 5.3), and `Final` holds back what is not final (rule 3.5): the answers of windows and matches that may still
+change, and of all else what the CTI has not passed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from headrace.errors import PlanError
@@ -44,7 +46,7 @@ from headrace.plan.nodes import (
     Source,
     Union,
 )
-from headrace.plan.ordered import Ordered
+from headrace.plan.ordered import Frame, Ordered
 from headrace.plan.windows import Grid
 from headrace.progress import Progress
 from headrace.time import INFINITY, NEG_INFINITY
@@ -78,6 +80,8 @@ def reference_stream(node: Node, seen: Seen, *, ended: bool = True) -> tuple[lis
     """The history and the progress of a plan's output."""
     if isinstance(node, GroupApply):
         return _group_apply(node, seen, ended=ended)
+    if isinstance(node, Final):
+        return _final(node.input, seen, ended=ended)
     if isinstance(node, Recurse):
         return _recurse(node, seen, ended=ended)
     if isinstance(node, (GroupInput, LoopInput, Source)):
@@ -105,8 +109,6 @@ def _of_inputs(node: Node, below: Sequence[tuple[list[Row], Progress]]) -> tuple
     if isinstance(node, Aggregate):
         assert isinstance(node.window, Grid)
         return aggregate(node, rows, _reached(now), ended=now.cti == INFINITY), _window_progress(node.window, now)
-    if isinstance(node, Final):
-        return _final(node, rows, now)
     if type(node) not in PLAIN:
         raise PlanError(f"no twin for {type(node).__name__}", allowed=", ".join(t.__name__ for t in PLAIN))
     return PLAIN[type(node)](node, rows), _span_progress(node, now)
@@ -155,11 +157,48 @@ def _window_progress(window: Grid, now: Progress) -> Progress:
     return Progress(cti, high)
 
 
-def _final(node: Final, rows: list[Row], now: Progress) -> tuple[list[Row], Progress]:
-    """Rule 3.5; the promise waits for the earliest event that is held back."""
+def _final(node: Node, seen: Seen, *, ended: bool) -> tuple[list[Row], Progress]:
+    """What is final of a stream (rule 3.5)."""
+    above: list[Node] = []
+    while type(node) in SPAN:
+        above.insert(0, node)
+        node = node.inputs[0]
+    if isinstance(node, Union):  # of each part by itself
+        return _of_inputs(node, [_final(_through(part, above), seen, ended=ended) for part in node.parts])
+    if not _by_answer(node):
+        whole = _through(node, above)
+        return _passed(*reference_stream(whole, seen, ended=ended), settled=whole.properties.settled)
+    if isinstance(node, GroupApply):
+        found = _group_apply(replace(node, body=Final(node.body)), seen, ended=ended)
+    else:
+        itself = replace(node, final=True) if isinstance(node, (Match, PerWindow)) else node
+        found = reference_stream(itself, seen, ended=ended)
+    for reader in above:  # what is made of a final answer is final
+        found = _of_inputs(reader, [found])
+    return found
+
+
+def _through(node: Node, above: Sequence[Node]) -> Node:
+    for reader in above:
+        node = reader.with_inputs(node)
+    return node
+
+
+def _by_answer(node: Node) -> bool:
+    """Whether windows or matches say what is final, and not the CTI."""
+    if isinstance(node, GroupApply):
+        body = node.body
+        while type(body) in SPAN:
+            body = body.inputs[0]
+        return isinstance(body, Union) or _by_answer(body)
+    frame = isinstance(node, PerWindow) and isinstance(node.window, Frame)
+    return isinstance(node, Final) or (isinstance(node, (Match, PerWindow)) and node.waits and not frame)
+
+
+def _passed(rows: list[Row], now: Progress, *, settled: bool) -> tuple[list[Row], Progress]:
+    """What the CTI has passed; the promise waits for the earliest event that is held back."""
     if now.cti == INFINITY:
         return rows, now
-    settled = node.input.properties.settled
     out = [row for row in rows if (row[0] if settled else row[1]) < now.cti]
     held = [] if settled else [row[0] for row in rows if row[1] >= now.cti]
     return out, Progress(min([now.cti, *held]), now.high)

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from headrace.errors import ModuleFailed
 from headrace.expr.python.limit import OutOfTime, Watch, watched
-from headrace.modules.base import Module, Window
+from headrace.modules.base import Event, Module, Window
 from headrace.plan.windows import WindowPolicy
 from headrace.schema import Schema, Type
 from headrace.time import format_ticks
@@ -55,8 +55,9 @@ class Caller:
         self.module, self.policy = module, policy
         self._takes_window = module.takes_window or module.time_sensitive
         self._gives: Type | Schema = module.gives  # type: ignore[attr-defined]
-        own_times = policy.timestamping in (None, "unchanged", "time_bound")
-        self._stamps = own_times and module.time_sensitive and module.kind == "operator"
+        #: Whether outputs may have lifetimes of their own.
+        self._stamps = module.time_sensitive and module.kind == "operator"
+        self._starts_in_window = self._stamps and policy.timestamping not in ("align", "clip")
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
@@ -72,7 +73,10 @@ class Caller:
         shown = window if self.module.time_sensitive else _Unseen()
         compute: Callable[..., Any] = self.module.compute
         found = self.checked(compute(argument, shown) if self._takes_window else compute(argument))
-        if self._stamps:
+        if not self._stamps:
+            return found
+        found = [(*window, *output[2:]) if output[0] is None else output for output in found]
+        if self._starts_in_window:
             self._check_starts(found, window)
         return found
 
@@ -141,11 +145,11 @@ class Caller:
         return outputs
 
     def _output(self, output: Any) -> tuple[Any, ...]:
-        """One output as `(le, re, *values)`; the times are None where the module has no say in them."""
+        """One output as `(le, re, *values)`; the times are None where the module says none: those of the window."""
         le = re = None
-        if self.module.time_sensitive:
-            if not isinstance(output, (tuple, list)) or len(output) != 3:
-                raise ModuleFailed(f"it gave {output!r}, not self.event(le, re, ...)")
+        if isinstance(output, Event):
+            if not self.module.time_sensitive:
+                raise ModuleFailed(f"it gave {output!r}: lifetimes are for time-sensitive modules")
             le, re, output = output
             # Under `align` the window's times stand in for whatever the module says.
             if self.policy.timestamping != "align" and (type(le) is not int or type(re) is not int or le >= re):
@@ -161,7 +165,8 @@ class Caller:
         else:
             values = (output,)
         if len(values) != len(names):
-            raise ModuleFailed(f"it gave {len(values)} values, not {', '.join(names)}")
+            own = "; with times of its own, self.event(le, re, ...)" if self.module.time_sensitive else ""
+            raise ModuleFailed(f"it gave {len(values)} values, not {', '.join(names)}{own}")
         checked = [_value(v, f.type, f" for {f.name}") for v, f in zip(values, self._gives, strict=True)]
         return (le, re, *checked)
 

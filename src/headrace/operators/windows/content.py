@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.columnar import concat
+from headrace.columnar import concat, factorize
 from headrace.expr import Expr, col, evaluate
 from headrace.modules import ModuleCall
 from headrace.operators.accumulators import PART, Layout
@@ -245,11 +245,19 @@ class TopContent(Content):
     def __init__(self, node: Top) -> None:
         super().__init__(node)
         self.top = node
+        self._parts = {
+            "by": node.by,
+            "each": node.each,
+            "distinct": node.distinct,
+            "arg": tuple(col(name) for name in node.input.schema.names),
+        }
 
     @property
     def columns(self) -> tuple[tuple[str, Expr], ...]:
-        order = tuple((f"by{i}", expr) for i, expr in enumerate(self.top.by))
-        return (*order, *((f"arg{i}", col(name)) for i, name in enumerate(self.top.input.schema.names)))
+        return tuple((f"{part}{i}", expr) for part, exprs in self._parts.items() for i, expr in enumerate(exprs))
+
+    def _names(self, part: str) -> list[str]:
+        return [f"{part}{i}" for i in range(len(self._parts[part]))]
 
     def outputs(
         self,
@@ -261,16 +269,31 @@ class TopContent(Content):
     ) -> Outputs:
         events = members.events
         direction = "descending" if self.top.descending else "ascending"
-        by = [name for name, _ in self.columns if name.startswith("by")]
-        rest = [name for name, _ in self.columns if not name.startswith("by")]
-        rank = ranks(events.payload, [(n, direction) for n in by] + [(n, "ascending") for n in rest])
+        rest = self._names("arg")
+        rank = ranks(events.payload, [(n, direction) for n in self._names("by")] + [(n, "ascending") for n in rest])
         order = np.lexsort((rank[members.row], members.window))
         window, row = members.window[order], members.row[order]
         # An event that is there twice takes two places.
         copies = np.repeat(np.arange(len(row)), events.weight[row])
         window, row = window[copies], row[copies]
-        first = np.flatnonzero(np.r_[True, np.diff(window) != 0]) if len(window) else np.empty(0, np.int64)
-        place = np.arange(len(window)) - np.repeat(first, np.diff(np.r_[first, len(window)]))
-        best = place < self.top.k
+        if self.top.distinct:
+            best = _places(self._told_apart("distinct", events.payload, window, row)) < 1
+            window, row = window[best], row[best]
+        group = self._told_apart("each", events.payload, window, row) if self.top.each else window
+        best = _places(group) < self.top.k
         payload = events.payload.select(rest).take(pa.array(row[best]))
         return self._aligned(windows, window[best], payload.rename_columns(list(self.top.input.schema.names)))
+
+    def _told_apart(self, part: str, payload: pa.Table, window: Int64s, row: Int64s) -> Int64s:
+        """A number for each event: equal where the window and the values of a part are."""
+        codes, first = factorize(payload.select(self._names(part)))
+        return window * max(len(first), 1) + codes[row]
+
+
+def _places(group: Int64s) -> Int64s:
+    """The place of each element among those of its group before it."""
+    order = np.argsort(group, kind="stable")
+    first = np.flatnonzero(np.r_[True, np.diff(group[order]) != 0]) if len(group) else np.empty(0, np.int64)
+    places = np.empty(len(group), np.int64)
+    places[order] = np.arange(len(group)) - np.repeat(first, np.diff(np.r_[first, len(group)]))
+    return places

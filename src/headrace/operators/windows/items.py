@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from headrace.changes import Changes
 from headrace.columnar import canonical_floats, sortable
 from headrace.modules import Module
 from headrace.modules.base import Window as Seen
+from headrace.modules.items import items_of
 from headrace.operators.windows.calling import Caller, Failure, failed
 from headrace.operators.windows.divide import Windows
 from headrace.plan.nodes import PerWindow
@@ -130,12 +130,10 @@ def _only(members: Members, events: Bools) -> Members:
 
 def _shaped(module: Module, le: Int64s, re: Int64s, columns: list[list[Any]]) -> list[Any]:
     if module.time_sensitive:
-        event = namedtuple("Event", ["le", "re", *module.fields.names])  # type: ignore[misc]  # noqa: PYI024
-        return list(map(event._make, zip(le.tolist(), re.tolist(), *columns, strict=True)))
-    if len(columns) == 1:
+        columns = [le.tolist(), re.tolist(), *columns]
+    elif len(columns) == 1:
         return columns[0]
-    row = namedtuple("Row", module.fields.names)  # type: ignore[misc]  # noqa: PYI024
-    return list(map(row._make, zip(*columns, strict=True)))
+    return items_of(module.fields.names, zip(*columns, strict=True), timed=module.time_sensitive)
 
 
 def _as(column: pa.ChunkedArray, wanted: Type) -> pa.ChunkedArray:
@@ -143,12 +141,12 @@ def _as(column: pa.ChunkedArray, wanted: Type) -> pa.ChunkedArray:
 
 
 def _clipped(node: PerWindow, wle: Int64s, wre: Int64s, le: Int64s, re: Int64s) -> tuple[Int64s, Int64s]:
-    """Lifetimes as a module sees them (rule 6.3); what ends where its window starts lived in its last instant."""
+    """Lifetimes as a module sees them (rule 6.3); what ends where its window starts shows as an instant (rule 5.1)."""
     if node.clips_right:
         re = np.minimum(re, wre)
     if node.policy.clipping in ("left", "full"):
         le = np.maximum(le, wle)
-    return np.minimum(le, re - 1), re
+    return le, np.maximum(re, le + 1)
 
 
 def ranks(table: pa.Table, order: Sequence[tuple[str, str]]) -> Int64s:

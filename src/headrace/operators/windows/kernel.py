@@ -16,6 +16,9 @@ Traces carry the state:
 A window is forgotten when the CTI has reached its end and, if a module sees ends that lie behind it, every event in it
 has ended before the CTI. A snapshot window is kept one tick longer: an event that ends where the CTI is may still be
 extended (rule 3.1), and the window with it.
+
+Where only final answers are asked for, a window is looked at once, when it is forgotten, and never before. So the CTI
+takes the place of m, and nothing is remembered but events.
 """
 
 from __future__ import annotations
@@ -29,25 +32,27 @@ from numpy.typing import NDArray
 
 from headrace.changes import Changes
 from headrace.columnar import canonical_floats, factorize, hash_rows, to_numpy
-from headrace.errors import ModuleFailed
-from headrace.events import history
-from headrace.expr import evaluate, lit
-from headrace.operators.kernel import Data, Kernel
+from headrace.expr import lit
+from headrace.operators.evaluated import evaluated
+from headrace.operators.kernel import Data, Kernel, diverted_rows
 from headrace.operators.windows.content import Earlier, Outputs, content_of
 from headrace.operators.windows.divide import Events, Windows, among, divide, grid_windows, pairs, places, same_as
 from headrace.operators.windows.items import Members
+from headrace.operators.windows.rows import beside, cancelled_rows, followed, one_more
 from headrace.plan.nodes import PerWindow
 from headrace.plan.source import DIVERTED
 from headrace.plan.windows import Count, Grid, Session, Snapshot
 from headrace.progress import Progress
 from headrace.schema import Field, Schema
-from headrace.time import INFINITY, NEG_INFINITY, add_one, format_ticks
+from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 from headrace.trace import Trace
 
 __all__ = ["WindowKernel"]
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Hashes = NDArray[np.uint64]
+_NOTHING = Events(*(np.empty(0, np.int64),) * 3)
 _WLE, _WRE, _UNTIL, _REASON, _AT, _HOLD = "__wle", "__wre", "__until", "__reason", "__at", "__hold"
 
 
@@ -58,7 +63,7 @@ class _Work:
     windows: Windows
     shown: Bools
     groups: pa.Table
-    touched: NDArray[np.uint64]
+    touched: Hashes
     same: Windows
 
 
@@ -77,8 +82,10 @@ class WindowKernel(Kernel):
         self.projection = named
         below = node.input.schema
         self.schema = Schema(tuple(Field(name, expr.type(below)) for name, expr in named))
-        names = ("events", "given", "forget", "show", *(["states"] if self.content.stateful else []))
-        self.traces = {name: Trace(_cancelled_rows) for name in names}
+        #: Of which modules states are kept; where a window is looked at once, of none.
+        self.stateful = () if node.final else self.content.stateful
+        names = ("events", "given", "forget", "show", *(["states"] if self.stateful else []))
+        self.traces = {name: Trace(cancelled_rows) for name in names}
         self.scalars = {"cti": NEG_INFINITY, "seen": NEG_INFINITY}
         self._latest: tuple[Events, Windows] | None = None
 
@@ -92,22 +99,23 @@ class WindowKernel(Kernel):
         seen = max(now.seen, self.scalars["seen"])
         result = Changes.empty(self.node.schema)
         self.side = Changes.empty(DIVERTED)
-        touched = self._touched(delta, now.cti, seen)
+        limit = now.cti if self.per_window.final else seen
+        touched = self._touched(delta, now.cti, limit)
         if len(touched):
-            result = self._recompute(touched, delta, now, seen)
+            result = self._recompute(touched, delta, now, seen, limit)
         for name in ("given", "states"):
             if name in self.traces:
                 self.traces[name].drop(now.cti)
         if self._forgets_by_time:
             self.traces["events"].drop(now.cti)
         self.traces["forget"].drop(now.cti)
-        self.traces["show"].drop(seen)
+        self.traces["show"].drop(limit)
         self.scalars = {"cti": now.cti, "seen": seen}
         return result, Progress(self._promise(now.cti), self._high(now))
 
     def _projected(self, changes: Changes) -> Changes:
         """What is needed of the changes, with lifetimes cut down to what matters, so that the rest cancels."""
-        columns = [evaluate(expr, changes.payload) for _, expr in self.projection]
+        columns = [evaluated(expr, changes.payload, changes.weight) for _, expr in self.projection]
         payload = pa.Table.from_arrays(columns, schema=self.schema.arrow)
         le, re = changes.le, changes.re
         if self._by_start and not self.per_window.sensitive:
@@ -121,13 +129,13 @@ class WindowKernel(Kernel):
             delta = delta.filter(self._times(delta) > self.scalars["cti"])
         return delta.cancelled()
 
-    def _touched(self, delta: Changes, cti: int, seen: int) -> NDArray[np.uint64]:
+    def _touched(self, delta: Changes, cti: int, limit: int) -> Hashes:
         """The hashes of the groups to look at."""
-        due = [self.traces["forget"].until(cti), self.traces["show"].until(seen)]
+        due = [self.traces["forget"].until(cti), self.traces["show"].until(limit)]
         hashes = [self._hashes(table) for table in [delta.payload, *(t for t in due if t is not None)]]
         return np.unique(np.concatenate(hashes))
 
-    def _hashes(self, table: pa.Table) -> NDArray[np.uint64]:
+    def _hashes(self, table: pa.Table) -> Hashes:
         return hash_rows(table.select(self.keys))
 
     @property
@@ -142,16 +150,17 @@ class WindowKernel(Kernel):
 
     # --- windows before and after ------------------------------------------------------------------------------------
 
-    def _recompute(self, touched: NDArray[np.uint64], delta: Changes, now: Progress, seen: int) -> Changes:
+    def _recompute(self, touched: Hashes, delta: Changes, now: Progress, seen: int, limit: int) -> Changes:
         known = self._known("events", touched)
         delta = self._living(delta, known)
         after = Changes.concat([known, delta]).cancelled()
         tables = [known.payload, after.payload, delta.payload]
         codes, groups = self._grouped([t.select(self.keys) for t in tables])
         old, new, changed = (Events(c, x.le, x.re) for c, x in zip(codes, (known, after, delta), strict=True))
+        old = _NOTHING if self.per_window.final else old  # nothing has been given of windows that are not forgotten
         before, was_shown = self._windows(old, groups.num_rows, self.scalars["seen"], None)
         ended = now.high if now.cti == INFINITY else None
-        current, shown = self._windows(new, groups.num_rows, seen, ended)
+        current, shown = self._windows(new, groups.num_rows, limit, ended)
         i, j = pairs(current, places(self.window, changed))
         same = same_as(current, before)
         same[i] = False
@@ -159,12 +168,11 @@ class WindowKernel(Kernel):
         number = np.cumsum(~same) - 1  # of each window that is not the same, among these
         work = _Work(current.filter(~same), shown[~same], groups, touched, current.filter(same))
         result = self._exchange(work, new, after, Members(number[i], j, delta))
-        self._check_bound(result, delta)
-        self._remember(touched, new, after, delta, groups, now.cti, seen)
+        self._remember(touched, new, after, delta, groups, now.cti, seen, limit)
         self._latest = None
         return result
 
-    def _known(self, trace: str, touched: NDArray[np.uint64]) -> Changes:
+    def _known(self, trace: str, touched: Hashes) -> Changes:
         found = self.traces[trace].lookup(touched)
         if found is None:
             return Changes.empty(self.schema)
@@ -192,11 +200,14 @@ class WindowKernel(Kernel):
         Windows that cannot be seen yet are worked on for modules that keep a state.
         """
         found = self._divided(events, groups, seen, ended)
-        found = found.filter(self._closing(found, events) > self.scalars["cti"])
+        closing = self._closing(found, events)
+        found, closing = found.filter(closing > self.scalars["cti"]), closing[closing > self.scalars["cti"]]
         shown = np.ones(len(found), bool)
-        if not self._shows_at_once and ended is None:
+        if self.per_window.final:
+            shown = closing <= seen
+        elif not self._shows_at_once and ended is None:
             shown = found.re <= seen
-        return (found, shown) if self.content.stateful else (found.filter(shown), shown[shown])
+        return (found, shown) if self.stateful else (found.filter(shown), shown[shown])
 
     @property
     def _shows_at_once(self) -> bool:
@@ -209,7 +220,7 @@ class WindowKernel(Kernel):
         low = -(2**62) if cti == NEG_INFINITY or not self._forgets_by_time else grid.closed(cti) + 1
         last_seen = self.scalars["seen"] if self.scalars["seen"] != INFINITY else NEG_INFINITY
         reached = None if ended is None else max(ended, last_seen)
-        last = Grid.begun if self._shows_at_once or (self.content.stateful and ended is None) else Grid.closed
+        last = Grid.begun if self._shows_at_once or (self.stateful and ended is None) else Grid.closed
         ended = None if reached is None else last(grid, reached)
         return grid_windows(grid, events, groups, low, last(grid, seen), ended=ended)
 
@@ -239,15 +250,27 @@ class WindowKernel(Kernel):
         names = [name for name, _ in self.per_window.keys]
         keys = groups.take(pa.array(windows.group)).select(self.keys[: len(names)]).rename_columns(names)
         stale, _ = self._stale("given", work)
-        states, of_states = self._stale("states", work) if self.content.stateful else (None, None)
+        states, of_states = self._stale("states", work) if self.stateful else (None, None)
         earlier = Earlier(self._found_again(windows, states, of_states), changed)
         outputs = self.content.outputs(windows, Members(i, j, after), keys, work.shown, earlier)
         closing = self._closing(windows, new)
-        moved = self._replace("given", stale, self._rows(outputs, windows, closing, groups))
-        if outputs.states is not None:
-            kept = _beside(self._stamped(groups.take(pa.array(windows.group)), windows, closing), outputs.states)
+        fresh = self._admitted(stale, self._rows(outputs, windows, closing, groups), windows, closing, groups)
+        moved = self._replace("given", stale, fresh)
+        if self.stateful and outputs.states is not None:
+            kept = beside(self._stamped(groups.take(pa.array(windows.group)), windows, closing), outputs.states)
             self._replace("states", states, Changes.inserts(windows.le, windows.re, kept))
         return self._leaving(moved)
+
+    def _admitted(
+        self,
+        stale: Changes | None,  # noqa: ARG002
+        fresh: Changes,
+        windows: Windows,  # noqa: ARG002
+        closing: Int64s,  # noqa: ARG002
+        groups: pa.Table,  # noqa: ARG002
+    ) -> Changes:
+        """The outputs that may be given in place of the stale ones: all, unless they are bound in time."""
+        return fresh
 
     def _stale(self, trace: str, work: _Work) -> tuple[Changes | None, Windows | None]:
         """What is remembered of windows that are not as they were."""
@@ -292,7 +315,7 @@ class WindowKernel(Kernel):
         nothing = pa.nulls(len(failed))
         for name in outputs.payload.column_names:
             column = outputs.payload.column(name)
-            table = table.append_column(f"out.{name}", _followed(column, nothing))
+            table = table.append_column(f"out.{name}", followed(column, nothing))
         reasons = [*[None] * len(outputs.window), *(reason for _, reason in outputs.failures)]
         table = self._stamped(table, windows.take(of), closing[of])
         table = table.append_column(_REASON, pa.array(reasons, pa.string()))
@@ -301,7 +324,7 @@ class WindowKernel(Kernel):
     @staticmethod
     def _stamped(table: pa.Table, windows: Windows, closing: Int64s) -> pa.Table:
         """Rows with the window they belong to, and the CTI at which it is forgotten."""
-        return _beside(table, pa.table({_WLE: windows.le, _WRE: windows.re, _UNTIL: closing}))
+        return beside(table, pa.table({_WLE: windows.le, _WRE: windows.re, _UNTIL: closing}))
 
     def _leaving(self, moved: Changes) -> Changes:
         """The changes as the next operator sees them; failures go to the side stream."""
@@ -328,39 +351,21 @@ class WindowKernel(Kernel):
             f"window {format_ticks(a)} .. {format_ticks(b)}" + "".join(f", {k} = {v!r}" for k, v in key.items())
             for a, b, key in zip(wle, wre, keys, strict=True)
         ]
-        payload = pa.table([[who] * len(rows), failures.payload.column(_REASON), rows], schema=DIVERTED.arrow)
+        payload = diverted_rows(who, failures.payload.column(_REASON), rows)
         return Changes(failures.le, failures.re, failures.weight, payload).cancelled()
-
-    def _check_bound(self, result: Changes, delta: Changes) -> None:
-        """Under `time_bound` an output may change only at or after the instant of its cause."""
-        if self.per_window.timestamping != "time_bound" or len(result) == 0:
-            return
-        causes = delta.sync_times().tolist()
-        cause = min(causes, default=INFINITY)
-        # A window that has begun since gives outputs too, all of them behind the time that had been seen.
-        seen = self.scalars["seen"]
-        times = result.sync_times()
-        if len(times) and int(times.min()) < (cause if seen == NEG_INFINITY else min(cause, add_one(seen, 1))):
-            modules = ", ".join(map(str, self.per_window.modules))
-            raise ModuleFailed(
-                f"{modules} changed its output at {format_ticks(int(times.min()))}, before the input that caused it, "
-                f"at {format_ticks(cause)}",
-                given=history(result.filter(result.le <= int(times.min()))).to_pylist()[:5],
-                allowed="under timestamping='time_bound', outputs that depend on nothing later than their start",
-                instead="timestamping='unchanged', whose output CTI waits for open windows",
-            )
 
     # --- what is remembered ------------------------------------------------------------------------------------------
 
     def _remember(
         self,
-        touched: NDArray[np.uint64],
+        touched: Hashes,
         new: Events,
         after: Changes,
         delta: Changes,
         groups: pa.Table,
         cti: int,
         seen: int,
+        limit: int,
     ) -> None:
         rows = delta
         if not self._forgets_by_time:
@@ -369,8 +374,8 @@ class WindowKernel(Kernel):
             rows = Changes.concat([delta, Changes(gone.le, gone.re, -gone.weight, gone.payload)]).cancelled()
             self._set("forget", touched, groups, alarms, holds)
         self.traces["events"].append(rows.to_table(), self._hashes(rows.payload), self._times(rows))
-        if not isinstance(self.window, Snapshot):
-            shows = self._next_shown(new, groups.num_rows, seen)
+        if isinstance(self.window, Grid) or not (self.per_window.final or isinstance(self.window, Snapshot)):
+            shows = self._next_shown(new, groups.num_rows, limit)
             self._set("show", touched, groups, shows, np.full(len(shows), INFINITY, np.int64))
 
     def _times(self, rows: Changes) -> Int64s:
@@ -398,7 +403,7 @@ class WindowKernel(Kernel):
         holds = never if self.per_window.prompt else first
         if self.per_window.holds_ends and not isinstance(self.window, Count):
             keep = np.zeros(len(events), bool)
-            touching = Events(events.group, events.le, _one_more(events.re))
+            touching = Events(events.group, events.le, one_more(events.re))
             place = touching if isinstance(self.window, Snapshot) else places(self.window, events)
             keep[pairs(windows, place)[1]] = True
             if isinstance(self.window, Grid):  # windows to come will need events that are not over
@@ -427,7 +432,7 @@ class WindowKernel(Kernel):
         np.minimum.at(shows, later.group, later.re)
         return shows
 
-    def _set(self, trace: str, touched: NDArray[np.uint64], groups: pa.Table, at: Int64s, hold: Int64s) -> None:
+    def _set(self, trace: str, touched: Hashes, groups: pa.Table, at: Int64s, hold: Int64s) -> None:
         """Replace what is remembered of the touched groups."""
         some = (at != INFINITY) | (hold != INFINITY)
         table = groups.append_column(_AT, pa.array(at)).append_column(_HOLD, pa.array(hold)).filter(pa.array(some))
@@ -465,22 +470,3 @@ class WindowKernel(Kernel):
         if self.per_window.holds_ends:
             held += ", and closed ones with events that have not ended (clip right to forget them)"
         return f"{held}; CTI {format_ticks(self.scalars['cti'])}"
-
-
-def _cancelled_rows(table: pa.Table) -> pa.Table:
-    changes = Changes.from_table(table)
-    return table if bool((changes.weight > 0).all()) else changes.consolidate().to_table()
-
-
-def _beside(table: pa.Table, columns: pa.Table) -> pa.Table:
-    for name in columns.column_names:
-        table = table.append_column(name, columns.column(name))
-    return table
-
-
-def _one_more(times: Int64s) -> Int64s:
-    return np.where(times == INFINITY, INFINITY, np.minimum(times, INFINITY - 1) + 1)
-
-
-def _followed(column: pa.ChunkedArray, nothing: pa.Array) -> pa.ChunkedArray:
-    return pa.chunked_array([*column.chunks, nothing.cast(column.type)], column.type) if len(nothing) else column

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from headrace.errors import SqlError, nearest
 from headrace.expr import AggregateCall, Column, Expr, Literal
 from headrace.expr import nodes as engine
 from headrace.expr.nodes import Bound
+from headrace.expr.signatures import widens
 from headrace.modules import ModuleCall
 from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
@@ -186,10 +189,11 @@ class Selects:
             )
 
     def assigned(self, part: s.Expression, value: Expr, column: Field, name: str) -> Bound:
-        """A value as a column holds it: numbers are cast, but decimals are not cut off unasked."""
+        """A value as a column holds it: numbers widen, but nothing is cut off or lost unasked."""
         bound = value.bind(self.schema)
         mine, wanted = bound.type, column.type
-        numbers = mine.is_numeric and wanted.is_numeric and not (mine.is_floating and wanted.is_integer)
+        fitting = widens(mine, wanted) or wanted.is_floating or _holds(wanted, value)
+        numbers = mine.is_numeric and wanted.is_numeric and fitting
         if not (bound.untyped or mine is wanted or numbers or (mine.is_text and wanted.is_text)):
             raise self.context.error(
                 part,
@@ -277,6 +281,14 @@ class Selects:
     def called(self, expr: ModuleCall) -> None:
         """Remember that another aggregate is called."""
         self.calls[expr.module.name] = expr.module
+
+
+def _holds(kind: Type, value: Expr) -> bool:
+    """Whether a value that is written out is one of a type of whole numbers."""
+    if not isinstance(value, Literal) or type(value.value) is not int or not kind.is_integer:
+        return False
+    limits = np.iinfo(kind.arrow.to_pandas_dtype())
+    return bool(limits.min <= value.value <= limits.max)
 
 
 def _argument(name: str) -> str:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headrace.api.stream import Grouped, Stream, aggregate_name
+from headrace.api.checks import aggregate_name
+from headrace.api.ranking import ranked
+from headrace.api.stream import Grouped, Stream
 from headrace.expr import AggregateCall, Expr, col, lit
 from headrace.expr import nodes as engine
 from headrace.expr.aggregates import has_aggregates
 from headrace.modules import ModuleCall
 from headrace.plan.nodes import Select
-from headrace.plan.windows import Grid, Window
+from headrace.plan.windows import Grid, Snapshot
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions, has_aggregate
-from headrace.sql.bind.relations import Item, same_columns
+from headrace.sql.bind.relations import Item, lasting, same_columns, standing
 from headrace.sql.bind.scope import Relation, Scope
 from headrace.sql.bind.windows import Windowing
 from headrace.sql.printer import to_sql
@@ -23,7 +25,7 @@ from headrace.sql.printer import to_sql
 if TYPE_CHECKING:
     from headrace.sql.bind.queries import Queries
 
-__all__ = ["Grouping", "column_name"]
+__all__ = ["Grouping", "column_name", "once"]
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,8 @@ class Grouping:
 
     def stream(self) -> Stream:
         """The stream of its answers."""
-        item, windowing = self.item, self.item.windowing
-        windows = item.windows
-        if windows is not None:
-            # Joined windows: each tuple stands at the start of its window, and all that stand there are one window's.
-            item = replace(item, stream=item.stream.point_at_start())
-            windowing = Windowing(self.part.source, Grid(windows.hop, windows.hop, windows.origin), (), {})
+        item, joined = standing(self.part, self.item)
+        windowing = item.windowing
         if windowing is None:
             raise self._blocked()
         hidden: Expr | None = None
@@ -59,8 +57,8 @@ class Grouping:
         keys = self._keys(item, windowing)
         outputs = self._split(item, keys, hidden)
         made = self._aggregated(item, windowing, keys, outputs)
-        made = self._ordered(made, windowing)
-        return made.set_duration(windows.size) if windows is not None and windows.size != windows.hop else made
+        self.queries.check_limit(self.part)
+        return lasting(self._chosen(made, windowing, grouped=bool(keys)), joined)
 
     def _check_modules(self, item: Item, where: s.Expression) -> None:
         """Built-in aggregates pass over nulls, and so over what a condition leaves out; a module would see them."""
@@ -169,26 +167,38 @@ class Grouping:
             there = [(name, col(name)) for name in made.schema.names]
             return made if same_columns(wanted, there) else Stream(Select(made.node, tuple(wanted)))
 
-    def _ordered(self, made: Stream, windowing: Windowing) -> Stream:
-        """ORDER BY and LIMIT among the answers of one window."""
-        if not self.part.order and self.part.limit is None:
-            return made
-        if self.part.limit is None:
-            raise self.context.error(
-                self.part.order[0], "a stream has no end to be sorted at", instead="ORDER BY … LIMIT 10"
-            )
+    def _chosen(self, made: Stream, windowing: Windowing, *, grouped: bool) -> Stream:
+        """DISTINCT, ORDER BY and LIMIT among the answers of one window; where groups have their own, of one instant."""
+        window, limit = windowing.window, self.part.limit
+        # Answers of windows that overlap are told apart by cutting them down to where their window alone is new.
+        overlapping = isinstance(window, Grid) and window.hop < window.size
+        apart = made.set_duration(window.hop) if isinstance(window, Grid) and overlapping else made
+        found = self._first(apart, limit) if limit is not None else once(apart) if self.part.distinct else apart
+        if not grouped or found is apart:
+            return made  # without groups every window has one answer
+        return found.set_duration(window.size) if isinstance(window, Grid) and overlapping else found
+
+    def _first(self, made: Stream, limit: s.Limit) -> Stream:
         names = {name: name for name in made.schema.names}
         scope = Scope(self.context, (Relation("", names),))
         expressions = Expressions(self.context, scope, made.schema, self.queries.catalog.known)
         by, descending = self.queries.order(self.part, expressions)
-        keys = [expressions.bind(key) for key in self.part.limit.by]
-        window: Window = windowing.window
-        overlapping = isinstance(window, Grid) and window.hop < window.size
-        with self.context.at(self.part.limit):
-            # Answers of windows that overlap are told apart by cutting them down to where their window alone is new.
-            apart = made.set_duration(window.hop) if isinstance(window, Grid) and overlapping else made
-            top = apart.group_by(*keys).top(self.part.limit.count, by, descending=descending)
-            return top.set_duration(window.size) if isinstance(window, Grid) and overlapping else top
+        keys = tuple((key.name, key) for key in (expressions.bind(key) for key in limit.by))
+        distinct = [col(name) for name in names] if self.part.distinct else []
+        with self.context.at(limit):
+            divided = Grouped(made, keys).window(Snapshot())
+            top = ranked(
+                made.node, divided.grouped.keys, divided.over, divided.policy,
+                k=limit.count, by=by, descending=descending, distinct=distinct,
+            )  # fmt: skip
+            return Stream(top)
+
+
+def once(stream: Stream) -> Stream:
+    """Each payload at most once at every instant, of events that stay apart: instants, and answers of windows."""
+    names = stream.schema.names
+    counted = stream.group_by(*names).window(Snapshot()).aggregate(_sql_n=AggregateCall("count"))
+    return counted.select(*names)
 
 
 @dataclass

@@ -24,7 +24,7 @@ from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions
 from headrace.sql.bind.scope import Relation, Scope, visible
-from headrace.sql.bind.values import constant, duration_of
+from headrace.sql.bind.values import constant, duration_of, unit_of
 from headrace.sql.printer import to_sql
 from headrace.time import INFINITY
 
@@ -42,7 +42,7 @@ def matching(
     for key in part.order:
         _check_order(below, stream, key)
     keys = tuple((_named(context, entry), below.bind(entry.value)) for entry in part.partition)
-    reading = Reading(context, own, relation, stream.schema, part)
+    reading = Reading(context, own, relation, stream.schema, part, unit_of(stream.node))
     pattern = reading.pattern
     _check_names(context, part)
     measures = {_named(context, entry): reading.measure(entry.value) for entry in part.measures}
@@ -122,6 +122,8 @@ class Reading:
     relation: Relation
     below: Schema
     part: s.MatchRecognize
+    #: How many ticks a bare number stands for.
+    unit: int = 1
 
     @cached_property
     def shape(self) -> shapes.Shape:
@@ -152,7 +154,7 @@ class Reading:
         if part.where is not None:
             found = found.where(self._expressions().predicate(part.where))
         if part.within is not None:
-            span = duration_of(self.context, part.within)
+            span = duration_of(self.context, part.within, self.unit)
             found = found if span == INFINITY else found.within(span)
         return self._with_policy(found)
 

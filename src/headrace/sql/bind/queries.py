@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from headrace.api.ranking import distinct_rows, ranked
 from headrace.api.stream import Grouped, Stream
-from headrace.expr import AggregateCall, Expr, col
+from headrace.expr import Expr, col
+from headrace.expr.nodes import Column
 from headrace.expr.signatures import common
 from headrace.plan.framed import framed
 from headrace.plan.nodes import Select
@@ -25,14 +27,14 @@ from headrace.sql.aggregates.online import online
 from headrace.sql.bind.catalog import Catalog, TableEntry
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions, has_aggregate, inside
-from headrace.sql.bind.grouping import Grouping, column_name
+from headrace.sql.bind.grouping import Grouping, column_name, once
 from headrace.sql.bind.joins import Joins
 from headrace.sql.bind.recursion import with_named
-from headrace.sql.bind.relations import Item, has_points, plain, same_columns
+from headrace.sql.bind.relations import Item, has_points, lasting, plain, same_columns, standing
 from headrace.sql.bind.returned import check_active, gives_rows, with_frame, with_rows
 from headrace.sql.bind.scope import Relation, Scope, visible
 from headrace.sql.bind.stored import stored
-from headrace.sql.bind.values import duration_of
+from headrace.sql.bind.values import duration_of, unit_of
 from headrace.sql.bind.windows import Tick, Windowing, bracketed
 from headrace.sql.printer import to_sql
 
@@ -119,26 +121,10 @@ class Queries:
             part = with_frame(part, self.catalog.known)
         aggregates = part.having is not None or any(has_aggregate(e, self.catalog.known) for e in part.entries)
         windowed = item.windowing is not None or item.windows is not None
-        if part.distinct and windowed and not aggregates and not part.order:
-            # Of each window: the groups of equal answers.
-            entries = self._named(part.entries, item)
-            group = tuple(s.Entry(entry.value) for entry in entries)
-            return Grouping(self, replace(part, entries=entries, group=group), item).stream()
         # Groups without a window are the stream itself, in parts: nothing is computed of them.
-        grouped = aggregates or (bool(part.group) and windowed)
-        stream = Grouping(self, part, item).stream() if grouped else self._listed(part, item)
-        return without_duplicates(plain(stream), windowed=windowed) if part.distinct else stream
-
-    def _named(self, entries: Sequence[s.Entry], item: Item) -> tuple[s.Entry, ...]:
-        """Entries of a list, with what `*` stands for."""
-        scope = Scope(self.context, item.relations)
-        found: list[s.Entry] = []
-        for entry in entries:
-            if isinstance(entry.value, s.Star):
-                found += [s.Entry(s.Column(s.Name(name)), at=entry.at) for name, _ in scope.star(entry.value)]
-            else:
-                found.append(entry)
-        return tuple(found)
+        if aggregates or (bool(part.group) and windowed):
+            return Grouping(self, part, item).stream()
+        return self._listed(part, item)
 
     def expressions(self, item: Item, **more: Any) -> Expressions:
         """What binds expressions over the columns of FROM."""
@@ -147,13 +133,14 @@ class Queries:
 
     def _listed(self, part: s.Select, item: Item) -> Stream:
         """Without groups: a row for every row, of every window if there is one."""
-        windowing = item.windowing
         given: dict[s.Call, str] = {}
-        self._check_over(part, windowing)
+        self._check_over(part, item.windowing)
         if part.limit is not None or part.order:
             item = self._first(part, item)
-        elif windowing is not None:
-            over_time = windowing.divides_time
+        elif part.distinct and (item.windowing is not None or item.windows is not None):
+            return self._distinct(part, item)
+        elif item.windowing is not None:
+            over_time = item.windowing.divides_time
             item = self._filtered(part, item) if over_time else item
             item = self._contents(item)
             item = item if over_time else self._filtered(part, item)
@@ -163,10 +150,27 @@ class Queries:
             part, item = with_rows(self, part, item, given)
         outputs = self._outputs(part.entries, item, given)
         columns = [(name, col(name)) for name in item.stream.schema.names]
-        if same_columns(outputs, columns):
-            return item.stream
-        with self.context.at(part.entries[0]):
-            return Stream(Select(item.stream.node, tuple(outputs)))
+        if not same_columns(outputs, columns):
+            with self.context.at(part.entries[0]):
+                item = replace(item, stream=Stream(Select(item.stream.node, tuple(outputs))))
+        return without_duplicates(plain(item.stream)) if part.distinct and part.limit is None else item.stream
+
+    def _distinct(self, part: s.Select, item: Item) -> Stream:
+        """DISTINCT of what windows hold: each row once for every window that has it."""
+        item, joined = standing(part, item)
+        windowing = item.windowing
+        assert windowing is not None
+        where = None
+        if windowing.divides_time:
+            item = self._filtered(part, item)
+        elif part.where is not None:
+            where = self.expressions(item).predicate(part.where)
+        outputs = tuple(self._outputs(part.entries, item, {}))
+        with self.context.at(windowing.part):
+            divided = Grouped(item.stream, windowing.keys).window(windowing.window)
+            node, keys = divided.grouped.stream.node, divided.grouped.keys
+            found = Stream(distinct_rows(node, keys, divided.over, divided.policy, outputs, where))
+        return lasting(found, joined)
 
     def _check_over(self, part: s.Select, windowing: Windowing | None) -> None:
         calls = [one for entry in part.entries for one in inside(entry) if isinstance(one, s.Call) and one.over]
@@ -193,7 +197,33 @@ class Queries:
 
     def _first(self, part: s.Select, item: Item) -> Item:
         """ORDER BY and LIMIT: those that come first, of each window and key."""
-        if part.limit is None:
+        self.check_limit(part)
+        assert part.limit is not None
+        if part.where is not None and item.windowing is not None and not item.windowing.divides_time:
+            raise self.filtered_first(part.where, "LIMIT")
+        item, joined = standing(part, self._filtered(part, item))
+        expressions = self.expressions(item)
+        by, descending = self.order(part, expressions)
+        keys = [expressions.bind(key) for key in part.limit.by]
+        distinct = [expr for _, expr in self._outputs(part.entries, item, {})] if part.distinct else []
+        self._check_distinct(part, expressions, distinct)
+        windowing = item.windowing
+        if windowing is None:
+            divided = Grouped(item.stream, tuple((key.name, key) for key in keys)).window(Snapshot())
+            keys = []
+        else:
+            divided = Grouped(item.stream, windowing.keys).window(windowing.window)
+        with self.context.at(part.limit):
+            node, groups = divided.grouped.stream.node, divided.grouped.keys
+            top = ranked(
+                node, groups, divided.over, divided.policy,
+                k=part.limit.count, by=by, descending=descending, each=keys, distinct=distinct,
+            )  # fmt: skip
+        return replace(item, stream=lasting(Stream(top), joined), windowing=None)
+
+    def check_limit(self, part: s.Select) -> None:
+        """Refuse ORDER BY without LIMIT."""
+        if part.order and part.limit is None:
             raise self.context.error(
                 part.order[0],
                 "a stream has no end to be sorted at",
@@ -201,19 +231,21 @@ class Queries:
                 allowed="ORDER BY … LIMIT k: the k that come first, of every window",
                 instead=f"ORDER BY {to_sql(part.order[0])} LIMIT 10",
             )
-        if part.where is not None and item.windowing is not None and not item.windowing.divides_time:
-            raise self.filtered_first(part.where, "LIMIT")
-        item = self._filtered(part, item)
-        expressions = self.expressions(item)
-        by, descending = self.order(part, expressions)
-        keys = [expressions.bind(key) for key in part.limit.by]
-        windowing = item.windowing
-        partition = () if windowing is None else windowing.keys
-        with self.context.at(part.limit):
-            grouped = Grouped(item.stream, (*partition, *((key.name, key) for key in keys)))
-            divided = grouped if windowing is None else grouped.window(windowing.window)
-            top = divided.top(part.limit.count, by, descending=descending)
-        return replace(item, stream=top, windowing=None)
+
+    def _check_distinct(self, part: s.Select, expressions: Expressions, distinct: Sequence[Expr]) -> None:
+        """Rows that are equal in the list must be equal in what they are ranked by."""
+        assert part.limit is not None
+        columns = {expr.name for expr in distinct if isinstance(expr, Column)}
+        for value in (*(key.value for key in part.order), *part.limit.by):
+            bound = expressions.bind(value)
+            if part.distinct and str(bound) not in map(str, distinct) and not bound.columns() <= columns:
+                raise self.context.error(
+                    value,
+                    "DISTINCT leaves one of equal rows, and this may differ among them",
+                    given=to_sql(value),
+                    allowed="what stands in the list of SELECT DISTINCT",
+                    instead=f"SELECT DISTINCT …, {to_sql(value)}",
+                )
 
     def filtered_first(self, where: s.Expression, what: str) -> Exception:
         """The error for what cannot look at part of a window that counts tuples."""
@@ -289,7 +321,7 @@ class Queries:
             keys = [expressions.bind(key) for key in over.partition]
             check_active(self, part, over)
             with self.context.at(over):
-                made = item.stream.group_by(*keys).over(**self.frame(over))
+                made = item.stream.group_by(*keys).over(**self.frame(over, item.stream))
                 # With its stamps, so that the next frame finds the tuples in the same order.
                 node = framed(
                     made.grouped.stream.node, made.grouped.keys, made.frame, outputs, made.policy, active=over.active
@@ -319,17 +351,18 @@ class Queries:
         named = [(entry.value, column_name(entry)) for entry in part.entries]
         return {call: name for call, name in named if isinstance(call, s.Call) and taken.count(name) == 1}
 
-    def frame(self, over: s.Over) -> dict[str, Any]:
+    def frame(self, over: s.Over, stream: Stream) -> dict[str, Any]:
         """What `over` of a stream is called with."""
+        unit = unit_of(stream.node)
         frame: dict[str, Any] = self._policy
         if over.frame == "rows":
             assert over.size is not None
             frame["rows"] = self._count(over.size, "ROWS")
         elif over.frame == "range":
             assert isinstance(over.size, (s.Duration, s.Number))
-            frame["range"] = duration_of(self.context, over.size)
+            frame["range"] = duration_of(self.context, over.size, unit)
         if over.slide is not None:
-            frame["slide"] = self._slide(over, over.slide)
+            frame["slide"] = self._slide(over, over.slide, unit)
         return frame
 
     @property
@@ -338,12 +371,12 @@ class Queries:
         wanted = self.catalog.settings["on_error"]
         return {} if wanted == "fail" else {"on_error": wanted}
 
-    def _slide(self, over: s.Over, slide: s.Expression) -> Tuples | Time:
+    def _slide(self, over: s.Over, slide: s.Expression, unit: int) -> Tuples | Time:
         with self.context.at(slide):
             if over.frame == "rows" or (over.frame == "unbounded" and isinstance(slide, s.Number)):
                 return Tuples(self._count(slide, "SLIDE of ROWS" if over.frame == "rows" else "SLIDE"))
             assert isinstance(slide, (s.Duration, s.Number))
-            return Time(duration_of(self.context, slide))
+            return Time(duration_of(self.context, slide, unit))
 
     def _count(self, part: s.Expression, what: str) -> int:
         if not isinstance(part, s.Number) or not isinstance(part.value, int):
@@ -409,13 +442,9 @@ def _calls(part: s.Part) -> list[s.Call]:
     return [one for one in inside(part) if isinstance(one, s.Call)]
 
 
-def without_duplicates(stream: Stream, *, windowed: bool = False) -> Stream:
-    """Each payload at most once at every instant. Instants and windows stay apart; what else lasts is one event."""
-    if not windowed and not has_points(stream.node):
-        return stream.distinct()
-    names = stream.schema.names
-    counted = stream.group_by(*names).window(Snapshot()).aggregate(_sql_n=AggregateCall("count"))
-    return counted.select(*names)
+def without_duplicates(stream: Stream) -> Stream:
+    """Each payload at most once at every instant. Instants stay apart; what lasts is one event."""
+    return once(stream) if has_points(stream.node) else stream.distinct()
 
 
 def united(context: Context, part: s.Part, left: Stream, right: Stream) -> Stream:

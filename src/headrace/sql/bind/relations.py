@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.api.stream import Stream
 from headrace.expr import Expr, col
 from headrace.expr.python.node import fits
-from headrace.plan.nodes import Final, Match, Node, PointAtEnd, PointAtStart, Select, Shift, Source, Union, Where
+from headrace.plan.nodes import (
+    Diverted,
+    Final,
+    Match,
+    Node,
+    Orphans,
+    PointAtEnd,
+    PointAtStart,
+    Select,
+    Shift,
+    Source,
+    Union,
+    Where,
+)
 from headrace.plan.policies import Arrival, Point
 from headrace.plan.windows import Grid
 from headrace.schema import Schema, Type
@@ -17,7 +30,7 @@ from headrace.sql.bind.context import Context
 from headrace.sql.bind.scope import Relation, visible
 from headrace.sql.bind.windows import Windowing
 
-__all__ = ["Item", "fitted", "has_points", "plain", "same_columns"]
+__all__ = ["Item", "fitted", "has_points", "lasting", "plain", "same_columns", "standing"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +44,22 @@ class Item:
     windows: Grid | None = None
 
 
+def standing(part: s.Select, item: Item) -> tuple[Item, Grid | None]:
+    """Joined windows as windows again, with the grid that `lasting` takes: each tuple stands at the start of its
+    window, and all that stand there are one window's.
+    """
+    joined = item.windows
+    if joined is None:
+        return item, None
+    windowing = Windowing(part.source, Grid(joined.hop, joined.hop, joined.origin), (), {})
+    return replace(item, stream=item.stream.point_at_start(), windowing=windowing), joined
+
+
+def lasting(stream: Stream, joined: Grid | None) -> Stream:
+    """What was made of joined windows, for as long as these last."""
+    return stream if joined is None or joined.size == joined.hop else stream.set_duration(joined.size)
+
+
 def plain(stream: Stream) -> Stream:
     """A stream without the columns that the engine added."""
     names = visible(stream.schema.names)
@@ -39,7 +68,7 @@ def plain(stream: Stream) -> Stream:
 
 def has_points(node: Node) -> bool:
     """Whether a stream is of instants."""
-    if isinstance(node, (Match, PointAtStart, PointAtEnd)):
+    if isinstance(node, (Diverted, Match, Orphans, PointAtStart, PointAtEnd)):
         return True
     if isinstance(node, (Where, Select, Shift, Union, Final)):
         return all(has_points(child) for child in node.inputs)

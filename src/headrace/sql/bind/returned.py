@@ -74,7 +74,7 @@ def with_rows(queries: Queries, part: s.Select, item: Item, given: Mapping[s.Cal
     keys = [expressions.bind(key) for key in call.over.partition]
     with queries.context.at(call):
         mapping = tuple(module.mapping([expressions.bind(one) for one in call.arguments], {}).items())
-        made = item.stream.group_by(*keys).over(**queries.frame(call.over))
+        made = item.stream.group_by(*keys).over(**queries.frame(call.over, item.stream))
         below, grouped, active = made.grouped.stream.node, made.grouped.keys, call.over.active
         # Columns of the tuple may have the same names.
         names = {name: f"_sql_{name}" if name in below.schema.names else name for name in module.gives.names}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from glob import has_magic
@@ -14,21 +14,24 @@ from headrace.api.stream import Stream
 from headrace.errors import nearest
 from headrace.expr import Expr
 from headrace.io.files import list_files, local_path
+from headrace.io.formats import first_row
 from headrace.io.tables import table_of
 from headrace.plan.arrival import timed_by
 from headrace.plan.policies import Lifetime, Point, ProgressPolicy
 from headrace.schema import RESERVED, Schema
 from headrace.sql import syntax as s
-from headrace.sql.bind.catalog import Catalog, TableEntry
+from headrace.sql.bind.catalog import Catalog, StreamEntry, TableEntry
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions
 from headrace.sql.bind.scope import Relation, Scope
-from headrace.sql.bind.values import constant, duration_of
+from headrace.sql.bind.values import constant, duration_of, unit_of_lifetime
 from headrace.sql.printer import to_sql
 
-__all__ = ["SINKS", "SOURCES", "sink", "source", "table", "timed"]
+__all__ = ["SINKS", "SOURCES", "late_into", "sink", "source", "table", "timed"]
 
 _CLOCK = "current_time"
+_RENAME = re.compile(r"(.+?)\s+AS\s+(.+)", re.IGNORECASE)
+_LIMITS = ("max_line", "max_expansion")
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,23 @@ class _Given:
         if not isinstance(value, str):
             raise self.context.error(self.part, f"{name} is a text", given=value, allowed="a text in quotes")
         return value
+
+    def renames(self) -> dict[str, str]:
+        """`rename => 'old AS new, …'`."""
+        pairs = {}
+        for pair in filter(str.strip, self.text("rename").split(",")):
+            found = _RENAME.fullmatch(pair.strip())
+            if found is None:
+                raise self.context.error(
+                    self.part, "this renames no column", given=pair.strip(), allowed="'old AS new, old AS new'"
+                )
+            pairs[found[1]] = found[2]
+        return pairs
+
+    def limits(self) -> dict[str, Any]:
+        """`max_line => n, max_expansion => n`, as far as they are given, and the new names."""
+        limits = {name: value for name, value in self.values.items() if name in _LIMITS}
+        return limits | {"rename": self.renames()}
 
     def rest(self, *but: str) -> dict[str, Any]:
         """All arguments but these."""
@@ -131,22 +151,25 @@ def source(context: Context, catalog: Catalog, part: s.CreateStream, schema: Sch
     """The stream that a CREATE STREAM with a SOURCE reads."""
     assert part.source is not None
     kind = part.source.kind.text.upper()
-    _check_names(context, part, schema)
     if kind not in SOURCES:
         raise _unknown(context, part.source.kind, "source", SOURCES)
     wanted, needed, make = SOURCES[kind]
     given = _Given.of(context, catalog, part.source, wanted, needed)
+    with context.at(part.source):
+        schema = schema.renamed(given.renames())
+    _check_names(context, part, schema, "rename" in wanted)
+    lifetime = _lifetime(context, catalog, part, schema)
     reading = _Reading(
         schema,
-        _lifetime(context, catalog, part, schema),
-        _progress(context, part),
+        lifetime,
+        _progress(context, part, unit_of_lifetime(lifetime, schema)),
         part.policy.bad_rows or "divert",
     )
     with context.at(part.source):
         return make(given, reading)
 
 
-def _check_names(context: Context, part: s.CreateStream, schema: Schema) -> None:
+def _check_names(context: Context, part: s.CreateStream, schema: Schema, renames: bool) -> None:
     physical = isinstance(part.lifetime, s.PhysicalLifetime)
     for name in schema.names:
         if not physical and (name.lower() in RESERVED or name.startswith("__")):
@@ -156,8 +179,18 @@ def _check_names(context: Context, part: s.CreateStream, schema: Schema) -> None
                 f"a column may not be named {name!r}: that is a part of every event",
                 given=name,
                 allowed=f"any name but {', '.join(RESERVED)} and those that begin with __",
-                instead=f"{name}_of_it",
+                instead=f"{name}_ in the list of columns"
+                + (f", and rename => '{name} AS {name}_' in the source" if renames else ""),
             )
+
+
+def late_into(context: Context, catalog: Catalog, part: s.CreateStream, stream: Stream) -> None:
+    """The stream of the rows that are late or malformed, if one is asked for."""
+    late = part.policy.late
+    if isinstance(late, s.Name):
+        catalog.free(context, late, among={**catalog.streams, **catalog.tables, part.name.text: part})
+        node = stream.diverted().node
+        catalog.streams[late.text] = StreamEntry(late.text, node.schema, node, to_sql(part))
 
 
 def timed(context: Context, catalog: Catalog, part: s.CreateStream, stream: Stream) -> Stream:
@@ -175,7 +208,7 @@ def timed(context: Context, catalog: Catalog, part: s.CreateStream, stream: Stre
     lifetime = _lifetime(context, catalog, part, stream.schema)
     with context.at(part.lifetime):
         at: Expr | Literal["arrival"] = lifetime.at if isinstance(lifetime, Point) else "arrival"
-        return Stream(timed_by(stream.node, at, _progress(context, part)))
+        return Stream(timed_by(stream.node, at, _progress(context, part, unit_of_lifetime(lifetime, stream.schema))))
 
 
 def _lifetime(context: Context, catalog: Catalog, part: s.CreateStream, schema: Schema) -> Lifetime:
@@ -204,8 +237,8 @@ def _is_clock(lifetime: s.Part, expressions: Expressions) -> bool:
     return value.name.text.lower() == _CLOCK and not expressions.scope.knows(value)
 
 
-def _progress(context: Context, part: s.CreateStream) -> ProgressPolicy | None:
-    late: Any = part.policy.late or "divert"
+def _progress(context: Context, part: s.CreateStream, unit: int) -> ProgressPolicy | None:
+    late: Any = "divert" if isinstance(part.policy.late, s.Name) else part.policy.late or "divert"
     told = part.progress
     if told is None:
         by_arrival = part.lifetime is None or (
@@ -218,11 +251,11 @@ def _progress(context: Context, part: s.CreateStream) -> ProgressPolicy | None:
         return inputs.explicit(late) if part.policy.late else None
 
     def ticks(value: s.Duration | s.Number | None, default: int) -> int:
-        return default if value is None else duration_of(context, value)
+        return default if value is None else duration_of(context, value, unit)
 
     with context.at(told):
         if told.kind == "advance":
-            skew = None if told.skew is None else duration_of(context, told.skew)
+            skew = None if told.skew is None else duration_of(context, told.skew, unit)
             return inputs.advance(ticks(told.amount, 0), ticks(told.every, 1), late, skew)
         if told.kind == "heartbeat":
             return inputs.heartbeat(ticks(told.amount, 1_000_000), ticks(told.delay, 0), late)
@@ -237,36 +270,36 @@ def _csv(given: _Given, reading: _Reading) -> Stream:
         )
     header = given.values.get("header")
     if header is None:
-        header = _has_header(path, delimiter, reading.schema)
-    return inputs.read_csv(path, reading.schema, delimiter=delimiter, header=bool(header), **reading.options)
+        header = _has_header(path, delimiter, reading.schema, given.renames())
+    how = {"delimiter": delimiter, "header": bool(header), **given.limits()}
+    return inputs.read_csv(path, reading.schema, **how, **reading.options)
 
 
-def _has_header(path: str, delimiter: str, schema: Schema) -> bool:
+def _has_header(path: str, delimiter: str, schema: Schema, renames: Mapping[str, str]) -> bool:
     """Whether the first line of what is there names the columns; where nothing is there yet, none is expected."""
     found = list_files(path) if local_path(path) is not None else []
     if not found:
         return False
-    with Path(found[0]).open(encoding="utf-8", errors="replace", newline="") as file:
-        first = next(csv.reader([file.readline()], delimiter=delimiter), [])
-    names = [name.strip().lower() for name in first]
+    names = [renames.get(name, name).lower() for name in first_row(found[0], delimiter)]
     return bool(names) and set(names) >= {name.lower() for name in schema.names}
 
 
 def _json(given: _Given, reading: _Reading) -> Stream:
-    return inputs.read_json(given.path(), reading.schema, **reading.options)
+    return inputs.read_json(given.path(), reading.schema, **given.limits(), **reading.options)
 
 
 def _parquet(given: _Given, reading: _Reading) -> Stream:
-    return inputs.read_parquet(given.path(), reading.schema, **reading.options)
+    return inputs.read_parquet(given.path(), reading.schema, **given.limits(), **reading.options)
 
 
 def _events(given: _Given, reading: _Reading) -> Stream:
-    options = {"progress": reading.progress, "bad_rows": reading.bad_rows}
-    return inputs.read_events(given.path(), reading.schema, format=given.values.get("format"), **options)  # type: ignore[arg-type]
+    options = {"progress": reading.progress, "bad_rows": reading.bad_rows, **given.limits()}
+    return inputs.read_events(given.path(), reading.schema, format=given.values.get("format"), **options)
 
 
 def _host(given: _Given, reading: _Reading) -> Stream:
-    host, port, rest = given.text("host"), given.values["port"], given.rest("host", "port")
+    host, port, rest = given.text("host"), given.values["port"], given.rest("host", "port", "rename")
+    rest |= given.limits()
     if "spool" in rest:
         rest["spool"] = given.path("spool")
     return inputs.read_host(host, port, reading.schema, **rest, **reading.options)
@@ -279,7 +312,9 @@ def _topic(given: _Given, reading: _Reading) -> Stream:
 
 
 def _spark_table(given: _Given, reading: _Reading) -> Stream:
-    return inputs.read_spark("table", reading.schema, path=given.text("name"), **reading.options)
+    return inputs.read_spark(
+        "table", reading.schema, path=given.text("name"), rename=given.renames(), **reading.options
+    )
 
 
 def _generator(given: _Given, reading: _Reading) -> Stream:
@@ -289,14 +324,14 @@ def _generator(given: _Given, reading: _Reading) -> Stream:
 _Make = Callable[[_Given, _Reading], Stream]
 #: Kinds of sources: their arguments, how many of them must be given, and what reads them.
 SOURCES: Mapping[str, tuple[tuple[str, ...], int, _Make]] = {
-    "FILE": (("path", "delimiter", "header"), 1, _csv),
-    "CSV": (("path", "delimiter", "header"), 1, _csv),
-    "JSON": (("path",), 1, _json),
-    "PARQUET": (("path",), 1, _parquet),
-    "EVENTS": (("path", "format"), 1, _events),
-    "HOST": (("host", "port", "delimiter", "format", "spool"), 2, _host),
+    "FILE": (("path", "delimiter", "header", "rename", *_LIMITS), 1, _csv),
+    "CSV": (("path", "delimiter", "header", "rename", *_LIMITS), 1, _csv),
+    "JSON": (("path", "rename", *_LIMITS), 1, _json),
+    "PARQUET": (("path", "rename"), 1, _parquet),
+    "EVENTS": (("path", "format", "rename", *_LIMITS), 1, _events),
+    "HOST": (("host", "port", "delimiter", "format", "spool", "rename", "max_line"), 2, _host),
     "TOPIC": (("servers", "topic", "start"), 2, _topic),
-    "TABLE": (("name",), 1, _spark_table),
+    "TABLE": (("name", "rename"), 1, _spark_table),
     "GENERATOR": (("name", "rows", "seed"), 1, _generator),
 }
 

@@ -1,44 +1,86 @@
-"""Plain values in a text: durations, instants, numbers, words."""
+"""Plain values in a text: durations, instants, numbers, words.
+
+A bare number that measures time, or is one, counts the unit of the attribute that the time comes from: its own where
+that is a number, seconds where it is a date (rule 8.2).
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from headrace.expr import col
+from headrace.plan.arrival import starts_at
+from headrace.plan.nodes import Admit, Node, Source
+from headrace.plan.policies import Arrival, Interval, Lifetime, Physical
+from headrace.schema import Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
 from headrace.sql.printer import to_sql
 from headrace.time import INFINITY, duration, ticks
 
-__all__ = ["constant", "duration_of", "ticks_of", "word"]
+__all__ = ["constant", "duration_of", "ticks_of", "unit_of", "unit_of_lifetime", "unit_of_type", "word"]
+
+_SECOND = 1_000_000
 
 
-def duration_of(context: Context, part: s.Duration | s.Number | s.Unary) -> int:
-    """A duration in ticks; `FOREVER` is infinity, a bare number counts ticks."""
+def unit_of(node: Node) -> int:
+    """How many ticks a bare number stands for on a stream's own time: a second of dates, else one (rule 8.2)."""
+    while node.inputs and not isinstance(node, Admit):
+        node = node.inputs[0]
+    if isinstance(node, Admit):  # events in memory have ticks, which may be those of a column of dates
+        dates = [field.name for field in node.schema if field.type is Type.DATETIME]
+        if any(starts_at(node, col(name)) for name in dates):
+            return _SECOND
+        node = node.source
+    return unit_of_lifetime(node.lifetime, node.columns) if isinstance(node, Source) else 1
+
+
+def unit_of_lifetime(lifetime: Lifetime, columns: Schema) -> int:
+    """How many ticks a bare number stands for beside the times of rows with this lifetime."""
+    if isinstance(lifetime, Arrival):
+        return _SECOND
+    if isinstance(lifetime, Physical):
+        return unit_of_type(columns["le"].type) if "le" in columns else 1
+    return unit_of_type((lifetime.start if isinstance(lifetime, Interval) else lifetime.at).type(columns))
+
+
+def unit_of_type(kind: Type) -> int:
+    """How many ticks a bare number stands for beside a time of this type: seconds on a DATETIME, else its own unit."""
+    return _SECOND if kind is Type.DATETIME else 1
+
+
+def duration_of(context: Context, part: s.Duration | s.Number | s.Unary, unit: int = 1) -> int:
+    """A duration in ticks; `FOREVER` is infinity, a bare number counts units of so many ticks."""
     if isinstance(part, s.Unary):
         assert isinstance(part.value, (s.Duration, s.Number))
-        return -duration_of(context, part.value) if part.operator == "-" else duration_of(context, part.value)
+        size = duration_of(context, part.value, unit)
+        return -size if part.operator == "-" else size
     if isinstance(part, s.Number):
-        if not isinstance(part.value, int):
-            raise context.error(part, "a duration without a unit is a whole number of ticks", given=part.value)
-        return part.value
+        return _counted(context, part, unit)
     if not part.amounts:
         return INFINITY
     with context.at(part):
         return duration(" ".join(f"{amount} {unit}" for amount, unit in part.amounts))
 
 
-def ticks_of(context: Context, part: s.Expression) -> int:
-    """An instant in ticks: a number of them, or a date and time."""
+def _counted(context: Context, part: s.Number, unit: int) -> int:
+    if unit == 1 and not isinstance(part.value, int):
+        raise context.error(part, "a duration without a unit is a whole number of ticks", given=part.value)
+    return round(part.value * unit)
+
+
+def ticks_of(context: Context, part: s.Expression, unit: int = 1) -> int:
+    """An instant in ticks: a date and time, or a number of units of so many ticks."""
     with context.at(part):
-        if isinstance(part, s.Number) and isinstance(part.value, int):
-            return part.value
+        if isinstance(part, s.Number) and (unit > 1 or isinstance(part.value, int)):
+            return _counted(context, part, unit)
         if isinstance(part, s.Unary) and part.operator == "-":
-            return -ticks_of(context, part.value)
+            return -ticks_of(context, part.value, unit)
         if isinstance(part, (s.Text, s.DateTime)):
             text = part.value if isinstance(part, s.Text) else part.text
             return ticks(text.strip().replace("/", "-").replace(" ", "T", 1))
     raise context.error(
-        part, "this is not a time", given=to_sql(part), allowed="DATETIME '2015-01-01 12:00:00', or a number of ticks"
+        part, "this is not a time", given=to_sql(part), allowed="DATETIME '2015-01-01 12:00:00', or a number"
     )
 
 

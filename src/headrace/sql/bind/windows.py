@@ -28,12 +28,11 @@ from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions, module_called
 from headrace.sql.bind.patterns import matching
 from headrace.sql.bind.scope import Relation, Scope, visible
-from headrace.sql.bind.values import duration_of, ticks_of
+from headrace.sql.bind.values import duration_of, ticks_of, unit_of, unit_of_type
 from headrace.sql.printer import to_sql
 
 __all__ = ["OWN_TIME", "Tick", "Windowing", "bracketed"]
 
-_SECOND = 1_000_000
 #: `SIZE 60 s ON le`: the stream's own time, whatever it is made from.
 OWN_TIME = "le"
 
@@ -129,7 +128,7 @@ def _lasting(place: _Place, part: s.Lifespan) -> Stream:
     if part.kind in plain:
         return plain[part.kind]()
     assert part.duration is not None
-    ticks = duration_of(place.context, part.duration)
+    ticks = duration_of(place.context, part.duration, unit_of(stream.node))
     with_duration: dict[str, Callable[[int], Stream]] = {
         "range": stream.set_duration,
         "shift": stream.shift,
@@ -180,9 +179,10 @@ def _windowed(place: _Place, part: s.Window) -> _Place:
 
 
 def _grid(place: _Place, part: s.GridWindow) -> tuple[_Place, Window]:
-    size = duration_of(place.context, part.size)
-    every = size if part.every is None else duration_of(place.context, part.every)
-    origin = 0 if part.starting is None else ticks_of(place.context, part.starting)
+    unit = _unit(place)
+    size = duration_of(place.context, part.size, unit)
+    every = size if part.every is None else duration_of(place.context, part.every, unit)
+    origin = 0 if part.starting is None else ticks_of(place.context, part.starting, unit)
     return place, api.hopping(size, every, origin)
 
 
@@ -194,9 +194,7 @@ def _sized(place: _Place, part: s.SizeWindow) -> tuple[_Place, Window]:
     starting: Any = part.starting
     if isinstance(starting, s.Part):
         assert isinstance(starting, s.Expression)
-        starting = ticks_of(place.context, starting)
-        if isinstance(clock, s.Application) and isinstance(part.starting, s.Number):
-            starting *= _unit(place, clock.column)
+        starting = ticks_of(place.context, starting, _unit(place, clock))
     window = api.sliding(
         _measured(place, part.size, clock),
         _measured(place, every, clock),
@@ -211,7 +209,7 @@ def _landmark(place: _Place, part: s.LandmarkWindow) -> tuple[_Place, Window]:
     clock = _clock(place.context, part.every, part.every)
     if clock is not None:
         place = _timed(place, clock, part)
-    window = api.landmark(ticks_of(place.context, part.start), _measured(place, part.every, clock))
+    window = api.landmark(ticks_of(place.context, part.start, _unit(place, clock)), _measured(place, part.every, clock))
     return place, window
 
 
@@ -227,8 +225,8 @@ def _delta(place: _Place, part: s.DeltaWindow) -> tuple[_Place, Window]:
 
 
 def _fixed(place: _Place, part: s.FixedWindow) -> tuple[_Place, Window]:
-    window = api.fixed(ticks_of(place.context, part.start), ticks_of(place.context, part.end))
-    return place, window
+    unit = _unit(place)
+    return place, api.fixed(ticks_of(place.context, part.start, unit), ticks_of(place.context, part.end, unit))
 
 
 _WINDOWS: Mapping[type[s.Window], Callable[[_Place, Any], tuple[_Place, Window]]] = {
@@ -239,7 +237,7 @@ _WINDOWS: Mapping[type[s.Window], Callable[[_Place, Any], tuple[_Place, Window]]
         place,
         api.count_by_start(part.count) if part.edge == "start" else api.count_by_end(part.count),
     ),
-    s.SessionWindow: lambda place, part: (place, api.session(duration_of(place.context, part.gap))),
+    s.SessionWindow: lambda place, part: (place, api.session(duration_of(place.context, part.gap, _unit(place)))),
     s.DeltaWindow: _delta,
     s.LandmarkWindow: _landmark,
     s.FixedWindow: _fixed,
@@ -293,12 +291,11 @@ def _is_own(clock: s.Application | s.Arrival) -> bool:
     return isinstance(clock, s.Application) and clock.column.name.text.lower() == OWN_TIME
 
 
-def _unit(place: _Place, column: s.Column) -> int:
-    """How many ticks a bare number stands for: seconds on a DATETIME, else the column's own unit."""
-    if column.name.text.lower() == OWN_TIME:
-        return 1
-    name = place.expressions.scope.column(column)
-    return _SECOND if place.stream.schema[name].type is Type.DATETIME else 1
+def _unit(place: _Place, clock: s.Application | s.Arrival | None = None) -> int:
+    """How many ticks a bare number stands for on a clock: that of a column, or the stream's own."""
+    if not isinstance(clock, s.Application) or _is_own(clock):
+        return unit_of(place.stream.node)
+    return unit_of_type(place.stream.schema[place.expressions.scope.column(clock.column)].type)
 
 
 def _measured(place: _Place, measure: s.Measure, clock: s.Application | s.Arrival | None) -> Any:
@@ -310,11 +307,7 @@ def _measured(place: _Place, measure: s.Measure, clock: s.Application | s.Arriva
         if isinstance(clock, s.Arrival):
             return timedelta(microseconds=ticks)
         return api.arrival(ticks)
-    if isinstance(measure.amount, s.Number):
-        unit = _unit(place, measure.column)
-        ticks = round(measure.amount.value * unit) if unit > 1 else duration_of(place.context, measure.amount)
-    else:
-        ticks = duration_of(place.context, measure.amount)
+    ticks = duration_of(place.context, measure.amount, _unit(place, measure))
     if isinstance(clock, s.Application):
         return timedelta(microseconds=ticks)
     return api.by(place.expressions.scope.column(measure.column), ticks)

@@ -90,9 +90,9 @@ class Progress(Part):
 
 @dataclass(frozen=True)
 class Policy(Part):
-    """`LATE RAISE|DROP|ADJUST|DIVERT`, `BAD ROWS RAISE|DIVERT`, in lower case."""
+    """`LATE RAISE|DROP|ADJUST|DIVERT`, `BAD ROWS RAISE|DIVERT`, in lower case; `LATE INTO stream` is a name."""
 
-    late: str | None = None
+    late: str | Name | None = None
     bad_rows: str | None = None
 
 

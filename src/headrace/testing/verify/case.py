@@ -178,7 +178,7 @@ def case_of(query: Concrete, seed: int, number: int) -> Case:
         feed = PlainFeed(setting)
         if setting["speculation"] == "certain" and random.random() < 0.5:
             lifetime = random.choice(_LIFETIMES)
-            feed = PlainFeed(setting, _promise(random), lifetime, random.choice(_WANTED))
+            feed = PlainFeed(setting, _promise(random, lifetime), lifetime, random.choice(_WANTED))
             stream = replace(stream, steps=tuple(step for step in stream.steps if isinstance(step, int)), cuts=())
         told.append(in_some_batches(stream, random))
         feeds.append(feed)
@@ -211,8 +211,10 @@ def _operators(query: Concrete) -> str:
     return " + ".join(dict.fromkeys(kinds))
 
 
-def _promise(random: Random) -> Advance:
+def _promise(random: Random, lifetime: str) -> Advance:
     late = random.choice(("drop", "divert", "adjust"))
+    if lifetime != "interval" and late == "adjust":  # nothing would be left of an instant
+        late = "divert"
     return advance(random.choice((0, 0, 2, 10, 60)), random.choice((1, 5)), late)  # type: ignore[arg-type]
 
 

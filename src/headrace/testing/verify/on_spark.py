@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from headrace.api.running import run
+from headrace.api.running import run_quietly
 from headrace.errors import HeadraceError
 from headrace.events import history_diff
 from headrace.history.duckdb import DuckDBHistory
@@ -41,7 +41,7 @@ def verify_on_spark(
 def _together(cases: list[Case], folder: Path, oracle: DuckDBHistory, report: Report, master: str | None) -> None:
     plans = {f"case {number}": case.plan(folder / str(number)) for number, case in enumerate(cases)}
     options: dict[str, Any] = {"master": master} if master else {}
-    done = run(plans, host="spark", buckets=2, **options)
+    done = run_quietly(plans, host="spark", buckets=2, **options)
     for name, case in zip(plans, cases, strict=True):
         report.note(case)
         report.checks["on Spark"] += 1

@@ -1,0 +1,45 @@
+"""Data frames of Spark's as inputs: what they are known by, and the types of their columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.errors import SchemaError, UnknownColumn
+from headrace.schema import Field, Schema, Type
+
+__all__ = ["frame_schema", "is_frame"]
+
+_TYPES = {kind.spark.lower(): kind for kind in Type}  # text is STRING, which comes after CHAR
+
+
+def is_frame(given: Any) -> bool:
+    """Whether it is a data frame of Spark's, of a classic session or of Connect."""
+    return type(given).__module__.startswith("pyspark.sql.") and hasattr(given, "isStreaming")
+
+
+def frame_schema(frame: Any, wanted: Schema | None) -> Schema:
+    """The wanted columns of a frame, or all of them; a type that would have to be converted is refused."""
+    found = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    if wanted is None:
+        return Schema(tuple(Field(name, _type(name, kind)) for name, kind in found.items()))
+    for field in wanted:
+        if field.name not in found:
+            raise UnknownColumn.of(field.name, found, "the data frame")
+        if field.type.spark.lower() != found[field.name]:
+            raise _unfit(field.name, found[field.name], f"{field.type.spark}, as the schema says")
+    return wanted
+
+
+def _type(name: str, kind: str) -> Type:
+    if kind not in _TYPES:
+        raise _unfit(name, kind, ", ".join(dict.fromkeys(found.spark for found in Type if not found.is_array)))
+    return _TYPES[kind]
+
+
+def _unfit(name: str, kind: str, allowed: str) -> SchemaError:
+    return SchemaError(
+        f"column {name!r} of the data frame has another type",
+        given=kind,
+        allowed=allowed,
+        instead=f"frame.withColumn({name!r}, frame[{name!r}].cast(...)), or frame.drop({name!r})",
+    )

@@ -1,0 +1,268 @@
+"""Outputs that are bound in time: a change of the input changes the output at or after its sync time (rule 6.3).
+
+The output CTI is then the input's, whatever windows are open. So what a module gives is checked before it leaves.
+
+**Causes.** A batch is a bag of changes; which came first is not known. They are taken in the order of their sync times,
+as if each had come in a batch of its own: first those at the earliest time, then the next. At each step what the module
+gives now is compared with what stood before, window by window, and must differ only from the earliest cause on that
+touches the window. Where windows depend on events (snapshot, count, session) a cause may change their borders, so all
+windows of the group are compared together. A stream that arrives in order is therefore judged the same however it is
+cut into batches; one out of order, as if the events of a batch had come in order. Groups, and grid windows that share
+no event, are steps of their own and are taken side by side.
+
+**Cost.** A module is called for every distinct sync time in a window, as if events came one by one. A batch that brings
+more than `MOST_STEPS` of them to one place is taken in that many steps, each of neighbouring times and judged by the
+earliest. What leaves never breaks the output CTI in either case.
+
+**Breach.** It stops the query, or under `on_error="skip"` is diverted and counted. The window then keeps what it had
+given before the cause, cut there, because that has been promised; what comes later is left out, until a correction
+makes it agree again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headrace.changes import Changes
+from headrace.columnar import canonical_floats, factorize, to_numpy
+from headrace.errors import ModuleFailed
+from headrace.expr import evaluate
+from headrace.operators.kernel import Data
+from headrace.operators.windows.divide import Events, Windows, pairs
+from headrace.operators.windows.kernel import WindowKernel
+from headrace.plan.nodes import PerWindow
+from headrace.plan.windows import Grid
+from headrace.progress import Progress
+from headrace.time import INFINITY, NEG_INFINITY, format_ticks
+
+__all__ = ["MOST_STEPS", "BoundWindowKernel"]
+
+#: Columns of what the kernel remembers of its outputs.
+_WLE, _WRE, _UNTIL, _REASON = "__wle", "__wre", "__until", "__reason"
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+#: In how many steps the changes of one batch are taken, at most.
+MOST_STEPS = 100
+
+
+@dataclass(frozen=True)
+class _Causes:
+    """Changes that are taken in one step, with their sync times and the keys of their groups."""
+
+    changes: Changes
+    sync: Int64s
+    keys: pa.Table
+
+
+@dataclass(frozen=True)
+class _Breach:
+    """Changes of outputs, each with when it would take effect and the earliest it may."""
+
+    moved: Changes
+    sync: Int64s
+    cause: Int64s
+
+    @property
+    def early(self) -> Bools:
+        return self.sync < self.cause
+
+
+class BoundWindowKernel(WindowKernel):
+    """Outputs per group and window that change only at or after what caused it."""
+
+    def __init__(self, node: PerWindow) -> None:
+        super().__init__(node)
+        self._causes: _Causes | None = None
+
+    # --- steps -------------------------------------------------------------------------------------------------------
+
+    def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
+        (changes,), (now,) = inputs, progress
+        assert isinstance(changes, Changes)
+        if len(changes) == 0:
+            return super().step(inputs, progress)
+        # Windows that have begun come first: what they give lies behind all that had been seen. The CTI comes last.
+        before = Progress(self.scalars["cti"], now.high)
+        nothing = Changes.empty(self.per_window.input.schema)
+        results: list[Changes] = []
+        sides: list[Changes | None] = []
+        for causes in [None, *self._in_order(changes.consolidate()), None]:
+            self._causes, done = causes, causes is None and bool(results)
+            given = nothing if causes is None else causes.changes
+            result, reached = super().step([given], [now if done else before])
+            results.append(result)
+            sides.append(self.side)
+        self.side = Changes.concat([side for side in sides if side is not None]).cancelled()
+        return Changes.concat(results).cancelled(), reached
+
+    def _in_order(self, changes: Changes) -> Iterator[_Causes]:
+        """The changes in the order of their sync times."""
+        pieces, sync = changes.pieces()
+        columns = [evaluate(expr, pieces.payload) for name, expr in self.projection if name in self.keys]
+        keys = canonical_floats(pa.table(columns, names=self.keys))
+        step = _ranked(self._places(pieces, factorize(keys)[0]), sync)
+        for number in range(int(step.max(initial=-1)) + 1):
+            some = step == number
+            yield _Causes(pieces.filter(some), sync[some], keys.filter(pa.array(some)))
+
+    def _places(self, changes: Changes, group: Int64s) -> Int64s:
+        """Numbers that differ where changes have no window in common."""
+        if not isinstance(self.window, Grid):
+            return group
+        first, last = self.window.first(changes.le), self.window.last(changes.le, changes.re)
+        starts = np.unique(first)
+        begin = np.searchsorted(starts, first)
+        end = np.maximum(begin, np.searchsorted(starts, last, "right") - 1)
+        order = np.lexsort((begin, group))
+        offset = group[order] * (len(starts) + 1)
+        reach = np.maximum.accumulate(offset + end[order])
+        apart = np.r_[True, offset[1:] + begin[order][1:] > reach[:-1]]
+        place = np.empty(len(order), np.int64)
+        place[order] = np.cumsum(apart)
+        return place
+
+    # --- the check ---------------------------------------------------------------------------------------------------
+
+    def _admitted(
+        self, stale: Changes | None, fresh: Changes, windows: Windows, closing: Int64s, groups: pa.Table
+    ) -> Changes:
+        stood = fresh.filter(np.zeros(len(fresh), bool)) if stale is None else stale
+        if self._causes is None:  # time alone shows grid windows, and changes no others: what stands of them stays
+            return fresh if isinstance(self.window, Grid) else stood
+        breach = self._compared(_good(stood), _good(fresh), self._causes)
+        if not breach.early.any():
+            return fresh
+        if self.per_window.policy.on_error == "fail":
+            raise self._error(breach, Changes.concat([fresh, stood]))
+        alive = self._stamped(groups.take(pa.array(windows.group)), windows, closing)
+        return self._settled(breach, stood, fresh, alive)
+
+    @property
+    def _unit(self) -> list[str]:
+        """The columns of what is compared together: a window, or a group where its windows depend on each other."""
+        return [*self.keys, _WLE, _WRE] if isinstance(self.window, Grid) else self.keys
+
+    def _compared(self, stood: Changes, fresh: Changes, causes: _Causes) -> _Breach:
+        names = [*self._unit, *(name for name in fresh.payload.column_names if name.startswith("out."))]
+        old, new = (x.with_payload(x.payload.select(names)) for x in (stood, fresh))
+        moved, sync = Changes.concat([Changes(old.le, old.re, -old.weight, old.payload), new]).consolidate().pieces()
+        (of_causes, of_moved), _ = self._grouped([causes.keys, moved.payload.select(self.keys)])
+        cause = np.full(len(moved), INFINITY, np.int64)
+        if isinstance(self.window, Grid):
+            wle, wre = (to_numpy(moved.payload.column(name)) for name in (_WLE, _WRE))
+            events = Events(of_causes, causes.changes.le, causes.changes.re)
+            i, j = pairs(Windows(of_moved, wle, wre, wle), events)
+            np.minimum.at(cause, i, causes.sync[j])
+        else:
+            first = np.full(int(max(of_moved.max(initial=0), of_causes.max(initial=0))) + 1, INFINITY, np.int64)
+            np.minimum.at(first, of_causes, causes.sync)
+            cause = first[of_moved]
+        # What nothing has touched, nothing holds back.
+        return _Breach(moved, sync, np.where(cause == INFINITY, NEG_INFINITY, cause))
+
+    def _row_of(self, moved: Changes, outputs: Changes) -> int:
+        """An output of the window that the first of these changes is of."""
+        (one, all_), _ = self._grouped([x.payload.select(self._unit) for x in (moved.take(np.zeros(1, int)), outputs)])
+        same = all_ == one[0]
+        exact = same & (outputs.le == moved.le[0])
+        return int(np.flatnonzero(exact if exact.any() else same)[0])
+
+    def _reason(self, sync: int, cause: int) -> str:
+        return (
+            f"it changed its output at {format_ticks(sync)}, before the input that caused it, at {format_ticks(cause)}"
+        )
+
+    def _error(self, breach: _Breach, outputs: Changes) -> ModuleFailed:
+        first = np.flatnonzero(breach.early)
+        first = first[np.lexsort((breach.moved.le[first], breach.sync[first], breach.cause[first]))[:1]]
+        moved, sync, cause = breach.moved.take(first), int(breach.sync[first[0]]), int(breach.cause[first[0]])
+        row = outputs.payload.slice(self._row_of(moved, outputs), 1).to_pylist()[0]
+        group = ", ".join(
+            f"{name} = {row[key]!r}" for key, (name, _) in zip(self.keys, self.per_window.keys, strict=False)
+        )
+        shown = breach.moved.filter(breach.early)
+        return ModuleFailed(
+            f"{', '.join(map(str, self.per_window.modules))} broke its time bound in the window "
+            f"{format_ticks(row[_WLE])} .. {format_ticks(row[_WRE])}{f' of {group}' if group else ''}: "
+            f"{self._reason(sync, cause)}",
+            given=[_text(shown.take(np.array([i]))) for i in range(min(len(shown), 5))],
+            allowed="under timestamping='time_bound', outputs that change only at or after the input that caused it",
+            instead="timestamping='unchanged', whose output CTI waits for open windows; or on_error='skip'",
+        )
+
+    # --- windows that are left out -----------------------------------------------------------------------------------
+
+    def _settled(self, breach: _Breach, stood: Changes, fresh: Changes, alive: pa.Table) -> Changes:
+        """Of what breaks the bound: what stood, up to the cause, and a failure."""
+        tables = [breach.moved.payload, stood.payload, fresh.payload, alive]
+        (moved, old, new, now), units = self._grouped([table.select(self._unit) for table in tables])
+        limit = np.full(units.num_rows, INFINITY, np.int64)
+        early = breach.early
+        np.minimum.at(limit, moved[early], breach.cause[early])
+        until = np.full(units.num_rows, NEG_INFINITY, np.int64)
+        np.maximum.at(until, old, to_numpy(stood.payload.column(_UNTIL)))
+        np.maximum.at(until, now, to_numpy(alive.column(_UNTIL)))
+        kept = Changes(stood.le, np.minimum(stood.re, limit[old]), stood.weight, _until(stood.payload, until[old]))
+        kept = kept.filter((limit[old] != INFINITY) & _is_good(stood) & (stood.le < limit[old]))
+        failed = new[~_is_good(fresh)]  # which say themselves what went wrong
+        parts = [fresh.filter((limit[new] == INFINITY) | ~_is_good(fresh)), kept]
+        outputs = Changes.concat([fresh, stood])
+        for unit in np.setdiff1d(moved[early], failed).tolist():
+            worst = np.flatnonzero((moved == unit) & early)
+            worst = worst[np.argsort(breach.sync[worst], kind="stable")[:1]]
+            row = outputs.take(np.array([self._row_of(breach.moved.take(worst), outputs)]))
+            reason = self._reason(int(breach.sync[worst[0]]), int(limit[unit]))
+            parts.append(_failure(row, reason, int(until[unit])))
+        return Changes.concat(parts)
+
+
+def _ranked(place: Int64s, sync: Int64s) -> Int64s:
+    """The number of each sync time among those of its place, or of a run of them where there are many."""
+    order = np.lexsort((sync, place))
+    place, sync = place[order], sync[order]
+    first = np.r_[True, place[1:] != place[:-1]]
+    later = np.cumsum(np.r_[True, (place[1:] != place[:-1]) | (sync[1:] != sync[:-1])]) - 1
+    start = np.flatnonzero(first)
+    size = np.diff(np.r_[start, len(place)])
+    rank = later - np.repeat(later[start], size)
+    count = np.repeat(rank[np.r_[start[1:], len(place)] - 1] + 1, size)
+    found = np.empty(len(order), np.int64)
+    found[order] = np.where(count > MOST_STEPS, rank * MOST_STEPS // count, rank)
+    return found
+
+
+def _is_good(changes: Changes) -> Bools:
+    return np.asarray(changes.payload.column(_REASON).is_null())
+
+
+def _good(changes: Changes) -> Changes:
+    return changes.filter(_is_good(changes))
+
+
+def _set(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    return table.set_column(table.column_names.index(name), table.schema.field(name), values)
+
+
+def _until(payload: pa.Table, until: Int64s) -> pa.Table:
+    return _set(payload, _UNTIL, pa.array(until))
+
+
+def _failure(row: Changes, reason: str, until: int) -> Changes:
+    """The failure of the window that an output is of."""
+    payload = _until(row.payload, np.array([until], np.int64))
+    for name in payload.column_names:
+        if name.startswith("out."):
+            payload = _set(payload, name, pa.nulls(1, payload.schema.field(name).type))
+    payload = _set(payload, _REASON, pa.array([reason], pa.string()))
+    return Changes.inserts(to_numpy(payload.column(_WLE)), to_numpy(payload.column(_WRE)), payload)
+
+
+def _text(change: Changes) -> str:
+    life = f"[{format_ticks(int(change.le[0]))}, {format_ticks(int(change.re[0]))})"
+    values = {name[4:]: value for name, value in change.payload.to_pylist()[0].items() if name.startswith("out.")}
+    return f"{'gives' if change.weight[0] > 0 else 'takes back'} {life} {values}"

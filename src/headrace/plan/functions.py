@@ -1,0 +1,30 @@
+"""Which users' functions a plan calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from headrace.expr import Expr
+from headrace.expr.python import functions_in
+from headrace.plan.base import Node, walk
+
+__all__ = ["functions_of"]
+
+
+def functions_of(*nodes: Node) -> tuple[str, ...]:
+    """The names of the functions that these nodes and their inputs call."""
+    found = (expr for node in walk(*nodes) for expr in _expressions(node, node.inputs))
+    return tuple(dict.fromkeys(function.name for expr in found for function in functions_in(expr)))
+
+
+def _expressions(value: Any, inputs: tuple[Node, ...] = ()) -> Iterator[Expr]:
+    if isinstance(value, Expr):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for part in value:
+            yield from _expressions(part, inputs)
+    elif is_dataclass(value) and not (isinstance(value, Node) and value in inputs):
+        for field in fields(value):
+            yield from _expressions(getattr(value, field.name), inputs)
