@@ -19,7 +19,8 @@ from headrace.store.log import COMMITS, DATA, FLOORS, PLANS, Commit, Log, epoch_
 
 __all__ = ["KEPT", "Cleaner", "pinned"]
 
-#: How many commits are kept. One is enough to go on; the others are for people, and for readers to choose from.
+#: How many commits are kept. Two at least: while the driver's tasks read commit n - 1, an older driver may still commit
+#: batch n and clean up. The others are for people, and for readers to choose from.
 KEPT = 10
 PINS = "pins"
 

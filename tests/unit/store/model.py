@@ -14,8 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-KEPT = 1
-
 
 class Broken(AssertionError):
     """A promise does not hold."""
@@ -97,6 +95,7 @@ class Protocol:
 
     def __init__(self, batches: int, faults: frozenset[str] = frozenset()) -> None:
         self.batches, self.faults = batches, faults
+        self.kept = 1 if "keep one" in faults else 2
         self._order = ["list plans", "list commits", "list floors"]
         if "commits before plans" in faults:
             self._order = ["list commits", "list plans", "list floors"]
@@ -205,7 +204,15 @@ class Protocol:
             return store, me.go("superseded")
         plan = me.epoch if "plan not fixed" in self.faults else plans[0]
         tried = store.tried | {(me.batch, plan)} if me.batch >= store.floor else store.tried
-        return store._replace(tried=tried), me.go("write data", plan=plan)
+        return store._replace(tried=tried), me.go("read state", plan=plan)
+
+    def _do_read_state(self, store: Store, me: Driver) -> tuple[Store, Driver]:
+        """Tasks read the last commit and its files."""
+        if me.last is None or (me.last in store.commits and me.last.files <= store.data):
+            return store, me.go("write data")
+        if max(store.epochs) == me.epoch:
+            raise Broken(f"{me.last}, or files of it, are removed, and the newest driver's tasks need them")
+        return store, me.go("superseded")
 
     def _do_write_data(self, store: Store, me: Driver) -> tuple[Store, Driver]:
         """A task writes; what it read is known now. Its file is there also if the driver is not any more."""
@@ -272,7 +279,7 @@ class Protocol:
 
     def _do_create_floor(self, store: Store, me: Driver) -> tuple[Store, Driver]:
         assert me.last is not None
-        floor = me.last.batch - KEPT + 1
+        floor = me.last.batch - self.kept + 1
         if "pins before floor" in self.faults and not me.todo:
             return store, me.go("create floor", todo=tuple(sorted(store.pins)) or (-1,))
         pinned = me.todo if "pins before floor" in self.faults else None
@@ -287,14 +294,14 @@ class Protocol:
 
     def _doomed(self, store: Store, me: Driver, pins: frozenset[int]) -> Driver:
         assert me.last is not None
-        floor = me.last.batch - KEPT + 1
+        floor = me.last.batch - self.kept + 1
         batches = {c.batch for c in store.commits if c.batch < floor and c.batch not in pins}
         return me.go("remove commits", todo=tuple(sorted(batches)))
 
     def _do_remove_commits(self, store: Store, me: Driver) -> tuple[Store, Driver]:
         if not me.todo:
             assert me.last is not None
-            floor = me.last.batch - KEPT + 1
+            floor = me.last.batch - self.kept + 1
             kept = frozenset(p for p in store.plans if p[0] >= floor)
             return store._replace(plans=kept), me.go("list named")
         left = frozenset(c for c in store.commits if c.batch != me.todo[0])

@@ -161,7 +161,7 @@ class Query:
         self.storage = MemoryStorage(self.world)
         self.items = items
         pick = self.world.random.choice
-        self.kept, self.inline = pick([1, 2, 3]), pick([0, 0, 1_000])
+        self.kept, self.inline = pick([2, 2, 3]), pick([0, 0, 1_000])
         self.twice = pick([0.0, 0.3])
         self.drivers: list[Actor] = []
 

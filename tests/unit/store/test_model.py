@@ -10,10 +10,9 @@ from tests.unit.store.model import Broken, Driver, Protocol, Reader, explore
 FUZZ = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
 SMALL = {
     "two drivers, 3 batches": (3, (Driver(), Driver())),
-    "two drivers that crash, 1 batch": (1, (Driver(crashes=1), Driver(crashes=1))),
     "two drivers, one crashes, 2 batches": (2, (Driver(crashes=1), Driver())),
     "two drivers and a reader, 2 batches": (2, (Driver(), Driver(), Reader())),
-    "a driver that crashes twice and a reader, 3 batches": (3, (Driver(crashes=2), Reader())),
+    "a driver that crashes and a reader, 4 batches": (4, (Driver(crashes=1), Reader())),
 }
 LARGE = {
     "two drivers that crash, 2 batches": (2, (Driver(crashes=1), Driver(crashes=1))),
@@ -30,14 +29,15 @@ FAULTS = {
     "no owner, overwrite": "two drivers, 3 batches",
     "no adoption": "two drivers, 3 batches",
     "plan not fixed": "two drivers, 3 batches",
-    "publish before commit": "two drivers that crash, 1 batch",
-    "no resume": "two drivers that crash, 1 batch",
+    "publish before commit": "two drivers, one crashes, 2 batches",
+    "no resume": "two drivers, one crashes, 2 batches",
     "no floor check": "two drivers, 3 batches",
     "no floor": "two drivers, 3 batches",
     "clean before commit": "two drivers, 3 batches",
     "clean running batch, clean all epochs": "two drivers, 3 batches",
-    "pin after floor": "two drivers and a reader, 2 batches",
-    "pins before floor": "two drivers and a reader, 2 batches",
+    "pin after floor": "a driver that crashes and a reader, 4 batches",
+    "pins before floor": "a driver that crashes and a reader, 4 batches",
+    "keep one": "two drivers, 3 batches",
     "commits before plans": "two drivers, 3 batches",
     "floor before commits": "two drivers, 3 batches",
 }

@@ -54,7 +54,7 @@ class Chaos:
     #: The chance that the actor of the call before goes on.
     stay: float = 0.7
     #: How long sleepers sleep at most, in calls.
-    longest: int = 300
+    longest: int = 400
     #: Calls from and to which the disk is full.
     full: tuple[int, int] = (0, 0)
 
@@ -82,6 +82,8 @@ class World:
         self.published: dict[int, list[Any]] = {}
         self.staged: dict[str, Any] = {}
         self.attempted: dict[int, Any] = {}
+        #: Every commit, and the newest epoch when it was made.
+        self.claims: list[tuple[Commit, int]] = []
 
     # --- actors ------------------------------------------------------------------------------------------------------
 
@@ -101,7 +103,7 @@ class World:
         self.actors.append(actor)
         return actor
 
-    def pause(self) -> None:
+    def pause(self, *, at_commit: bool = False) -> None:
         """A point at which others may go on. Outside of actors nothing happens."""
         actor = self.actor
         if actor is None:
@@ -114,7 +116,7 @@ class World:
         if roll < chaos.crash:
             actor.dead = True
             raise GreenletExit
-        if roll < chaos.crash + chaos.sleep:
+        if roll < chaos.crash + chaos.sleep * (10 if at_commit else 1):
             actor.asleep = self.calls + self.random.randrange(chaos.longest)
             self.hub.switch()
         elif self.random.random() >= chaos.stay:
@@ -168,7 +170,7 @@ class World:
 
     def call(self, what: str, effect: Callable[[], Any]) -> Any:
         """A call: it happens or not, and the caller hears of it or not."""
-        self.pause()
+        self.pause(at_commit=what.startswith("create commits"))
         fate = self._fate(what)
         if fate == "crash":
             assert self.actor is not None
@@ -222,6 +224,7 @@ class World:
             if len(self.files.get(file, b"")) != length:
                 raise Broken(f"commit {batch} names {file}, which is not there")
         self.counted[batch] = commit
+        self.claims.append((commit, max(map(number_of, self.folders["epochs"]))))
 
     def has_removed(self, key: str) -> None:
         if key.startswith("commits/"):
