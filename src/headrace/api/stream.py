@@ -153,7 +153,7 @@ class Stream:
         """Pairs of events that overlap, with equal keys: the payloads side by side, for as long as both last.
 
         `on` names columns of both streams, or maps this one's to the other's. Columns of the other stream whose name is
-        taken get `_right` behind it; `where` may use all of them.
+        taken get `_right` behind it; `where` may use all of them. Two streams of instants are refused: let one last.
         """
         return self._joined("join", other, on, where, "inner")
 

@@ -26,6 +26,7 @@ from tests.unit.sql.test_aggregates_random import (
     Columns,
     Writer,
     column,
+    stored,
     typed,
 )
 
@@ -104,7 +105,7 @@ class TableWriter(Writer):
     def grouping(self, kinds: tuple[str, ...], arguments: Columns) -> s.LocalSelect:
         """One row of all."""
         table = self.one(*self.read)
-        entries = tuple(s.Entry(self.fold(table, WHOLE)) for _ in kinds)
+        entries = tuple(s.Entry(stored(kind, self.fold(table, WHOLE))) for kind in kinds)
         having = s.Binary(">", self.fold(table, WHOLE), s.Number(1)) if self.maybe(0.4) else None
         where = self.where({**arguments, **self.read[table]})
         return s.LocalSelect(entries, s.Name(table), None, where, having=having)
