@@ -10,7 +10,7 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.errors import HistoryError, PlanError, SchemaError, UnknownColumn
+from headrace.errors import CheckpointError, HistoryError, PlanError, SchemaError, UnknownColumn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,8 +51,8 @@ def test_a_batch_frame_is_bounded_and_answers_alike_everywhere(spark: SparkSessi
     named.run(host="spark", finish=False, **again)
     other = sums(hr.read_spark(spark.createDataFrame(ROWS[:1], SCHEMA), name="trades", **LIFETIME))
     rest = other.run(host="spark", finish=False, **again)
-    assert next(iter(rest.counts.values()))["accepted"] == 3
-    with pytest.raises(hr.errors.CheckpointError):
+    assert next(iter(rest.counts.values()))["accepted"] == 4
+    with pytest.raises(CheckpointError):
         sums(hr.read_spark(frame, name="others", **LIFETIME)).start(out, **again)
 
 
