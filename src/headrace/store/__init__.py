@@ -9,7 +9,8 @@ of them carries all the safety: *create if absent*.
     data/<batch>-<epoch>-<name>    state and rows that tasks have written
     commits/<batch>                the one file that makes a batch exist
     pins/<batch>-<name>            a reader is using this commit
-    floors/<batch>                 commits before this one are being removed
+    floors/<batch>                 commits before this one do not exist any more: they are being removed
+    published/<batch>              the sinks of the driver's process have had this batch
 
 **Segments.** The state of an operator is a set of traces (`headrace.trace`), a trace is a list of immutable segments,
 and a segment has a unique name. So saving state means writing the segments that are new, in one file per task, and
@@ -24,8 +25,10 @@ commit names.
 **The protocol** (`log.py`), and why it is safe:
 
 1. A driver claims an *epoch*: it creates the next file under `epochs/`. Of two drivers that try at once, one gets the
-   number and the other takes the next one. The newest epoch owns the query.
-2. It reads the last commit, n - 1. It publishes what that commit names and a sink lacks.
+   number and the other takes the next one. The newest epoch owns the query. (A slow driver may get a number that others
+   have taken and removed meanwhile; then there is a newer one, and it owns nothing.)
+2. It reads the last commit, n - 1. It publishes what that commit names and a sink lacks. Only the last one can lack
+   anything, because every driver publishes batch n before it plans batch n + 1.
 3. It plans batch n and creates `plans/n`. If that file exists, an earlier driver has planned the batch and died, or is
    about to: the plan that is there is the one that counts. So every attempt at a batch reads the same input.
 4. It runs the batch. Tasks write files whose names carry the epoch and the batch.
@@ -37,13 +40,22 @@ commit names.
 Between looking and creating in step 5 a newer driver may begin. Then the older one may still commit batch n once. The
 newer driver, which has read commit n - 1, finds `commits/n` taken, drops its own attempt and goes on from that commit:
 both attempts had the same plan, so nothing is lost and nothing happens twice. The older driver finds the newer epoch
-before its next commit.
+before its next commit. While a new driver looks around, the older one may commit, publish, plan and clean up once: so
+what seems to be missing at a start, in the store or ahead in a sink, is missing only if a second look says so, too.
+
+It may also sleep between looking and creating until newer drivers have committed batch n, and removed that commit:
+then it creates `commits/n` anew. But the floor is raised before a commit is removed, and what is below the floor does
+not exist. So a driver looks at the floor after it has created a commit, and stops if the commit is below.
 
 **Clean-up** (`cleanup.py`) removes the files of batches up to n which no kept commit names, once this driver has
-committed batch n: from then on no driver can commit a batch up to n, so no commit will ever name them. Readers pin the
-commit that they read.
+committed batch n: from then on no driver can make a commit of a batch up to n that counts, so none will ever name them.
+At least two commits are kept: the older driver may commit batch n and clean up while the tasks of the newer one read
+commit n - 1. Readers pin the commit that they read.
 
-**What survives.** A commit and everything it names are flushed to disk (`fsync`) before the commit counts, and so is
-the folder's entry. So committed batches survive `kill -9` and loss of power. Checkpoints in the temporary directory, of
-queries that were given none, are not flushed: they end with their process.
+`tests/unit/store` has a model of all this, which looks at every order of steps of small runs, and simulations in which
+the real code crashes, sleeps, meets itself and gets wrong answers from the store at any call.
+
+**What survives.** A commit and everything it names are flushed to disk (`fsync`) before the commit counts, and so are
+the entries of their folders. So committed batches survive `kill -9` and loss of power. Checkpoints in the temporary
+directory, of queries that were given none, are not flushed: they end with their process.
 """

@@ -168,3 +168,19 @@ def test_directory_without_permission(tmp_path: Path):
     tmp_path.chmod(0o500)
     with pytest.raises(SinkError, match="Permission denied"):
         BatchDirectory(str(tmp_path / "out"))
+
+
+def test_a_batch_that_another_process_publishes_meanwhile_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It sweeps away what this one has staged and prepared."""
+    directory, other = BatchDirectory(str(tmp_path)), BatchDirectory(str(tmp_path))
+    staged = directory.stage(3, "part.jsonl", b"{}")
+    prepare = BatchDirectory._prepare
+
+    def others_first(*_: object) -> Path:
+        monkeypatch.setattr(BatchDirectory, "_prepare", prepare)
+        assert other.commit(3, [staged])
+        raise FileNotFoundError(staged)
+
+    monkeypatch.setattr(BatchDirectory, "_prepare", others_first)
+    assert not directory.commit(3, [staged])
+    assert directory.committed() == [3]

@@ -107,9 +107,9 @@ def calls_of_one_driver() -> int:
     return query.world.calls
 
 
-@pytest.mark.parametrize("fate", ["fail", "lost", "crash"])
+@pytest.mark.parametrize("fate", ["fail", "lost", "again", "crash"])
 def test_any_one_call_may_fail(fate: str):
-    """The k-th call of a run fails, or its answer is lost, or the driver or task crashes: for every k."""
+    """The k-th call fails, or its answer is lost, or it is made again, or the driver or task crashes: for every k."""
     for k in range(1, calls_of_one_driver() + 1):
 
         def kth_call(query: Query, k: int = k) -> None:

@@ -73,7 +73,7 @@ class World:
         self.actor: Actor | None = None
         self.calls = 0
         self.made = 0
-        #: Called before every call with its number; gives what becomes of it: "", "fail", "lost" or "crash".
+        #: Called before every call with its number; gives what becomes of it: "", "fail", "lost", "again", "crash".
         self.fate: Callable[[int, str], str] = lambda _, __: ""
         self.hub = greenlet.getcurrent()
         # What the promises are about.
@@ -181,6 +181,9 @@ class World:
         found = effect()
         if fate == "lost":
             raise self._hurt(f"the answer to {what} is lost")
+        if fate == "again" and what.startswith("create"):  # as if the call was repeated because its answer was lost
+            self._hurt(what)
+            return effect()
         return found
 
     def _hurt(self, what: str) -> StoreError:
