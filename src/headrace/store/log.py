@@ -73,9 +73,10 @@ class Log:
             epoch += 1
         self.epoch = epoch
         for key in self.storage.keys(EPOCHS):
-            if number_of(key) < self.epoch:
+            if number_of(key) < epoch:
                 self.storage.remove(key)
-        return self.epoch
+        self.storage.remove_drafts()
+        return epoch
 
     def check_owner(self) -> None:
         """`Superseded` if another driver has taken over."""

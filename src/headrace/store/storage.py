@@ -47,6 +47,10 @@ class Storage(ABC):
     def remove(self, key: str) -> None:
         """Remove a file, if it is there."""
 
+    def remove_drafts(self) -> None:
+        """Remove what calls that never returned have left behind, if they leave anything; others may be at work."""
+        return
+
     @property
     @abstractmethod
     def place(self) -> str:
@@ -144,7 +148,7 @@ class LocalStorage(Storage):
             (self.path / key).unlink()
 
     def remove_drafts(self) -> None:
-        """Remove what calls that never returned have left behind; for the one who has just claimed the store."""
+        """Remove all drafts: whoever is at work writes its own again."""
         for key in self.keys(_DRAFTS):
             self.remove(key)
 

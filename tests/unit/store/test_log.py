@@ -45,6 +45,13 @@ def test_every_start_has_the_next_epoch_and_only_its_file_stays(storage: LocalSt
     assert storage.keys("epochs") == ["epochs/00000003"]
 
 
+def test_a_start_removes_the_drafts_of_the_dead(storage: LocalStorage):
+    claimed(storage)
+    (storage.path / ".drafts" / "half").write_bytes(b"")
+    claimed(storage)
+    assert list((storage.path / ".drafts").iterdir()) == []
+
+
 def test_a_driver_stops_when_there_is_a_newer_one(storage: LocalStorage):
     old, new = claimed(storage), claimed(storage)
     with pytest.raises(Superseded, match="another process"):
@@ -216,6 +223,21 @@ def test_a_file_that_is_not_of_the_store_is_named(cleaned: LocalStorage):
     for name in ["data/7", "data/000000000001-x-5f", "data/notes"]:
         with pytest.raises(StoreError, match=name):
             number_of(name) + epoch_of(name)
+
+
+def test_a_listing_that_misses_the_floor_while_it_moves_is_no_gap(
+    cleaned: LocalStorage, monkeypatch: pytest.MonkeyPatch
+):
+    """The old floor is removed before the listing comes to it, the new one is created behind it."""
+    listing, missed = cleaned.keys, iter([True])
+
+    def racing(folder: str, after: str = "") -> list[str]:
+        return [] if folder == "floors" and next(missed, False) else listing(folder, after)
+
+    monkeypatch.setattr(cleaned, "keys", racing)
+    last = Log(cleaned).last()
+    assert last is not None
+    assert last.batch == 11
 
 
 def test_a_takeover_during_clean_up_sees_no_gap(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch):
