@@ -11,7 +11,10 @@ import pytest
 import headrace as hr
 from headrace import col
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [
+    pytest.mark.usefixtures("spark"),
+    pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed"),
+]  # rows are lost here on purpose
 
 
 def written(folder: Path, *files: bytes | str) -> str:

@@ -14,6 +14,8 @@ from headrace.io.sinks import Call
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows are lost here on purpose
+
 SCHEMA = "t LONG, v LONG"
 
 

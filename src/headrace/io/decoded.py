@@ -56,13 +56,14 @@ class Decoded:
         placed = self.table.append_column(_PLACE, pa.array(np.arange(len(self.rows)))).filter(row_filter)
         kept = placed[_PLACE].to_numpy()
         lines = None if self.lines is None else self.lines[kept]
-        return Decoded(placed.select(list(columns)), self.refused, self.rows[kept], lines)
+        return replace(self, table=placed.select(list(columns)), rows=self.rows[kept], lines=lines)
 
     def slice(self, start: int, rows: int) -> Decoded:
         """Some of the good rows; the refused ones stay with the first."""
         lines = None if self.lines is None else self.lines[start : start + rows]
         refused = self.refused if start == 0 else self.refused.slice(0, 0)
-        return Decoded(self.table.slice(start, rows), refused, self.rows[start : start + rows], lines)
+        piece = self.table.slice(start, rows)
+        return replace(self, table=piece, refused=refused, rows=self.rows[start : start + rows], lines=lines)
 
 
 _PLACE = "__place__"

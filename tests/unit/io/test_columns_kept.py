@@ -18,6 +18,8 @@ from headrace import col
 from headrace.errors import SchemaError, SqlError, UnknownColumn
 from headrace.schema import RESERVED, Schema
 
+pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows are lost here on purpose
+
 SCHEMA = "t LONG, kind STRING, weight DOUBLE, re LONG, v LONG"
 ROW = {"t": 1, "kind": "a", "weight": 1.5, "re": 9, "v": 2}
 NAMES = {"kind": "sort", "re": "until"}

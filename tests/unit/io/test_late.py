@@ -10,6 +10,8 @@ import pytest
 import headrace as hr
 from headrace import col, errors
 
+pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows are lost here on purpose
+
 
 def written(folder: Path) -> str:
     path = folder / "a.csv"

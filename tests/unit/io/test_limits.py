@@ -16,6 +16,8 @@ import pytest
 import headrace as hr
 from headrace.errors import SchemaError, SourceError
 
+pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows are lost here on purpose
+
 BOMB = b"t,v\n1," + b"0" * (100 << 20) + b"\n"
 
 
