@@ -77,8 +77,7 @@ class Driver:
     def _resumed(self) -> bool:
         """Publish what sinks lack; false if an older driver has committed and published a batch meanwhile."""
         try:
-            if self.last is not None:
-                self.publisher.resume(self.last)
+            self.publisher.resume(self.last)
         except SinkError:
             if self.log.batches()[-1:] <= [self.number - 1]:
                 raise

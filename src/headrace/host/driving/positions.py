@@ -39,25 +39,34 @@ class FilePositions:
         # Rows that arrive one after the other do so across files, too.
         self.most = 1 if isinstance(source.lifetime, Arrival) else most
         self.seen = Trace(lambda rows: rows)
-        #: How many files were read; and since the last commit, how many were found too old, or changed since.
+        #: How many files were read; and since the last commit, how many were found too old, changed, or gone.
         self.read = 0
-        self.news = {"old_files": 0, "changed_files": 0}
+        self.news = {"old_files": 0, "changed_files": 0, "missing_files": 0}
         self._taken: dict[str, Listed] = {}
         self._reported: set[Listed] = set()
+        self._waiting: list[Listed] = []
 
     def pending(self) -> list[Listed]:
         """The files to read with the next batch."""
         found = listing(self.origin.path)
         fresh = [file for file in found if file.path not in self._taken]
         self._report_changed(found)
+        self._report_gone(found)
         late = [file for file in fresh if file.modified <= self.seen.floor]
         self._report("old_files", late, "is too old to be read: it is older than the horizon")
         ready = [file for file in fresh if file.modified > self.seen.floor]
+        self._waiting = ready
         return ready if self.most is None else ready[: self.most]
 
     def _report_changed(self, found: Sequence[Listed]) -> None:
         changed = [file for file in found if file.path in self._taken and self._taken[file.path] != file]
         self._report("changed_files", changed, "changed after it was read: it is not read again")
+
+    def _report_gone(self, found: Sequence[Listed]) -> None:
+        """Files that were to be read, and are not there any more."""
+        there = {file.path for file in found}
+        gone = [file for file in self._waiting if file.path not in there and file.path not in self._taken]
+        self._report("missing_files", gone, "was removed before it was read")
 
     def _report(self, counter: str, files: Sequence[Listed], what: str) -> None:
         for file in files:
