@@ -116,9 +116,11 @@ class Driver:
 
     @property
     def busy(self) -> bool:
-        """Whether what goes round is more than news of progress, which a clock brings without end."""
+        """Whether a loop has something to do; news of progress alone do not count where a clock brings them for ever."""
         ended = all(progress.cti == INFINITY for progress in self.progress.values())
-        return self.last is not None and (self.last.record["circulating"] or (self.circulating and ended))
+        if self.last is not None and self._ticks and not ended:
+            return bool(self.last.record["circulating"])
+        return self.circulating
 
     # --- one batch ---------------------------------------------------------------------------------------------------
 
