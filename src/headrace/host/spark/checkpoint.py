@@ -6,7 +6,7 @@ progress/       how far sources and outputs had come after each batch
 control/        a file here is a signal to the running query
 events/         events that were held in memory, written down
 spool/          lines that hosts have sent
-diverted/       rows set aside, with the reason
+diverted/       rows that were not used, with the reason
 feedback/       what goes round loops, from one batch to the next
 relay/          under Spark Connect: batches on their way to the process that started the query
 """
