@@ -1,4 +1,4 @@
-"""What is too late, and what is no row at all: both are set aside with the reason, counted, and never lost."""
+"""What is too late, and what is no row at all: both are diverted with the reason, counted, and never lost."""
 
 import tempfile
 from pathlib import Path
@@ -23,11 +23,12 @@ with tempfile.TemporaryDirectory() as folder:
         lifetime=hr.point("ts"),
         progress=hr.advance(delay="10 s", late="divert"),
     )
-    run = readings.window(hr.tumbling("1 min")).aggregate(celsius=hr.avg("celsius")).run()
+    averages = readings.window(hr.tumbling("1 min")).aggregate(celsius=hr.avg("celsius"))
+    run = hr.run({"averages": averages, "diverted": readings.diverted()})
 
-print(run.cht().to_pandas().to_string())
-for row in run.diverted().to_pylist():
-    print(row["reason"], "|", row["row"])
+print(run.cht("averages").to_pandas().to_string())
+for row in run.cht("diverted").to_pylist():
+    print(row["line"], row["reason"], "|", row["row"])
 (counts,) = run.counts.values()
 print(counts)
 assert (counts["rows"], counts["accepted"], counts["late"], counts["malformed"]) == (5, 2, 1, 2)

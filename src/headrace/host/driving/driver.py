@@ -116,7 +116,7 @@ class Driver:
 
     @property
     def busy(self) -> bool:
-        """Whether a loop has something to do; news of progress alone do not count where a clock brings them for ever."""
+        """Whether a loop has something to do; where a clock brings news of progress for ever, these do not count."""
         ended = all(progress.cti == INFINITY for progress in self.progress.values())
         if self.last is not None and self._ticks and not ended:
             return bool(self.last.record["circulating"])

@@ -6,7 +6,7 @@ store/          batches and state: see `headrace.store`
 spark/          for sources that only Spark can read: its own log of what it has read
 events/         events that were held in memory, and batch data frames of Spark's, written down
 spool/          lines that hosts have sent, and rows that only Spark can read
-diverted/       diverted rows, with the reason
+diverted/       rows that were not used, with the reason
 """
 
 from __future__ import annotations
