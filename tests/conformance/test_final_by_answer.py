@@ -166,6 +166,7 @@ class Present(hr.Aggregate):
         return sum(int(item) for item in items)
 
 
+@pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")
 def test_a_window_that_fails_is_reported_once_when_it_is_closed():
     rows = [
         {"kind": "insert", "le": 0, "re": 1, "who": "a", "v": None},

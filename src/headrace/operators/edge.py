@@ -4,9 +4,10 @@ A sample lasts until the next distinct sample time of its key, or for ever. A la
 deleted sample lengthens it. Two traces carry the state: `recent`, samples at or after the CTI, and `last`, for each key
 the last sample before the CTI, whose end is still open. When the CTI passes samples they move from one to the other.
 
-Where only the latest value of each key is asked for (`latest`, for upsert rows), what the CTI has passed is forgotten:
-see `io/upserts.py` for why that is enough. The output then is no history. It says what is new: +1 for a key's latest
-row, -1 for rows it has lost. When no known row of a key is left, the earliest of those that were known is among them.
+Where only the latest value of each key is asked for (`latest`, for upsert rows), `last` has only keys that have samples
+after the CTI too, and what the CTI has passed of others is forgotten: see `io/upserts.py` for why that is enough. The
+output then is no history. It says what is new: +1 for a key's latest row, -1 for the one it replaces; a key of which no
+known row is left has a -1 at the CTI.
 """
 
 from __future__ import annotations
@@ -62,20 +63,14 @@ class EdgeKernel(Kernel):
         after = self._signal(Changes.concat([known, samples]).consolidate())
         taken_back = Changes(before.le, before.re, -before.weight, before.payload)
         told = Changes.concat([after, taken_back]).consolidate()
-        return Changes.concat([told, self._earliest_lost(known, before, after)]) if self.latest else told
+        return self._ended(told, after) if self.latest and len(told) else told
 
-    def _earliest_lost(self, known: Changes, before: Changes, after: Changes) -> Changes:
-        """Of keys that have lost all known rows: the earliest of them, unless it is the latest too."""
-        if len(known) == 0:
-            return known
-        codes = self._codes(Changes.concat([known, before, after]))
-        mine, was, rest = np.split(codes, [len(known), len(known) + len(before)])
-        order = np.lexsort((known.le, mine))
-        first = order[np.r_[True, np.diff(mine[order]) != 0]]
-        latest = np.full(int(codes.max()) + 1, NEG_INFINITY, np.int64)
-        latest[was] = before.le
-        lost = known.take(first[~np.isin(mine[first], rest) & (known.le[first] < latest[mine[first]])])
-        return Changes(lost.le, np.full(len(lost), INFINITY, np.int64), -np.ones(len(lost), np.int64), lost.payload)
+    def _ended(self, told: Changes, after: Changes) -> Changes:
+        """Keys of which no known row is left have lost all rows from the CTI on, whichever those were."""
+        codes = self._codes(Changes.concat([told, after]))
+        lost = (told.weight < 0) & ~np.isin(codes[: len(told)], codes[len(told) :])
+        le = np.where(lost, self.scalars["cti"], told.le)
+        return Changes(le, told.re, told.weight, told.payload)
 
     def _known(self, hashes: NDArray[np.uint64]) -> Changes:
         found = [t for t in (trace.lookup(hashes) for trace in self.traces.values()) if t is not None]
@@ -129,7 +124,10 @@ class EdgeKernel(Kernel):
         passed = recent.until(cti - 1)
         recent.drop(cti - 1)
         self.scalars = {"cti": cti}
-        if passed is None or self.latest:
+        if self.latest:
+            self._forget(passed)
+            return
+        if passed is None:
             return
         hashes = self._hashes(passed)
         superseded = last.lookup(hashes)
@@ -145,6 +143,22 @@ class EdgeKernel(Kernel):
             rows = concat([rows, Changes(old.le, old.re, -old.weight, old.payload).to_table()])
             rows = Changes.from_table(rows).consolidate().to_table()
         last.append(rows, self._hashes(rows), np.full(rows.num_rows, INFINITY, np.int64))
+
+    def _forget(self, passed: pa.Table | None) -> None:
+        """Keep the last settled row of keys that have others after the CTI, and of no other key."""
+        last = self.traces["last"]
+        found = [t for t in (passed, last.scan()) if t is not None]
+        if not found:
+            return
+        rows = Changes.from_table(concat(found)).consolidate()
+        others = self.traces["recent"].lookup(self._hashes(rows.payload))
+        active = Changes.empty(self.node.schema) if others is None else Changes.from_table(others).consolidate()
+        rows = rows.filter(np.isin(self._hashes(rows.payload), self._hashes(active.payload)))
+        codes = self._codes(rows)
+        newest = np.full(int(codes.max(initial=-1)) + 1, NEG_INFINITY, np.int64)
+        np.maximum.at(newest, codes, rows.le)
+        kept = rows.filter(rows.le == newest[codes]).to_table()
+        last.replace(kept, self._hashes(kept), np.full(kept.num_rows, INFINITY, np.int64))
 
     def held_by(self) -> str:
         kept = "" if self.latest else "the last sample of each key, and "

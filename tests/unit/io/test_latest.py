@@ -80,9 +80,33 @@ def test_when_rows_after_the_cti_are_gone_the_row_before_it_holds_again():
     """, batches=[1, 1, 1, 1, 2])  # fmt: skip
     sink = _sink(stream)
     assert [(row["op"], row["_batch"], row["le"], row["v"]) for row in sink.rows().to_pylist()] == [
-        ("upsert", 0, 1, 1), ("upsert", 2, 20, 2), ("upsert", 3, 30, 3), ("delete", 4, 20, None),
+        ("upsert", 0, 1, 1), ("upsert", 2, 20, 2), ("upsert", 3, 30, 3), ("delete", 4, 10, None),
     ]  # fmt: skip
     assert [(row["le"], row["k"], row["v"]) for row in sink.cht().to_pylist()] == [(1, "a", 1)]
+
+
+def test_rows_that_go_one_after_the_other_leave_the_settled_one():
+    stream = hr.events("""
+        kind    | le | re | re_new | k | v
+        insert  | 1  | 5  |        | a | 1
+        cti     | 10 |    |        |   |
+        insert  | 20 | 25 |        | a | 2
+        insert  | 30 | 35 |        | a | 3
+        retract | 20 | 25 | 20     | a | 2
+        retract | 30 | 35 | 30     | a | 3
+    """, batches=[2, 1, 1, 1, 1])  # fmt: skip
+    assert [(row["le"], row["v"]) for row in _sink(stream).cht().to_pylist()] == [(1, 1)]
+
+
+def test_a_settled_row_that_was_never_the_latest_is_remembered_while_later_ones_may_go():
+    stream = hr.events("""
+        kind    | le | re | re_new | k | v
+        insert  | 3  | 6  |        | a | 1
+        insert  | 4  | 7  |        | a | 2
+        cti     | 4  |    |        |   |
+        retract | 4  | 7  | 4      | a | 2
+    """, batches=[2, 1, 1])  # fmt: skip
+    assert [(row["le"], row["v"]) for row in _sink(stream).cht().to_pylist()] == [(3, 1)]
 
 
 @st.composite
