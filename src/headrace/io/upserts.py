@@ -7,11 +7,11 @@ with the greatest `_batch` whose `le` is before every `delete` of the same or a 
 
 **What has to be remembered.** A CTI `c` settles which rows of a key start before `c`: none can come there or be deleted
 any more. A new row starts at `c` or later, so it is later than every settled one, and no settled row is needed to know
-that it is the latest. One case is left: all rows from `c` on are deleted, and the last settled one holds again. As long
-as a key has rows from `c` on, the operator (`operators/edge.py`) remembers the last settled one and writes it then. When
-it has none, the last settled row is its latest, and is in the log. So the operator forgets that key. If it gets rows
-later and loses all of them again, the operator says *delete* from the CTI on and leaves the rest to whoever folds. What
-it keeps is bounded by the CTI, however many keys there have been.
+that it is the latest. One case is left: all rows from `c` on are deleted, and the last settled one holds again. While a
+key has rows from `c` on, the operator (`operators/edge.py`) remembers the last settled one and writes it then. When it
+has none, the last settled row is its latest, and is in the log. So the operator forgets that key. If it gets rows later
+and loses all of them again, the operator says *delete* from the CTI on and leaves the rest to whoever folds. What it
+keeps is bounded by the CTI, however many keys there have been.
 
 Over streams that take nothing back (`final`, rows of files) there is never a *delete*: each row replaces the one before
 it.
