@@ -15,7 +15,6 @@ STREAMS = 400
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="a plan is sent to the workers by pickle, which goes as deep as the plan")
 def test_chained_streams_run_on_spark(spark: SparkSession):  # noqa: ARG001 - the session that the run finds
     steps = [f"CREATE STREAM s{n + 1} AS SELECT v + 1 AS v FROM s{n}" for n in range(STREAMS)]
     text = ";\n".join([*steps, f"SELECT v FROM s{STREAMS}"])

@@ -14,11 +14,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark import TaskContext, cloudpickle
+from pyspark import TaskContext
 
 from headrace.errors import HostError
 from headrace.host.driving.plan import Batch, Executor, Job
 from headrace.host.driving.tasks import run_intake, run_stage
+from headrace.host.spark.packing import pack_job, unpack_job
 from headrace.stages.message import Message, pack, unpack
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class SparkExecutor(Executor):
 
     def __init__(self, spark: SparkSession, job: Job, name: str) -> None:
         self.spark, self.job, self.name = spark, job, name
-        self._packed = cloudpickle.dumps(job)  # type: ignore[no-untyped-call]
+        self._packed = pack_job(job)
 
     @property
     def tag(self) -> str:
@@ -94,9 +95,7 @@ class _StageTask:
 @lru_cache(maxsize=8)
 def _job(packed: bytes) -> Job:
     """The query, unpacked once in a worker."""
-    job = cloudpickle.loads(packed)
-    assert isinstance(job, Job)
-    return job
+    return unpack_job(packed)
 
 
 def _chunks(messages: list[Message], sender: int) -> pa.RecordBatch:
