@@ -272,6 +272,7 @@ def test_bad_rows_can_be_errors():
         run(source_of(Explicit(), bad_rows="raise"), some, (1,))
 
 
+@pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 9)), max_size=8), st.integers(1, 7), st.integers(0, 4))
 def test_differential_heartbeat_follows_a_scripted_clock(steps: list[tuple[int, int]], every: int, delay: int):
     """One row a batch; the clock moves before each. The promise of a batch binds the next one."""
