@@ -35,8 +35,8 @@ def command(
     """
     # Here, and not above: `headrace --help` needs none of it.
     from headrace.api.running import outputs_of
-    from headrace.optimizer import RULES, optimize
-    from headrace.stages.cut import cut
+    from headrace.optimizer import RULES
+    from headrace.stages.cut import line_of
     from headrace.stages.explain import code as code_of
     from headrace.stages.explain import stages
 
@@ -46,7 +46,7 @@ def command(
         _print_code([part for module in made for part in module.ways])
         return
     name = asked.name
-    line = cut(optimize(outputs_of(_nodes(asked, target))))
+    line = line_of(outputs_of(_nodes(asked, target)))
     found = stages(line)
     rules = [rule.__name__ for rule in RULES]
     if as_json:

@@ -120,12 +120,6 @@ class BatchDirectory:
         self._sweep(batch_id)
         return fresh
 
-    def forget(self, before: int) -> None:
-        """Remove the batches with lower numbers: nobody reads them any more."""
-        for batch in self.committed():
-            if batch < before:
-                shutil.rmtree(self._folder(batch), ignore_errors=True)
-
     def committed(self) -> list[int]:
         """The batches that are there, in order."""
         found = (_BATCH.fullmatch(entry.name) for entry in self.path.iterdir())

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from headrace.errors import PlanError
+from headrace.optimizer import RULES, Rule, optimize
 from headrace.plan.nodes import Diverted, GroupInput, LoopEnd, LoopInput, LoopStart, Node, Output, Source, walk
 from headrace.stages.spread import spread_loops
 
-__all__ = ["Edge", "Line", "cut"]
+__all__ = ["Edge", "Line", "cut", "line_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +103,11 @@ def _in_place(node: Node, levels: dict[str, int], level: int) -> bool:
         return keys is not None and set(keys) <= set(node.need(0) or ())
     there = [(i, child) for i, child in enumerate(node.inputs) if levels[child.fingerprint] == level]
     return all(child.properties.keys == node.need(i) for i, child in there if node.need(i) is not None)
+
+
+def line_of(outputs: Sequence[Output], buckets: int = 1, rules: Sequence[Rule] = RULES) -> Line:
+    """A plan as it runs: improved, and cut into levels."""
+    return cut(optimize(outputs, rules), buckets)
 
 
 def cut(outputs: Sequence[Output], buckets: int = 1) -> Line:

@@ -9,7 +9,7 @@ from headrace.operators.accumulators import Layout
 from headrace.operators.ordered.sums import RunSums
 from headrace.operators.ordered.tumbling import at_once, goes_by_slots
 from headrace.operators.snapshots import adds_up
-from headrace.optimizer import RULES, optimize
+from headrace.optimizer import RULES
 from headrace.plan.nodes import (
     Aggregate,
     Combine,
@@ -28,7 +28,7 @@ from headrace.plan.nodes import (
 )
 from headrace.plan.ordered import NUMBER, Frame, Ordered
 from headrace.stages import patterns
-from headrace.stages.cut import Line, cut
+from headrace.stages.cut import Line, line_of
 from headrace.stages.liveliness import liveliness_of
 from headrace.stages.loops import how_it_runs, loop_lines
 
@@ -215,7 +215,7 @@ def _is_side(node: Node) -> bool:
 def explain(outputs: Sequence[Output], *, liveliness: bool = False) -> str:
     """The optimized plan as text; with `liveliness`, how soon answers are final and what would make that sooner."""
     lines = [f"rules: {', '.join(rule.__name__ for rule in RULES)}"]
-    for stage in stages(cut(optimize(outputs))):
+    for stage in stages(line_of(outputs)):
         lines.append(f"stage {stage.level}: {stage.rows}" if stage.level else f"intake: {stage.rows}")
         for step in stage.steps:
             reads = f" ← {', '.join(f'#{n}' for n in step.reads)}" if step.reads else ""

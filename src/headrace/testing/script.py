@@ -42,10 +42,9 @@ from headrace.api.stream import Stream
 from headrace.errors import EventError, PlanError, TimeError
 from headrace.host.local.run import Block, Runner
 from headrace.io.origins import Events, in_memory
-from headrace.optimizer import optimize
 from headrace.plan.nodes import Admit, Source
 from headrace.plan.policies import ProgressPolicy
-from headrace.stages.cut import Line, cut
+from headrace.stages.cut import Line, line_of
 from headrace.testing.batches import check_same_batches
 from headrace.testing.clock import ManualClock
 from headrace.testing.order import check_order
@@ -82,7 +81,7 @@ def run_scripted(
     _check(buckets, inputs, progress, schemas)
     scripts = {name: _read_script(name, data, (schemas or {}).get(name)) for name, data in inputs.items()}
     streams = {name: _stream(script, (progress or {}).get(name)) for name, script in scripts.items()}
-    line = cut(optimize(outputs_of({"out": node_of(query(**streams), "a query that gives a stream")})), buckets)
+    line = line_of(outputs_of({"out": node_of(query(**streams), "a query that gives a stream")}), buckets)
     clock = clock or ManualClock()
     start = clock.now
     whole = _Play(line, scripts, buckets, clock).run(faults=True)

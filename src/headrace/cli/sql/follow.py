@@ -25,11 +25,10 @@ from headrace.io.files import Listed, changed_or_new, listing
 from headrace.io.host_source import Receiver
 from headrace.io.origins import Files, read_listed
 from headrace.io.sinks import Call
-from headrace.optimizer import optimize
 from headrace.plan.functions import functions_of
 from headrace.plan.nodes import Source
 from headrace.progress import Progress
-from headrace.stages.cut import cut
+from headrace.stages.cut import line_of
 
 __all__ = ["Followed", "InProcess", "OnSpark"]
 
@@ -59,7 +58,7 @@ class InProcess:
     def __init__(self, stream: Stream, buckets: int = 1) -> None:
         outputs = outputs_of({_OUT: stream.node})
         self._folder = TemporaryDirectory(prefix="headrace-")
-        line = cut(optimize(spooled(outputs, Path(self._folder.name))))
+        line = line_of(spooled(outputs, Path(self._folder.name)))
         self._runner = Runner(line, buckets, lambda: time.time_ns() // 1000)
         self._taken: dict[str, dict[str, Listed]] = {source.fingerprint: {} for source in line.sources}
         self._fixed = [source for source in line.sources if not isinstance(source.origin, Files)]

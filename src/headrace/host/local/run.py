@@ -23,12 +23,12 @@ from headrace.host.result import Finished, Result
 from headrace.io.decoded import Decoded
 from headrace.io.ingress import COUNTERS, Report, count_orphans, resolve
 from headrace.io.origins import Events, Files, FrameRead, in_memory, read_listed
-from headrace.optimizer import RULES, Rule, optimize
+from headrace.optimizer import RULES, Rule
 from headrace.plan.functions import functions_of
 from headrace.plan.nodes import Output, Source
 from headrace.plan.policies import Heartbeat
 from headrace.progress import Progress
-from headrace.stages.cut import Line, cut
+from headrace.stages.cut import Line, line_of
 from headrace.stages.intake import Intake, circulated
 from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATISTICS, Message, pack, unpack
 from headrace.stages.stage import StageRun, count_failed, intake_progress
@@ -52,7 +52,7 @@ def run_local(
 ) -> Finished:
     """Run to the end of all sources. `batch_rows` cuts batches smaller; `finish=False` leaves the streams open."""
     with received(outputs) as given:
-        line = cut(optimize(given, rules), buckets)
+        line = line_of(given, buckets, rules)
         return _run_to_the_end(Runner(line, buckets, clock), batch_rows, finish=finish)
 
 

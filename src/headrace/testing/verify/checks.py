@@ -27,7 +27,7 @@ from headrace.expr import Expr, col
 from headrace.history.duckdb import DuckDBHistory
 from headrace.host.local.run import Runner, batches_of, run_local
 from headrace.host.result import Result
-from headrace.optimizer import RULES, Rule, optimize
+from headrace.optimizer import RULES, Rule
 from headrace.optimizer.read_tables import read_tables
 from headrace.plan.nodes import Admit, EdgeLifetimes, Final, Node, Output, PerWindow, Source, walk
 from headrace.plan.ordered import Fixed, Landmark, Ordered
@@ -35,7 +35,7 @@ from headrace.plan.windows import Grid
 from headrace.schema import Schema, Type
 from headrace.sql import sql
 from headrace.sql.unbind import unbind
-from headrace.stages.cut import cut
+from headrace.stages.cut import line_of
 from headrace.testing.batches import check_same_batches
 from headrace.testing.checks import Violation, check_output
 from headrace.testing.differential import differential_reference
@@ -106,7 +106,7 @@ def live(node: Node, buckets: int, rules: tuple[Rule, ...] = RULES) -> Result:
 
 def restarted(node: Node, buckets: int) -> Result:
     """The same, by a process that dies after every batch and another that goes on from what was saved."""
-    line = cut(optimize([Output(node, "out")]), buckets)
+    line = line_of([Output(node, "out")], buckets)
     feeds = {source.fingerprint: list(batches_of(source)) for source in line.sources}
     runner = Runner(line, buckets, None)
     for number in range(max(map(len, feeds.values()), default=0)):
