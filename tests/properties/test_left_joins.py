@@ -220,7 +220,7 @@ def test_the_columns_and_what_is_promised_of_them():
     left, right = hr.events("le | k | x \n 1 | a | 2"), hr.events("le | k | x \n 1 | a | 2")
     assert left.anti_join(right, "k").schema.names == ("k", "x")
     assert left.left_join(right, "k").schema.names == ("k", "x", "x_right")
-    points = left.point_at_start().final().join(right.point_at_start().final(), "k")
+    points = left.point_at_start().final().join(right.set_duration(2).final(), "k")
     assert points.node.properties.settled
     for kind in ("left", "anti"):
         known = joined(kind, left.final(), right.final(), "k").node.properties
