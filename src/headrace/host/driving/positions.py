@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.columnar import hash_rows
-from headrace.io.files import Listed, listing
+from headrace.io.files import Listed, listing, local_path
 from headrace.io.origins import Files
 from headrace.plan.nodes import Source
 from headrace.plan.policies import Arrival
@@ -36,6 +37,9 @@ class FilePositions:
     def __init__(self, source: Source, most: int | None = None) -> None:
         assert isinstance(source.origin, Files)
         self.source, self.origin = source, source.origin
+        # Tasks run elsewhere: where a relative path begins is known only here.
+        local = local_path(source.origin.path)
+        self.path = source.origin.path if local is None else str(Path(local).absolute())
         # Rows that arrive one after the other do so across files, too.
         self.most = 1 if isinstance(source.lifetime, Arrival) else most
         self.seen = Trace(lambda rows: rows)
@@ -48,7 +52,7 @@ class FilePositions:
 
     def pending(self) -> list[Listed]:
         """The files to read with the next batch."""
-        found = listing(self.origin.path)
+        found = listing(self.path)
         fresh = [file for file in found if file.path not in self._taken]
         self._report_changed(found)
         self._report_gone(found)
@@ -88,7 +92,7 @@ class FilePositions:
 
     def _forget(self) -> None:
         floor = max(file.modified for file in self._taken.values()) - HORIZON
-        waiting = [file.modified for file in listing(self.origin.path) if file.path not in self._taken]
+        waiting = [file.modified for file in listing(self.path) if file.path not in self._taken]
         floor = min([floor, *(modified - 1 for modified in waiting)])
         if floor > self.seen.floor:
             gone = [file for file in self._taken.values() if file.modified <= floor]
@@ -110,4 +114,4 @@ class FilePositions:
         found = rows.to_pylist() if rows is not None else []
         self._taken = {row["path"]: Listed(row["modified"], row["path"], row["size"]) for row in found}
         if self.seen.floor > NEG_INFINITY:  # what was forgotten may still be there; what is new since cannot be told
-            self._reported.update(f for f in listing(self.origin.path) if f.modified <= self.seen.floor)
+            self._reported.update(f for f in listing(self.path) if f.modified <= self.seen.floor)
