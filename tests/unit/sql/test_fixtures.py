@@ -15,6 +15,8 @@ from headrace.sql.printer import to_sql
 ALL = fixtures()
 every_fixture = pytest.mark.parametrize("fixture", ALL.values(), ids=ALL.keys())
 
+pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # some lose rows on purpose
+
 
 @every_fixture
 @pytest.mark.parametrize(("buckets", "batch_rows"), [(1, None), (2, 1)], ids=["at once", "row by row"])
