@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [
-    [pytest.mark.slow, pytest.mark.timeout(900)]  # a hundred inputs, each with a reader of its own,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),  # a hundred inputs, each with a reader of its own
     pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed"),  # some lose rows on purpose
 ]
 ALL = fixtures()
