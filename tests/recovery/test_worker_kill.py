@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.host.spark.query import Query
 
 pytestmark = pytest.mark.usefixtures("spark")
-ROWS = 1_500_000
+FILES, ROWS = 12, 1_500_000
 
 
 def busy_workers(spent: dict[int, float]) -> list[psutil.Process]:
@@ -56,7 +56,7 @@ def kill_one_in_mid_batch(query: Query) -> int:
 def test_a_dead_worker_costs_a_retry(tmp_path: Path):
     folder, draw = tmp_path / "in", np.random.default_rng(3)
     folder.mkdir()
-    for number in range(4):
+    for number in range(FILES):
         times = draw.integers(number * 1000, number * 1000 + 2000, ROWS)
         table = pa.table({"t": times, "k": draw.integers(0, 5000, ROWS), "v": draw.random(ROWS)})
         pq.write_table(table, folder / f"{number}.parquet")
@@ -73,7 +73,7 @@ def test_a_dead_worker_costs_a_retry(tmp_path: Path):
     finally:
         query.stop()
     assert not hr.history_diff(counts.cht(), kept.cht(), names=("local", "spark"))
-    assert [counted["accepted"] for counted in query.counts.values()] == [4 * ROWS]
+    assert [counted["accepted"] for counted in query.counts.values()] == [FILES * ROWS]
 
 
 def test_a_checkpoint_belongs_to_one_query(tmp_path: Path):

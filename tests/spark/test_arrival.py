@@ -26,6 +26,7 @@ def write(path: Path, text: str, at: int) -> None:
     draft.rename(path)
 
 
+@pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")
 def test_stamps_are_those_of_the_local_host_and_of_history(tmp_path: Path):
     """In files, in memory in several batches, by arrival and by another time."""
     write(tmp_path / "b.csv", "k,t\na,1\nb,nothing\na,3\n", at=1_700_000_000_000_123)

@@ -13,6 +13,8 @@ from headrace.testing.checks import check_output
 
 BREACH = "before the input that caused it"
 
+pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # answers are left out here on purpose
+
 
 class Timed(hr.Operator):
     input = "x DOUBLE"

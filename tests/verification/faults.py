@@ -83,7 +83,7 @@ _TRACES = (
     ),
     Fault(
         "restore that forgets the clocks", "headrace.stages.stage", "StageRun.restore",
-        "Progress(*p)", "Progress()",
+        "self.clocks |= clocks", "self.clocks |= {}",
         "after a restart the promises of the sources are gone until they are made again",
         needs="restarts",
     ),

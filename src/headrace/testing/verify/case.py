@@ -18,6 +18,7 @@ from typing import Literal, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.api.checks import instants_may_meet
 from headrace.api.inputs import advance, edge, interval, point, read_parquet
 from headrace.api.stream import Stream
 from headrace.expr import Expr, col
@@ -131,7 +132,9 @@ class Case:
     def plan(self, folder: Path) -> Stream:
         """The query over its streams."""
         pairs = zip(self.feeds, self.streams, strict=True)
-        return self.query([feed.stream(told, folder / f"s{number}") for number, (feed, told) in enumerate(pairs)])
+        streams = [feed.stream(told, folder / f"s{number}") for number, (feed, told) in enumerate(pairs)]
+        with instants_may_meet():
+            return self.query(streams)
 
     def over(self, streams: tuple[Told, ...]) -> Case:
         """The same query over other streams."""
