@@ -21,19 +21,18 @@ if TYPE_CHECKING:
     from headrace.host.spark.query import Query
 
 pytestmark = pytest.mark.usefixtures("spark")
-FILES, ROWS = 12, 1_500_000
+FILES, ROWS = 8, 1_500_000
 
 
 def busy_workers(spent: dict[int, float]) -> list[psutil.Process]:
-    """The Python workers below this process that have computed since `spent` was last brought up to date."""
+    """The Python workers below this process that have computed since they were first looked at."""
     found = []
     for process in psutil.Process().children(recursive=True):
         try:
             if any("pyspark.daemon" in part for part in process.cmdline()) and not process.children():
                 used = sum(process.cpu_times()[:2])
-                if used - spent.get(process.pid, used) > 0.05:
+                if used - spent.setdefault(process.pid, used) > 0.05:
                     found.append(process)
-                spent[process.pid] = used
         except psutil.NoSuchProcess:
             continue
     return found
@@ -42,9 +41,10 @@ def busy_workers(spent: dict[int, float]) -> list[psutil.Process]:
 def kill_one_in_mid_batch(query: Query) -> int:
     """Kill a worker that is at work; gives its process id."""
     spent: dict[int, float] = {}
-    deadline = time.monotonic() + 60
+    deadline, batches = time.monotonic() + 60, -1
     while time.monotonic() < deadline:
-        batches = len(query.batch_seconds)
+        if batches != len(query.batch_seconds):  # what was computed before belongs to the batch before
+            batches, spent = len(query.batch_seconds), {}
         for process in busy_workers(spent):
             if len(query.batch_seconds) == batches:
                 process.kill()

@@ -73,6 +73,7 @@ def test_sinks_of_the_clients_own_process_are_fed(found: dict[str, Any]):
 
 
 @pytest.mark.spark
+@pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")
 def test_a_query_goes_on_from_its_checkpoint(found: dict[str, Any], folder: Path):
     stream = driver.files(folder / "data").group_by("k").window(hr.tumbling(10)).aggregate(n=hr.count())
     events = read_events_output(str(folder / "out"), stream.schema)

@@ -150,6 +150,7 @@ def test_loops(agree: Agree):
     agree(hr.recurse(links, lambda found: found.join(links, on=further).select("src", dst=col("dst_right"))))
 
 
+@pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")
 def test_late_rows_and_signals(agree: Agree, tmp_path: Path):
     (tmp_path / "0.csv").write_text("ts,k,x\n10,a,1.0\n14,b,2.0\n11,a,3.0\n30,b,4.0\nnow,b,4.0\n12,a,5.0\n")
     (tmp_path / "1.csv").write_text("ts,k,x\n22,a,6.0\n29,b,7.0\n40,a,8.0\n41,b,9.0\n33,a,10.0\n")
@@ -161,6 +162,7 @@ def test_late_rows_and_signals(agree: Agree, tmp_path: Path):
     agree(dropped.union(adjusted))
 
 
+@pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")
 def test_physical_events_and_odd_names(agree: Agree, spark: SparkSession):
     names = ["select", "Select", "tick`s", 'qu"ote', "Le", "r"]
     payload = {**{name: f"{name}'" for name in names}, "xs": [1.5, None], "f": 0.1, "b": True, "n": -128}

@@ -144,6 +144,7 @@ HELD = """
 """
 
 
+@pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")
 def test_modules_on_spark_see_and_give_what_they_do_in_process(spark: SparkSession):
     stream = hr.events(HELD, batches=[2, 2, 1, 2]).group_by("k")
     bound = stream.window(hr.tumbling(10), timestamping="time_bound", on_error="skip").operate(FromTheFirst())

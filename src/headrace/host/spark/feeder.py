@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 from headrace.errors import CheckpointError, HostError
 from headrace.expr.sql import to_spark
+from headrace.host.spark.session import is_connect
 from headrace.io.commit import BatchDirectory
 from headrace.io.formats import Format
 from headrace.io.origins import TABLE, Files, FrameRead, SparkRead, read_columns
@@ -44,8 +45,7 @@ def spooled_source(source: Source, folder: Path) -> Source:
     """A source that Spark reads, over the files that a feeder writes."""
     fields = tuple(source.columns[name] for name in read_columns(source))
     origin = Files(str(folder), Format("arrow"), label=str(source.origin))
-    pushed = source.pushed if isinstance(source.origin, FrameRead) else None
-    return replace(source, origin=origin, columns=Schema(fields), pushed=pushed)
+    return replace(source, origin=origin, columns=Schema(fields))
 
 
 @dataclass(eq=False)
@@ -102,7 +102,7 @@ class Feeder:
 def _rows(spark: SparkSession, source: Source) -> DataFrame:
     """Rows that Spark reads; columns and filters are its own work.
 
-    Except for filters of a user's frame, whose session may take parts of a text for variables.
+    In a session of the user's it does not filter: there it may take parts of a text for variables.
     """
     origin = source.origin
     assert isinstance(origin, SparkRead)
@@ -120,7 +120,7 @@ def _rows(spark: SparkSession, source: Source) -> DataFrame:
     types = {f.name: f.type.spark for f in source.columns}
     wanted = [(F.col(_quoted(origin.stored(name))), name) for name in read_columns(source)]
     frame = frame.select(*(column.cast(types[name]).alias(name) for column, name in wanted))
-    if source.pushed is not None and not isinstance(origin, FrameRead):
+    if source.pushed is not None and not isinstance(origin, FrameRead) and not is_connect(spark):
         frame = frame.where(to_spark(source.pushed, source.columns))
     return _numbered(frame)
 

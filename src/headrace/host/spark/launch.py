@@ -20,7 +20,7 @@ from headrace.host.spark.checkpoint import Checkpoint
 from headrace.host.spark.failures import explaining, failure
 from headrace.host.spark.feeder import Feeder, spill, spooled_source
 from headrace.host.spark.query import Query
-from headrace.host.spark.session import beside, get_session, warm_up
+from headrace.host.spark.session import beside, get_session, is_connect, warm_up
 from headrace.host.spark.worker import SparkExecutor
 from headrace.io.commit import BatchDirectory
 from headrace.io.formats import Format
@@ -100,7 +100,8 @@ def _built(
     place.claim(line, count, sinks)
     handled = tuple(sink if isinstance(sink, (FileSink, Nowhere)) else None for sink in sinks)
     job = Job(uuid.uuid4().hex, line, count, place.storage, handled)
-    executor = SparkExecutor(beside(session), job, name)
+    # A Connect client has its session to itself, and a second one would outlive a server that ends with the process.
+    executor = SparkExecutor(session if is_connect(session) else beside(session), job, name)
     driver = Driver(job, executor, Publisher(line.outputs, sinks, place.storage), _now, files_per_batch, tasks=count)
     _open(driver, place, sinks, feeders)
     counts = {str(source.origin): dict.fromkeys(COUNTERS, 0) for source in line.sources}
