@@ -121,11 +121,11 @@ class Place:
         hidden.rename(self.input / f"{number:03d}.jsonl")
 
     def batches(self, log: str) -> set[int]:
-        """The batches that Spark has begun (`offsets`) or done (`commits`)."""
-        folder = self.checkpoint / "spark" / log
+        """The batches that the query has begun (`plans`) or done (`commits`)."""
+        folder = self.checkpoint / "store" / log
         return {int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()} if folder.exists() else set()
 
     @property
     def running_batch(self) -> int | None:
-        """The batch that Spark has begun and not done."""
-        return max(self.batches("offsets") - self.batches("commits"), default=None)
+        """The batch that the query has begun and not done."""
+        return max(self.batches("plans") - self.batches("commits"), default=None)
