@@ -48,7 +48,8 @@ class FilePositions:
         self.news = {"old_files": 0, "changed_files": 0, "missing_files": 0}
         self._taken: dict[str, Listed] = {}
         self._reported: set[Listed] = set()
-        self._waiting: list[Listed] = []
+        #: The files that the latest listing found to be read; None before the first.
+        self._waiting: list[Listed] | None = None
 
     def pending(self) -> list[Listed]:
         """The files to read with the next batch."""
@@ -69,7 +70,7 @@ class FilePositions:
     def _report_gone(self, found: Sequence[Listed]) -> None:
         """Files that were to be read, and are not there any more."""
         there = {file.path for file in found}
-        gone = [file for file in self._waiting if file.path not in there and file.path not in self._taken]
+        gone = [file for file in self._waiting or () if file.path not in there and file.path not in self._taken]
         self._report("missing_files", gone, "was removed before it was read")
 
     def _report(self, counter: str, files: Sequence[Listed], what: str) -> None:
@@ -91,8 +92,10 @@ class FilePositions:
         self._forget()
 
     def _forget(self) -> None:
+        if self._waiting is None:  # the plan is an earlier driver's: what else is there is not known yet
+            return
         floor = max(file.modified for file in self._taken.values()) - HORIZON
-        waiting = [file.modified for file in listing(self.path) if file.path not in self._taken]
+        waiting = [file.modified for file in self._waiting if file.path not in self._taken]
         floor = min([floor, *(modified - 1 for modified in waiting)])
         if floor > self.seen.floor:
             gone = [file for file in self._taken.values() if file.modified <= floor]
