@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=12, help="throughput: how many files; a batch has two")
     parser.add_argument("--rows", type=int, default=1_000_000, help="throughput: events in a file")
     parser.add_argument("--small", type=int, default=40, help="throughput: batches of 1000 events for the latency")
-    parser.add_argument("--events", type=int, default=3_600_000, help="nexmark: events that each query reads")
+    parser.add_argument("--share", type=float, default=1.0, help="nexmark: batches so many times as large")
     parser.add_argument("--queries", nargs="+", help="nexmark: which queries; all without it")
     parser.add_argument("--plots", type=Path, help="esl, ffp: draw the pictures in this folder")
     options = parser.parse_args()
