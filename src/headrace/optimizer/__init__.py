@@ -14,6 +14,7 @@ from headrace.optimizer.combine_modules import combine_modules
 from headrace.optimizer.compute_keys import compute_keys
 from headrace.optimizer.filter_before_windows import filter_before_windows
 from headrace.optimizer.final_by_answer import final_by_answer
+from headrace.optimizer.group_where_joined import group_where_joined
 from headrace.optimizer.place_admission import place_admission
 from headrace.optimizer.prune_columns import prune_columns
 from headrace.optimizer.push_filters import push_filters
@@ -45,6 +46,7 @@ RULES: tuple[Rule, ...] = (
     slide_over_panes,
     combine_modules,
     combine_before_shuffle,
+    group_where_joined,
     final_by_answer,
 )
 

@@ -97,10 +97,14 @@ class Combine(OneInput):
 
 @dataclass(frozen=True, eq=False)
 class Merge(OneInput):
-    """The second half: partial results brought together by group, answers given and corrected."""
+    """The second half: partial results brought together by group, answers given and corrected.
+
+    Groups need all of their keys to be told apart, but only some of them to be together: `by`, if a rule has chosen.
+    """
 
     linear: ClassVar[bool] = False
     aggregate: Aggregate
+    by: tuple[str, ...] | None = None
 
     @cached_property
     def schema(self) -> Schema:
@@ -109,12 +113,13 @@ class Merge(OneInput):
     @cached_property
     def properties(self) -> Properties:
         below = renamed(self.input.properties.keys, tuple((name, col(name)) for name in self.aggregate.key_names))
-        keys = self.aggregate.key_names if below is None else below
+        keys = self.needs if below is None else below
         return Properties(insert_only=False, settled=self.aggregate.properties.settled, keys=keys)
 
     @property
     def needs(self) -> tuple[str, ...] | None:
-        return self.aggregate.key_names
+        return self.aggregate.key_names if self.by is None else self.by
 
     def describe(self) -> str:
-        return f"Merge for {self.aggregate.describe()}"
+        together = "" if self.by is None else f", brought together by {', '.join(self.by)}"
+        return f"Merge for {self.aggregate.describe()}{together}"
