@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.errors import SinkError
-from headrace.host.driving.plan import Batch, Executor, Job, Plan, Share
+from headrace.host.driving.plan import Batch, Executor, Job, Plan, reached
 from headrace.host.driving.positions import FilePositions
 from headrace.host.driving.publish import Publisher
 from headrace.io.ingress import COUNTERS, Report, count_orphans, resolve
@@ -106,8 +106,7 @@ class Driver:
     @property
     def progress(self) -> dict[str, Progress]:
         """How far every source has come."""
-        saved = self.last.record["sources"] if self.last is not None else {}
-        return {s.fingerprint: Progress(*saved.get(s.fingerprint, ())) for s in self.job.line.sources}
+        return reached(self.job.line, self.last)
 
     @property
     def circulating(self) -> bool:
@@ -159,7 +158,7 @@ class Driver:
     def _run(self, plan: Plan) -> Finished:
         started = time.monotonic()
         plan = Plan.from_json(self.log.plan(self.number, plan.to_json()))
-        batch = self._batch(plan)
+        batch = Batch(self.job.line, self.number, self.log.epoch, plan, self.last, self.tasks)
         messages = self.executor.run(batch)
         commit = self._committed(batch, messages)
         self.publisher.publish(commit)
@@ -167,22 +166,6 @@ class Driver:
             self._cleaner.clean_up(commit)
         statistics = [m.extra for m in messages if m.edge == STATISTICS]
         return Finished(commit, statistics, time.monotonic() - started)
-
-    def _batch(self, plan: Plan) -> Batch:
-        numbers = {source.fingerprint: i for i, source in enumerate(self.job.line.sources)}
-        files = [(numbers[source], file) for source, found in plan.files.items() for file in found]
-        feedback = list(self.last.record["feedback"]) if self.last is not None else []
-        stages = self.last.record["stages"] if self.last is not None else {}
-        places = {place: place.split("/") for place in stages}
-        return Batch(
-            number=self.number,
-            epoch=self.log.epoch,
-            plan=plan,
-            shares=_shares(files, feedback, self.tasks),
-            start=self.progress,
-            after=self.number - 1,
-            tokens={(int(level), int(bucket)): stages[place]["token"] for place, (level, bucket) in places.items()},
-        )
 
     # --- the commit --------------------------------------------------------------------------------------------------
 
@@ -293,21 +276,6 @@ class Driver:
         totals |= {name: dict(total) for name, total in before.items() if "failed" in total}
         count_failed(totals, statistics)
         return totals
-
-
-def _shares(files: Sequence[tuple[int, Any]], feedback: Sequence[str], tasks: int) -> tuple[Share, ...]:
-    """Divide the files of a batch among tasks, the largest first, each to the task with the least; one task at least.
-
-    Files of a task stay in the order of reading.
-    """
-    count = max(1, min(tasks, len(files) + bool(feedback)))
-    loads, chosen = [0] * count, [list[int]() for _ in range(count)]
-    for place in sorted(range(len(files)), key=lambda i: -files[i][1].size):
-        least = loads.index(min(loads))
-        loads[least] += files[place][1].size + 1
-        chosen[least].append(place)
-    shares = [tuple(files[place] for place in sorted(places)) for places in chosen]
-    return tuple(Share(share, tuple(feedback) if i == count - 1 else ()) for i, share in enumerate(shares))
 
 
 def _by_operator(states: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

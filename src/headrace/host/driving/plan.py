@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+from headrace.errors import StoreError
 from headrace.io.files import Listed
 from headrace.io.sinks import FileSink, Nowhere
 from headrace.progress import Progress
 from headrace.stages.cut import Line
+from headrace.store.log import Commit, Log
 from headrace.store.storage import Storage
 
-__all__ = ["Batch", "Executor", "Job", "Plan", "Share"]
+__all__ = ["Batch", "Executor", "Job", "Plan", "Share", "reached"]
 
 
 @dataclass(frozen=True)
@@ -55,17 +58,73 @@ class Share:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """One batch, as its tasks see it."""
+    """One batch, as its tasks see it: its plan and the last commit, and what follows from them."""
 
+    line: Line
     number: int
     epoch: int
     plan: Plan
-    shares: tuple[Share, ...]
-    #: The progress of every source before the batch.
-    start: Mapping[str, Progress]
-    #: The batch whose commit holds the state to begin with, -1 for none; and what each (level, bucket) saved there.
-    after: int
-    tokens: Mapping[tuple[int, int], str]
+    #: The commit that holds the state to begin with, and what goes round loops.
+    last: Commit | None
+    #: How many intake tasks it has at most.
+    tasks: int
+
+    @classmethod
+    def planned(cls, job: Job, number: int, epoch: int, tasks: int) -> Batch:
+        """A batch whose plan is fixed, from the store alone."""
+        log = Log(job.storage)
+        plan, last = log.planned(number), log.read(number - 1) if number else None
+        if plan is None:
+            raise StoreError(f"the plan of batch {number} is missing", given=job.storage.place)
+        return cls(job.line, number, epoch, Plan.from_json(plan), last, tasks)
+
+    @property
+    def after(self) -> int:
+        """The batch before this one, -1 for none."""
+        return self.number - 1
+
+    @cached_property
+    def start(self) -> dict[str, Progress]:
+        """The progress of every source before the batch."""
+        return reached(self.line, self.last)
+
+    @cached_property
+    def feedback(self) -> tuple[str, ...]:
+        """The blocks of what goes round loops."""
+        return tuple(self.last.record["feedback"]) if self.last is not None else ()
+
+    @cached_property
+    def shares(self) -> tuple[Share, ...]:
+        """What every intake task reads."""
+        numbers = {source.fingerprint: i for i, source in enumerate(self.line.sources)}
+        files = [(numbers[source], file) for source, found in self.plan.files.items() for file in found]
+        return _shares(files, self.feedback, self.tasks)
+
+    def token(self, level: int, bucket: int) -> str | None:
+        """What names the state that a bucket of a stage has saved."""
+        saved = self.last.record["stages"].get(f"{level}/{bucket}") if self.last is not None else None
+        return None if saved is None else str(saved["token"])
+
+
+def reached(line: Line, last: Commit | None) -> dict[str, Progress]:
+    """How far every source has come with a commit."""
+    saved = last.record["sources"] if last is not None else {}
+    return {source.fingerprint: Progress(*saved.get(source.fingerprint, ())) for source in line.sources}
+
+
+def _shares(files: Sequence[tuple[int, Listed]], feedback: tuple[str, ...], tasks: int) -> tuple[Share, ...]:
+    """Divide the files of a batch among tasks, the largest first, each to the task with the least; one task at least.
+
+    Files of a task stay in the order of reading.
+    """
+    count = max(1, min(tasks, len(files) + bool(feedback)))
+    loads, chosen = [0] * count, [list[int]() for _ in range(count)]
+    for place in sorted(range(len(files)), key=lambda i: -files[i][1].size):
+        least = loads.index(min(loads))
+        loads[least] += files[place][1].size + 1
+        chosen[least].append(place)
+    shares = [tuple(files[place] for place in sorted(places)) for places in chosen]
+    return tuple(Share(share, feedback if i == count - 1 else ()) for i, share in enumerate(shares))
 
 
 class Executor:

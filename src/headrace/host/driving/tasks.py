@@ -25,7 +25,7 @@ from headrace.stages.intake import Intake, circulated
 from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATE, Message, pack, unpack
 from headrace.stages.stage import StageRun, segment_names
 from headrace.store.blocks import BlockReader, write_blocks
-from headrace.store.log import Commit, Log
+from headrace.store.log import Commit
 from headrace.time import INFINITY
 from headrace.trace import Segment
 
@@ -71,8 +71,8 @@ def _read_share(job: Job, batch: Batch, task: int) -> Iterator[Message]:
             for block in read_listed(source, file):
                 intake.read(block, file.path)
         yield from intake.finish()
-    if share.feedback:
-        reader = BlockReader(job.storage, Log(job.storage).read(batch.after))
+    if share.feedback and batch.last is not None:
+        reader = BlockReader(job.storage, batch.last)
         for name in share.feedback:
             yield from circulated(job.line, unpack(0, FEEDBACK, reader.block(name)), job.buckets, task)
     taken = Counter(job.line.sources[number].fingerprint for number, _ in share.files)
@@ -108,15 +108,14 @@ def run_stage(job: Job, batch: Batch, level: int, bucket: int, arrived: Iterable
 def _current(job: Job, batch: Batch, level: int, bucket: int) -> _Kept:
     """The stage as of the last commit."""
     kept = _STAGES.pop((job.storage.place, level, bucket), None)
-    token = batch.tokens.get((level, bucket))
+    token = batch.token(level, bucket)
     if token is not None and kept is not None and kept.token == token:
         return kept
     run = StageRun(job.line, level, bucket, job.buckets)
-    if token is None:
+    if token is None or batch.last is None:
         return _Kept("", run, set())
-    commit = Log(job.storage).read(batch.after)
     held = kept.run.segments() if kept is not None else {}
-    return _Kept(token, run, _restore(job, batch, run, commit, held))
+    return _Kept(token, run, _restore(job, batch, run, batch.last, held))
 
 
 def _restore(job: Job, batch: Batch, run: StageRun, commit: Commit, held: dict[str, Segment]) -> set[str]:

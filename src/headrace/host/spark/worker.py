@@ -9,12 +9,16 @@ Functions and classes here are importable, not `__main__`'s, so that workers kee
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 from headrace.errors import HostError
 from headrace.host.driving.plan import Batch, Executor, Job
@@ -23,23 +27,45 @@ from headrace.host.spark.packing import pack_job, unpack_job
 from headrace.stages.message import Message, pack, unpack
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["SparkExecutor"]
 
-_CHUNK = "bucket int, edge int, sender int, seq long, chunk binary"
+_CHUNK = StructType([
+    StructField("bucket", IntegerType()),
+    StructField("edge", IntegerType()),
+    StructField("sender", IntegerType()),
+    StructField("seq", LongType()),
+    StructField("chunk", BinaryType()),
+])  # fmt: skip
 _ARROW = pa.schema(
     [("bucket", pa.int32()), ("edge", pa.int32()), ("sender", pa.int32()), ("seq", pa.int64()), ("chunk", pa.binary())]
 )
 Batches = Iterator[pa.RecordBatch]
 
 
+@dataclass(frozen=True)
+class _Planned:
+    """A batch as its functions name it, before its plan is known."""
+
+    job: bytes
+    number: int
+    epoch: int
+    tasks: int
+    shares: int
+
+
 class SparkExecutor(Executor):
-    """Runs the tasks of a batch as one job."""
+    """Runs the tasks of a batch as one job.
+
+    To build a frame takes dozens of calls to the JVM, and needs nothing that the batch before decides: tasks find plan
+    and state in the store. So the frame of the next batch is built while this one runs.
+    """
 
     def __init__(self, spark: SparkSession, job: Job, name: str) -> None:
         self.spark, self.job, self.name = spark, job, name
         self._packed = pack_job(job)
+        self._ready: tuple[_Planned, DataFrame] | None = None
 
     @property
     def tag(self) -> str:
@@ -52,32 +78,46 @@ class SparkExecutor(Executor):
 
     def run(self, batch: Batch) -> list[Message]:
         """Run a batch; gives what the tasks of the last level gave."""
+        planned = _Planned(self._packed, batch.number, batch.epoch, batch.tasks, len(batch.shares))
+        ready, self._ready = self._ready, None
+        frame = ready[1] if ready is not None and ready[0] == planned else self._frame(planned)
+        threading.Thread(
+            target=self._prepare, args=(replace(planned, number=planned.number + 1),), name="headrace-next", daemon=True
+        ).start()
         self.spark.addTag(self.tag)
-        tasks = len(batch.shares)
-        frame = self.spark.range(0, tasks, 1, tasks).mapInArrow(_IntakeTask(self._packed, batch), _CHUNK)
+        return _messages(frame.toArrow().to_batches())
+
+    def _prepare(self, planned: _Planned) -> None:
+        with suppress(Exception):  # if something is wrong, the batch itself will tell
+            frame = self._frame(planned)
+            _ = frame.schema  # asked for when it is collected
+            self._ready = planned, frame
+
+    def _frame(self, planned: _Planned) -> DataFrame:
+        frame = self.spark.range(0, planned.shares, 1, planned.shares).mapInArrow(_IntakeTask(planned), _CHUNK)
         for level in range(1, self.job.line.depth + 1):
             frame = frame.repartitionById(self.job.buckets, "bucket")
-            frame = frame.mapInArrow(_StageTask(self._packed, batch, level), _CHUNK)
-        return _messages(frame.toArrow().to_batches())
+            frame = frame.mapInArrow(_StageTask(planned, level), _CHUNK)
+        return frame
 
 
 class _IntakeTask:
     """The function for `mapInArrow` over a range: each row is the number of a share."""
 
-    def __init__(self, job: bytes, batch: Batch) -> None:
-        self.job, self.batch = job, batch
+    def __init__(self, planned: _Planned) -> None:
+        self.planned = planned
 
     def __call__(self, batches: Batches) -> Batches:
-        job = _job(self.job)
-        for task in [task for batch in batches for task in batch.column(0).to_pylist()]:
-            yield _chunks(run_intake(job, self.batch, task), task)
+        job, batch = _job(self.planned.job), _batch(self.planned)
+        for task in [task for rows in batches for task in rows.column(0).to_pylist()]:
+            yield _chunks(run_intake(job, batch, task), task)
 
 
 class _StageTask:
     """The function for `mapInArrow` over the chunks of one bucket."""
 
-    def __init__(self, job: bytes, batch: Batch, level: int) -> None:
-        self.job, self.batch, self.level = job, batch, level
+    def __init__(self, planned: _Planned, level: int) -> None:
+        self.planned, self.level = planned, level
 
     def __call__(self, batches: Batches) -> Batches:
         arrived = _messages(batches)
@@ -89,13 +129,20 @@ class _StageTask:
                 given=f"partition {context.partitionId()} has the buckets {sorted(buckets)}",
             )
         (bucket,) = buckets
-        yield _chunks(run_stage(_job(self.job), self.batch, self.level, bucket, arrived), bucket)
+        job, batch = _job(self.planned.job), _batch(self.planned)
+        yield _chunks(run_stage(job, batch, self.level, bucket, arrived), bucket)
 
 
 @lru_cache(maxsize=8)
 def _job(packed: bytes) -> Job:
     """The query, unpacked once in a worker."""
     return unpack_job(packed)
+
+
+@lru_cache(maxsize=4)
+def _batch(planned: _Planned) -> Batch:
+    """A batch, read once in a worker."""
+    return Batch.planned(_job(planned.job), planned.number, planned.epoch, planned.tasks)
 
 
 def _chunks(messages: list[Message], sender: int) -> pa.RecordBatch:
