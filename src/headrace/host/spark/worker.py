@@ -9,6 +9,7 @@ Functions and classes here are importable, not `__main__`'s, so that workers kee
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -136,7 +137,11 @@ class _StageTask:
 @lru_cache(maxsize=8)
 def _job(packed: bytes) -> Job:
     """The query, unpacked once in a worker."""
-    return unpack_job(packed)
+    job = unpack_job(packed)
+    # Spark's workers collect garbage after every task, while the next one waits. What is there for good is left out.
+    gc.collect()
+    gc.freeze()
+    return job
 
 
 @lru_cache(maxsize=4)
