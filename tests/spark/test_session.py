@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,46 @@ def test_options_of_the_user_win_and_jvm_options_are_joined() -> None:
 
 def test_a_distant_connect_server_gets_no_launch_options() -> None:
     assert session._launch_options("sc://host:15002", {}, "app") == {"spark.app.name": "app"}
+
+
+def test_workers_are_forked_with_headrace_imported_on_this_machine_alone() -> None:
+    name = "spark.python.daemon.module"
+    assert session._launch_options("local[2]", {}, "app")[name] == "headrace.host.spark.daemon"
+    assert session._launch_options("local[2]", {name: "mine"}, "app")[name] == "mine"
+    assert name not in session._launch_options("spark://host:7077", {}, "app")
+
+
+def test_the_first_session_has_the_archive_of_classes_written_and_later_ones_use_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    archive = tmp_path / "classes.jsa"
+    monkeypatch.setenv(session.ARCHIVE_VARIABLE, str(archive))
+    assert session._archive_flags()[0] == f"-XX:ArchiveClassesAtExit={archive}"
+    assert session._archive_flags() == []  # another process is about to write it
+    os.utime(archive.with_suffix(".writing"), (0, 0))
+    assert session._archive_flags()[0] == f"-XX:ArchiveClassesAtExit={archive}"  # which did not come to it
+    archive.touch()
+    assert session._archive_flags()[0] == f"-XX:SharedArchiveFile={archive}"
+    monkeypatch.setenv(session.ARCHIVE_VARIABLE, "off")
+    assert session._archive_flags() == []
+
+
+def test_the_archive_is_in_the_cache_folder_if_there_is_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(session.ARCHIVE_VARIABLE, raising=False)
+    monkeypatch.setenv("HEADRACE_CACHE", str(tmp_path))
+    assert session._archive_flags()[0].startswith(f"-XX:ArchiveClassesAtExit={tmp_path / 'classes'}")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HEADRACE_CACHE", str(tmp_path / "file"))
+    assert session._archive_flags() == []
+
+
+def test_a_damaged_archive_of_classes_is_not_used_and_nothing_else_happens(tmp_path: Path) -> None:
+    (tmp_path / "classes.jsa").write_bytes(b"nonsense" * 1000)
+    environment = os.environ | {session.ARCHIVE_VARIABLE: str(tmp_path / "classes.jsa")}
+    code = "from headrace.host.spark.session import get_session as s; print(s('local[1]').range(3).count())"
+    run = [sys.executable, "-c", code]
+    done = subprocess.run(run, check=False, env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout.strip()) == (0, "3"), done.stderr
 
 
 @pytest.mark.parametrize(

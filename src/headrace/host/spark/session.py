@@ -9,18 +9,21 @@ session of its own, and the given one stays as it is.
 from __future__ import annotations
 
 import atexit
+import hashlib
 import importlib
 import os
 import shutil
 import sys
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.cache import cache_folder
 from headrace.errors import HostError
 from headrace.host.spark.failures import explaining, failure
 
@@ -34,6 +37,7 @@ MASTER_VARIABLE = "HEADRACE_MASTER"
 LEVEL_VARIABLE = "HEADRACE_LOG_LEVEL"
 LOG_VARIABLE = "HEADRACE_SPARK_LOG"
 ARCHIVE_VARIABLE = "HEADRACE_CLASS_ARCHIVE"
+_HOUR = 3600
 
 # option, value, reason
 _LAUNCH: tuple[tuple[str, str, str], ...] = (
@@ -53,6 +57,15 @@ _LAUNCH: tuple[tuple[str, str, str], ...] = (
     ),
     ("spark.locality.wait", "0s", "a free core is always better than a wait for a nearer one"),
     ("spark.task.maxFailures", "4", "a dead Python worker costs a retry, not the query (a cluster's default)"),
+)
+
+# Of a local master alone: on a cluster, a machine without Headrace should say so by its workers' own message.
+_LOCAL: tuple[tuple[str, str, str], ...] = (
+    (
+        "spark.python.daemon.module",
+        "headrace.host.spark.daemon",
+        "workers are forked from a process that has imported Headrace: once, not once for each",
+    ),
 )
 
 # A local JVM schedules and stores while Python computes, on the same few cores. The optimising compiler starts ten
@@ -208,8 +221,10 @@ def _launch_options(url: str, options: Mapping[str, str], app: str) -> dict[str,
         return {"spark.app.name": app, **options}
     jvm = "spark.driver.extraJavaOptions"
     ours = {name: value for name, value, _ in _LAUNCH} | {name: value for name, value, _ in _QUERY}
-    merged = {"spark.app.name": app, **ours, **options}
     local = (remote or url).startswith("local")
+    if local:
+        ours |= {name: value for name, value, _ in _LOCAL}
+    merged = {"spark.app.name": app, **ours, **options}
     merged[jvm] = " ".join(
         [*_log_flags(), *(_LOCAL_JVM if local else ()), *_archive_flags(), options.get(jvm, "")]
     ).strip()
@@ -228,12 +243,43 @@ def _log_flags() -> list[str]:
 
 
 def _archive_flags() -> list[str]:
-    """Java's class-data archive, if the user names a file for it: written by the first session, used by the next."""
-    name = os.environ.get(ARCHIVE_VARIABLE)
-    if not name:
+    """Java's archive of loaded classes: written by the first JVM when it ends, it spares later ones a third of a start.
+
+    HEADRACE_CLASS_ARCHIVE names another file for it (about 160 MB), or is `off`. Java checks the archive against the
+    jars, and goes on without one that does not fit.
+    """
+    wanted = os.environ.get(ARCHIVE_VARIABLE)
+    archive = None if wanted == "off" else Path(wanted) if wanted else _usual_archive()
+    if archive is None or not (archive.exists() or _to_be_written(archive)):
         return []
-    use = "SharedArchiveFile" if Path(name).exists() else "ArchiveClassesAtExit"
-    return [f"-XX:{use}={name}", "-Xlog:disable", "-Xlog:all=error:stderr"]
+    use = "SharedArchiveFile" if archive.exists() else "ArchiveClassesAtExit"
+    return [f"-XX:{use}={archive}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
+
+
+def _usual_archive() -> Path | None:
+    """The archive in the cache folder for this Java and this Spark."""
+    import pyspark
+
+    folder = cache_folder("classes")
+    java = Path(os.environ.get("JAVA_HOME") or Path(shutil.which("java") or "java").resolve().parents[1])
+    jars = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent, "jars")
+    if folder is None or not (java / "release").is_file() or not jars.is_dir():
+        return None
+    about = [(java / "release").read_text(), pyspark.__version__, str(jars), str(jars.stat().st_mtime_ns)]
+    return folder / f"{hashlib.sha256(chr(10).join(about).encode()).hexdigest()[:16]}.jsa"
+
+
+def _to_be_written(archive: Path) -> bool:
+    """Whether this process is the one that has it written; if that did not work, another may try an hour later."""
+    mark = archive.with_suffix(".writing")
+    try:
+        with suppress(FileNotFoundError):
+            if time.time() - mark.stat().st_mtime > _HOUR:
+                mark.unlink()
+        mark.touch(exist_ok=False)
+    except OSError:
+        return False
+    return True
 
 
 def _start(url: str, options: Mapping[str, str], log: str | Path | None) -> SparkSession:

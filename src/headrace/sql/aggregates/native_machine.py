@@ -22,6 +22,7 @@ import numpy as np
 from numba import njit, types
 from numba.np.numpy_support import from_dtype
 
+from headrace.cache import cache_folder
 from headrace.sql.aggregates.native_rows import ROW_FUNCTIONS
 from headrace.sql.aggregates.native_scalars import CONSTANTS, FUNCTIONS
 
@@ -70,18 +71,17 @@ def compiled(source: str, takes: Sequence[Dtype]) -> Any:
 
 def _kept(source: str) -> Path | None:
     """Where a text is kept, beside its code; None if nowhere."""
-    folder = os.environ.get("HEADRACE_CACHE") or Path(
-        os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "headrace"
-    )
-    path = Path(folder, "native", f"{hashlib.sha256((_parts() + source).encode()).hexdigest()[:32]}.py")
+    folder = cache_folder("native")
+    if folder is None:
+        return None
+    path = folder / f"{hashlib.sha256((_parts() + source).encode()).hexdigest()[:32]}.py"
     try:
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, draft = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+            handle, draft = tempfile.mkstemp(dir=folder, suffix=".tmp")
             with os.fdopen(handle, "w") as file:
                 file.write(source)
             Path(draft).replace(path)
-    except (OSError, RuntimeError):  # no home, or no room
+    except OSError:  # no room
         return None
     return path
 
