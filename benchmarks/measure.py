@@ -58,10 +58,13 @@ class Section:
     figures: dict[str, float] = field(default_factory=dict)
 
 
-def headrace_batches(stream: hr.Stream, files_per_batch: int) -> list[float]:
-    """Seconds per batch of a query on Spark whose answers are dropped."""
+def headrace_batches(stream: hr.Stream, files_per_batch: int, most: int | None = None) -> list[float]:
+    """Seconds per batch of a query on Spark whose answers are dropped; the first `most` of them, if that is given."""
     query = stream.start(Nowhere(), files_per_batch=files_per_batch, buckets=BUCKETS)
-    query.process_all_available()
+    if most is None:
+        query.process_all_available()
+    while most is not None and len(query.batch_seconds) < most:
+        time.sleep(0.01)
     times = list(query.batch_seconds)
     query.stop()
     return times

@@ -175,14 +175,14 @@ def _write(folder: Path, query: Comparison, events: int) -> None:
         max_delay="2 s", open_for=OPEN_FOR,
     )  # fmt: skip
     streams = {"persons": persons, "auctions": auctions, "bids": bids}
-    reads = {"pass": ("bids",), "hopping": ("bids",), "persons": ("persons", "auctions"), "bids": ("bids", "auctions")}[query.name]
+    reads = {"pass": ("bids",), "hopping": ("bids",), "persons": ("persons", "auctions"), "bids": ("bids", "auctions")}[
+        query.name
+    ]
     for name in reads:
         write_files(streams[name](house), str(folder / name), FILES)
 
 
-def _compare(
-    section: Section, query: Comparison, folder: Path, spark: SparkSession, events: int, rounds: int
-) -> None:
+def _compare(section: Section, query: Comparison, folder: Path, spark: SparkSession, events: int, rounds: int) -> None:
     times = alternate(
         rounds,
         spark=lambda: spark_batches(spark, lambda: query.spark(spark, folder), query.mode),

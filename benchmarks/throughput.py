@@ -46,7 +46,9 @@ def measure(root: Path, options: argparse.Namespace) -> Section:
         options.rounds,
         spark=lambda: _spark(spark, small, 1),
         headrace=lambda: headrace_batches(_query(small), 1),
+        three=lambda: headrace_batches(_three_stages(small), 1),
     )
+    first = _first_batch(small)
     rate = rates(times, 2 * options.rows)
     delay = {name: statistics.median(found) for name, found in delays.items()}
     figures = {
@@ -58,6 +60,9 @@ def measure(root: Path, options: argparse.Namespace) -> Section:
         "spark_p50_seconds": delay["spark"],
         "headrace_p50_seconds": delay["headrace"],
         "latency_ratio": delay["headrace"] / delay["spark"],
+        "three_stages_p50_seconds": delay["three"],
+        "three_stages_latency_ratio": delay["three"] / delay["spark"],
+        "first_batch_seconds": first,
         "cold_start_seconds": cold,
         "peak_memory_gb": memory.peak / 1e9,
     }
@@ -75,6 +80,19 @@ def _query(folder: Path) -> hr.Stream:
     """The grouped tumbling average, speculative: answers early, corrected by retractions."""
     events = hr.read_parquet(str(folder), lifetime=hr.point("ts"), progress=hr.advance("5 s"))
     return events.group_by("symbol").window(hr.tumbling("10 s")).aggregate(price=hr.avg("price"))
+
+
+def _three_stages(folder: Path) -> hr.Stream:
+    """Groups of groups of groups, each brought together anew."""
+    events = hr.read_parquet(str(folder), lifetime=hr.point("ts"), progress=hr.advance("5 s"))
+    symbols = events.group_by("symbol").window(hr.tumbling("10 s")).aggregate(high=hr.max("price"), n=hr.count())
+    sizes = symbols.group_by("n").window(hr.tumbling("10 s")).aggregate(high=hr.max("high"), symbols=hr.count())
+    return sizes.group_by("symbols").window(hr.tumbling("10 s")).aggregate(high=hr.max("high"))
+
+
+def _first_batch(folder: Path) -> float:
+    """Seconds of the first batch of a query in a session that others have run in."""
+    return statistics.median(headrace_batches(_query(folder), 1, most=1)[0] for _ in range(5))
 
 
 def _spark(spark: SparkSession, folder: Path, files_per_batch: int, *, aggregate: bool = True) -> list[float]:
@@ -143,9 +161,14 @@ def _rows(figures: dict[str, float]) -> list[Row]:
         Row("read and drop: the ceiling of Spark's row path, M events/s",
             f"{figures['ceiling_events_per_second'] / million:.2f}"),
         Row("tumbling average per symbol, M events/s", f"{figures['spark_events_per_second'] / million:.2f}",
-            f"{figures['headrace_events_per_second'] / million:.2f}", f"{figures['throughput_ratio']:.2f}", "≥ 2.0"),
+            f"{figures['headrace_events_per_second'] / million:.2f}", f"{figures['throughput_ratio']:.2f}", "≥ 3"),
         Row("p50 of a batch of 1000 events, ms", f"{figures['spark_p50_seconds'] * 1000:.0f}",
-            f"{figures['headrace_p50_seconds'] * 1000:.0f}", f"{figures['latency_ratio']:.2f}", "≤ 1.6"),
-        Row("cold start to first answer, s", "", f"{figures['cold_start_seconds']:.1f}", "", "< 12"),
+            f"{figures['headrace_p50_seconds'] * 1000:.0f}", f"{figures['latency_ratio']:.2f}", "≤ 0.7"),
+        Row("  the same with three stages, beside Spark's smallest, ms", "",
+            f"{figures['three_stages_p50_seconds'] * 1000:.0f}", f"{figures['three_stages_latency_ratio']:.2f}",
+            "≤ 1.2"),
+        Row("first batch of a query in a warm session, ms", "", f"{figures['first_batch_seconds'] * 1000:.0f}", "",
+            "≤ 500"),
+        Row("cold start to first answer, s", "", f"{figures['cold_start_seconds']:.1f}", "", "≤ 9"),
         Row("peak memory of all processes, GB", "", f"{figures['peak_memory_gb']:.1f}"),
     ]  # fmt: skip

@@ -23,6 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.columnar import concat, to_numpy
+from headrace.pieces import Pieces, ipc_pieces
 from headrace.time import NEG_INFINITY
 
 __all__ = ["Segment", "Trace"]
@@ -63,12 +64,9 @@ class Segment:
     def first_time(self) -> int:
         return int(self.times.min(initial=2**63 - 1))
 
-    def save(self) -> pa.Buffer:
+    def save(self) -> Pieces:
         """The segment as an Arrow IPC stream."""
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self.table.schema) as writer:
-            writer.write_table(self.table)
-        return sink.getvalue()
+        return ipc_pieces(self.table)
 
     @classmethod
     def load(cls, name: str, data: bytes | pa.Buffer) -> Segment:

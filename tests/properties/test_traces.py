@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from headrace.pieces import joined
 from headrace.time import NEG_INFINITY
 from headrace.trace import Segment, Trace
 
@@ -69,7 +70,7 @@ class Twin(RuleBasedStateMachine):
 
     @rule()
     def save_and_restore(self):
-        saved = {segment.name: segment.save() for segment in self.trace.segments}
+        saved = {segment.name: joined(segment.save()) for segment in self.trace.segments}
         names = [segment.name for segment in self.trace.segments]
         floor = self.trace.floor
         self.trace = Trace(compact)

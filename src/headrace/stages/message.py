@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.columnar import hash_rows
+from headrace.pieces import ipc_pieces, joined
 from headrace.progress import Progress
 
 __all__ = [
@@ -81,10 +82,7 @@ def pack(message: Message) -> Iterator[tuple[int, int, bytes]]:
     table = message.table if message.table is not None else pa.table({})
     for start in range(0, max(table.num_rows, 1), _MOST_ROWS):
         part = table.slice(start, _MOST_ROWS).replace_schema_metadata({_META: json.dumps(meta).encode()})
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, part.schema) as writer:
-            writer.write_table(part)
-        yield message.bucket, message.edge, sink.getvalue().to_pybytes()
+        yield message.bucket, message.edge, bytes(joined(ipc_pieces(part)))
 
 
 def unpack(bucket: int, edge: int, chunk: bytes | pa.Buffer) -> Message:

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import StoreError
+from headrace.pieces import Data, joined, length
 from headrace.store.bundle import Bundle, pack_bundle
 from headrace.store.log import DATA, Commit
 from headrace.store.storage import Storage
@@ -27,14 +28,14 @@ INLINE = 65_536
 #: When the blocks inside a commit exceed this, the driver moves them to a file.
 MOST_INLINE = 1_048_576
 
-Blocks = Mapping[str, bytes | pa.Buffer]
+Blocks = Mapping[str, Data]
 
 
 @dataclass(frozen=True, eq=False)
 class Written:
     """What became of the blocks of one task."""
 
-    inline: Blocks = field(default_factory=dict)
+    inline: Mapping[str, bytes | pa.Buffer] = field(default_factory=dict)
     file: str = ""
     length: int = 0
     checksum: int = 0
@@ -53,13 +54,13 @@ class Written:
 
 def write_blocks(storage: Storage, batch: int, epoch: int, blocks: Blocks, inline: int = INLINE) -> Written:
     """Write the blocks of a task; a batch's files carry its number and the epoch."""
-    if sum(memoryview(data).nbytes for data in blocks.values()) <= inline:
-        return Written(blocks)
+    if sum(map(length, blocks.values())) <= inline:
+        return Written({name: joined(data) for name, data in blocks.items()})
     packed = pack_bundle(blocks)
     key = f"{DATA}/{batch:012d}-{epoch:08d}-{uuid.uuid4().hex}"
-    if not storage.create(key, packed):
+    if not storage.create(key, packed.data):
         raise StoreError("a new file of the store has a name that is taken", given=key)
-    return Written({}, key, packed.size, Bundle.open(key, packed).checksum, tuple(blocks))
+    return Written({}, key, packed.length, packed.checksum, tuple(blocks))
 
 
 @dataclass
@@ -95,7 +96,7 @@ class Ledger:
 
     def unload(self, storage: Storage, batch: int, epoch: int) -> None:
         """Move the blocks inside the commit to a file, if they have become many."""
-        if sum(memoryview(data).nbytes for data in self.inline.values()) > MOST_INLINE:
+        if sum(map(length, self.inline.values())) > MOST_INLINE:
             self.add(write_blocks(storage, batch, epoch, self.inline, inline=0))
             self.inline = {}
 

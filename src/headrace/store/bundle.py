@@ -21,8 +21,9 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import StoreError
+from headrace.pieces import Data, Pieces, checksum, length
 
-__all__ = ["VERSION", "Bundle", "pack_bundle"]
+__all__ = ["VERSION", "Bundle", "Packed", "pack_bundle"]
 
 VERSION = 1
 _MAGIC = b"HEADRACE"
@@ -31,25 +32,31 @@ _TAIL = struct.Struct("<QQQ8s")
 _ALIGN = 64
 
 
-def pack_bundle(blocks: Mapping[str, bytes | pa.Buffer], meta: Mapping[str, Any] | None = None) -> pa.Buffer:
-    """The bytes of a bundle."""
-    sink = pa.BufferOutputStream()
-    sink.write(_HEAD.pack(_MAGIC, VERSION))
+def pack_bundle(blocks: Mapping[str, Data], meta: Mapping[str, Any] | None = None) -> Packed:
+    """A bundle, ready to be written; its blocks are not copied."""
+    pieces = Pieces()
+    pieces.write(_HEAD.pack(_MAGIC, VERSION))
     places: dict[str, tuple[int, int, int]] = {}
     for name, data in blocks.items():
-        _align(sink)
-        places[name] = (sink.tell(), memoryview(data).nbytes, zlib.crc32(data))
-        sink.write(data)
-    _align(sink)
+        pieces.write(bytes(-pieces.tell() % _ALIGN))
+        places[name] = (pieces.tell(), length(data), checksum(data))
+        for piece in data if isinstance(data, Pieces) else [data]:
+            pieces.write(piece)
+    pieces.write(bytes(-pieces.tell() % _ALIGN))
     directory = json.dumps({"blocks": places, "meta": meta or {}}, separators=(",", ":")).encode()
-    start = sink.tell()
-    sink.write(directory)
-    sink.write(_TAIL.pack(start, len(directory), zlib.crc32(directory), _MAGIC))
-    return sink.getvalue()
+    start, crc = pieces.tell(), zlib.crc32(directory)
+    pieces.write(directory)
+    pieces.write(_TAIL.pack(start, len(directory), crc, _MAGIC))
+    return Packed(pieces, pieces.tell(), crc)
 
 
-def _align(sink: pa.BufferOutputStream) -> None:
-    sink.write(bytes(-sink.tell() % _ALIGN))
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """The bytes of a bundle, and what has to be known of it: its length, and the checksum of its directory."""
+
+    data: Pieces
+    length: int
+    checksum: int
 
 
 @dataclass(frozen=True, eq=False)

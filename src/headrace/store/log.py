@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import CheckpointError, StoreError, Superseded
+from headrace.pieces import Pieces
 from headrace.store.bundle import Bundle, pack_bundle
 from headrace.store.storage import Storage
 
@@ -38,10 +39,10 @@ class Commit:
     blocks: Mapping[str, str] = field(default_factory=dict)
     inline: Mapping[str, bytes | pa.Buffer] = field(default_factory=dict)
 
-    def packed(self) -> pa.Buffer:
+    def packed(self) -> Pieces:
         """The commit as a file."""
         meta = {"batch": self.batch, "epoch": self.epoch, "record": self.record}
-        return pack_bundle(self.inline, {**meta, "files": self.files, "blocks": self.blocks})
+        return pack_bundle(self.inline, {**meta, "files": self.files, "blocks": self.blocks}).data
 
     @classmethod
     def unpacked(cls, key: str, data: pa.Buffer) -> Commit:
@@ -109,7 +110,7 @@ class Log:
     def plan(self, batch: int, plan: Mapping[str, Any]) -> dict[str, Any]:
         """Fix what a batch reads: this, or what an earlier attempt at the batch has fixed."""
         key = f"{PLANS}/{batch:012d}"
-        self.storage.create(key, pack_bundle({}, {"batch": batch, "plan": plan}))
+        self.storage.create(key, pack_bundle({}, {"batch": batch, "plan": plan}).data)
         found = self.planned(batch)
         if found is None:  # the batch was committed and cleaned up since, by another driver
             self.check_owner()

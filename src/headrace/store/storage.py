@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from headrace.errors import StoreError
+from headrace.pieces import Data, Pieces
 
 __all__ = ["LocalStorage", "Storage"]
 
@@ -28,7 +29,7 @@ class Storage(ABC):
     """Immutable files under keys with `/` between their parts."""
 
     @abstractmethod
-    def create(self, key: str, data: bytes | pa.Buffer) -> bool:
+    def create(self, key: str, data: Data) -> bool:
         """Make a file, if there is none under this key yet; false if there is."""
 
     @abstractmethod
@@ -72,7 +73,7 @@ class LocalStorage(Storage):
     def place(self) -> str:
         return str(self.path)
 
-    def create(self, key: str, data: bytes | pa.Buffer) -> bool:
+    def create(self, key: str, data: Data) -> bool:
         target = self.path / key
         with _store_errors(f"cannot write {str(target)!r}"):
             self._make_folder(target.parent)
@@ -87,7 +88,7 @@ class LocalStorage(Storage):
                 return created
             raise OSError("its draft disappears again and again")
 
-    def _link(self, target: Path, data: bytes | pa.Buffer) -> bool:
+    def _link(self, target: Path, data: Data) -> bool:
         draft = self.path / _DRAFTS / uuid.uuid4().hex
         try:
             self._write(draft, data)
@@ -106,9 +107,9 @@ class LocalStorage(Storage):
             folder.mkdir(exist_ok=True)
             self._flush_folder(folder.parent)
 
-    def _write(self, path: Path, data: bytes | pa.Buffer) -> None:
+    def _write(self, path: Path, data: Data) -> None:
         with path.open("xb") as file:
-            file.write(memoryview(data))
+            file.writelines(map(memoryview, data if isinstance(data, Pieces) else [data]))
             if self.durable:
                 file.flush()
                 os.fsync(file.fileno())

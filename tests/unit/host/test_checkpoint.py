@@ -59,10 +59,8 @@ import os, sys, time
 from headrace.host.spark.checkpoint import Checkpoint
 place = Checkpoint(sys.argv[1])
 place.lock()
-child = os.fork()
-if child == 0:
-    time.sleep(600)
-print(child, flush=True)
+if os.fork() == 0:  # it says so itself: then it has closed what it has got of its parent
+    print(os.getpid(), flush=True)
 time.sleep(600)
 """
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from greenlet import GreenletExit, greenlet
 
 from headrace.errors import SinkError, StoreError
+from headrace.pieces import Data, joined
 from headrace.store.log import Commit, number_of
 from headrace.store.storage import Storage
 
@@ -271,8 +272,8 @@ class MemoryStorage(Storage):
     def __init__(self, world: World) -> None:
         self.world, self.files = world, world.files
 
-    def create(self, key: str, data: bytes | pa.Buffer) -> bool:
-        return self.world.call(f"create {key}", lambda: self._create(key, bytes(data)))
+    def create(self, key: str, data: Data) -> bool:
+        return self.world.call(f"create {key}", lambda: self._create(key, bytes(joined(data))))
 
     def _create(self, key: str, data: bytes) -> bool:
         if key in self.files:

@@ -17,6 +17,7 @@ from headrace.errors import SinkError
 from headrace.io.commit import BatchDirectory
 from headrace.io.console import show_batch
 from headrace.io.sinks import Call, Console, FileSink, Memory, Nowhere, Sink, encode_cti
+from headrace.pieces import Data, ipc_pieces
 from headrace.plan.nodes import Output
 from headrace.progress import Progress
 from headrace.stages.message import RESULT, Message
@@ -42,9 +43,10 @@ class Publisher:
 
     def record(
         self, messages: Sequence[Message], reached: Sequence[Progress], before: Sequence[Mapping[str, Any]]
-    ) -> tuple[list[dict[str, Any]], dict[str, pa.Buffer]]:
+    ) -> tuple[list[dict[str, Any]], dict[str, Data]]:
         """What the commit says of every output, and the blocks with rows for the sinks of this process."""
-        found, blocks = [], {}
+        found: list[dict[str, Any]] = []
+        blocks: dict[str, Data] = {}
         for number, sink in enumerate(self._sinks):
             sent = [m for m in messages if m.edge == RESULT - number]
             old = before[number] if before else {"cti": NEG_INFINITY, "batches": 0, "sum": 0}
@@ -109,12 +111,9 @@ class Publisher:
             self._publish_files(last)
 
 
-def _packed(output: Output, tables: Sequence[pa.Table]) -> pa.Buffer:
+def _packed(output: Output, tables: Sequence[pa.Table]) -> Data:
     changes = Changes.concat([Changes.empty(output.schema), *map(Changes.from_table, tables)])
-    table, sink = changes.to_table(), pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
+    return ipc_pieces(changes.to_table())
 
 
 def _check(sink: FileSink, about: Mapping[str, Any], last: Commit | None) -> None:

@@ -24,6 +24,7 @@ from headrace.io.decoded import Decoded
 from headrace.io.ingress import COUNTERS, Report, count_orphans, resolve
 from headrace.io.origins import Events, Files, FrameRead, in_memory, read_listed
 from headrace.optimizer import RULES, Rule
+from headrace.pieces import joined
 from headrace.plan.functions import functions_of
 from headrace.plan.nodes import Output, Source
 from headrace.plan.policies import Heartbeat
@@ -142,7 +143,7 @@ class Runner:
     def save(self) -> Saved:
         """What a fresh runner needs to go on after the last batch; later batches do not change it."""
         stages = [
-            [(run.saved(), {name: s.save() for name, s in run.segments().items()}) for run in stage]
+            [(run.saved(), {name: joined(s.save()) for name, s in run.segments().items()}) for run in stage]
             for stage in self.stages
         ]
         feedback = [chunk for message in self.feedback for _, _, chunk in pack(message)]
