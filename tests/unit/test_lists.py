@@ -22,8 +22,9 @@ from headrace.columnar import Lists, canonical_floats, factorize, hash_rows, sor
 from headrace.errors import EventError, ExpressionError, PlanError, SchemaError
 from headrace.expr import case, coalesce
 from headrace.io.console import batch_rows, batch_table
+from headrace.io.egress import encode, prepared
 from headrace.io.encode import jsonl_to_physical, physical_to_jsonl
-from headrace.io.sinks import FileSink, encode, prepared, rows_of
+from headrace.io.sinks import FileSink, rows_of
 from headrace.progress import Progress
 from headrace.schema import Field, Schema, Type
 from headrace.stages.message import Message, pack, unpack

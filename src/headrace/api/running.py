@@ -23,10 +23,9 @@ from headrace.host.local import run_local
 from headrace.host.losses import lost, told_losses
 from headrace.host.report import Report
 from headrace.host.result import Finished, Result
-from headrace.io.console import show_losses
-from headrace.io.deliver import check_free, deliver
+from headrace.io.egress import check_places, deliver, prepared, show_losses
 from headrace.io.origins import SparkRead, check_frames
-from headrace.io.sinks import Console, Sink, prepared
+from headrace.io.sinks import Sink
 from headrace.plan.nodes import DIVERTED as DIVERTED_ROWS
 from headrace.plan.nodes import Diverted, Failures, Final, Node, Output, Source, set_aside, walk
 from headrace.time import NEG_INFINITY
@@ -195,14 +194,13 @@ def _check_bounded(outputs: list[Output]) -> None:
 
 
 def _run_local(outputs: list[Output], sinks: Mapping[str, Sink], options: Mapping[str, Any]) -> Finished:
-    check_free(sinks.values())
-    ready = [Output(prepared(o.input, sinks[o.name]), o.name) if o.name in sinks else o for o in outputs]
+    check_places(sinks.values(), new=True)
+    ready = [Output(prepared(o.input, sinks.get(o.name)), o.name) for o in outputs]
     done = run_local(ready, **options)
     for name, sink in sinks.items():
         result = done.results.pop(name)
         deliver(sink, name, result.schema, result.batches)
-    if any(isinstance(sink, Console) for sink in sinks.values()):
-        show_losses(told_losses(done.counts, done.examples))
+    show_losses(sinks.values(), told_losses(done.counts, done.examples))
     return done
 
 

@@ -85,7 +85,7 @@ def _print_code(parts: list[tuple[str, str]]) -> None:
 
 def _nodes(asked: Asked, target: str) -> dict[str, Node]:
     """The streams that leave, as their sinks want them; of a script that asks nothing, the one that it makes."""
-    from headrace.io.sinks import prepared
+    from headrace.io.egress import prepared
 
     if asked.single:
         return {"out": next(iter(asked.queries.values())).node}

@@ -2,13 +2,11 @@
 
 A sink is a value that says what to do with an output. *Encodings*: `events` are physical events (insert, retract, cti);
 `final` gives rows once nothing can change them any more; `upsert` gives, per key, the latest value (the row with the
-greatest LE), and `delete` when rows of a key are gone (`upserts.py`). Files are written by whoever has the rows and
-appear batch by batch, whole, once.
+greatest LE), and `delete` when rows of a key are gone (`upserts.py`). How rows get there is in `egress.py`.
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -19,17 +17,16 @@ import pyarrow.parquet as pq
 
 from headrace.changes import Changes
 from headrace.errors import EventError, PlanError
-from headrace.events import cti_row, history, to_physical
+from headrace.events import history, to_physical
 from headrace.io.commit import BatchDirectory
-from headrace.io.encode import jsonl_to_physical, physical_to_jsonl, rows_to_jsonl
+from headrace.io.encode import jsonl_to_physical
 from headrace.io.files import source_errors
-from headrace.io.upserts import check_columns, fold, upserts
-from headrace.plan.nodes import EdgeLifetimes, Final, Node, PointAtStart
+from headrace.io.upserts import fold, upserts
 from headrace.progress import Progress
 from headrace.schema import Schema
 from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["Call", "Console", "FileSink", "Memory", "Nowhere", "Sink", "encode", "prepared", "read_events_output"]
+__all__ = ["Call", "Console", "FileSink", "Memory", "Nowhere", "Sink", "read_events_output", "rows_of"]
 
 Encoding = Literal["events", "final", "upsert"]
 ENCODINGS = ("events", "final", "upsert")
@@ -131,16 +128,6 @@ class Nowhere(_Encoded):
 Sink = FileSink | Console | Memory | Call | Nowhere
 
 
-def prepared(node: Node, sink: Sink) -> Node:
-    """The stream a sink really writes."""
-    if sink.encoding == "final":
-        return Final(node)
-    if sink.encoding == "upsert":
-        check_columns(node.schema, sink.key)
-        return EdgeLifetimes(PointAtStart(node), sink.key, latest=True)
-    return node
-
-
 def rows_of(changes: Changes, sink: _Encoded, batch: int = 0) -> pa.Table:
     """The rows of one batch in the sink's encoding."""
     if sink.encoding == "events":
@@ -148,29 +135,6 @@ def rows_of(changes: Changes, sink: _Encoded, batch: int = 0) -> pa.Table:
     if sink.encoding == "final":
         return history(changes)
     return upserts(changes, sink.key, batch)
-
-
-def encode(changes: Changes, sink: FileSink, batch: int = 0) -> bytes:
-    """One file of a batch."""
-    table = rows_of(changes, sink, batch)
-    if sink.format == "parquet":
-        return _parquet(table)
-    return physical_to_jsonl(table) if sink.encoding == "events" else rows_to_jsonl(table)
-
-
-def encode_cti(cti: int, schema: Schema, sink: FileSink) -> dict[str, bytes]:
-    """The file that says how far a batch came; only physical events have one."""
-    if sink.encoding != "events":
-        return {}
-    row = cti_row(cti, schema)
-    data = _parquet(row) if sink.format == "parquet" else physical_to_jsonl(row)
-    return {f"progress.{sink.format}": data}
-
-
-def _parquet(table: pa.Table) -> bytes:
-    sink = io.BytesIO()
-    pq.write_table(table, sink, write_page_checksum=True)
-    return sink.getvalue()
 
 
 def read_events_output(path: str, schema: Schema | str) -> pa.Table:

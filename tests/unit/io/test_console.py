@@ -11,7 +11,8 @@ import headrace as hr
 from headrace.changes import Changes
 from headrace.io import console
 from headrace.io.console import CORRECTED, MOVED, NEW, WITHDRAWN, batch_rows
-from headrace.io.sinks import Console, prepared
+from headrace.io.egress import prepared
+from headrace.io.sinks import Console
 from headrace.progress import Progress
 
 PRICES = """

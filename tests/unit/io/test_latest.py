@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace.errors import PlanError
 from headrace.host.local import run_local
-from headrace.io.sinks import Memory, prepared
+from headrace.io.egress import prepared
+from headrace.io.sinks import Memory
 from headrace.io.upserts import fold
 from headrace.plan.nodes import Output
 

@@ -20,6 +20,7 @@ from headrace.host.driving import publish as publish_module
 from headrace.host.driving.driver import Driver
 from headrace.host.driving.plan import Batch, Executor, Job
 from headrace.host.driving.publish import Publisher
+from headrace.io import egress as egress_module
 from headrace.io.files import Listed
 from headrace.io.origins import Files
 from headrace.io.sinks import FileSink
@@ -70,6 +71,7 @@ def install(patch: pytest.MonkeyPatch) -> None:
     names = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=World.current.name()))
     patch.setattr(driver_module, "FilePositions", Items)
     patch.setattr(publish_module, "BatchDirectory", MemoryDirectory)
+    patch.setattr(egress_module, "BatchDirectory", MemoryDirectory)
     patch.setattr(blocks_module, "uuid", names)
     patch.setattr(cleanup_module, "uuid", names)
 

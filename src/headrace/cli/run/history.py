@@ -14,8 +14,7 @@ from headrace.cli.run.options import Options, Output
 from headrace.cli.run.printing import Printer, busy, say, show_outcomes, sorted_history
 from headrace.columnar import to_numpy
 from headrace.events import to_physical
-from headrace.io.deliver import check_free, deliver
-from headrace.io.sinks import prepared
+from headrace.io.egress import check_places, deliver, prepared
 from headrace.plan.nodes import Node
 from headrace.progress import Progress
 from headrace.time import INFINITY
@@ -33,7 +32,7 @@ def run_history(asked: Asked, options: Options) -> None:
         _print_sql({**queries, **deliveries})
         return
     show_outcomes(asked.outcomes, quiet=options.shown is Output.jsonl)
-    check_free(sinks.values())
+    check_places(sinks.values(), new=True)
     for name, query in deliveries.items():
         with busy(f"{name}: history on {query.engine}"):
             changes = _inserts(query.cht())

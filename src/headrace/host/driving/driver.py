@@ -16,12 +16,13 @@ from headrace.errors import SinkError
 from headrace.host.driving.plan import Batch, Executor, Job, Plan, reached
 from headrace.host.driving.positions import FilePositions
 from headrace.host.driving.publish import Publisher
+from headrace.io.egress import departures
 from headrace.io.ingress import COUNTERS, Report, count_orphans, resolve
 from headrace.io.origins import Files
 from headrace.plan.policies import Heartbeat
 from headrace.progress import Progress
-from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATE, STATISTICS, Message
-from headrace.stages.stage import count_failed, intake_progress, segment_names
+from headrace.stages.message import FEEDBACK, REPORTS, STATE, STATISTICS, Message
+from headrace.stages.stage import count_failed, segment_names
 from headrace.store.blocks import BlockReader, Ledger, Written, write_blocks
 from headrace.store.cleanup import Cleaner
 from headrace.store.log import Commit, Log
@@ -192,9 +193,8 @@ class Driver:
         sources = self._sources(batch, reports)
         states = [m.extra for m in messages if m.edge == STATE]
         feedback = [m.extra for m in messages if m.edge == FEEDBACK]
-        outputs, rows = self.publisher.record(messages, self._reached(sources, messages), before.get("outputs", ()))
-        for about in outputs:
-            self.publisher.count_batch(about, batch.number)
+        left = departures(self.job.line, messages, sources)
+        outputs, rows = self.publisher.record(batch.number, left, before.get("outputs", ()))
         record = {
             "plan": batch.plan.to_json(),
             "time": time.time(),
@@ -229,15 +229,6 @@ class Driver:
             found = [Report.from_json(r) for report in reports for r in report.get(source.fingerprint, [])]
             reached[source.fingerprint] = resolve(source.policy, batch.start[source.fingerprint], found)
         return reached
-
-    def _reached(self, sources: Mapping[str, Progress], messages: Sequence[Message]) -> list[Progress]:
-        """How far every output came: the least of its buckets; without a stage, what its sources allow."""
-        at_intake = intake_progress(self.job.line, sources)
-        found = []
-        for number, output in enumerate(self.job.line.outputs):
-            sent = [m.progress for m in messages if m.edge == RESULT - number and m.progress is not None]
-            found.append(Progress.together(sent or [at_intake.get(output.fingerprint, Progress())]))
-        return found
 
     def _examples(self, reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Of every source a row of the batch that was not used."""

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from headrace.errors import StoreError
+from headrace.io.egress import TaskSink
 from headrace.io.files import Listed
-from headrace.io.sinks import FileSink, Nowhere
 from headrace.progress import Progress
 from headrace.stages.cut import Line
 from headrace.store.log import Commit, Log
@@ -45,7 +45,7 @@ class Job:
     buckets: int
     storage: Storage
     #: The sink of every output that tasks write themselves; None for outputs that the driver takes.
-    sinks: tuple[FileSink | Nowhere | None, ...]
+    sinks: tuple[TaskSink | None, ...]
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,11 @@ import pyarrow as pa
 from headrace.changes import Changes
 from headrace.errors import SinkError
 from headrace.io.commit import BatchDirectory
-from headrace.io.console import show_batch
-from headrace.io.sinks import Call, Console, FileSink, Memory, Nowhere, Sink, encode_cti
+from headrace.io.egress import Departure, hand_over, publish_parts, task_sinks
+from headrace.io.sinks import FileSink, Nowhere, Sink
 from headrace.pieces import Data, ipc_pieces
 from headrace.plan.nodes import Output
 from headrace.progress import Progress
-from headrace.stages.message import RESULT, Message
 from headrace.store.blocks import BlockReader
 from headrace.store.log import Commit, number_of
 from headrace.store.storage import Storage
@@ -37,37 +36,32 @@ class Publisher:
     def __init__(self, outputs: Sequence[Output], sinks: Sequence[Sink], storage: Storage) -> None:
         self._outputs, self._sinks, self._storage = outputs, sinks, storage
         #: Whether there are sinks in this process.
-        self._here = any(isinstance(sink, (Console, Memory, Call)) for sink in sinks)
+        self._here = None in task_sinks(sinks)
 
     # --- before the commit -------------------------------------------------------------------------------------------
 
     def record(
-        self, messages: Sequence[Message], reached: Sequence[Progress], before: Sequence[Mapping[str, Any]]
+        self, batch: int, departures: Sequence[Departure], before: Sequence[Mapping[str, Any]]
     ) -> tuple[list[dict[str, Any]], dict[str, Data]]:
         """What the commit says of every output, and the blocks with rows for the sinks of this process."""
         found: list[dict[str, Any]] = []
         blocks: dict[str, Data] = {}
-        for number, sink in enumerate(self._sinks):
-            sent = [m for m in messages if m.edge == RESULT - number]
+        for number, (sink, departure) in enumerate(zip(self._sinks, departures, strict=True)):
             old = before[number] if before else {"cti": NEG_INFINITY, "batches": 0, "sum": 0}
-            about = {"cti": max(reached[number].cti, old["cti"]), "high": reached[number].high}
+            cti = max(departure.progress.cti, old["cti"])
+            about: dict[str, Any] = {"cti": cti, "high": departure.progress.high}
             if isinstance(sink, FileSink):
-                parts = [m.extra["staged"] for m in sent if m.extra.get("staged")]
-                moved = sink.encoding == "events" and about["cti"] > old["cti"]
-                about |= {"parts": parts, "moved": moved, "batches": old["batches"], "sum": old["sum"]}
+                parts = [m.extra["staged"] for m in departure.messages if m.extra.get("staged")]
+                moved = sink.encoding == "events" and cti > old["cti"]
+                # How many batches the directory has got files of, and their sum: both are checked at the next start.
+                got = bool(parts or moved)
+                about |= {"parts": parts, "moved": moved, "batches": old["batches"] + got}
+                about["sum"] = old["sum"] + (batch if got else 0)
             elif not isinstance(sink, Nowhere):
-                name = f"rows-{number}"
-                blocks[name] = _packed(self._outputs[number], [m.table for m in sent if m.table is not None])
-                about |= {"rows": name}
+                about["rows"] = f"rows-{number}"
+                blocks[about["rows"]] = ipc_pieces(departure.changes().to_table())
             found.append(about)
         return found, blocks
-
-    @staticmethod
-    def count_batch(about: dict[str, Any], batch: int) -> None:
-        """Count a batch that a directory gets files of; their number and sum are checked at the next start."""
-        if about.get("parts") or about.get("moved"):
-            about["batches"] += 1
-            about["sum"] += batch
 
     # --- after it ----------------------------------------------------------------------------------------------------
 
@@ -86,19 +80,14 @@ class Publisher:
     def _publish_files(self, commit: Commit) -> None:
         """What is there already stays as it is."""
         for number, (sink, about) in enumerate(zip(self._sinks, commit.record["outputs"], strict=True)):
-            if isinstance(sink, FileSink) and (about["parts"] or about["moved"]):
-                extra = encode_cti(about["cti"], self._outputs[number].schema, sink) if about["moved"] else {}
-                BatchDirectory(sink.path).commit(commit.batch, about["parts"], extra)
+            if isinstance(sink, FileSink):
+                cti = about["cti"] if about["moved"] else None
+                publish_parts(sink, self._outputs[number].schema, commit.batch, about["parts"], cti)
 
     def _show(self, number: int, sink: Sink, commit: Commit, about: Mapping[str, Any]) -> None:
         rows = pa.ipc.open_stream(BlockReader(self._storage, commit).block(about["rows"])).read_all()
         changes, progress = Changes.from_table(rows), Progress(about["cti"], about["high"])
-        if isinstance(sink, Memory):
-            sink.add(changes, progress, commit.batch)
-        elif isinstance(sink, Console):
-            show_batch(sink, self._outputs[number].name, commit.batch, changes, progress)
-        elif isinstance(sink, Call):
-            sink.function(commit.batch, changes, progress)
+        hand_over(sink, self._outputs[number].name, commit.batch, changes, progress)
 
     def resume(self, last: Commit | None) -> None:
         """At a start: check that every sink has what was committed, and publish what it lacks of the last batch."""
@@ -109,11 +98,6 @@ class Publisher:
             self.publish(last)
         elif last is not None:
             self._publish_files(last)
-
-
-def _packed(output: Output, tables: Sequence[pa.Table]) -> Data:
-    changes = Changes.concat([Changes.empty(output.schema), *map(Changes.from_table, tables)])
-    return ipc_pieces(changes.to_table())
 
 
 def _check(sink: FileSink, about: Mapping[str, Any], last: Commit | None) -> None:

@@ -15,11 +15,10 @@ from typing import Any
 
 from headrace.changes import Changes
 from headrace.host.driving.plan import Batch, Job
-from headrace.io.commit import BatchDirectory
+from headrace.io.egress import write_part
 from headrace.io.files import Listed
 from headrace.io.ingress import Report
 from headrace.io.origins import read_listed
-from headrace.io.sinks import Nowhere, encode
 from headrace.plan.policies import Heartbeat
 from headrace.stages.intake import Intake, circulated
 from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATE, Message, pack, unpack
@@ -156,9 +155,6 @@ def _delivered(job: Job, batch: Batch, message: Message) -> Message:
     sink = job.sinks[number] if 0 <= number < len(job.sinks) else None
     if sink is None or message.table is None:
         return message
-    if isinstance(sink, Nowhere):
-        return Message(message.bucket, message.edge, None, message.progress)
-    data = encode(Changes.from_table(message.table), sink, batch.number)
-    staged = BatchDirectory(sink.path).stage(batch.number, f"part.{sink.format}", data) if data else None
+    staged = write_part(sink, Changes.from_table(message.table), batch.number)
     about = {"staged": staged, "rows": message.table.num_rows}
     return Message(message.bucket, message.edge, None, message.progress, about)

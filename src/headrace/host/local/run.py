@@ -21,6 +21,7 @@ from headrace.errors import PlanError
 from headrace.host.received import received
 from headrace.host.result import Finished, Result
 from headrace.io.decoded import Decoded
+from headrace.io.egress import departures
 from headrace.io.ingress import COUNTERS, Report, count_orphans, resolve
 from headrace.io.origins import Events, Files, FrameRead, in_memory, read_listed
 from headrace.optimizer import RULES, Rule
@@ -31,8 +32,8 @@ from headrace.plan.policies import Heartbeat
 from headrace.progress import Progress
 from headrace.stages.cut import Line, line_of
 from headrace.stages.intake import Intake, circulated
-from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATISTICS, Message, pack, unpack
-from headrace.stages.stage import StageRun, count_failed, intake_progress
+from headrace.stages.message import FEEDBACK, REPORTS, STATISTICS, Message, pack, unpack
+from headrace.stages.stage import StageRun, count_failed
 from headrace.time import INFINITY
 from headrace.trace import Segment
 
@@ -201,15 +202,8 @@ class Runner:
         count_failed(self.done.counts, statistics)
         for source in self.line.sources:
             count_orphans(self.done.counts[str(source.origin)], source.fingerprint, statistics)
-        arrived = intake_progress(self.line, self.progress)
-        for number, output in enumerate(self.line.outputs):
-            mine = [m for m in messages if m.edge == RESULT - number]
-            tables = [Changes.from_table(m.table) for m in mine if m.table is not None]
-            reached = [m.progress for m in mine if m.progress is not None] or [arrived[output.fingerprint]]
-            progress = Progress.together(reached)
-            self.done.results[output.name].batches.append(
-                (Changes.concat([Changes.empty(output.schema), *tables]), progress)
-            )
+        for left in departures(self.line, messages, self.progress):
+            self.done.results[left.output.name].batches.append((left.changes(), left.progress))
 
 
 def _copied(done: Finished) -> Finished:

@@ -22,12 +22,12 @@ from headrace.host.spark.feeder import Feeder, spill, spooled_source
 from headrace.host.spark.query import Query
 from headrace.host.spark.session import beside, get_session, is_connect, warm_up
 from headrace.host.spark.worker import SparkExecutor
-from headrace.io.commit import BatchDirectory
+from headrace.io.egress import check_places, claim, prepared, task_sinks
 from headrace.io.formats import Format
 from headrace.io.host_source import Receiver
 from headrace.io.ingress import COUNTERS
 from headrace.io.origins import Events, Files, FrameRead, HostRead, SparkRead, check_frames
-from headrace.io.sinks import FileSink, Nowhere, Sink, prepared
+from headrace.io.sinks import FileSink, Sink
 from headrace.optimizer import optimize
 from headrace.optimizer.rewrite import rewrite
 from headrace.plan.nodes import Node, Output, Source, set_aside, walk
@@ -98,8 +98,7 @@ def _built(
     count = place.buckets(buckets, min(os.cpu_count() or 1, 8))
     line = cut(plan, count)
     place.claim(line, count, sinks)
-    handled = tuple(sink if isinstance(sink, (FileSink, Nowhere)) else None for sink in sinks)
-    job = Job(uuid.uuid4().hex, line, count, place.storage, handled)
+    job = Job(uuid.uuid4().hex, line, count, place.storage, task_sinks(sinks))
     # A Connect client has its session to itself, and a second one would outlive a server that ends with the process.
     executor = SparkExecutor(session if is_connect(session) else beside(session), job, name)
     driver = Driver(job, executor, Publisher(line.outputs, sinks, place.storage), _now, files_per_batch, tasks=count)
@@ -120,9 +119,7 @@ def _check_places(outputs: Sequence[Output], sinks: Sequence[Sink]) -> None:
     for node in walk(*outputs):
         if isinstance(node, Source) and isinstance(node.origin, Files):
             node.origin.check()
-    for sink in sinks:
-        if isinstance(sink, FileSink):
-            BatchDirectory(sink.path)
+    check_places(sinks, new=False)
 
 
 def _add_side_outputs(outputs: list[Output], sinks: list[Sink], place: Checkpoint) -> None:
@@ -165,9 +162,7 @@ def _open(driver: Driver, place: Checkpoint, sinks: Sequence[Sink], feeders: Seq
     begun = bool(driver.log.batches())
     for feeder in feeders:
         feeder.prepare(begun=begun)
-    for sink in sinks:
-        if isinstance(sink, FileSink):
-            BatchDirectory(sink.path).claim(place.owner, begun=begun)
+    claim(sinks, place.owner, begun=begun)
     driver.open()
 
 

@@ -20,12 +20,11 @@ from headrace.host.driving.plan import Plan
 from headrace.host.losses import Losses
 from headrace.host.report import Report
 from headrace.host.spark.failures import failure, is_gone, may_pass
-from headrace.io.console import close as close_console
-from headrace.io.console import show_losses
+from headrace.io.egress import close, show_losses
 from headrace.io.host_source import Receiver
 from headrace.io.origins import SparkRead
 from headrace.io.secrets import hidden_values
-from headrace.io.sinks import Console, Sink
+from headrace.io.sinks import Sink
 from headrace.stages.cut import Line
 from headrace.time import INFINITY, NEG_INFINITY
 
@@ -190,9 +189,7 @@ class Query:
             with suppress(Exception):  # the server itself may be gone
                 self.executor.spark.interruptTag(self.executor.tag)
             self._thread.join()
-        for sink in self.sinks:
-            if isinstance(sink, Console):
-                close_console(sink)
+        close(self.sinks)
         self.checkpoint.close()
 
     def fail_soon(self) -> None:
@@ -280,9 +277,7 @@ class Query:
         read = [path for files in record["plan"]["files"].values() for _, path, _ in files]
         for feeder in self.feeders:
             feeder.forget(read)
-        losses = self._count(record)
-        if any(isinstance(sink, Console) for sink in self.sinks):
-            show_losses(losses)
+        show_losses(self.sinks, self._count(record))
         self.statistics.append(batch.statistics)
         self.batch_seconds.append(batch.seconds)
         del self.statistics[:-_KEPT_BATCHES], self.batch_seconds[:-_KEPT_BATCHES]

@@ -1,0 +1,213 @@
+"""The way out: from the changes that leave a query to what its sinks have, the same for every host.
+
+1. *Pair.* Every output has its sink. `prepared` puts before a sink the operators that it needs, `check_places` and
+   `claim` see to it that a directory belongs to one output of one query.
+2. *Finality.* Which rows may leave is decided by those operators: `Final` holds rows back until nothing can change
+   them, upsert rows are the latest of each key. So a sink never waits; what reaches it leaves.
+3. *Encode.* `rows_of` gives the rows of a batch in the form of the sink, `encode` the bytes of a file.
+4. *Deliver.* What an output gives in a batch comes from several buckets; `departures` brings it together. For a
+   directory whoever has rows writes a part (`write_part`), and the driver makes the parts a batch (`publish_parts`).
+   A console, a memory and a function are in the driver's process and get the batch as a whole (`hand_over`).
+
+A query with a checkpoint delivers a batch after its commit (`host/driving/publish.py`); a run in process delivers all
+batches at its end (`deliver`). A directory is the same for both: a folder for each batch, and in it the file that says
+how far the batch came.
+"""
+
+from __future__ import annotations
+
+import io
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.changes import Changes
+from headrace.errors import SinkError
+from headrace.events import cti_row
+from headrace.io import console
+from headrace.io.commit import BatchDirectory
+from headrace.io.encode import physical_to_jsonl, rows_to_jsonl
+from headrace.io.sinks import Call, Console, FileSink, Memory, Nowhere, Sink, rows_of
+from headrace.io.upserts import check_columns
+from headrace.plan.nodes import EdgeLifetimes, Final, Node, Output, PointAtStart
+from headrace.progress import Progress
+from headrace.schema import Schema
+from headrace.stages.cut import Line
+from headrace.stages.message import RESULT, Message
+from headrace.stages.stage import intake_progress
+from headrace.time import NEG_INFINITY
+
+__all__ = [
+    "Departure",
+    "TaskSink",
+    "check_places",
+    "claim",
+    "close",
+    "deliver",
+    "departures",
+    "encode",
+    "hand_over",
+    "prepared",
+    "publish_parts",
+    "show_losses",
+    "task_sinks",
+    "write_part",
+]
+
+#: Sinks that get their rows from the tasks; the others are in the driver's process.
+TaskSink = FileSink | Nowhere
+
+
+# --- pair ------------------------------------------------------------------------------------------------------------
+
+
+def prepared(node: Node, sink: Sink | None) -> Node:
+    """The stream that a sink really gets; all of it, where there is no sink."""
+    if sink is None or sink.encoding == "events":
+        return node
+    if sink.encoding == "final":
+        return Final(node)
+    check_columns(node.schema, sink.key)
+    return EdgeLifetimes(PointAtStart(node), sink.key, latest=True)
+
+
+def task_sinks(sinks: Iterable[Sink]) -> tuple[TaskSink | None, ...]:
+    """The sink of every output that tasks write themselves; None for outputs that the driver takes."""
+    return tuple(sink if isinstance(sink, TaskSink) else None for sink in sinks)
+
+
+def check_places(sinks: Iterable[Sink], *, new: bool) -> None:
+    """Raise unless every directory can be written and is named once, and with `new` is free: before anything runs."""
+    places = set()
+    for sink in sinks:
+        if isinstance(sink, FileSink):
+            place = BatchDirectory(sink.path)
+            again = place.path.resolve() in places
+            if again or (new and place.taken):
+                why = "is the directory of two outputs" if again else "holds the output of a query already"
+                raise SinkError(
+                    f"{str(place.path)!r} {why}",
+                    given=sink.path,
+                    allowed="a directory of its own for each output" + (", and a new one for each run" if new else ""),
+                    instead="another directory" + ("" if again else ", or delete this one"),
+                )
+            places.add(place.path.resolve())
+
+
+def claim(sinks: Iterable[Sink], owner: str, *, begun: bool) -> None:
+    """Make the directories among the sinks those of one query."""
+    for sink in sinks:
+        if isinstance(sink, FileSink):
+            BatchDirectory(sink.path).claim(owner, begun=begun)
+
+
+# --- encode ----------------------------------------------------------------------------------------------------------
+
+
+def encode(changes: Changes, sink: FileSink, batch: int = 0) -> bytes:
+    """One file of a batch."""
+    return _bytes(rows_of(changes, sink, batch), sink)
+
+
+def _bytes(table: pa.Table, sink: FileSink) -> bytes:
+    if sink.format == "jsonl":
+        return physical_to_jsonl(table) if sink.encoding == "events" else rows_to_jsonl(table)
+    file = io.BytesIO()
+    pq.write_table(table, file, write_page_checksum=True)
+    return file.getvalue()
+
+
+# --- deliver ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Departure:
+    """What leaves by one output in a batch: the messages of its buckets, and how far it came."""
+
+    output: Output
+    messages: Sequence[Message]
+    progress: Progress
+
+    def changes(self) -> Changes:
+        """The rows of all buckets."""
+        tables = [Changes.from_table(m.table) for m in self.messages if m.table is not None]
+        return Changes.concat([Changes.empty(self.output.schema), *tables])
+
+
+def departures(line: Line, messages: Iterable[Message], sources: Mapping[str, Progress]) -> list[Departure]:
+    """What leaves by every output, from the last messages of a batch.
+
+    An output came as far as the last of its buckets; one without a stage, as far as its sources allow.
+    """
+    found: dict[int, list[Message]] = {number: [] for number in range(len(line.outputs))}
+    for message in messages:
+        if RESULT - message.edge in found:
+            found[RESULT - message.edge].append(message)
+    at_intake = intake_progress(line, sources)
+    left = []
+    for number, output in enumerate(line.outputs):
+        told = [m.progress for m in found[number] if m.progress is not None]
+        progress = Progress.together(told or [at_intake[output.fingerprint]])
+        left.append(Departure(output, found[number], progress))
+    return left
+
+
+def write_part(sink: TaskSink, changes: Changes, batch: int) -> str | None:
+    """Write rows where their batch can take them from; gives the place, if there is anything."""
+    if isinstance(sink, Nowhere):
+        return None
+    data = encode(changes, sink, batch)
+    return BatchDirectory(sink.path).stage(batch, f"part.{sink.format}", data) if data else None
+
+
+def publish_parts(sink: FileSink, schema: Schema, batch: int, parts: Sequence[str], cti: int | None) -> None:
+    """Make parts the batch of a directory, with the CTI if it moved; a batch that is there stays as it is.
+
+    Only physical events say how far they came.
+    """
+    extra = {}
+    if cti is not None and sink.encoding == "events":
+        extra[f"progress.{sink.format}"] = _bytes(cti_row(cti, schema), sink)
+    if parts or extra:
+        BatchDirectory(sink.path).commit(batch, parts, extra)
+
+
+def hand_over(sink: Sink, name: str, batch: int, changes: Changes, progress: Progress) -> None:
+    """Give a batch of the output `name` to a sink of this process."""
+    if isinstance(sink, Console):
+        console.show_batch(sink, name, batch, changes, progress)
+    elif isinstance(sink, Memory):
+        sink.add(changes, progress, batch)
+    elif isinstance(sink, Call):
+        sink.function(batch, changes, progress)
+
+
+def deliver(sink: Sink, name: str, schema: Schema, batches: Iterable[tuple[Changes, Progress]]) -> None:
+    """Hand over all batches of the output `name`, which has ended, in order."""
+    claim([sink], uuid.uuid4().hex, begun=False)
+    reached = NEG_INFINITY
+    for number, (changes, progress) in enumerate(batches):
+        if isinstance(sink, FileSink):
+            part = write_part(sink, changes, number) if len(changes) else None
+            moved = progress.cti if progress.cti > reached else None
+            publish_parts(sink, schema, number, [part] if part else [], moved)
+            reached = max(reached, progress.cti)
+        else:
+            hand_over(sink, name, number, changes, progress)
+    close([sink])
+
+
+def show_losses(sinks: Iterable[Sink], losses: str) -> None:
+    """Say which rows were not used, where somebody watches the answers."""
+    if any(isinstance(sink, Console) for sink in sinks):
+        console.show_losses(losses)
+
+
+def close(sinks: Iterable[Sink]) -> None:
+    """The query has ended: nothing more comes."""
+    for sink in sinks:
+        if isinstance(sink, Console):
+            console.close(sink)
