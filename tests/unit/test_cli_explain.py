@@ -43,6 +43,8 @@ def test_the_stream_that_no_other_reads_is_explained(file: Path):
     assert text.startswith("averages")
     assert "intake: where the rows are read" in text
     assert "stage 1: rows brought together by symbol" in text
+    assert "on Spark a batch is one job with one shuffle: " in text
+    assert "shuffled: #1 by symbol" in text
     assert "state: groups × windows the CTI has not closed" in text
     assert "corrects itself" in text
 
@@ -58,6 +60,8 @@ def test_json_has_the_same_steps(file: Path):
     found = json.loads(explain(str(file), "--json"))
     assert found["stream"] == "averages"
     assert [stage["stage"] for stage in found["stages"]] == [0, 1]
+    assert found["job"].startswith("on Spark a batch is one job")
+    assert [len(stage["shuffled"]) for stage in found["stages"]] == [0, 1]
     steps = [step for stage in found["stages"] for step in stage["steps"]]
     assert {"operator", "runs", "state", "cti", "insert_only", "reads"} <= steps[0].keys()
     assert steps[0]["operator"].startswith("Source")

@@ -39,6 +39,7 @@ def command(
     from headrace.stages.cut import line_of
     from headrace.stages.explain import code as code_of
     from headrace.stages.explain import stages
+    from headrace.stages.job import job_of
 
     asked = find(target)
     made = _unused(asked)
@@ -50,14 +51,13 @@ def command(
     found = stages(line)
     rules = [rule.__name__ for rule in RULES]
     if as_json:
-        shown = [{"stage": s.level, "rows": s.rows, "steps": [asdict(step) for step in s.steps]} for s in found]
-        typer.echo(json.dumps({"stream": name, "rules": rules, "stages": shown}, indent=2, ensure_ascii=False))
+        shown = [{"stage" if key == "level" else key: value for key, value in asdict(s).items()} for s in found]
+        whole = {"stream": name, "rules": rules, "job": job_of(line), "stages": shown}
+        typer.echo(json.dumps(whole, indent=2, ensure_ascii=False))
         return
-    tree = Tree(Text(f"{name}, after the rules {', '.join(rules)}"))
+    tree = Tree(Text(f"{name}, after the rules {', '.join(rules)}\n{job_of(line)}"))
     for stage in found:
-        branch = tree.add(
-            Text(f"stage {stage.level}: {stage.rows}" if stage.level else f"intake: {stage.rows}", "bold")
-        )
+        branch = tree.add(Text.assemble((stage.title, "bold"), *((f"\n{move}", "dim") for move in stage.moves())))
         for step in stage.steps:
             branch.add(label(step, liveliness=liveliness))
     Console().print(tree)

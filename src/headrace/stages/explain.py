@@ -29,6 +29,7 @@ from headrace.plan.nodes import (
 from headrace.plan.ordered import NUMBER, Frame, Ordered
 from headrace.stages import patterns
 from headrace.stages.cut import Line, line_of
+from headrace.stages.job import in_place, job_of, shuffled_to
 from headrace.stages.liveliness import liveliness_of
 from headrace.stages.loops import how_it_runs, loop_lines
 
@@ -59,7 +60,20 @@ class Stage:
 
     level: int
     rows: str
+    #: What is shuffled on its way there; and what is not, because it is partitioned as it must be.
+    shuffled: tuple[str, ...]
+    in_place: tuple[str, ...]
     steps: tuple[Step, ...]
+
+    @property
+    def title(self) -> str:
+        """The level in one line."""
+        return f"stage {self.level}: {self.rows}" if self.level else f"intake: {self.rows}"
+
+    def moves(self) -> list[str]:
+        """What is shuffled and what is not, in lines."""
+        found = {"shuffled": self.shuffled, "not shuffled again": self.in_place}
+        return [f"{what}: {'; '.join(parts)}" for what, parts in found.items() if parts]
 
 
 def code(line: Line) -> list[tuple[str, str]]:
@@ -198,12 +212,14 @@ def _kept_up(node: PerWindow) -> str:
 
 def stages(line: Line) -> list[Stage]:
     """The stages of a cut plan, without what only counts and keeps the rows that no one asked for."""
-    shown = [step for step, node in zip(steps(line), line.nodes, strict=True) if not _is_side(node)]
-    rows = {
-        level: "where the rows are read" if level == 0 else _partitioning(line, level)
-        for level in range(line.depth + 1)
-    }
-    return [Stage(level, rows[level], tuple(s for s in shown if s.level == level)) for level in range(line.depth + 1)]
+    found, numbers = [], {node.fingerprint: i for i, node in enumerate(line.nodes, 1)}
+    shown = [(step, node) for step, node in zip(steps(line), line.nodes, strict=True) if not _is_side(node)]
+    for level in range(line.depth + 1):
+        here = [(step, node) for step, node in shown if step.level == level]
+        kept = tuple(filter(None, (in_place(line, node, numbers) for _, node in here)))
+        rows, shuffled = _partitioning(line, level), shuffled_to(line, level, numbers)
+        found.append(Stage(level, rows, shuffled, kept, tuple(step for step, _ in here)))
+    return found
 
 
 def _is_side(node: Node) -> bool:
@@ -215,8 +231,10 @@ def _is_side(node: Node) -> bool:
 def explain(outputs: Sequence[Output], *, liveliness: bool = False) -> str:
     """The optimized plan as text; with `liveliness`, how soon answers are final and what would make that sooner."""
     lines = [f"rules: {', '.join(rule.__name__ for rule in RULES)}"]
-    for stage in stages(line_of(outputs)):
-        lines.append(f"stage {stage.level}: {stage.rows}" if stage.level else f"intake: {stage.rows}")
+    line = line_of(outputs)
+    lines.append(job_of(line))
+    for stage in stages(line):
+        lines += [stage.title, *(f"  {move}" for move in stage.moves())]
         for step in stage.steps:
             reads = f" ← {', '.join(f'#{n}' for n in step.reads)}" if step.reads else ""
             corrects = "" if step.insert_only else "; corrects itself"
