@@ -84,3 +84,23 @@ def test_a_file_that_changes_after_it_was_read_is_counted(spark: SparkSession, f
     finally:
         query.stop()
     assert (counts["accepted"], counts["changed_files"]) == (2, 1)
+
+
+def test_files_are_read_by_name_if_the_source_says_so(spark: SparkSession, folder: Path):
+    """A file that comes later with a name before those that were read is read, too."""
+    for number in range(4):
+        write(folder / f"{number}.csv", [(10 * number, number)], at=9 - number)
+    stream = hr.read_csv(str(folder), SCHEMA, lifetime=hr.point("t"), progress=hr.ordered(), order="name")
+    sink = hr.memory()
+    query = stream.start(sink, spark=spark, files_per_batch=1, buckets=1)
+    try:
+        query.process_all_available()
+        assert sink.rows()["v"].to_pylist() == [0, 1, 2, 3]
+        write(folder / "00.csv", [(40, 4)], at=20)
+        query.process_all_available()
+        assert sink.rows()["v"].to_pylist() == [0, 1, 2, 3, 4]
+        (counts,) = query.counts.values()
+    finally:
+        query.stop()
+    assert (counts["accepted"], counts["rows"], counts["old_files"]) == (5, 5, 0)
+    assert stream.run(host="spark", spark=spark).counts == stream.run().counts

@@ -17,7 +17,7 @@ from headrace.events import check_events, events_table
 from headrace.expr import Expr, col
 from headrace.io import generator
 from headrace.io.decoded import finish
-from headrace.io.files import MAX_EXPANSION
+from headrace.io.files import MAX_EXPANSION, FileOrder
 from headrace.io.formats import Format, infer_schema
 from headrace.io.origins import Events, Files, FrameRead, HostRead, Origin, SparkRead
 from headrace.io.records import MAX_LINE
@@ -137,45 +137,48 @@ def events(
 def read_csv(
     path: str, schema: SchemaLike | None = None, *, lifetime: Lifetime, progress: ProgressPolicy | None = None,
     delimiter: str = ",", header: bool = True, bad_rows: BadRowPolicy = "divert", rename: Names | None = None,
-    max_line: int = MAX_LINE, max_expansion: int = MAX_EXPANSION,
+    max_line: int = MAX_LINE, max_expansion: int = MAX_EXPANSION, order: FileOrder = "time",
 ) -> Stream:  # fmt: skip
     """CSV files as a stream: a file, a directory or a pattern.
+
+    With `order="time"` the file that was modified first is read first, with `order="name"` the one whose path is first.
+    A file that appears later is read, whichever order it would have had.
 
     `rename={"kind": "sort"}` gives columns of the file other names: an event has a `kind`, `le`, `re` and `re_new` of
     its own. A line of more than `max_line` bytes is an error, and so is a compressed file that becomes more than
     `max_expansion` times as large.
     """
     how = Format("csv", delimiter, header, rename=_pairs(rename), max_line=max_line, max_expansion=max_expansion)
-    return _read(path, how, schema, lifetime, progress, bad_rows)
+    return _read(path, how, schema, lifetime, progress, bad_rows, order)
 
 
 def read_json(
     path: str, schema: SchemaLike | None = None, *, lifetime: Lifetime, progress: ProgressPolicy | None = None,
     bad_rows: BadRowPolicy = "divert", rename: Names | None = None, max_line: int = MAX_LINE,
-    max_expansion: int = MAX_EXPANSION,
+    max_expansion: int = MAX_EXPANSION, order: FileOrder = "time",
 ) -> Stream:  # fmt: skip
-    """Files of JSON lines as a stream; `rename` and the limits are those of `read_csv`."""
+    """Files of JSON lines as a stream; `rename`, `order` and the limits are those of `read_csv`."""
     how = Format("json", rename=_pairs(rename), max_line=max_line, max_expansion=max_expansion)
-    return _read(path, how, schema, lifetime, progress, bad_rows)
+    return _read(path, how, schema, lifetime, progress, bad_rows, order)
 
 
 def read_parquet(
     path: str, schema: SchemaLike | None = None, *, lifetime: Lifetime, progress: ProgressPolicy | None = None,
-    bad_rows: BadRowPolicy = "divert", rename: Names | None = None,
+    bad_rows: BadRowPolicy = "divert", rename: Names | None = None, order: FileOrder = "time",
 ) -> Stream:  # fmt: skip
-    """Parquet files as a stream; `rename` gives columns of the file other names."""
-    return _read(path, Format("parquet", rename=_pairs(rename)), schema, lifetime, progress, bad_rows)
+    """Parquet files as a stream; `rename` and `order` are those of `read_csv`."""
+    return _read(path, Format("parquet", rename=_pairs(rename)), schema, lifetime, progress, bad_rows, order)
 
 
 def read_events(
     path: str, schema: SchemaLike, *, format: str | None = None, progress: ProgressPolicy | None = None,
     bad_rows: BadRowPolicy = "divert", rename: Names | None = None, max_line: int = MAX_LINE,
-    max_expansion: int = MAX_EXPANSION,
+    max_expansion: int = MAX_EXPANSION, order: FileOrder = "time",
 ) -> Stream:  # fmt: skip
     """Files of physical events as a stream: columns `kind, le, re, re_new` beside the payload of `schema`.
 
-    In JSON the payload may also be an object of its own, `"payload"`, as `files(...)` writes it. `rename` and the
-    limits are those of `read_csv`.
+    In JSON the payload may also be an object of its own, `"payload"`, as `files(...)` writes it. `rename`, `order`
+    and the limits are those of `read_csv`.
     """
     control = (Field("kind", Type.STRING), *(Field(name, Type.LONG) for name in ("le", "re", "re_new")))
     columns = Schema((*control, *Schema.of(schema).payload))
@@ -183,7 +186,7 @@ def read_events(
     how = replace(how, rename=_pairs(rename), max_line=max_line, max_expansion=max_expansion)
     if how.name == "json" and "payload" not in columns:
         how = replace(how, nested=None)
-    return _read(path, how, columns, Physical(), progress, bad_rows)
+    return _read(path, how, columns, Physical(), progress, bad_rows, order)
 
 
 def _pairs(rename: Names | None) -> tuple[tuple[str, str], ...]:
@@ -321,8 +324,9 @@ def _read(
     lifetime: Lifetime,
     progress: ProgressPolicy | None,
     bad_rows: BadRowPolicy,
+    order: FileOrder,
 ) -> Stream:
-    origin = Files(str(path), format)
+    origin = Files(str(path), format, order=order)
     columns = Schema.of(schema) if schema is not None else infer_schema(origin.files()[0].path, format)
     columns = columns.renamed(dict(format.rename))
     _refuse_lists(columns, format)

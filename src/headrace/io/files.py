@@ -4,9 +4,11 @@ A path may be plain, a `file:` URI in either of its spellings (percent-encoded, 
 that Arrow's file systems understand. Names that start with `_` or `.` are not data: writers use them for what is
 unfinished.
 
-`listing` is the one order in which files are read: by modification time in nanoseconds, then by name. A link to a
-directory is not followed, since it may lead back to where it is. A listed file may be gone, or another one, when its
-turn comes: `Listed.state` says so, and whoever reads files counts and reports it.
+`listing` is the one order in which files are read: by modification time in nanoseconds, then by path, or by path alone
+for files whose names say when they belong. An order says only which of the files that are there is next: a file that
+comes later is read later, whatever its name. A link to a directory is not followed, since it may lead back to where it
+is. A listed file may be gone, or another one, when its turn comes: `Listed.state` says so, and whoever reads files
+counts and reports it.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ import pyarrow.fs as pafs
 from headrace.errors import HeadraceError, SourceError
 
 __all__ = [
-    "MAX_EXPANSION", "FileState", "Listed", "behind_link", "changed_or_new", "list_files", "listing", "local_path",
-    "open_file", "open_stream", "source_errors",
+    "MAX_EXPANSION", "ORDERS", "FileOrder", "FileState", "Listed", "behind_link", "changed_or_new", "list_files",
+    "listing", "local_path", "open_file", "open_stream", "source_errors",
 ]  # fmt: skip
 
 #: How many times its size a compressed file may decompress to, unless its reader says otherwise.
@@ -102,13 +104,16 @@ def _file_system(path: str) -> tuple[Any, str]:
     return found[0], str(found[1])
 
 
+#: Which file is read first: the one that was modified first, or the one whose path is first.
+FileOrder: TypeAlias = Literal["time", "name"]
+ORDERS = ("time", "name")
 #: What became of a file since it was listed.
 FileState: TypeAlias = Literal["same", "missing", "changed"]
 
 
 @dataclass(frozen=True, order=True)
 class Listed:
-    """A file as it was when it was listed; the order of these values is the order of reading."""
+    """A file as it was when it was listed; the order of these values is that of time."""
 
     #: Modification time in nanoseconds.
     modified: int
@@ -166,14 +171,15 @@ def list_files(path: str) -> list[str]:
     return [file.path for file in listing(path)]
 
 
-def listing(path: str) -> list[Listed]:
+def listing(path: str, order: FileOrder = "time") -> list[Listed]:
     """The data files of a path, a directory with its sub-directories, or a glob, in the order of reading.
 
     A glob or directory may be empty; a plain path must exist.
     """
     local = local_path(path)
     with source_errors(path):
-        return sorted(_local_files(local) if local is not None else _remote_files(path))
+        found = sorted(_local_files(local) if local is not None else _remote_files(path))
+    return found if order == "time" else sorted(found, key=lambda file: file.path)
 
 
 def _local_files(path: str) -> Iterator[Listed]:

@@ -4,7 +4,7 @@ An origin knows how its rows are stamped with arrival and position (rules 1.5 an
 on every host, in histories, and after restarts:
 
 - Rows of files arrive when their file was last modified, and their position is their number in it. Files are taken
-  oldest first, so that is the order in which a live query meets them.
+  oldest first, unless their source says otherwise, so that is the order in which a live query meets them.
 - Rows in memory have their number in the table as position. They arrive at the latest time that they or rows before
   them speak of: a time that is made up, but never goes back.
 """
@@ -31,7 +31,7 @@ from headrace.errors import PlanError, SourceError, without_secrets
 from headrace.expr import Expr, col, evaluate, predicate_mask
 from headrace.expr.pushdown import to_arrow_filter
 from headrace.io.decoded import Decoded, refused_table
-from headrace.io.files import FileState, Listed, listing, local_path
+from headrace.io.files import ORDERS, FileOrder, FileState, Listed, listing, local_path
 from headrace.io.formats import Format, read_file
 from headrace.io.secrets import shown_options, shown_place
 from headrace.plan.nodes import Node, Source
@@ -90,6 +90,17 @@ class Files(_Unread):
     label: str = ""
     #: Whether the files hold arrival and position themselves: rows that were in memory bring theirs along.
     holds_stamps: bool = False
+    #: Which of its files is read first.
+    order: FileOrder = "time"
+
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            raise PlanError(
+                "files are not read in such an order",
+                given=self.order,
+                allowed=", ".join(ORDERS),
+                instead="order='name'",
+            )
 
     def check(self) -> None:
         """Raise unless files are there or may come: a directory may be empty, a pattern may fit nothing yet."""
@@ -99,7 +110,7 @@ class Files(_Unread):
 
     def files(self) -> list[Listed]:
         """The files that are there now, in the order of reading."""
-        found = listing(self.path)
+        found = listing(self.path, self.order)
         if not found:
             raise SourceError(
                 f"no file is at {self.path}",
@@ -109,7 +120,8 @@ class Files(_Unread):
         return found
 
     def __str__(self) -> str:
-        return self.label or f"{self.format} {shown_place(self.path)}"
+        by_name = ", files by name" if self.order == "name" else ""
+        return self.label or f"{self.format} {shown_place(self.path)}{by_name}"
 
     def __repr__(self) -> str:
         return f"Files({self})"

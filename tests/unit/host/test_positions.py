@@ -7,6 +7,7 @@ from pathlib import Path
 
 import headrace as hr
 from headrace.host.driving.positions import HORIZON, FilePositions
+from headrace.io.files import FileOrder
 from headrace.plan.nodes import Source
 
 DAY = 24 * 3600 * 10**9
@@ -18,8 +19,8 @@ def write(folder: Path, name: str, day: float) -> None:
     os.utime(folder / name, ns=(int(day * DAY), int(day * DAY)))
 
 
-def positions(folder: Path, most: int | None = None) -> FilePositions:
-    node = hr.read_csv(str(folder), "t LONG", lifetime=hr.point("t")).node
+def positions(folder: Path, most: int | None = None, order: FileOrder = "time") -> FilePositions:
+    node = hr.read_csv(str(folder), "t LONG", lifetime=hr.point("t"), order=order).node
     assert isinstance(node, Source)
     return FilePositions(node, most)
 
@@ -81,3 +82,41 @@ def test_files_that_change_or_vanish_are_counted_once(tmp_path: Path):
     assert names(read) == ["1.csv"]
     assert names(read) == ["1.csv"]
     assert read.news == {"old_files": 0, "changed_files": 1, "missing_files": 1}
+
+
+# --- by name ----------------------------------------------------------------------------------------------------------
+
+
+def test_by_name_a_file_with_an_earlier_name_is_still_read(tmp_path: Path):
+    write(tmp_path, "b.csv", 1)
+    write(tmp_path, "c.csv", 2)
+    read = positions(tmp_path, order="name")
+    read.take(read.pending())
+    write(tmp_path, "a.csv", 3)
+    write(tmp_path, "aa.csv", 2 - WEEK + 1)
+    assert names(read) == ["a.csv", "aa.csv"]
+
+
+def test_by_name_no_file_that_waits_falls_behind_the_horizon(tmp_path: Path):
+    """The names of these files go against their times: each that is read is newer than all that wait."""
+    count = 6
+    for number in range(count):
+        write(tmp_path, f"{number}.csv", 1000 - 100 * number)
+    read, order = positions(tmp_path, most=1, order="name"), []
+    while found := read.pending():
+        order += [Path(file.path).name for file in found]
+        read.take(found)
+        again = positions(tmp_path, most=1, order="name")  # a new driver each time
+        again.restore(read.saved(), {segment.name: segment for segment in read.seen.segments})
+        read = again
+    assert order == [f"{number}.csv" for number in range(count)]
+    assert read.news["old_files"] == 0
+
+
+def test_by_name_a_file_behind_the_horizon_is_counted(tmp_path: Path):
+    write(tmp_path, "b.csv", 100)
+    read = positions(tmp_path, order="name")
+    read.take(read.pending())
+    write(tmp_path, "a.csv", 100 - WEEK - 1)
+    assert names(read) == []
+    assert read.news["old_files"] == 1

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
-from headrace.errors import SourceError
+from headrace.errors import PlanError, SourceError
 from headrace.io.files import Listed, behind_link, changed_or_new, list_files, listing
 
 pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows are lost here on purpose
@@ -34,6 +38,67 @@ def test_oldest_first_then_by_name_and_only_data(tmp_path: Path):
     assert list_files(f"file://{tmp_path}") == [below, first, second, late]
     assert list_files(str(tmp_path / "*.csv")) == [first, second, late]
     assert list_files(late) == [late]
+
+
+def test_by_name(tmp_path: Path):
+    paths = [make(tmp_path / name, at) for name, at in (("a.csv", 300), ("b.csv", 100), ("sub/a.csv", 200))]
+    assert [file.path for file in listing(str(tmp_path), "name")] == paths
+    assert [file.path for file in listing(str(tmp_path))] == [paths[1], paths[2], paths[0]]
+
+
+def drop(folder: Path, name: str, rows: str, at: int) -> None:
+    (folder / name).write_text(rows)
+    os.utime(folder / name, (at, at))
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet", "events"])
+def test_every_reader_of_files_has_an_order(kind: str, tmp_path: Path):
+    rows = [pa.table({"t": [1], "v": [1]}), pa.table({"t": [5], "v": [5]})]
+    for number, table in enumerate(rows):  # the first by name is the last by time
+        path = tmp_path / f"{number}.{kind if kind != 'events' else 'json'}"
+        if kind == "csv":
+            pacsv.write_csv(table, path)
+        elif kind == "parquet":
+            pq.write_table(table, path)
+        else:
+            row = table.to_pylist()[0]
+            more = {"kind": "insert", "le": row["t"], "re": row["t"] + 1} if kind == "events" else {}
+            path.write_text(json.dumps(row | more))
+        os.utime(path, (9 - number, 9 - number))
+    if kind == "events":
+        late = hr.explicit("raise")
+        read = lambda **order: hr.read_events(str(tmp_path), "t LONG, v LONG", format="json", **order)  # noqa: E731
+    else:
+        late = hr.ordered("raise")
+        reader = getattr(hr, f"read_{kind}")
+        read = lambda **order: reader(  # noqa: E731
+            str(tmp_path), "t LONG, v LONG", lifetime=hr.point("t"), progress=late, **order
+        )
+    by_name = [batch[0].le.tolist() for batch in read(order="name").run().results["out"].batches if len(batch[0])]
+    assert by_name == [[1], [5]]
+    assert read(order="name").node != read().node
+    assert "files by name" in read(order="name").explain()
+    with pytest.raises(PlanError, match=r"allowed: .*time, name"):
+        read(order="size")
+
+
+@pytest.mark.parametrize("kind", ["FILE", "CSV", "JSON", "PARQUET", "EVENTS"])
+def test_the_order_in_sql(kind: str, tmp_path: Path):
+    life = "" if kind == "EVENTS" else "ORDER BY t"
+    more = ", format => 'json'" if kind == "EVENTS" else ""
+    create = f"CREATE STREAM s (t LONG, v STRING) {life} SOURCE {kind} ('{tmp_path}'{more}, \"order\" => 'name');"
+    assert "files by name" in hr.script(create + "QUERY q AS SELECT v FROM s").queries["q"].explain()
+
+
+def test_rows_by_arrival_follow_the_order_of_their_files(tmp_path: Path):
+    """Also in a history: none arrives before one that was read before it."""
+    drop(tmp_path, "a.csv", "v\n1\n2\n", 9)
+    drop(tmp_path, "b.csv", "v\n3\n", 5)
+    for order, expected in (("time", [3, 1, 2]), ("name", [1, 2, 3])):
+        rows = hr.read_csv(str(tmp_path), "v LONG", lifetime=hr.by_arrival(), order=order)  # type: ignore[arg-type]
+        history = rows.cht().sort_by("le")
+        assert history["v"].to_pylist() == expected
+        assert hr.same_history(rows.cht(), rows.history().cht())
 
 
 def test_globs_go_deeper_but_not_into_hidden_folders(tmp_path: Path):

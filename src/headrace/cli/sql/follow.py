@@ -68,7 +68,7 @@ class InProcess:
             receiver.start()
 
     def poll(self) -> None:
-        """Take the files that are new, all of them, oldest first; each is a batch."""
+        """Take the files that are new, all of them, in the order of their source; each is a batch."""
         for receiver in self._receivers:
             if receiver.failure is not None:
                 raise receiver.failure
@@ -91,7 +91,7 @@ class InProcess:
         if not isinstance(source.origin, Files):
             return ()
         taken = self._taken[source.fingerprint]
-        changed, new = changed_or_new(listing(source.origin.path), taken)
+        changed, new = changed_or_new(listing(source.origin.path, source.origin.order), taken)
         for file in changed:
             taken[file.path] = file
             self._runner.done.counts[str(source.origin)]["changed_files"] += 1

@@ -1,9 +1,10 @@
 """How far a source of files has come: which files were read.
 
 Files that were read are a trace, in the commit like all state: their paths, and when they were modified. A file may
-appear late with an older time; it is still read, as long as it was modified less than the *horizon* before the newest
-file that was read. Older files are not read, and reported once; older entries of the trace are forgotten, so that it
-does not grow for ever. A file that changes after it was read is not read again, and reported.
+appear late with an older time, or with a name before those that were read; it is still read, as long as it was modified
+less than the *horizon* before the newest file that was read. That holds for both orders of reading: what waits for its
+turn holds the horizon back. Older files are not read, and reported once; older entries of the trace are forgotten, so
+that it does not grow for ever. A file that changes after it was read is not read again, and reported.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class FilePositions:
 
     def pending(self) -> list[Listed]:
         """The files to read with the next batch."""
-        found = listing(self.path)
+        found = listing(self.path, self.origin.order)
         fresh = [file for file in found if file.path not in self._taken]
         self._report_changed(found)
         self._report_gone(found)

@@ -91,8 +91,8 @@ class _Given:
         return pairs
 
     def limits(self) -> dict[str, Any]:
-        """`max_line => n, max_expansion => n`, as far as they are given, and the new names."""
-        limits = {name: value for name, value in self.values.items() if name in _LIMITS}
+        """`max_line => n, max_expansion => n, "order" => 'name'`, as far as they are given, and the new names."""
+        limits = {name: value for name, value in self.values.items() if name in (*_LIMITS, "order")}
         return limits | {"rename": self.renames()}
 
     def rest(self, *but: str) -> dict[str, Any]:
@@ -324,11 +324,11 @@ def _generator(given: _Given, reading: _Reading) -> Stream:
 _Make = Callable[[_Given, _Reading], Stream]
 #: Kinds of sources: their arguments, how many of them must be given, and what reads them.
 SOURCES: Mapping[str, tuple[tuple[str, ...], int, _Make]] = {
-    "FILE": (("path", "delimiter", "header", "rename", *_LIMITS), 1, _csv),
-    "CSV": (("path", "delimiter", "header", "rename", *_LIMITS), 1, _csv),
-    "JSON": (("path", "rename", *_LIMITS), 1, _json),
-    "PARQUET": (("path", "rename"), 1, _parquet),
-    "EVENTS": (("path", "format", "rename", *_LIMITS), 1, _events),
+    "FILE": (("path", "delimiter", "header", "rename", *_LIMITS, "order"), 1, _csv),
+    "CSV": (("path", "delimiter", "header", "rename", *_LIMITS, "order"), 1, _csv),
+    "JSON": (("path", "rename", *_LIMITS, "order"), 1, _json),
+    "PARQUET": (("path", "rename", "order"), 1, _parquet),
+    "EVENTS": (("path", "format", "rename", *_LIMITS, "order"), 1, _events),
     "HOST": (("host", "port", "delimiter", "format", "spool", "rename", "max_line"), 2, _host),
     "TOPIC": (("servers", "topic", "start"), 2, _topic),
     "TABLE": (("name", "rename"), 1, _spark_table),
