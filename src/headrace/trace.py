@@ -77,8 +77,10 @@ class Segment:
 class Trace:
     """A bag of rows, looked up by hash and by time, dropped by time."""
 
-    def __init__(self, compact: Callable[[pa.Table], pa.Table]) -> None:
+    def __init__(self, compact: Callable[[pa.Table], pa.Table], *, pickled: bool = False) -> None:
         self._compact = compact
+        #: Whether its rows hold values of Python as `pickle` writes them: only the query that saved them may load them.
+        self.pickled = pickled
         self._floor = NEG_INFINITY
         self.segments: list[Segment] = []
 

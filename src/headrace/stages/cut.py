@@ -9,6 +9,7 @@ state has no stage: its rows leave where they were read.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -71,6 +72,11 @@ class Line:
             if isinstance(node, LoopStart) or (fed and not isinstance(node, LoopEnd)):
                 found.add(node.fingerprint)
         return frozenset(found)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short text that is equal exactly for queries that compute the same."""
+        return hashlib.sha256("\n".join(o.fingerprint for o in self.outputs).encode()).hexdigest()[:16]
 
     def at(self, level: int) -> tuple[Node, ...]:
         """The nodes of a level, inputs first."""

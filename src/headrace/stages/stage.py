@@ -42,6 +42,7 @@ from headrace.plan.policies import Physical
 from headrace.progress import Progress
 from headrace.stages.cut import Edge, Line
 from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATISTICS, Message, split
+from headrace.stages.pickled import PICKLED, carries_states, check_marked, owner_mark
 from headrace.time import INFINITY, NEG_INFINITY
 from headrace.trace import Segment
 
@@ -58,6 +59,7 @@ class StageRun:
         #: Of loops that go across buckets: what all buckets know of them, and for each operator, the guess.
         self.trips = {end.loop.fingerprint: Trips(end.loop.strategy) for end in line.loops}
         self._guesses: dict[str, int] = {}
+        self._carries_states = carries_states(line)
 
     # --- one batch ---------------------------------------------------------------------------------------------------
 
@@ -193,16 +195,21 @@ class StageRun:
 
         The sources' progress is not part of it: hosts keep that once, for all stages.
         """
-        operators = {
-            f: {
-                "scalars": k.scalars,
-                "traces": {
-                    n: {"floor": t.floor, "segments": [s.name for s in t.segments]} for n, t in k.traces.items()
-                },
-            }
-            for f, k in self.kernels.items()
-        }
+        operators = {f: {"scalars": k.scalars, "traces": self._saved_traces(f, k)} for f, k in self.kernels.items()}
         return {"operators": operators, "trips": {loop: trips.to_json() for loop, trips in self.trips.items()}}
+
+    def _saved_traces(self, fingerprint: str, kernel: Kernel) -> dict[str, dict[str, Any]]:
+        """What every trace of an operator consists of; of those that are pickled, also whose they are."""
+        saved: dict[str, dict[str, Any]] = {}
+        for name, trace in kernel.traces.items():
+            saved[name] = {"floor": trace.floor, "segments": [segment.name for segment in trace.segments]}
+        for name in self._pickled(fingerprint, kernel):
+            saved[name][PICKLED] = owner_mark(self.line, fingerprint)
+        return saved
+
+    def _pickled(self, fingerprint: str, kernel: Kernel) -> list[str]:
+        carries = fingerprint in self._carries_states
+        return [name for name, trace in kernel.traces.items() if carries or trace.pickled]
 
     def restore(self, saved: Mapping[str, Any], clocks: Mapping[str, Progress], held: Mapping[str, Segment]) -> None:
         """Become what was saved, given its segments and the progress of the sources."""
@@ -210,6 +217,7 @@ class StageRun:
         self.trips |= {loop: Trips(**trips) for loop, trips in saved["trips"].items()}
         for fingerprint, kernel in self.kernels.items():
             state = saved["operators"][fingerprint]
+            check_marked(self.line, fingerprint, self._pickled(fingerprint, kernel), state["traces"])
             traces = {name: (trace["segments"], trace["floor"]) for name, trace in state["traces"].items()}
             kernel.restore(dict(state["scalars"]), traces, held)
 

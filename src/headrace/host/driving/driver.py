@@ -22,6 +22,7 @@ from headrace.io.origins import Files
 from headrace.plan.policies import Heartbeat
 from headrace.progress import Progress
 from headrace.stages.message import FEEDBACK, REPORTS, STATE, STATISTICS, Message
+from headrace.stages.pickled import check_owner
 from headrace.stages.stage import count_failed, segment_names
 from headrace.store.blocks import BlockReader, Ledger, Written, write_blocks
 from headrace.store.cleanup import Cleaner
@@ -88,6 +89,9 @@ class Driver:
     def _load(self, commit: Commit | None) -> None:
         """Take the positions of a commit."""
         self.last = commit
+        for fingerprint, buckets in (commit.record["state"] if commit is not None else {}).items():
+            for operator in buckets.values():
+                check_owner(self.job.line, fingerprint, operator["traces"])
         reader = BlockReader(self.job.storage, commit) if commit is not None else None
         for source in self.job.line.sources:
             if isinstance(source.origin, Files):

@@ -12,7 +12,6 @@ diverted/       rows that were not used, with the reason
 from __future__ import annotations
 
 import difflib
-import hashlib
 import json
 import os
 import shutil
@@ -110,8 +109,7 @@ class Checkpoint:
     def claim(self, line: Line, buckets: int, sinks: Sequence[Sink] = ()) -> None:
         """Make it this query's, or check that it is."""
         plan = [f"{line.levels[n.fingerprint]} {n.describe()}" for n in line.nodes]
-        mark = hashlib.sha256("\n".join(o.fingerprint for o in line.outputs).encode()).hexdigest()[:16]
-        mine: dict[str, Any] = {"format": FORMAT, "fingerprint": mark, "plan": plan, "buckets": buckets}
+        mine: dict[str, Any] = {"format": FORMAT, "fingerprint": line.fingerprint, "plan": plan, "buckets": buckets}
         # What the plan does not say: columns that the query does not use, and how outputs are written.
         mine["sources"] = [f"{source.origin} ({source.columns})" for source in line.sources]
         mine["sinks"] = [_form(sink) for sink in sinks]

@@ -89,7 +89,8 @@ class FoldKernel(Kernel):
         self.order = [PREFIX + name for name in order_columns(below)]
         #: Whether the end of a tuple may move once its start is settled, and that of its outputs with it.
         self.moves = folds.beside and not node.input.properties.settled
-        latest = {name: Trace(self._latest) for name in ("states", "alarms", "show")}
+        latest = {name: Trace(self._latest) for name in ("alarms", "show")}
+        latest["states"] = Trace(self._latest, pickled=folding.pickled)
         changes = {name: Trace(consolidated_rows) for name in ("events", "given")}
         self.traces = changes | latest
         self.scalars = {"cti": NEG_INFINITY, "seen": NEG_INFINITY}

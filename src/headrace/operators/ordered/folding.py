@@ -88,6 +88,11 @@ class Went:
 class Folding(Protocol):
     """Goes on from states. Where it is code that was made for this, `code` has its text."""
 
+    @property
+    def pickled(self) -> bool:
+        """Whether states are values of Python, pickled."""
+        ...
+
     def go(self, work: Work) -> Went:
         """Go through the tuples from `begin` on."""
         ...

@@ -35,6 +35,8 @@ Item = tuple[Any, ...]
 class Stepping:
     """Drives the steppers of a node's module."""
 
+    pickled = True
+
     def __init__(self, node: Fold) -> None:
         self.node, self.folder, self.frame, self.answers = node, node.folder, node.frame, node.answers
         self.single, self.active = node.gives_value, node.active

@@ -97,6 +97,8 @@ def _only_numbers(node: Over) -> bool:
 class _Numbers:
     """Numbers the tuples of groups; a state is how many there were."""
 
+    pickled = False
+
     def __init__(self, node: Over) -> None:
         self.node = node
 
@@ -124,6 +126,8 @@ class _Slot:
 
 class _Tumbling:
     """Goes through slots of so many tuples, and of each looks at the last few."""
+
+    pickled = True
 
     def __init__(self, node: Over | Fold) -> None:
         frame = node.window
@@ -246,6 +250,7 @@ class _Together:
 
     def __init__(self, node: Over, parts: list[Folding]) -> None:
         self.node, self.parts = node, parts
+        self.pickled = len(parts) > 1 or parts[0].pickled
         self.widths = [len(module.fields) for module in node.modules]
 
     def go(self, work: Work) -> Went:

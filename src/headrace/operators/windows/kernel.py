@@ -84,8 +84,9 @@ class WindowKernel(Kernel):
         self.schema = Schema(tuple(Field(name, expr.type(below)) for name, expr in named))
         #: Of which modules states are kept; where a window is looked at once, of none.
         self.stateful = () if node.final else self.content.stateful
-        names = ("events", "given", "forget", "show", *(["states"] if self.stateful else []))
-        self.traces = {name: Trace(cancelled_rows) for name in names}
+        self.traces = {name: Trace(cancelled_rows) for name in ("events", "given", "forget", "show")}
+        if self.stateful:
+            self.traces["states"] = Trace(cancelled_rows, pickled=True)
         self.scalars = {"cti": NEG_INFINITY, "seen": NEG_INFINITY}
         self._latest: tuple[Events, Windows] | None = None
 

@@ -26,6 +26,8 @@ _NONE = np.zeros(1, np.int32)
 class NativeFolding:
     """Goes on from states by native code, all groups in one call; `answers` are the columns it gives."""
 
+    pickled = False
+
     def __init__(self, native: Native, frame: Frame, answers: Schema, *, active: bool = False) -> None:
         self.native, self.frame, self.answers, self.active = native, frame, answers, active
 
