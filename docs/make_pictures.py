@@ -77,36 +77,65 @@ def picture(width: int, height: int, title: str, *parts: str) -> str:
     return head + "\n".join(parts) + "\n</svg>\n"
 
 
+def labelled(x: float, y: float, width: float, name: str, what: str, *, fill: str = PAPER, stroke: str = SOFT) -> str:
+    """A box with a name and, below it, what happens there."""
+    middle = x + width / 2
+    words = text(middle, y + 22, name, anchor="middle", bold=True)
+    return (
+        box(x, y, width, 46, fill=fill, stroke=stroke)
+        + words
+        + text(middle, y + 37, what, anchor="middle", colour=SOFT, size=10)
+    )
+
+
+def frame(x: float, y: float, width: float, height: float, words: str) -> str:
+    """A task, around what happens in it."""
+    return box(x, y, width, height, fill="#f7fafc", stroke=SOFT) + text(x + 12, y + 20, words, size=12, colour=SOFT)
+
+
 def way_of_an_event() -> str:
-    """From a source's row to a sink's row."""
-    steps = [
-        ("source row", "", PAPER),
-        ("ingress", "lifetime, lateness", "#ebf8ff"),
-        ("changes", "le, re, ±1, payload", PAPER),
-        ("stage", "operators on changes", "#f0fff4"),
-        ("changes", "and one CTI", PAPER),
-        ("egress", "pairing, finality", "#ebf8ff"),
-        ("sink row", "", PAPER),
-    ]
-    parts = []
-    for i, (name, what, fill) in enumerate(steps):
-        x, width = 16 + 138 * i, 112
-        parts.append(box(x, 60, width, 54, fill=fill, stroke=BLUE if fill != PAPER else SOFT))
-        parts.append(text(x + width / 2, 84 if what else 92, name, anchor="middle", bold=True))
-        parts.append(text(x + width / 2, 103, what, anchor="middle", colour=SOFT, size=10) if what else "")
-        if i:
-            parts.append(arrow(x - 24, 87, x - 3, 87))
-    ingress, stage = 16 + 138 + 56, 16 + 138 * 3 + 56
-    parts += [
-        arrow(ingress, 116, ingress, 158, RED),
-        text(ingress, 176, "late or malformed rows, with the reason", anchor="middle", colour=RED, size=12),
-        arrow(stage - 14, 116, stage - 14, 150), arrow(stage + 14, 150, stage + 14, 116),
-        box(stage - 85, 152, 170, 40, fill="#fffff0", stroke=YELLOW),
-        text(stage, 169, "trace", anchor="middle", bold=True),
-        text(stage, 184, "kept by the host, cut by the CTI", anchor="middle", colour=SOFT, size=9),
-        text(16, 36, "The way of an event", bold=True, size=16),
+    """From a source's row to a sink's row: through the tasks of one batch, and the steps of its driver."""
+    blue, green = {"fill": "#ebf8ff", "stroke": BLUE}, {"fill": "#f0fff4", "stroke": GREEN}
+    yellow = {"fill": "#fffff0", "stroke": YELLOW}
+    named = (
+        "how far every source has come: files that were read, CTIs",
+        "the segments of every operator's traces, bucket by bucket",
+        "the parts of every sink, and how far every output has come",
+        "counts, a row that was not used, and what goes round loops",
+    )
+    parts = [
+        text(16, 32, "The way of an event", bold=True, size=16),
+        labelled(16, 54, 170, "plan n", "files and clock, fixed first", **blue),
+        labelled(560, 54, 180, "commit n", "one file, created once", **blue),
+        labelled(800, 54, 156, "publish n", "parts become a batch", **blue),
+        arrow(742, 77, 797, 77), line(190, 77, 556, 77, more=' stroke-dasharray="4 4"'),
+        text(373, 70, "batch n is one job", anchor="middle", colour=SOFT, size=12),
+        arrow(60, 102, 60, 137), arrow(650, 137, 650, 103),
+        text(660, 125, "names of what was written", colour=SOFT, size=11),
+        frame(16, 140, 420, 150, "intake task, one for each share of the files"),
+        labelled(32, 172, 96, "row", "of a file"),
+        labelled(160, 172, 110, "ingress", "lifetime, lateness", **blue),
+        labelled(302, 172, 120, "changes", "le, re, ±1, payload"),
+        arrow(130, 195, 157, 195), arrow(272, 195, 299, 195),
+        text(362, 240, "linear operators", anchor="middle", colour=SOFT, size=10),
+        arrow(215, 220, 215, 254, RED),
+        text(215, 272, "late or malformed rows, with the reason", anchor="middle", colour=RED, size=12),
+        arrow(438, 195, 517, 195), text(477, 186, "shuffle", anchor="middle", colour=SOFT, size=11),
+        text(477, 212, "by bucket", anchor="middle", colour=SOFT, size=11),
+        frame(520, 140, 436, 150, "task of a bucket, one for each in every stage"),
+        labelled(536, 172, 130, "stage", "operators on changes", **green),
+        labelled(698, 172, 116, "egress", "pairs and encodes", **blue),
+        labelled(846, 172, 96, "part", "of a sink, staged"),
+        arrow(668, 195, 695, 195), arrow(816, 195, 843, 195),
+        arrow(587, 220, 587, 240), arrow(615, 240, 615, 220),
+        box(536, 242, 130, 36, fill=str(yellow["fill"]), stroke=str(yellow["stroke"])),
+        text(601, 257, "traces", anchor="middle", bold=True),
+        text(601, 271, "segments, cut by the CTI", anchor="middle", colour=SOFT, size=9),
+        box(16, 308, 940, 66, fill=str(yellow["fill"]), stroke=str(yellow["stroke"])),
+        text(32, 346, "a commit names", bold=True),
+        *(text(170 + 396 * (i % 2), 334 + 24 * (i // 2), f"· {words}", size=12) for i, words in enumerate(named)),
     ]  # fmt: skip
-    return picture(972, 208, "The way of an event", *parts)
+    return picture(972, 390, "The way of an event", *parts)
 
 
 STREAM = """
