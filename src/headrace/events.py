@@ -12,7 +12,7 @@ Two streams with equal histories are the same stream, whatever their physical fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from headrace.changes import Changes, up_to
 from headrace.columnar import canonical_floats, sortable, to_numpy
 from headrace.drawn import read_drawn, read_records
 from headrace.errors import EventError
+from headrace.progress import Progress
 from headrace.schema import RESERVED, Schema
 from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 
@@ -32,6 +33,7 @@ __all__ = [
     "history",
     "history_diff",
     "physical_schema",
+    "physical_stream",
     "same_history",
     "to_changes",
     "to_physical",
@@ -131,6 +133,14 @@ def to_physical(changes: Changes, cti: int | None = None) -> pa.Table:
     ]
     table = pa.Table.from_arrays(columns, schema=physical_schema(schema))
     return table if cti is None else pa.concat_tables([table, cti_row(cti, schema)])
+
+
+def physical_stream(batches: Iterable[tuple[Changes, Progress]]) -> Iterator[pa.Table]:
+    """The physical events of batches, one after the other; a CTI follows the batches that move it."""
+    reached = NEG_INFINITY
+    for changes, progress in batches:
+        yield to_physical(changes, progress.cti if progress.cti > reached else None)
+        reached = max(reached, progress.cti)
 
 
 def cti_row(cti: int, schema: Schema) -> pa.Table:

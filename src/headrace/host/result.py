@@ -9,10 +9,9 @@ import pyarrow as pa
 
 from headrace.changes import Changes
 from headrace.errors import EventError
-from headrace.events import history, to_physical
+from headrace.events import history, physical_stream, to_physical
 from headrace.progress import Progress
 from headrace.schema import Schema
-from headrace.time import NEG_INFINITY
 
 __all__ = ["Finished", "Result"]
 
@@ -47,11 +46,7 @@ class Result:
 
     def events(self) -> pa.Table:
         """The physical stream: inserts, retractions and CTIs in the order they left."""
-        tables, cti = [to_physical(Changes.empty(self.schema))], NEG_INFINITY
-        for changes, progress in self.batches:
-            tables.append(to_physical(changes, progress.cti if progress.cti > cti else None))
-            cti = max(cti, progress.cti)
-        return pa.concat_tables(tables)
+        return pa.concat_tables([to_physical(Changes.empty(self.schema)), *physical_stream(self.batches)])
 
 
 @dataclass

@@ -17,14 +17,14 @@ import pyarrow.parquet as pq
 
 from headrace.changes import Changes
 from headrace.errors import EventError, PlanError
-from headrace.events import history, to_physical
+from headrace.events import history, physical_stream, to_physical
 from headrace.io.commit import BatchDirectory
 from headrace.io.encode import jsonl_to_physical
 from headrace.io.files import source_errors
 from headrace.io.upserts import fold, upserts
 from headrace.progress import Progress
 from headrace.schema import Schema
-from headrace.time import INFINITY, NEG_INFINITY
+from headrace.time import INFINITY
 
 __all__ = ["Call", "Console", "FileSink", "Memory", "Nowhere", "Sink", "read_events_output", "rows_of"]
 
@@ -89,11 +89,7 @@ class Memory(_Encoded):
 
     def events(self) -> pa.Table:
         """The physical events so far."""
-        tables, cti = [], NEG_INFINITY
-        for changes, progress in self.batches:
-            tables.append(to_physical(changes, progress.cti if progress.cti > cti else None))
-            cti = max(cti, progress.cti)
-        return pa.concat_tables(tables) if tables else pa.table({})
+        return pa.concat_tables(physical_stream(self.batches)) if self.batches else pa.table({})
 
     def cht(self) -> pa.Table:
         """The history so far, of upsert rows the latest of each key; without columns before the first batch."""
