@@ -21,11 +21,11 @@ SCHEMA = "k STRING, v LONG"
 FILES = 12
 
 
-def write_input(folder: Path, seed: int) -> None:
+def write_input(folder: Path, seed: int, files: int = FILES) -> None:
     """Files of physical events: every file corrects events of the files before, and ends with a promise."""
     draw, alive, cti = random.Random(seed), [], 0
     folder.mkdir()
-    for number in range(FILES):
+    for number in range(files):
         rows: list[dict[str, Any]] = []
         for _ in range(30):
             if alive and draw.random() < 0.4:

@@ -16,7 +16,8 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from headrace.errors import SinkError
@@ -44,19 +45,11 @@ class BatchDirectory:
             )
         self.path = Path(local).absolute()
         self._staging = self.path / _STAGING
-        self.check_writable()
 
     def check_writable(self) -> None:
-        """Make the directory if need be, and raise `SinkError` unless files can be written in it."""
-        probe = self._staging / f".probe-{uuid.uuid4().hex}"
-        try:
-            self._staging.mkdir(parents=True, exist_ok=True)
-            probe.write_bytes(b"")
-            probe.unlink()
-        except OSError as error:
-            raise SinkError(
-                f"cannot write to {str(self.path)!r}: {error.strerror}", given=str(self.path), instead=_ADVICE
-            ) from error
+        """Make the directory if need be, and raise `SinkError` unless it can be written in."""
+        with self._errors("write to"), suppress(FileNotFoundError):  # another process may sweep it away
+            self._attempt(0).rmdir()
 
     @property
     def taken(self) -> bool:
@@ -69,8 +62,9 @@ class BatchDirectory:
         Batches are told apart by number, so the batches of two queries in one directory would hide each other.
         """
         mark = self.path / _OWNER
-        if mark.exists() and mark.read_text() == owner:
-            return
+        with self._errors("read"):
+            if mark.exists() and mark.read_text() == owner:
+                return
         if self.taken:
             raise SinkError(
                 f"{str(self.path)!r} holds the output of another query, or of this one from another checkpoint",
@@ -83,9 +77,13 @@ class BatchDirectory:
                 given=str(self.path),
                 instead="the directory it wrote to before, or a new checkpoint",
             )
-        draft = mark.with_name(f"{_OWNER}-{uuid.uuid4().hex}")
-        _write(draft, owner.encode())
-        draft.replace(mark)
+        with self._errors("write to"):
+            folder = self._attempt(0)
+            _write(folder / _OWNER, owner.encode())
+            (folder / _OWNER).replace(mark)
+            _sync(self.path)
+            with suppress(FileNotFoundError):  # another process may have swept it away
+                folder.rmdir()
 
     def stage(self, batch_id: int, name: str, data: bytes) -> str:
         """Write a file that may become part of a batch, and give its path; for workers."""
@@ -121,8 +119,9 @@ class BatchDirectory:
         return fresh
 
     def committed(self) -> list[int]:
-        """The batches that are there, in order."""
-        found = (_BATCH.fullmatch(entry.name) for entry in self.path.iterdir())
+        """The batches that are there, in order; none if there is no such directory."""
+        with self._errors("read"):
+            found = [_BATCH.fullmatch(entry.name) for entry in _entries(self.path)]
         return sorted(int(match[1]) for match in found if match)
 
     def files(self, batch_id: int | None = None) -> list[str]:
@@ -134,9 +133,26 @@ class BatchDirectory:
     def _folder(self, batch_id: int) -> Path:
         return self.path / f"batch-{batch_id:08d}"
 
-    def _prepare(self, batch_id: int, staged: Sequence[str], extra: Mapping[str, bytes]) -> Path:
+    def _attempt(self, batch_id: int) -> Path:
+        """A new folder, which is swept away when this batch or a later one is committed."""
         folder = self._staging / f"{batch_id}.{uuid.uuid4().hex}"
-        folder.mkdir()
+        folder.mkdir(parents=True)
+        return folder
+
+    @contextmanager
+    def _errors(self, doing: str) -> Iterator[None]:
+        """Whatever goes wrong with the directory is a SinkError that names it."""
+        try:
+            yield
+        except SinkError:
+            raise
+        except OSError as error:
+            raise SinkError(
+                f"cannot {doing} {str(self.path)!r}: {error.strerror}", given=str(self.path), instead=_ADVICE
+            ) from error
+
+    def _prepare(self, batch_id: int, staged: Sequence[str], extra: Mapping[str, bytes]) -> Path:
+        folder = self._attempt(batch_id)
         for part, name in enumerate(staged):
             self._check_staged(Path(name))
             _link(Path(name), folder / f"part-{part:05d}{_suffix(name)}")
@@ -161,10 +177,15 @@ class BatchDirectory:
         return True
 
     def _sweep(self, batch_id: int) -> None:
-        for entry in self._staging.iterdir():
-            match = _ATTEMPT.fullmatch(entry.name)
-            if match and int(match[1]) <= batch_id:
-                shutil.rmtree(entry, ignore_errors=True)
+        with self._errors("read"):
+            for entry in _entries(self._staging):
+                match = _ATTEMPT.fullmatch(entry.name)
+                if match and int(match[1]) <= batch_id:
+                    shutil.rmtree(entry, ignore_errors=True)
+
+
+def _entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.exists() else []
 
 
 def _suffix(name: str) -> str:

@@ -85,6 +85,7 @@ def check_places(sinks: Iterable[Sink], *, new: bool) -> None:
     for sink in sinks:
         if isinstance(sink, FileSink):
             place = BatchDirectory(sink.path)
+            place.check_writable()
             again = place.path.resolve() in places
             if again or (new and place.taken):
                 why = "is the directory of two outputs" if again else "holds the output of a query already"

@@ -154,10 +154,24 @@ def test_a_foreign_file_is_not_a_staged_file(tmp_path: Path):
     assert Path(inside).parent == out.path / "_staging" / "0"
 
 
+def test_who_only_reads_changes_nothing(tmp_path: Path):
+    out = BatchDirectory(str(tmp_path / "out"))
+    assert (out.committed(), out.files(), out.taken) == ([], [], False)
+    assert not out.path.exists()
+
+
+def test_a_check_leaves_nothing_behind(tmp_path: Path):
+    out = BatchDirectory(str(tmp_path))
+    out.check_writable()
+    out.claim("owner", begun=False)
+    assert staging(out) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["_owner", "_staging"]
+
+
 def test_directories_that_cannot_be(tmp_path: Path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(SinkError, match="cannot write to") as caught:
-        BatchDirectory(str(tmp_path / "file" / "out"))
+        BatchDirectory(str(tmp_path / "file" / "out")).check_writable()
     assert "instead" in str(caught.value)
     with pytest.raises(SinkError, match="atomic rename"):
         BatchDirectory("s3://bucket/out")
@@ -167,7 +181,7 @@ def test_directories_that_cannot_be(tmp_path: Path):
 def test_directory_without_permission(tmp_path: Path):
     tmp_path.chmod(0o500)
     with pytest.raises(SinkError, match="Permission denied"):
-        BatchDirectory(str(tmp_path / "out"))
+        BatchDirectory(str(tmp_path / "out")).check_writable()
 
 
 def test_a_batch_that_another_process_publishes_meanwhile_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,0 +1,100 @@
+"""A fault at every step of a small run on Spark: afterwards the sinks hold, byte for byte, what they should.
+
+A step is a change of files by the driver's process (`steps.py`): the lock, the claims of the checkpoint and of the
+sinks, epochs, plans, commits, publishing, clean-up. What workers do is disturbed in `test_store_faults.py`.
+
+There are two runs: one from nothing, and one that goes on after twelve batches, cleans up old commits and goes on.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from tests.recovery.small_run import Run, live
+from tests.recovery.steps import Death, Steps, die, disk_full
+
+import headrace as hr
+from headrace.errors import CheckpointError, SinkError
+
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.slow, pytest.mark.timeout(600)]
+ROOT = Path(__file__).parents[2]
+RUNS = pytest.mark.parametrize(("files", "before"), [(1, 0), (14, 12)], ids=["from nothing", "after twelve batches"])
+
+
+@pytest.fixture(scope="module")
+def steps() -> Steps:
+    return Steps()
+
+
+def counted(steps: Steps, run: Run, *, space: bool = False) -> list[str]:
+    """The steps of a run that nothing disturbs."""
+    steps.watch(*run.watched, space=space)
+    live(run.folder)
+    steps.rest()
+    assert run.right()
+    return steps.seen
+
+
+def each(steps: Steps, run: Run, *, space: bool = False) -> Iterator[tuple[int, str]]:
+    """Every step of a run, which begins again with each; gives the number of the step, and what to say of it."""
+    found = counted(steps, run, space=space)
+    for at, step in enumerate(found):
+        run.begin_again()
+        yield at, f"step {at} of {len(found)}: {step}"
+        steps.rest()
+
+
+@RUNS
+def test_a_driver_that_is_given_up_at_any_step(files: int, before: int, steps: Steps, tmp_path: Path):
+    """The driver is a thread here: from a step on it changes no file, and another one goes on.
+
+    Spark and its workers live, with what they have in memory: that is what a driver's death looks like where Spark is
+    another process. The death of everything is in the next test, and in `test_kill.py`.
+    """
+    run = Run(tmp_path, files, before)
+    for at, step in each(steps, run):
+        steps.watch(*run.watched, at=at, fault=die)
+        with suppress(Death, hr.HeadraceError):
+            live(tmp_path)
+        assert steps.happened, step
+        steps.rest()
+        live(tmp_path)
+        assert run.right(), step
+
+
+def test_a_process_that_is_killed_at_steps(steps: Steps, tmp_path: Path):
+    """Real deaths, by SIGKILL, one after the other: Spark's JVM ends when it finds that its driver is gone."""
+    run = Run(tmp_path, 2)
+    steps_of_a_life = counted(steps, run)
+    run.begin_again()
+    named = ["commits/000000000000", "counts/batch-00000000", "plans/000000000001", "nested/batch-00000001"]
+    for name in named:
+        at = next(i for i, step in enumerate(steps_of_a_life) if step.endswith(name))
+        assert drive(tmp_path, at) == -9, name
+        break
+    assert drive(tmp_path) == 0
+    assert run.right()
+
+
+def drive(folder: Path, step: int | None = None) -> int:
+    """A life in a process of its own; gives how it ended."""
+    command = [sys.executable, "-m", "tests.recovery.small_run", str(folder), *([] if step is None else [str(step)])]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, check=False).returncode
+
+
+@RUNS
+def test_a_disk_that_is_full_from_any_step_on(files: int, before: int, steps: Steps, tmp_path: Path):
+    run = Run(tmp_path, files, before)
+    for at, step in each(steps, run, space=True):
+        steps.watch(*run.watched, at=at, fault=disk_full, space=True)
+        with pytest.raises((CheckpointError, SinkError), match="No space left"):
+            live(tmp_path)
+        assert steps.happened, step
+        steps.rest()
+        live(tmp_path)
+        assert run.right(), step
