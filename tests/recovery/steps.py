@@ -91,4 +91,5 @@ def _changed(event: str, given: tuple[Any, ...]) -> Path | None:
     if folder not in (-1, None):  # the path is relative to a folder that is open
         path = Path(f"/proc/self/fd/{folder}").readlink() / path
     path = path.absolute()
-    return None if event == "os.mkdir" and path.is_dir() else path
+    # Whoever makes a folder may try to make one that is there, or one below a folder that is not there yet.
+    return None if event == "os.mkdir" and (path.is_dir() or not path.parent.is_dir()) else path

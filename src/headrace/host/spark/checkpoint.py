@@ -17,7 +17,8 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -52,18 +53,26 @@ class Checkpoint:
         if local is None:
             raise CheckpointError("a checkpoint must be a path that the driver and every worker can reach", given=path)
         self.path = Path(local).absolute()
-        try:
+        with self._errors():
             self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise CheckpointError(
-                f"the checkpoint cannot be written: {error.strerror}", given=str(self.path)
-            ) from error
         self.storage = LocalStorage(self.path / "store", durable=not self.temporary)
         #: Marks the outputs of this query; known once it is claimed.
         self.owner = ""
         #: Whether the query that holds the lock still runs.
         self.in_use: Callable[[], bool] = lambda: True
         self._lock: IO[bytes] | None = None
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """What goes wrong while it is written is a CheckpointError that names it."""
+        try:
+            yield
+        except OSError as error:
+            raise CheckpointError(
+                f"the checkpoint cannot be written: {error.strerror}",
+                given=str(self.path),
+                instead="a directory that this user may write, with space left",
+            ) from error
 
     def lock(self) -> None:
         """Hold it: two queries with one checkpoint would each go on from what the other writes.
@@ -76,7 +85,8 @@ class Checkpoint:
         other = _HELD.get(place)
         if other is not None and not other.in_use():
             other.unlock()
-        self._lock = hold(self.path / "lock")
+        with self._errors():
+            self._lock = hold(self.path / "lock")
         if self._lock is None:
             raise CheckpointError(
                 f"another query uses this checkpoint, in {'this' if place in _HELD else 'another'} process",
@@ -116,9 +126,8 @@ class Checkpoint:
         file = self.path / "headrace.json"
         if not file.exists():
             self.owner = mine["owner"] = uuid.uuid4().hex
-            draft = file.with_suffix(".tmp")
-            draft.write_text(json.dumps(mine, indent=1))
-            draft.replace(file)
+            with self._errors():
+                _write(file, json.dumps(mine, indent=1))
             return
         theirs = _read(file)
         self._check(theirs, mine)
@@ -148,15 +157,8 @@ class Checkpoint:
         """Events in memory as files, one a batch, in order."""
         folder = self.path / "events" / str(events).replace(" ", "-").replace("#", "")
         if not folder.exists():
-            draft = folder.with_suffix(".tmp")
-            shutil.rmtree(draft, ignore_errors=True)
-            draft.mkdir(parents=True)
-            for number, table in enumerate(events.batches()):
-                path = draft / f"{number:06d}.arrow"
-                with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-                    writer.write_table(table)
-                os.utime(path, (number + 1, number + 1))  # Spark takes files in the order of their times
-            draft.rename(folder)
+            with self._errors():
+                _write_events(folder, events)
         return Files(str(folder), Format("arrow"), label=str(events), holds_stamps=True)
 
     def close(self) -> None:
@@ -164,6 +166,28 @@ class Checkpoint:
         self.unlock()
         if self.temporary:
             shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _write(file: Path, text: str) -> None:
+    """Make a file, whole and on disk."""
+    draft = file.with_suffix(".tmp")
+    with draft.open("w") as opened:
+        opened.write(text)
+        opened.flush()
+        os.fsync(opened.fileno())
+    draft.replace(file)
+
+
+def _write_events(folder: Path, events: Events) -> None:
+    draft = folder.with_suffix(".tmp")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    for number, table in enumerate(events.batches()):
+        path = draft / f"{number:06d}.arrow"
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        os.utime(path, (number + 1, number + 1))  # files are read in the order of their times
+    draft.rename(folder)
 
 
 def _form(sink: Sink) -> str:
