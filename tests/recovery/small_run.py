@@ -1,7 +1,7 @@
 """A small run on Spark that can be disturbed, gone on with, and begun again.
 
 Usage, for a driver in a process of its own: `python -m tests.recovery.small_run FOLDER STEP`. It is killed at a step of
-its own (`steps.py`); without STEP it lives.
+its own (`steps.py`), given by the end of its path; without STEP it lives.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Run:
         return published(self.folder) == self.expected
 
 
-def main(folder: Path, step: int | None) -> None:
+def main(folder: Path, step: str | None) -> None:
     """A life in this process."""
     get_session("local[2,4]", app="headrace recovery")
     steps = Steps()
@@ -83,4 +83,4 @@ def main(folder: Path, step: int | None) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else None)
+    main(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None)

@@ -40,33 +40,30 @@ def disk_full() -> None:
 class Steps:
     """The steps of this process below some folders; from step `at` on, every one of them is a fault.
 
-    With `space`, only the steps that need space on the disk are counted.
+    `at` is a number, or how the step's path ends. With `space`, only steps that need space on the disk are counted.
     """
 
     def __init__(self) -> None:
         self._folders: tuple[str, ...] = ()
-        self._at: int | None = None
+        self._at: int | str | None = None
         self._fault: Callable[[], None] = die
         self._space = False
+        #: Whether the fault has taken place.
+        self.happened = False
         #: What was counted, for people: the call and the path.
         self.seen: list[str] = []
         sys.addaudithook(self._hear)  # for good: there is no way to remove one
 
     def watch(
-        self, *folders: Path, at: int | None = None, fault: Callable[[], None] = die, space: bool = False
+        self, *folders: Path, at: int | str | None = None, fault: Callable[[], None] = die, space: bool = False
     ) -> None:
         """Count from here on."""
-        self._at, self._fault, self._space, self.seen = at, fault, space, []
+        self._at, self._fault, self._space, self.seen, self.happened = at, fault, space, [], False
         self._folders = tuple(f"{folder}{os.sep}" for folder in folders)
 
     def rest(self) -> None:
         """Neither count nor disturb."""
         self._folders = ()
-
-    @property
-    def happened(self) -> bool:
-        """Whether the fault has taken place."""
-        return self._at is not None and len(self.seen) > self._at
 
     def _hear(self, event: str, given: tuple[Any, ...]) -> None:
         if not self._folders or event not in (NEED_SPACE if self._space else ALL):
@@ -74,6 +71,8 @@ class Steps:
         path = _changed(event, given)
         if f"{path}{os.sep}".startswith(self._folders):
             self.seen.append(f"{event} {path}")
+            here = str(path).endswith(self._at) if isinstance(self._at, str) else len(self.seen) - 1 == self._at
+            self.happened = self.happened or here
             if self.happened:
                 self._fault()
 
