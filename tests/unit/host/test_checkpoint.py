@@ -21,6 +21,13 @@ from headrace.stages.cut import Line, cut
 # --- one query at a time ----------------------------------------------------------------------------------------------
 
 
+def test_a_lock_that_cannot_be_written(tmp_path: Path):
+    (tmp_path / "lock").mkdir()
+    with pytest.raises(CheckpointError, match="cannot be written: Is a directory") as caught:
+        Checkpoint(str(tmp_path)).lock()
+    assert caught.value.given == str(tmp_path)
+
+
 @pytest.fixture
 def held(tmp_path: Path) -> Any:
     place = Checkpoint(str(tmp_path / "state"))
@@ -118,3 +125,10 @@ def test_another_number_of_buckets_is_refused(tmp_path: Path):
     with pytest.raises(CheckpointError, match="another number of buckets") as caught:
         again.buckets(3, 4)
     assert "buckets=2" in caught.value.instead
+
+
+def test_a_mark_that_cannot_be_written(tmp_path: Path):
+    (tmp_path / "state" / "headrace.tmp").mkdir(parents=True)
+    with pytest.raises(CheckpointError, match="cannot be written: Is a directory"):
+        Checkpoint(str(tmp_path / "state")).claim(line_of(tmp_path), 2)
+    assert not (tmp_path / "state" / "headrace.json").exists()
