@@ -77,7 +77,7 @@ def test_a_worker_killed_in_the_middle_stage(folder: Path):
         wait_until(lambda: attempts(folder, "middle", 0) and attempts(folder, "middle", 1), "both tasks of the stage")
         assert commits(folder) == 1
         worker = psutil.Process(attempts(folder, "middle", 0)[0]["worker"])
-        assert "pyspark.daemon" in " ".join(worker.cmdline())
+        assert "headrace.host.spark.daemon" in worker.cmdline()
         worker.kill()
         wait_until(lambda: len(attempts(folder, "middle", 0)) == 2, "a second attempt")
         assert commits(folder) == 1

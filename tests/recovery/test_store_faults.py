@@ -226,7 +226,7 @@ def test_a_disk_that_is_really_full(small_disk: Path, tmp_path: Path):
 
 def limit_workers(size: int) -> None:
     """Let Spark's workers, now and later, write no file larger than this."""
-    found = [p for p in psutil.Process().children(recursive=True) if "pyspark.daemon" in " ".join(p.cmdline())]
+    found = [p for p in psutil.Process().children(recursive=True) if "headrace.host.spark.daemon" in p.cmdline()]
     assert found
     for process in found:
         hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)[1]

@@ -29,7 +29,7 @@ def busy_workers(spent: dict[int, float]) -> list[psutil.Process]:
     found = []
     for process in psutil.Process().children(recursive=True):
         try:
-            if any("pyspark.daemon" in part for part in process.cmdline()) and not process.children():
+            if "headrace.host.spark.daemon" in process.cmdline() and not process.children():
                 used = sum(process.cpu_times()[:2])
                 if used - spent.setdefault(process.pid, used) > 0.05:
                     found.append(process)
