@@ -18,7 +18,7 @@ import headrace as hr
 from headrace.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from headrace.host.spark.query import Query
+    from headrace.host.driving.query import Query
 
 pytestmark = pytest.mark.usefixtures("spark")
 FILES, ROWS = 8, 1_500_000

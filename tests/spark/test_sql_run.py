@@ -19,7 +19,7 @@ from headrace.cli.run.options import Host, Options, Output
 from headrace.cli.sql.follow import OnSpark
 from headrace.errors import CheckpointError, SqlError
 from headrace.events import history_diff
-from headrace.host.spark import query as spark_query
+from headrace.host.driving import query as spark_query
 from headrace.io.encode import jsonl_to_physical
 from headrace.io.sinks import read_events_output
 from headrace.testing.same import read_history

@@ -17,7 +17,7 @@ import headrace as hr
 from headrace import col
 from headrace.api.running import outputs_of
 from headrace.errors import BadRow, CheckpointError, PlanError, SchemaError, SourceError, UnknownColumn
-from headrace.host.spark.checkpoint import Checkpoint
+from headrace.host.driving.checkpoint import Checkpoint
 from headrace.io import tables as io_tables
 from headrace.operators import table as kernel
 from headrace.optimizer import optimize

@@ -1,4 +1,4 @@
-"""Running queries: to the end of bounded inputs, or on Spark until stopped.
+"""Running queries: to the end of bounded inputs, or until stopped.
 
 A run whose answer lacks rows (late, malformed, dropped) says so once, by a warning of the category
 `headrace.errors.RowsNotUsed`. Rows that the query itself reads, by `stream.diverted()`, are not missing.
@@ -7,7 +7,7 @@ A run whose answer lacks rows (late, malformed, dropped) says so once, by a warn
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import currentframe
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from headrace.api.checks import HasNode, checked_options, checked_pairs, checked
 from headrace.changes import Changes
 from headrace.errors import PlanError, RowsNotUsed
 from headrace.events import history
-from headrace.host.local import run_local
+from headrace.host.local import run_local, start_local
 from headrace.host.losses import lost, told_losses
 from headrace.host.report import Report
 from headrace.host.result import Finished, Result
@@ -205,18 +205,33 @@ def _run_local(outputs: list[Output], sinks: Mapping[str, Sink], options: Mappin
 
 
 def start(
-    pairs: Sequence[tuple[Node | HasNode, Any]], *, consistency: Consistency = "speculative", **options: Any
+    pairs: Sequence[tuple[Node | HasNode, Any]],
+    *,
+    host: Host = "spark",
+    consistency: Consistency = "speculative",
+    **options: Any,
 ) -> Any:
-    """Run streams on Spark, each into its sink, as one query, until stopped.
+    """Run streams, each into its sink, as one query, until stopped.
 
-    Options: `checkpoint`, `master`, `spark`, `buckets`, `trigger`, `files_per_batch`, `name`. `spark` is a session to
-    run on, whose options stay as they are; without it the active session is taken, or one is started.
+    `host` is `"spark"`, or `"local"` for this process, which needs no Java and cannot read what only Spark can. Options
+    of both: `checkpoint`, `buckets`, `trigger`, `files_per_batch`, `name`. A checkpoint that was made on one host goes
+    on on the other. On Spark also `master` and `spark`, a session to run on, whose options stay as they are; without it
+    the active session is taken, or one is started.
     """
     wanted = [(_consistent(node, consistency), sink) for node, sink in checked_pairs(pairs)]
+    begin = _starter(host)
+    return begin(wanted, **checked_options(options, ["host", "consistency", *options_of(begin)]))
+
+
+def _starter(host: Host) -> Callable[..., Any]:
+    if host == "local":
+        return start_local
+    if host != "spark":
+        raise PlanError("unknown host", given=host, allowed="local, spark")
     # Spark is loaded only when it is asked for.
     from headrace.host.spark.launch import start_query
 
-    return start_query(wanted, **checked_options(options, ["consistency", *options_of(start_query)]))
+    return start_query
 
 
 def _consistent(node: Node, consistency: Consistency) -> Node:

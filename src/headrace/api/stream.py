@@ -273,7 +273,7 @@ class Stream:
         return History(self.node, engine, late, master)
 
     def start(self, *sinks: Any, **options: Any) -> Any:
-        """Run on Spark until stopped; see `headrace.start`."""
+        """Run until stopped, on Spark or with `host="local"` in this process; see `headrace.start`."""
         return start([(self.node, sink) for sink in sinks], **options)
 
     def verify(

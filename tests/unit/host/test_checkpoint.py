@@ -12,7 +12,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import CheckpointError
-from headrace.host.spark.checkpoint import Checkpoint
+from headrace.host.driving.checkpoint import Checkpoint
 from headrace.io.sinks import FileSink
 from headrace.optimizer import optimize
 from headrace.plan.nodes import Output
@@ -63,7 +63,7 @@ def test_a_query_that_has_failed_lets_it_go(held: Checkpoint, tmp_path: Path):
 
 HOLDER = """
 import os, sys, time
-from headrace.host.spark.checkpoint import Checkpoint
+from headrace.host.driving.checkpoint import Checkpoint
 place = Checkpoint(sys.argv[1])
 place.lock()
 if os.fork() == 0:  # it says so itself: then it has closed what it has got of its parent

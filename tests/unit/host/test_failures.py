@@ -9,8 +9,9 @@ import pytest
 from headrace.errors import HostError, LateEvent, SourceError
 from headrace.host.driving.driver import Finished
 from headrace.host.driving.plan import Plan
+from headrace.host.driving.query import Query
 from headrace.host.spark.failures import explaining, failure, is_gone, may_pass
-from headrace.host.spark.query import Query
+from headrace.host.spark.worker import SparkExecutor
 from headrace.store.log import Commit
 
 HEADER = "[STREAM_FAILED] Query [id = 1-2, runId = 3-4] terminated with exception: "
@@ -121,11 +122,17 @@ class Place:
         """Nothing is there."""
 
 
-class Answering:
-    tag = "q"
+class Answering(SparkExecutor):
+    """An executor on a Spark that answers."""
+
+    def __init__(self) -> None:
+        self.secrets = ()
 
     def ping(self) -> None:
         """It does."""
+
+    def interrupt(self) -> None:
+        """Nothing runs."""
 
 
 CONNECT = f"{HEADER}org.apache.spark.SparkException: Python worker failed to connect back."
@@ -133,7 +140,7 @@ CONNECT = f"{HEADER}org.apache.spark.SparkException: Python worker failed to con
 
 def query(*texts: str) -> Query:
     """A query that has begun."""
-    made = Query("q", None, None, Place(), (), Failing(*texts), Answering(), {})  # type: ignore[arg-type]
+    made = Query("q", None, Place(), (), Failing(*texts), Answering(), {})  # type: ignore[arg-type]
     made.begin()
     return made
 

@@ -10,7 +10,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import HeadraceError, HostError, SourceError, without_secrets
-from headrace.host.spark.checkpoint import Checkpoint
+from headrace.host.driving.checkpoint import Checkpoint
 from headrace.io.formats import Format
 from headrace.io.origins import Files, SparkRead
 from headrace.plan.nodes import Output

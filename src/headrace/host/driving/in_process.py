@@ -1,6 +1,9 @@
-"""An executor that runs the tasks of a batch in this process, one after the other."""
+"""An executor that runs the tasks of a batch in this process: those of a level at once, each in a thread."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from headrace.host.driving.plan import Batch, Executor, Job
 from headrace.host.driving.tasks import run_intake, run_stage
@@ -10,18 +13,40 @@ __all__ = ["InProcess"]
 
 
 class InProcess(Executor):
-    """Runs tasks where the driver is."""
+    """Runs tasks where the driver is; messages are handed over as they are, in the order of the tasks that gave them.
 
-    def __init__(self, job: Job) -> None:
+    One bucket needs no threads. Several have as many, and of a batch of which most of the work is Arrow's, NumPy's or
+    compiled code these run side by side.
+    """
+
+    def __init__(self, job: Job, name: str = "headrace") -> None:
         self.job = job
+        self._threads = ThreadPoolExecutor(job.buckets, f"headrace-{name}") if job.buckets > 1 else None
 
     def run(self, batch: Batch) -> list[Message]:
         job = self.job
-        messages = [m for task in range(len(batch.shares)) for m in run_intake(job, batch, task)]
+        messages = self._each(lambda task: run_intake(job, batch, task), len(batch.shares))
         for level in range(1, job.line.depth + 1):
-            messages = [
-                out
-                for bucket in range(job.buckets)
-                for out in run_stage(job, batch, level, bucket, [m for m in messages if m.bucket == bucket])
-            ]
+            arrived: list[list[Message]] = [[] for _ in range(job.buckets)]
+            for message in messages:
+                arrived[message.bucket].append(message)
+            messages = self._each(_stage(job, batch, level, arrived), job.buckets)
         return messages
+
+    def _each(self, task: Callable[[int], list[Message]], count: int) -> list[Message]:
+        """What the tasks give. If some fail, all have ended when the first failure is raised: none goes on unseen."""
+        if self._threads is None or count == 1:
+            return [message for number in range(count) for message in task(number)]
+        running = [self._threads.submit(task, number) for number in range(count)]
+        failures = [failure for future in running if (failure := future.exception()) is not None]
+        if failures:
+            raise failures[0]
+        return [message for future in running for message in future.result()]
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown()
+
+
+def _stage(job: Job, batch: Batch, level: int, arrived: list[list[Message]]) -> Callable[[int], list[Message]]:
+    return lambda bucket: run_stage(job, batch, level, bucket, arrived[bucket])

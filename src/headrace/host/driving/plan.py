@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from headrace.errors import StoreError
+from headrace.errors import HeadraceError, HostError, StoreError
 from headrace.io.egress import TaskSink
 from headrace.io.files import Listed
 from headrace.progress import Progress
@@ -128,8 +128,34 @@ def _shares(files: Sequence[tuple[int, Listed]], feedback: tuple[str, ...], task
 
 
 class Executor:
-    """Runs the tasks of a batch."""
+    """Runs the tasks of a batch; what else a loop must know of whatever runs them has an answer for this process."""
 
     def run(self, batch: Batch) -> Sequence[Any]:
         """The messages that the tasks of the last level gave."""
         raise NotImplementedError
+
+    def ping(self) -> None:
+        """Raise if tasks cannot be run any more."""
+
+    def is_gone(self, error: BaseException) -> bool:  # noqa: ARG002 - for executors that may be lost
+        """Whether an error says that whatever ran the tasks does not answer any more."""
+        return False
+
+    def may_pass(self, error: BaseException) -> bool:  # noqa: ARG002 - for executors on other machines
+        """Whether a batch that failed so may well succeed when it is run again."""
+        return False
+
+    def explained(self, error: BaseException, what: str, instead: str = "") -> HeadraceError:
+        """A failure for people: an error of ours as it was raised, else a `HostError` that says what failed."""
+        if isinstance(error, HeadraceError):
+            return error
+        text = (str(error).strip() or "no text").splitlines()[0]
+        found = HostError(f"{what} failed: {type(error).__name__}: {text}", instead=instead)
+        found.__cause__ = error
+        return found
+
+    def interrupt(self) -> None:
+        """Give up the batch that is running, if that is possible."""
+
+    def close(self) -> None:
+        """Let go of what it runs tasks with."""

@@ -1,5 +1,10 @@
-"""The local host: runs the stages in this process, batch by batch, always the same way."""
+"""The local host: runs the stages in this process, batch by batch, to the end of the input or until stopped.
 
+run.py   bounded inputs, always the same way: the answer is there when the call returns
+live.py  inputs that keep coming, by the loop of `headrace.host.driving`, with a checkpoint
+"""
+
+from headrace.host.local.live import start_local
 from headrace.host.local.run import run_local
 
-__all__ = ["run_local"]
+__all__ = ["run_local", "start_local"]

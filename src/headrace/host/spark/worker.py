@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -21,9 +21,10 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
-from headrace.errors import HostError
+from headrace.errors import HeadraceError, HostError
 from headrace.host.driving.plan import Batch, Executor, Job
 from headrace.host.driving.tasks import run_intake, run_stage
+from headrace.host.spark.failures import failure, is_gone, may_pass
 from headrace.host.spark.packing import pack_job, unpack_job
 from headrace.stages.message import Message, pack, unpack
 
@@ -63,8 +64,10 @@ class SparkExecutor(Executor):
     and state in the store. So the frame of the next batch is built while this one runs.
     """
 
-    def __init__(self, spark: SparkSession, job: Job, name: str) -> None:
+    def __init__(self, spark: SparkSession, job: Job, name: str, secrets: Sequence[str] = ()) -> None:
         self.spark, self.job, self.name = spark, job, name
+        #: Values of options that Spark's texts may hold, and nobody may see.
+        self.secrets = secrets
         self._packed = pack_job(job)
         self._ready: tuple[_Planned, DataFrame] | None = None
 
@@ -74,8 +77,19 @@ class SparkExecutor(Executor):
         return f"{self.name}-{self.job.token[:8]}"
 
     def ping(self) -> None:
-        """Raise if Spark does not answer any more."""
         self.spark.conf.get("spark.app.name")
+
+    def is_gone(self, error: BaseException) -> bool:
+        return is_gone(error)
+
+    def may_pass(self, error: BaseException) -> bool:
+        return may_pass(error)
+
+    def explained(self, error: BaseException, what: str, instead: str = "") -> HeadraceError:
+        return failure(error, what, instead, self.secrets)
+
+    def interrupt(self) -> None:
+        self.spark.interruptTag(self.tag)
 
     def run(self, batch: Batch) -> list[Message]:
         """Run a batch; gives what the tasks of the last level gave."""

@@ -1,7 +1,7 @@
-"""A query on Spark, in the hands of who started it: a loop in a thread of its own, and what it says of itself.
+"""A query that runs, in the hands of who started it: a loop in a thread of its own, and what it says of itself.
 
-The loop (`headrace.host.driving`) plans a batch, runs it as one Spark job, commits and publishes it. It runs in the
-process that started the query; under Spark Connect that is the client.
+The loop plans a batch, has its tasks run, commits and publishes it. It runs in the process that started the query, on
+every host; under Spark Connect that is the client.
 """
 
 from __future__ import annotations
@@ -9,45 +9,55 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.errors import HeadraceError, HostError
 from headrace.host.driving.driver import Driver, Finished
-from headrace.host.driving.plan import Plan
+from headrace.host.driving.plan import Executor, Plan
 from headrace.host.losses import Losses
 from headrace.host.report import Report
-from headrace.host.spark.failures import failure, is_gone, may_pass
 from headrace.io.egress import close, show_losses
 from headrace.io.host_source import Receiver
-from headrace.io.origins import SparkRead
-from headrace.io.secrets import hidden_values
 from headrace.io.sinks import Sink
 from headrace.stages.cut import Line
 from headrace.time import INFINITY, NEG_INFINITY
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from headrace.host.driving.checkpoint import Checkpoint
 
-    from headrace.host.spark.checkpoint import Checkpoint
-    from headrace.host.spark.feeder import Feeder
-    from headrace.host.spark.worker import SparkExecutor
-
-__all__ = ["Query"]
+__all__ = ["Feeder", "Query"]
 
 #: Of how many batches the statistics are kept; a query may run for years.
 _KEPT_BATCHES = 1000
-#: How long an idle query waits before it looks for new input, in seconds; longer where looking takes long.
-_IDLE_SECONDS = 0.05
+#: How long an idle query waits before it looks for new input, in seconds: a tenth of the time since the last input,
+#: within these bounds; longer where looking takes long. So input that keeps coming hardly waits.
+_IDLE_SECONDS = (0.001, 0.05)
 #: Batches that a clock alone asks for come no faster than this, in seconds.
 _TICK_SECONDS = 1.0
-#: How often an idle query sees whether Spark still answers, in seconds.
+#: How often an idle query sees whether its executor still answers, in seconds.
 _PING_SECONDS = 1.0
 _END_SECONDS = 60
 _ATTEMPTS = 3
 _log = logging.getLogger("headrace")
+
+
+class Feeder(Protocol):
+    """Brings rows of a source that the loop cannot read into files that it can."""
+
+    def check(self) -> None:
+        """Raise what ended it, if something did."""
+
+    def process_all_available(self) -> None:
+        """Wait until everything that is there now has been brought."""
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """These files were read by a batch that is committed."""
+
+    def stop(self) -> None:
+        """Bring nothing more."""
 
 
 @dataclass(eq=False)
@@ -55,12 +65,11 @@ class Query:
     """A running query."""
 
     name: str
-    spark: SparkSession
     line: Line
     checkpoint: Checkpoint
     sinks: tuple[Sink, ...]
     driver: Driver
-    executor: SparkExecutor
+    executor: Executor
     counts: dict[str, dict[str, int]]
     #: Of every source the first row that was diverted or dropped.
     examples: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -70,16 +79,17 @@ class Query:
     report: Report = field(default_factory=Report)
     batch_seconds: list[float] = field(default_factory=list)
     statistics: list[list[dict[str, Any]]] = field(default_factory=list)
-    #: What brings lines from hosts, and what only Spark can read.
+    #: What brings lines from hosts, and what the loop cannot read by itself.
     receivers: list[Receiver] = field(default_factory=list)
-    feeders: list[Feeder] = field(default_factory=list)
+    feeders: Sequence[Feeder] = ()
 
     def __post_init__(self) -> None:
         self._stop = threading.Event()
         self._wake = threading.Event()
-        #: Whether somebody waits for the next look, and when Spark was last seen to answer.
+        #: Whether somebody waits for the next look; when the executor was last seen to answer; when input last came.
         self._asked = threading.Event()
         self._pinged = 0.0
+        self._fed = 0.0
         self._changed = threading.Condition()
         #: How often the loop has looked for input, and how often it found none.
         self._looks = 0
@@ -126,7 +136,7 @@ class Query:
         try:
             self.executor.ping()
         except Exception as error:
-            if not is_gone(error):
+            if not self.executor.is_gone(error):
                 raise
             self._failure = self._failure or self.explained(error)
             self.fail_soon()
@@ -186,9 +196,10 @@ class Query:
         self._stop.set()
         self._wake.set()
         if self._thread.is_alive():
-            with suppress(Exception):  # the server itself may be gone
-                self.executor.spark.interruptTag(self.executor.tag)
+            with suppress(Exception):  # the executor itself may be gone
+                self.executor.interrupt()
             self._thread.join()
+        self.executor.close()
         close(self.sinks)
         self.checkpoint.close()
 
@@ -198,7 +209,7 @@ class Query:
         self._wake.set()
 
     def end_receivers(self) -> None:
-        """Take nothing more from hosts, and from what Spark reads."""
+        """Take nothing more from hosts and feeders."""
         for receiver in self.receivers:
             receiver.stop()
         for feeder in self.feeders:
@@ -208,14 +219,12 @@ class Query:
         """A failure for people, with what to do next."""
         again = f"start again with this checkpoint: checkpoint={str(self.checkpoint.path)!r}"
         afresh = "start again; with checkpoint='a directory' a query goes on from where it was"
-        origins = [feeder.source.origin for feeder in self.feeders]
-        secrets = [v for o in origins if isinstance(o, SparkRead) for v in hidden_values(o.options)]
-        return failure(error, instead=afresh if self.checkpoint.temporary else again, secrets=secrets)
+        return self.executor.explained(error, "the query", afresh if self.checkpoint.temporary else again)
 
     def _raise(self) -> None:
         found = self.exception()
         if found is not None:
-            raise found from None
+            raise found from found.__cause__
 
     # --- the loop ----------------------------------------------------------------------------------------------------
 
@@ -245,6 +254,7 @@ class Query:
         if plan is not None:
             self._take(self._run(plan))
             if plan.files or plan.ends or self.driver.busy:
+                self._fed = time.monotonic()
                 self._stop.wait(max(0.0, self.interval - (time.monotonic() - began)))
                 return
         if self._asked.is_set() or began - self._pinged > _PING_SECONDS:
@@ -254,21 +264,27 @@ class Query:
         with self._changed:  # what a clock alone has asked for is nothing new
             self._idle_look = look
             self._changed.notify_all()
-        self._wake.wait(max(_IDLE_SECONDS, 5 * (time.monotonic() - began)) if plan is None else 0)
+        if plan is None:
+            self._wake.wait(self._idle_seconds(time.monotonic() - began))
+
+    def _idle_seconds(self, look: float) -> float:
+        """How long to wait before the next look, after one that took so long and found nothing."""
+        least, most = _IDLE_SECONDS
+        return max(min(most, (time.monotonic() - self._fed) / 10), least, 5 * look)
 
     def _ticked_lately(self) -> bool:
         last = self.driver.last
         return last is not None and time.time() - last.record["time"] < _TICK_SECONDS
 
     def _run(self, plan: Plan) -> Finished:
-        """Run a batch; again, if Spark failed: the plan is fixed, and what a failed attempt wrote does not count."""
+        """Run a batch; again, if its executor failed: the plan is fixed, and what a failed attempt wrote is dropped."""
         for attempt in range(1, _ATTEMPTS):
             try:
                 return self.driver.run(plan)
             except Exception as error:
-                if self._stop.is_set() or not may_pass(error):
+                if self._stop.is_set() or not self.executor.may_pass(error):
                     raise
-                why = failure(error, f"batch {self.driver.number}").message
+                why = self.executor.explained(error, f"batch {self.driver.number}").message
                 _log.warning("%s; it is run again (attempt %d of %d)", why, attempt + 1, _ATTEMPTS)
         return self.driver.run(plan)
 

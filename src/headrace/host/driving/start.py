@@ -1,0 +1,192 @@
+"""Starting a query on any host: everything from the plan to the loop.
+
+A `Host` is what starting must know of whatever will run the tasks. All else is the same everywhere, above all what a
+checkpoint holds: so a query that one host has begun goes on on another.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from headrace.errors import PlanError
+from headrace.host.driving.checkpoint import Checkpoint
+from headrace.host.driving.driver import Driver
+from headrace.host.driving.plan import Executor, Job
+from headrace.host.driving.publish import Publisher
+from headrace.host.driving.query import Feeder, Query
+from headrace.host.received import hosts_of, spooled
+from headrace.io.egress import check_places, claim, prepared, task_sinks
+from headrace.io.host_source import Receiver
+from headrace.io.ingress import COUNTERS
+from headrace.io.origins import Events, Files, HostRead, check_frames
+from headrace.io.sinks import FileSink, Sink
+from headrace.optimizer import optimize
+from headrace.optimizer.rewrite import rewrite
+from headrace.plan.nodes import Node, Output, Source, set_aside, walk
+from headrace.stages.cut import cut
+from headrace.time import duration
+
+__all__ = ["Asked", "Host", "start_on"]
+
+
+class Host:
+    """Where the tasks of a query run."""
+
+    #: How many buckets a query has whose checkpoint is new and whose user has not said.
+    buckets = 1
+
+    @property
+    def feeders(self) -> Sequence[Feeder]:
+        """What brings rows of sources that the loop cannot read."""
+        return ()
+
+    def check(self, outputs: Sequence[Output]) -> None:
+        """Refuse what cannot run here, before anything is made."""
+
+    def explaining(self) -> AbstractContextManager[None]:
+        """Around a start: failures of the host become errors for people."""
+        return nullcontext()
+
+    def connect(self) -> None:
+        """Make ready for tasks."""
+
+    def stored(self, source: Source, place: Checkpoint) -> Source:  # noqa: ARG002 - for hosts that can read more
+        """A source whose rows are all there, over files of the checkpoint, if it is not over files already."""
+        return source
+
+    def fed(self, source: Source, place: Checkpoint) -> Source:  # noqa: ARG002 - for hosts that can read more
+        """A source whose rows keep coming, over files that a feeder writes, if it is not over files already."""
+        return source
+
+    def prepare(self, *, begun: bool) -> None:
+        """Check what feeders need; `begun` says whether the query has committed a batch."""
+
+    def executor(self, job: Job, name: str) -> Executor:
+        """What will run the tasks."""
+        raise NotImplementedError
+
+    def begin(self, query: Query) -> None:
+        """Start the feeders."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user asked for, besides the streams."""
+
+    checkpoint: str | None = None
+    buckets: int | None = None
+    files_per_batch: int | None = None
+    trigger: str | None = None
+    name: str = "headrace"
+
+    @property
+    def interval(self) -> float:
+        """Seconds from the start of a batch to that of the next, at least."""
+        return duration(self.trigger) / 1_000_000 if self.trigger else 0.0
+
+
+def start_on(host: Host, pairs: Sequence[tuple[Node, Sink]], asked: Asked) -> Query:
+    """Start streams, each into its sink, as one query."""
+    if not pairs:
+        raise PlanError("a query needs at least one sink", instead="stream.start(hr.console())")
+    outputs = [
+        Output(prepared(node, sink), f"{i} {type(sink).__name__.lower()}") for i, (node, sink) in enumerate(pairs)
+    ]
+    sinks: list[Sink] = [sink for _, sink in pairs]
+    _check_places(outputs, sinks)
+    check_frames(*outputs, named=asked.checkpoint is not None)
+    host.check(outputs)
+    _ = asked.interval  # a trigger that is no duration is refused before anything is made
+    place = Checkpoint(asked.checkpoint)
+    try:
+        place.lock()
+        with host.explaining():
+            host.connect()
+            query = _built(host, place, outputs, sinks, asked)
+            _begin(query, host, outputs)
+    except BaseException:
+        place.close()
+        raise
+    return query
+
+
+def _built(host: Host, place: Checkpoint, outputs: list[Output], sinks: list[Sink], asked: Asked) -> Query:
+    """A query that owns its checkpoint and its sinks, and has not begun."""
+    _add_side_outputs(outputs, sinks, place)
+    plan = _on_disk(spooled(outputs, place.path / "spool"), place, host)
+    count = place.buckets(asked.buckets, host.buckets)
+    line = cut(plan, count)
+    place.claim(line, count, sinks)
+    job = Job(uuid.uuid4().hex, line, count, place.storage, task_sinks(sinks))
+    executor = host.executor(job, asked.name)
+    publisher = Publisher(line.outputs, sinks, place.storage)
+    driver = Driver(job, executor, publisher, _now, asked.files_per_batch, tasks=count)
+    _open(driver, place, sinks, host)
+    counts = {str(source.origin): dict.fromkeys(COUNTERS, 0) for source in line.sources}
+    query = Query(asked.name, line, place, tuple(sinks), driver, executor, counts, interval=asked.interval)
+    query.feeders = host.feeders
+    place.in_use = lambda: query.is_active
+    return query
+
+
+def _now() -> int:
+    return int(time.time() * 1_000_000)
+
+
+def _check_places(outputs: Sequence[Output], sinks: Sequence[Sink]) -> None:
+    """Everything that can be found wrong before anything is started."""
+    for node in walk(*outputs):
+        if isinstance(node, Source) and isinstance(node.origin, Files):
+            node.origin.check()
+    check_places(sinks, new=False)
+
+
+def _add_side_outputs(outputs: list[Output], sinks: list[Sink], place: Checkpoint) -> None:
+    """Diverted rows that nobody asked for are kept in the checkpoint."""
+    taken = [output.input for output in outputs]
+    sides = [side for side in set_aside(*outputs, whole=False) if side not in taken]
+    for i, side in enumerate(sides):
+        outputs.append(Output(side, f"diverted {i}"))
+        sinks.append(FileSink("final", (), str(place.path / "diverted" / str(i)), "jsonl"))
+
+
+def _on_disk(outputs: Sequence[Output], place: Checkpoint, host: Host) -> tuple[Output, ...]:
+    """The plan over files: what is held in memory is written down, and so is what the loop cannot read."""
+
+    def stored(node: Node) -> Node:
+        if isinstance(node, Source) and isinstance(node.origin, Events):
+            return replace(node, origin=place.spill(node.origin))
+        return host.stored(node, place) if isinstance(node, Source) else node
+
+    def fed(node: Node) -> Node:
+        return host.fed(node, place) if isinstance(node, Source) else node
+
+    return rewrite(optimize(rewrite(tuple(outputs), stored)), fed)
+
+
+def _open(driver: Driver, place: Checkpoint, sinks: Sequence[Sink], host: Host) -> None:
+    """Take over the checkpoint and its sinks."""
+    begun = bool(driver.log.batches())
+    host.prepare(begun=begun)
+    claim(sinks, place.owner, begun=begun)
+    driver.open()
+
+
+def _begin(query: Query, host: Host, outputs: Sequence[Output]) -> None:
+    for origin in hosts_of(outputs):
+        query.receivers.append(_receiver(query, origin))
+    host.begin(query)
+    for receiver in query.receivers:
+        receiver.on_failure = query.fail_soon
+        receiver.start()
+    query.begin()
+
+
+def _receiver(query: Query, host: HostRead) -> Receiver:
+    folder = Path(host.files(query.checkpoint.path / "spool").path)
+    return Receiver(host, folder, taken=lambda: query.files_taken(str(host)))

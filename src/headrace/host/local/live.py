@@ -1,0 +1,53 @@
+"""A query that runs in this process until it is stopped: no Spark, no Java, milliseconds a batch.
+
+The loop, the store and the tasks are those of a query on Spark. Only what runs the tasks differs: a thread for each
+bucket. So a checkpoint that one host has written goes on on the other, from any batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.errors import PlanError
+from headrace.host.driving.in_process import InProcess
+from headrace.host.driving.plan import Job
+from headrace.host.driving.query import Query
+from headrace.host.driving.start import Asked, Host, start_on
+from headrace.io.origins import SparkRead
+from headrace.io.sinks import Sink
+from headrace.plan.nodes import Node, Output, Source, walk
+
+__all__ = ["start_local"]
+
+
+def start_local(
+    pairs: Sequence[tuple[Node, Sink]],
+    *,
+    checkpoint: str | None = None,
+    buckets: int | None = None,
+    files_per_batch: int | None = None,
+    trigger: str | None = None,
+    name: str = "headrace",
+) -> Query:
+    """Start streams, each into its sink, as one query of this process; options as `start_query` on Spark has them.
+
+    A new checkpoint has one bucket unless `buckets` says otherwise; one that exists keeps the number that it has.
+    """
+    return start_on(_LocalHost(), pairs, Asked(checkpoint, buckets, files_per_batch, trigger, name))
+
+
+class _LocalHost(Host):
+    """Tasks run in threads of this process."""
+
+    def check(self, outputs: Sequence[Output]) -> None:
+        for node in walk(*outputs):
+            if isinstance(node, Source) and isinstance(node.origin, SparkRead):
+                raise PlanError(
+                    "only Spark can read this source",
+                    given=str(node.origin),
+                    allowed="with host='local': files, hosts, events in memory, generated streams",
+                    instead="start(..., host='spark')",
+                )
+
+    def executor(self, job: Job, name: str) -> InProcess:
+        return InProcess(job, name)
