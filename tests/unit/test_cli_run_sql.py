@@ -195,8 +195,7 @@ def test_mistakes_point_into_the_script(file: Path):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--checkpoint", "ck"], "instead: --host spark --checkpoint ck"),
-        (["--follow"], "instead: --host spark --follow"),
+        (["--follow", "--host", "local", "--master", "local"], "instead: --host spark --master local"),
         (["--history", "--follow"], "a history ends"),
         (["--host", "spark", "--checkpoint", "ck", "--output", "cht"], "instead: --checkpoint --output events"),
         (["--host", "spark", "--follow", "--to", "there"], "has no whole history yet"),

@@ -19,6 +19,7 @@ from headrace.api.checks import HasNode, checked_options, checked_pairs, checked
 from headrace.changes import Changes
 from headrace.errors import PlanError, RowsNotUsed
 from headrace.events import history
+from headrace.host.driving.bounded import run_driven
 from headrace.host.local import run_local, start_local
 from headrace.host.losses import lost, told_losses
 from headrace.host.report import Report
@@ -124,7 +125,9 @@ def run(
 
     With `consistency="final"` only what nothing can change any more leaves, and nothing is ever taken back; the history
     is the same. On the local host the options are `buckets`, `batch_rows`, `clock`, `finish`; on Spark `master`,
-    `spark`, `buckets`, `checkpoint`, `finish`. A source that has no end (Kafka, a streaming data frame) is refused.
+    `spark`, `buckets`, `checkpoint`, `finish`. With a `checkpoint` the local host takes the same ones, but for the
+    first two: then it goes on from there, and keeps there how far it came. A source that has no end (Kafka, a streaming
+    data frame) is refused.
 
     If rows were not used, a warning (`headrace.errors.RowsNotUsed`) says how many, why, and shows one.
     """
@@ -163,20 +166,15 @@ def run_quietly(
     outputs = outputs_of(nodes)
     _check_bounded(outputs)
     ours = ["host", "consistency", "sinks"]
-    if host == "local":
-        given = checked_options(options, ours + options_of(run_local))
+    if host == "local" and options.get("checkpoint") is None:
+        given = checked_options(options, [*ours, *options_of(run_local), "checkpoint"])
         done = _run_local(outputs, places, {name: value for name, value in given.items() if value is not None})
-    elif host == "spark":
-        # Spark is loaded only when it is asked for.
-        from headrace.host.spark.bounded import run_spark
-        from headrace.host.spark.launch import start_query  # for the options that run_spark passes on to it
-
-        given = checked_options(options, ours + options_of(run_spark, start_query))
+    else:
+        begin = _starter(host)
+        given = checked_options(options, ours + options_of(run_driven, begin))
         if given.get("finish") is False:  # it goes on another time: what is set aside belongs to its checkpoint
             outputs = outputs[: len(nodes)]
-        done = run_spark(outputs, sinks=places, **given)
-    else:
-        raise PlanError("unknown host", given=host, allowed="local, spark")
+        done = run_driven(begin, outputs, sinks=places, **given)
     return Run(done.results, done.counts, done.statistics, done.examples)
 
 

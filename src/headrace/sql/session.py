@@ -489,10 +489,10 @@ class Script:
         return self.session.latest
 
     def start(self, sink: Any = None, **options: Any) -> Any:
-        """Run on Spark until stopped, as one query: every INSERT INTO, and queries by themselves into `sink`."""
+        """Run until stopped, as `headrace.start` does: every INSERT INTO, and queries by themselves into `sink`."""
         pairs = [*self.deliveries.values(), *((stream, sink) for stream in self.queries.values() if sink is not None)]
-        settings = self.session.options("spark")
-        settings.pop("host")
+        settings = self.session.options(options.get("host", "spark"))
+        settings.pop("batch_rows", None)
         if "checkpoint" not in options and self.session.catalog.settings["checkpoint"] is not None:
             settings["checkpoint"] = self.session.catalog.settings["checkpoint"]
         return start(pairs, **(settings | options))

@@ -1,4 +1,4 @@
-"""Running what is asked live: to the end of its inputs, or on Spark until it is stopped."""
+"""Running what is asked live: to the end of its inputs, or until it is stopped."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def _settings(asked: Asked, options: Options) -> dict[str, Any]:
     assert options.host is not None
     host = options.host.value
     found: dict[str, Any] = asked.session.options(host) if asked.session is not None else {"host": host}
-    if options.host is Host.spark:
+    if options.host is Host.spark or options.follow or options.checkpoint is not None:
+        found.pop("batch_rows", None)
         found["name"] = options.name
         if options.master is not None:
             found["master"] = options.master
@@ -105,11 +106,10 @@ def _print(name: str, done: Run, printer: Printer) -> None:
 def _follow(asked: Asked, options: Options) -> None:
     printer = Printer(options, several=len(asked.queries) > 1)
     settings = _settings(asked, options)
-    settings.pop("host")
     screen = Console("final" if options.shown is Output.final else "events")
     pairs = [(stream, _sink(name, screen, printer)) for name, stream in asked.queries.items()]
     pairs += asked.deliveries.values()
-    with busy(f"{asked.name}: starting on Spark"):
+    with busy(f"{asked.name}: starting on {settings['host']}"):
         query = start(pairs, **settings)
     say(f"{asked.name} runs until Ctrl-C")
     try:

@@ -69,20 +69,26 @@ AsTo = Annotated[
     ),
 ]
 AsHost = Annotated[
-    Host | None, typer.Option(help="What runs the live query (local, or what the script sets, unless told).")
+    Host | None,
+    typer.Option(
+        help="What runs the live query (local, or what the script sets, unless told; with --follow spark, unless told)."
+    ),
 ]
 AsMaster = Annotated[str | None, typer.Option(metavar="URL", help="A Spark master or Connect URL.")]
 AsCheckpoint = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="On Spark: keep the query's state in DIR/NAME. Started again, it goes on from there with what is new.",
+        help="Keep the query's state in DIR/NAME. Started again, on any host, it goes on with what is new.",
     ),
 ]
 AsName = Annotated[
     str | None, typer.Option(metavar="NAME", help="What the query is called (as its file, unless told).")
 ]
-AsFollow = Annotated[bool, typer.Option("--follow", help="On Spark: go on with files that come later, until Ctrl-C.")]
+AsFollow = Annotated[
+    bool,
+    typer.Option("--follow", help="Go on with files that come later, until Ctrl-C; with --host local in this process."),
+]
 AsAllowRoot = Annotated[
     list[Path] | None,
     typer.Option(metavar="DIR", help="A script may use files there, and nowhere else. May be repeated."),
@@ -151,18 +157,13 @@ class Options:
         """With what the script sets where nothing was said; then what only Spark has can be refused."""
         catalog = asked.session.catalog if asked.session is not None else None
         settings: dict[str, Any] = catalog.settings if catalog is not None else {}
-        host = self.host or Host(settings.get("host", "local"))
+        host = self.host or (Host.spark if self.follow else Host(settings.get("host", "local")))
         checkpoint = self.checkpoint
-        if checkpoint is None and catalog is not None and host is Host.spark and settings["checkpoint"] is not None:
+        goes_on = host is Host.spark or self.follow  # a run in process to the end of its inputs has the whole answer
+        if checkpoint is None and catalog is not None and goes_on and settings["checkpoint"] is not None:
             checkpoint = catalog.base / settings["checkpoint"]
-        if host is not Host.spark:
-            for given, flag, what in (
-                (self.master, f"--master {self.master}", "has a master"),
-                (checkpoint, f"--checkpoint {checkpoint}", "keeps a checkpoint"),
-                (self.follow, "--follow", "follows files that come later"),
-            ):
-                if given:
-                    raise _only_spark(what, flag, f"--host spark {flag}")
+        if host is not Host.spark and self.master:
+            raise _only_spark("has a master", f"--master {self.master}", f"--host spark --master {self.master}")
         done = replace(self, host=host, checkpoint=checkpoint, name=self.name or asked.name)
         done.check_output()
         return done
@@ -174,5 +175,5 @@ class Options:
 
 
 def _only_spark(what: str, given: str, instead: str) -> PlanError:
-    allowed = "with --host spark, or with --history on Spark" if "master" in what else "with --host spark"
+    allowed = "with --host spark, or with --history on Spark"
     return PlanError(f"only Spark {what}", given=given, allowed=allowed, instead=instead)

@@ -1,21 +1,22 @@
-"""Running bounded inputs to their end on Spark: the same answer as the local host's, by the way the product runs."""
+"""Running bounded inputs to their end by the loop of a query, on any host: the answer is that of `run_local`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from headrace.host.driving.query import Query
 from headrace.host.received import received
 from headrace.host.result import Finished, Result
-from headrace.host.spark.launch import start_query
 from headrace.io.sinks import Memory, Sink
 from headrace.plan.functions import functions_of
 from headrace.plan.nodes import Output
 
-__all__ = ["run_spark"]
+__all__ = ["run_driven"]
 
 
-def run_spark(
+def run_driven(
+    start: Callable[..., Query],
     outputs: Sequence[Output],
     *,
     sinks: Mapping[str, Sink] | None = None,
@@ -23,16 +24,16 @@ def run_spark(
     files_per_batch: int | None = 1,
     **options: Any,
 ) -> Finished:
-    """Run to the end of all sources; by default every file, or batch of events, is a batch of Spark's.
+    """Run to the end of all sources; by default every file, or batch of events, is a batch of the query's.
 
-    Outputs that `sinks` names go there, the others come back. `finish=False` answers what is there and leaves the
-    streams open, so that a checkpoint can go on from there.
+    `start` starts the query, on whichever host. Outputs that `sinks` names go there, the others come back.
+    `finish=False` answers what is there and leaves the streams open, so that a checkpoint can go on from there.
     """
     kept: dict[str, Memory] = {o.name: Memory() for o in outputs if o.name not in (sinks or {})}
     targets: dict[str, Sink] = {**kept, **(sinks or {})}
     with received(outputs) as given:
         pairs = [(o.input, targets[o.name]) for o in given]
-        query = start_query(pairs, files_per_batch=files_per_batch, **options)
+        query = start(pairs, files_per_batch=files_per_batch, **options)
         try:
             if finish:
                 query.finish()
