@@ -1,7 +1,8 @@
 """A query in a process of its own, to be killed at any moment and started again until it is done.
 
-Usage: `python driver.py FOLDER`. Input is in FOLDER/in, one file a batch; output goes to FOLDER/out, state to
-FOLDER/state.
+Usage: `python driver.py FOLDER [HOST [CALLS]]`. Input is in FOLDER/in, one file a batch; output goes to FOLDER/out,
+state to FOLDER/state. HOST is `spark` unless told. With CALLS the process kills itself before its so many-th call that
+changes a file or a folder.
 When everything has been answered the counts are written to FOLDER/done.json.
 """
 
@@ -10,12 +11,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import sys
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import headrace as hr
-from headrace.host.spark.session import get_session
 
 SCHEMA = "k STRING, v LONG"
 FILES = 12
@@ -65,12 +67,29 @@ def queries(folder: Path) -> dict[str, hr.Stream]:
     return {"stream": stream, "counts": counts, "nested": nested, "reached": reached}
 
 
-def main(folder: Path) -> None:
+def die_at(calls: int) -> None:
+    """End this process, as `kill -9` does, before its so many-th call that changes something on disk."""
+    made = count(1)
+
+    def before(event: str, given: tuple[Any, ...]) -> None:
+        writes = event == "open" and isinstance(given[2], int) and given[2] & (os.O_WRONLY | os.O_RDWR)
+        if (writes or event in ("os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir")) and next(made) == calls:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(before)
+
+
+def main(folder: Path, host: str = "spark", calls: int = 0) -> None:
     """Run until everything is answered."""
-    get_session("local[2,4]", app="headrace recovery")
+    if host == "spark":
+        from headrace.host.spark.session import get_session
+
+        get_session("local[2,4]", app="headrace recovery")
     formats = {"stream": "parquet", "counts": "jsonl", "nested": "jsonl", "reached": "jsonl"}
     sinks = [(s, hr.files(str(folder / "out" / n), format=formats[n])) for n, s in queries(folder).items()]  # type: ignore[arg-type]
-    query = hr.start(sinks, checkpoint=str(folder / "state"), files_per_batch=1, buckets=2)
+    if calls:
+        die_at(calls)
+    query = hr.start(sinks, host=host, checkpoint=str(folder / "state"), files_per_batch=1, buckets=2)  # type: ignore[arg-type]
     query.finish()
     draft = folder / "done.tmp"
     draft.write_text(json.dumps(query.counts))
@@ -79,4 +98,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:3], *map(int, sys.argv[3:]))

@@ -1,7 +1,8 @@
 """Kill the whole process at any moment, start it again: the output holds the expected history, no more and no less.
 
-Kills are aimed at the moments between the steps of a batch: when a driver has claimed the query, when a batch is
-planned, when rows have been staged, when the batch is committed and when it is published; and at random ones.
+On Spark, kills are aimed at the moments between the steps of a batch: when a driver has claimed the query, when a batch
+is planned, when rows have been staged, when the batch is committed and when it is published; and at random ones. In
+process there is one file system call after the other, and the process dies before any of them.
 """
 
 from __future__ import annotations
@@ -86,30 +87,65 @@ def lives(folder: Path, draw: random.Random) -> Iterator[str]:
         yield f"{moment}, after {len(traces_of(folder, 'committed')) - logged} batches"
 
 
+def outputs(folder: Path) -> dict[Path, int]:
+    """The files of the sinks, and when they were written."""
+    return {path: path.stat().st_mtime_ns for path in folder.glob("out/*/batch-*/*")}
+
+
+def finish(folder: Path, host: str) -> None:
+    """One more life, to the end; what was committed before is never touched again."""
+    before = outputs(folder)
+    command = [sys.executable, str(DRIVER), str(folder), host]
+    done = subprocess.run(command, capture_output=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr.decode(errors="replace")[-3000:]
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def check(folder: Path, deaths: list[str]) -> None:
+    """Every sink has what an undisturbed run gives, no more and no less."""
+    streams = driver.queries(folder)
+    right = hr.run(streams)
+    for name, stream in streams.items():
+        out = BatchDirectory(str(folder / "out" / name))
+        assert out.committed() == sorted(set(out.committed()))
+        if name != "reached":  # a loop has batches of its own; the others answer one file, or the end of all, in each
+            assert len(out.committed()) <= driver.FILES + 1, "a batch is never given two numbers"
+        events = read_events_output(str(folder / "out" / name), stream.schema)
+        check_output(events)
+        diff = hr.history_diff(right.cht(name), history(to_changes(events, stream.schema)), names=("expected", "found"))
+        assert not diff, f"{diff}\n{deaths}"
+        assert not [p for p in (folder / "out" / name / "_staging").iterdir() if not p.name.startswith(".probe")]
+    assert list(json.loads((folder / "done.json").read_text()).values()) == list(right.counts.values())
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_a_driver_killed_at_any_moment_loses_and_repeats_nothing(tmp_path: Path):
     driver.write_input(tmp_path / "in", SEED)
     deaths = list(lives(tmp_path, random.Random(SEED)))
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("out/*/batch-*/*")}
     assert len(deaths) == len(MOMENTS)
-    assert before, deaths
+    assert outputs(tmp_path), deaths
+    finish(tmp_path, "spark")
+    check(tmp_path, deaths)
 
-    done = subprocess.run([sys.executable, str(DRIVER), str(tmp_path)], capture_output=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr.decode(errors="replace")[-3000:]
-    assert {path: path.stat().st_mtime_ns for path in before} == before, "what was committed is never touched again"
 
-    streams = driver.queries(tmp_path)
-    right = hr.run(streams)
-    for name, stream in streams.items():
-        out = BatchDirectory(str(tmp_path / "out" / name))
-        assert out.committed() == sorted(set(out.committed()))
-        if name != "reached":  # a loop has batches of its own; the others answer one file, or the end of all, in each
-            assert len(out.committed()) <= driver.FILES + 1, "a batch is never given two numbers"
-        events = read_events_output(str(tmp_path / "out" / name), stream.schema)
-        check_output(events)
-        diff = hr.history_diff(right.cht(name), history(to_changes(events, stream.schema)), names=("expected", "found"))
-        assert not diff, f"{diff}\n{deaths}"
-        assert not list((tmp_path / "out" / name / "_staging").iterdir())
-    assert list(json.loads((tmp_path / "done.json").read_text()).values()) == list(right.counts.values())
+LIVES = 8
+#: How many calls that change something on disk a driver makes before it dies: an undisturbed one makes about 1,000.
+CALLS = (10, 150)
+
+
+@pytest.mark.timeout(120)
+def test_a_query_in_process_killed_before_any_call_loses_and_repeats_nothing(tmp_path: Path):
+    driver.write_input(tmp_path / "in", SEED)
+    draw, deaths = random.Random(SEED), []
+    for _ in range(LIVES):
+        calls = draw.randint(*CALLS)
+        command = [sys.executable, str(DRIVER), str(tmp_path), "local", str(calls)]
+        died = subprocess.run(command, capture_output=True, timeout=60, check=False)
+        assert died.returncode == -signal.SIGKILL, died.stderr.decode(errors="replace")[-3000:]
+        deaths.append(
+            f"call {calls}, at {max((p.name for p in tmp_path.glob('state/store/commits/*')), default='none')}"
+        )
+    finish(tmp_path, "local")
+    check(tmp_path, deaths)
