@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,8 @@ class Mortal(LocalStorage):
             raise Dies
         return found
 
-    def create(self, key: str, data: bytes | pa.Buffer) -> bool:
-        return self._call(super().create, key, data)
+    def create(self, key: str, data: bytes | pa.Buffer, *, lasting: bool = True) -> bool:
+        return self._call(partial(super().create, lasting=lasting), key, data)
 
     def read(self, key: str) -> pa.Buffer:
         return self._call(super().read, key)

@@ -56,6 +56,15 @@ commit n - 1. Readers pin the commit that they read.
 the real code crashes, sleeps, meets itself and gets wrong answers from the store at any call.
 
 **What survives.** A commit and everything it names are flushed to disk (`fsync`) before the commit counts, and so are
-the entries of their folders. So committed batches survive `kill -9` and loss of power. Checkpoints in the temporary
-directory, of queries that were given none, are not flushed: they end with their process.
+the entries of their folders. So committed batches survive `kill -9` and loss of power. Epochs and floors are flushed,
+too. Plans and the marks under `published/` are not: they survive `kill -9`, which leaves what the system was told to
+write, and after a loss of power may be missing or empty. A plan without a commit has had no effect, since all that
+counts comes of commits, so another one takes its place; and without its mark a batch is handed to the sinks of the
+process once more, as after any crash in that moment. Checkpoints in the temporary directory, of queries that were
+given none, are not flushed: they end with their process.
+
+**How many files.** A running query has one epoch, one floor, at most `KEPT` + 3 = 13 commits and 14 plans, because it
+cleans up after every fourth batch; and of data what these commits name: per bucket and trace about as many segments
+as the logarithm of its rows, and what the batches since the last clean-up have left. Queries without readers that pin
+old commits never have more, however long they run.
 """

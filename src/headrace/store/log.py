@@ -109,21 +109,28 @@ class Log:
 
     def plan(self, batch: int, plan: Mapping[str, Any]) -> dict[str, Any]:
         """Fix what a batch reads: this, or what an earlier attempt at the batch has fixed."""
-        key = f"{PLANS}/{batch:012d}"
-        self.storage.create(key, pack_bundle({}, {"batch": batch, "plan": plan}).data)
+        key, packed = f"{PLANS}/{batch:012d}", pack_bundle({}, {"batch": batch, "plan": plan}).data
+        created = self.storage.create(key, packed, lasting=False)
         found = self.planned(batch)
+        if found is None and not created:  # lost with the power: nothing has come of it, since there is no commit
+            self.storage.remove(key)
+            self.storage.create(key, packed, lasting=False)
+            found = self.planned(batch)
         if found is None:  # the batch was committed and cleaned up since, by another driver
             self.check_owner()
             raise StoreError(f"the plan of batch {batch} is missing", given=f"{self.storage.place}/{key}")
         return found
 
     def planned(self, batch: int) -> dict[str, Any] | None:
-        """What an earlier attempt has fixed, if there was one."""
+        """What an earlier attempt has fixed, if there was one. A file without content was lost with the power."""
         key = f"{PLANS}/{batch:012d}"
         try:
-            meta = Bundle.open(key, self.storage.read(key)).meta
+            data = self.storage.read(key)
         except FileNotFoundError:
             return None
+        if not any(data.to_pybytes()):
+            return None
+        meta = Bundle.open(key, data).meta
         if meta.get("batch") != batch:
             raise StoreError(f"the file {key!r} holds the plan of another batch", given=meta.get("batch"))
         return dict(meta["plan"])

@@ -29,8 +29,11 @@ class Storage(ABC):
     """Immutable files under keys with `/` between their parts."""
 
     @abstractmethod
-    def create(self, key: str, data: Data) -> bool:
-        """Make a file, if there is none under this key yet; false if there is."""
+    def create(self, key: str, data: Data, *, lasting: bool = True) -> bool:
+        """Make a file, if there is none under this key yet; false if there is.
+
+        One that need not be `lasting` may be gone after a loss of power, or there without its content.
+        """
 
     @abstractmethod
     def read(self, key: str) -> pa.Buffer:
@@ -62,7 +65,7 @@ class LocalStorage(Storage):
     """A directory of this machine, or of a file system that all workers mount.
 
     A file is written under a draft's name and then linked to its own: the link fails if the name is taken. With
-    `durable`, content and names are flushed to disk before `create` returns.
+    `durable`, content and names of files that are to last are flushed to disk before `create` returns.
     """
 
     def __init__(self, path: str | Path, *, durable: bool = True) -> None:
@@ -73,25 +76,25 @@ class LocalStorage(Storage):
     def place(self) -> str:
         return str(self.path)
 
-    def create(self, key: str, data: Data) -> bool:
-        target = self.path / key
+    def create(self, key: str, data: Data, *, lasting: bool = True) -> bool:
+        target, flushed = self.path / key, self.durable and lasting
         with _store_errors(f"cannot write {str(target)!r}"):
             self._make_folder(target.parent)
             self._make_folder(self.path / _DRAFTS)
             for _ in range(_ATTEMPTS):
                 try:
-                    created = self._link(target, data)
+                    created = self._link(target, data, flushed=flushed)
                 except FileNotFoundError:  # a new driver has removed the draft
                     continue
-                # Also if it was there: whoever made it may have died before its name was on disk.
-                self._flush_folder(target.parent)
+                if flushed:  # also if it was there: whoever made it may have died before its name was on disk
+                    _flush_folder(target.parent)
                 return created
             raise OSError("its draft disappears again and again")
 
-    def _link(self, target: Path, data: Data) -> bool:
+    def _link(self, target: Path, data: Data, *, flushed: bool) -> bool:
         draft = self.path / _DRAFTS / uuid.uuid4().hex
         try:
-            self._write(draft, data)
+            _write(draft, data, flushed=flushed)
             os.link(draft, target)
         except FileExistsError:
             return False
@@ -105,22 +108,8 @@ class LocalStorage(Storage):
         if not folder.is_dir():
             self._make_folder(folder.parent)
             folder.mkdir(exist_ok=True)
-            self._flush_folder(folder.parent)
-
-    def _write(self, path: Path, data: Data) -> None:
-        with path.open("xb") as file:
-            file.writelines(map(memoryview, data if isinstance(data, Pieces) else [data]))
             if self.durable:
-                file.flush()
-                os.fsync(file.fileno())
-
-    def _flush_folder(self, folder: Path) -> None:
-        if self.durable:
-            handle = os.open(folder, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+                _flush_folder(folder.parent)
 
     def read(self, key: str) -> pa.Buffer:
         """The file, mapped into memory: its pages are read when they are used, and shared between processes."""
@@ -152,6 +141,22 @@ class LocalStorage(Storage):
         """Remove all drafts: whoever is at work writes its own again."""
         for key in self.keys(_DRAFTS):
             self.remove(key)
+
+
+def _write(path: Path, data: Data, *, flushed: bool) -> None:
+    with path.open("xb") as file:
+        file.writelines(map(memoryview, data if isinstance(data, Pieces) else [data]))
+        if flushed:
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _flush_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @contextmanager

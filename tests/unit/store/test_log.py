@@ -202,8 +202,23 @@ def test_a_missing_folder_is_named_or_means_nothing(cleaned: LocalStorage, folde
     assert found == expected or (isinstance(expected, str) and expected in str(found))
 
 
-@pytest.mark.parametrize("key", ["commits/000000000011", "plans/000000000012"])
-@pytest.mark.parametrize("how", ["empty", "cut", "altered", "another"])
+@pytest.mark.parametrize("content", [b"", bytes(4096)], ids=["empty", "zeros"])
+def test_a_plan_that_was_lost_with_the_power_is_made_anew(cleaned: LocalStorage, content: bytes):
+    path = cleaned.path / "plans" / "000000000012"
+    path.unlink()
+    path.write_bytes(content)
+    log = claimed(cleaned)
+    assert log.planned(12) is None
+    assert log.plan(12, {"reads": 7}) == {"reads": 7} == Log(cleaned).planned(12)
+
+
+@pytest.mark.parametrize(
+    ("key", "how"),
+    [
+        *(("commits/000000000011", how) for how in ("empty", "cut", "altered", "another")),
+        *(("plans/000000000012", how) for how in ("cut", "altered", "another")),
+    ],
+)
 def test_a_damaged_commit_or_plan_is_named(cleaned: LocalStorage, key: str, how: str):
     path = cleaned.path / key
     data = path.read_bytes()

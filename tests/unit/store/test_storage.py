@@ -29,6 +29,20 @@ def test_a_file_is_created_once_and_read_again(storage: LocalStorage):
     assert list((storage.path / ".drafts").iterdir()) == []
 
 
+def test_what_is_to_last_is_flushed_with_its_name_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    flushed: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: flushed.append(str(Path(f"/proc/self/fd/{handle}").readlink())))
+    storage = LocalStorage(tmp_path)
+    storage.create("a/1", b"one")
+    flushed.clear()
+    storage.create("a/2", b"two", lasting=False)
+    assert flushed == []
+    storage.create("a/3", b"three")
+    content, name = flushed
+    assert content.startswith(f"{tmp_path}/.drafts/")
+    assert name == f"{tmp_path}/a"
+
+
 def test_keys_are_in_order_and_those_of_one_folder(storage: LocalStorage):
     assert storage.keys("a") == []
     for key in ["a/3", "a/1", "a/2", "b/1"]:

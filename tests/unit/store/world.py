@@ -272,7 +272,7 @@ class MemoryStorage(Storage):
     def __init__(self, world: World) -> None:
         self.world, self.files = world, world.files
 
-    def create(self, key: str, data: Data) -> bool:
+    def create(self, key: str, data: Data, *, lasting: bool = True) -> bool:  # noqa: ARG002 - all lasts
         return self.world.call(f"create {key}", lambda: self._create(key, bytes(joined(data))))
 
     def _create(self, key: str, data: bytes) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from headrace.host.driving.plan import Batch, Executor, Job
-from headrace.host.driving.tasks import run_intake, run_stage
+from headrace.host.driving.tasks import forget_stages, run_intake, run_stage
 from headrace.stages.message import Message
 
 __all__ = ["InProcess"]
@@ -46,6 +46,7 @@ class InProcess(Executor):
     def close(self) -> None:
         if self._threads is not None:
             self._threads.shutdown()
+        forget_stages(self.job)
 
 
 def _stage(job: Job, batch: Batch, level: int, arrived: list[list[Message]]) -> Callable[[int], list[Message]]:

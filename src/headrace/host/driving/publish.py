@@ -72,7 +72,7 @@ class Publisher:
             if "rows" in about:
                 self._show(number, sink, commit, about)
         if self._here:
-            self._storage.create(f"{_MARKER}/{commit.batch:012d}", b"")
+            self._storage.create(f"{_MARKER}/{commit.batch:012d}", b"", lasting=False)
             for key in self._storage.keys(_MARKER):
                 if number_of(key) < commit.batch:
                     self._storage.remove(key)

@@ -7,6 +7,7 @@ in an attempt that was given up, reads the segments it lacks.
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -28,7 +29,7 @@ from headrace.store.log import Commit
 from headrace.time import INFINITY
 from headrace.trace import Segment
 
-__all__ = ["run_intake", "run_stage"]
+__all__ = ["forget_stages", "run_intake", "run_stage"]
 
 
 @dataclass
@@ -40,9 +41,18 @@ class _Kept:
     stored: set[str]
 
 
-#: Stages kept between batches, by store, level and bucket, the most recently used last.
+#: Stages kept between batches, by store, level and bucket, the most recently used last. Tasks of one process may be
+#: threads; no two of them have the same stage.
 _STAGES: dict[tuple[str, int, int], _Kept] = {}
 _MOST_STAGES = 64
+_STAGES_LOCK = threading.Lock()
+
+
+def forget_stages(job: Job) -> None:
+    """Keep nothing of a query that has ended."""
+    with _STAGES_LOCK:
+        for key in [key for key in _STAGES if key[0] == job.storage.place]:
+            del _STAGES[key]
 
 
 # --- intake ----------------------------------------------------------------------------------------------------------
@@ -106,7 +116,8 @@ def run_stage(job: Job, batch: Batch, level: int, bucket: int, arrived: Iterable
 
 def _current(job: Job, batch: Batch, level: int, bucket: int) -> _Kept:
     """The stage as of the last commit."""
-    kept = _STAGES.pop((job.storage.place, level, bucket), None)
+    with _STAGES_LOCK:
+        kept = _STAGES.pop((job.storage.place, level, bucket), None)
     token = batch.token(level, bucket)
     if token is not None and kept is not None and kept.token == token:
         return kept
@@ -134,9 +145,10 @@ def _save(job: Job, batch: Batch, level: int, bucket: int, kept: _Kept) -> Messa
     blocks = {name: segment.save() for name, segment in segments.items() if name not in kept.stored}
     written = write_blocks(job.storage, batch.number, batch.epoch, blocks)
     kept.token, kept.stored = uuid.uuid4().hex, set(segments)
-    _STAGES[job.storage.place, level, bucket] = kept
-    while len(_STAGES) > _MOST_STAGES:  # what queries that have ended left behind
-        del _STAGES[next(iter(_STAGES))]
+    with _STAGES_LOCK:
+        _STAGES[job.storage.place, level, bucket] = kept
+        while len(_STAGES) > max(_MOST_STAGES, job.line.depth * job.buckets):  # what ended queries left behind
+            del _STAGES[next(iter(_STAGES))]
     state = {"level": level, "bucket": bucket, "token": kept.token, **run.saved(), "written": written.to_json()}
     return Message(bucket, STATE, extra=state)
 
