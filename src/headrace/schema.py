@@ -13,6 +13,7 @@ import enum
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -214,7 +215,7 @@ class Schema:
         if isinstance(given, Schema):
             return given
         if isinstance(given, pa.Schema):
-            return cls(_fields_of(given))
+            return _of_arrow(given)
         return cls(tuple(_parse_field(part, given) for part in _COMMA.split(given) if part.strip()))
 
     @property
@@ -254,6 +255,11 @@ class Schema:
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.fields))
+
+
+@lru_cache(maxsize=1024)  # every expression over a table asks for its schema
+def _of_arrow(columns: pa.Schema) -> Schema:
+    return Schema(_fields_of(columns))
 
 
 def _fields_of(columns: pa.Schema) -> tuple[Field, ...]:

@@ -178,8 +178,10 @@ def listing(path: str, order: FileOrder = "time") -> list[Listed]:
     """
     local = local_path(path)
     with source_errors(path):
-        found = sorted(_local_files(local) if local is not None else _remote_files(path))
-    return found if order == "time" else sorted(found, key=lambda file: file.path)
+        found = list(_local_files(local) if local is not None else _remote_files(path))
+    if order == "name":
+        return sorted(found, key=lambda file: file.path)
+    return sorted(found, key=lambda file: (file.modified, file.path, file.size))  # as they compare, but quicker
 
 
 def _local_files(path: str) -> Iterator[Listed]:

@@ -137,12 +137,12 @@ def _groups(reader: Any, names: list[str]) -> Iterator[pa.Table]:
     for group in range(reader.num_row_groups):
         size = reader.metadata.row_group(group).num_rows
         if together and rows + size > BLOCK_ROWS:
-            yield reader.read_row_groups(together, columns=names)
+            yield reader.read_row_groups(together, columns=names, use_threads=rows > _SMALL)
             together, rows = [], 0
         together.append(group)
         rows += size
     if together:
-        yield reader.read_row_groups(together, columns=names)
+        yield reader.read_row_groups(together, columns=names, use_threads=rows > _SMALL)
 
 
 def _gathered(pieces: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Table]:

@@ -21,7 +21,7 @@ Int64s = NDArray[np.int64]
 def answers(state: pa.Table, layout: Layout, window: str) -> pa.Table:
     """One row per group and window that has events: keys, window, and a column for every aggregate call."""
     part = to_numpy(state.column(PART))
-    sums = state.filter(pa.array(part == 0)).filter(pc.field(COUNT) > 0)
+    sums = state.filter(pa.array((part == 0) & (to_numpy(state.column(COUNT)) > 0)))
     table = sums.select([*layout.keys, window])
     bags = _Bags(state.filter(pa.array(part > 0)), sums, [*layout.keys, window])
     for name, call in layout.node.split[0].items():

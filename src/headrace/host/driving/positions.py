@@ -48,6 +48,8 @@ class FilePositions:
         self.read = 0
         self.news = {"old_files": 0, "changed_files": 0, "missing_files": 0}
         self._taken: dict[str, Listed] = {}
+        #: When the newest of them was modified.
+        self._newest = NEG_INFINITY
         self._reported: set[Listed] = set()
         #: The files that the latest listing found to be read; None before the first.
         self._waiting: list[Listed] | None = None
@@ -89,15 +91,15 @@ class FilePositions:
         times = np.array([file.modified for file in files], np.int64)
         self.seen.append(paths.append_column("modified", pa.array(times)), hash_rows(paths.select(["path"])), times)
         self._taken |= {file.path: file for file in files}
+        self._newest = max(self._newest, int(times.max()))
         self.read += len(files)
         self._forget()
 
     def _forget(self) -> None:
         if self._waiting is None:  # the plan is an earlier driver's: what else is there is not known yet
             return
-        floor = max(file.modified for file in self._taken.values()) - HORIZON
-        waiting = [file.modified for file in self._waiting if file.path not in self._taken]
-        floor = min([floor, *(modified - 1 for modified in waiting)])
+        waiting = [file.modified - 1 for file in self._waiting if file.path not in self._taken]
+        floor = min([self._newest - HORIZON, *waiting])
         if floor > self.seen.floor:
             gone = [file for file in self._taken.values() if file.modified <= floor]
             self._reported.update(gone)  # they are read, and still there
@@ -117,5 +119,6 @@ class FilePositions:
         rows = self.seen.scan()
         found = rows.to_pylist() if rows is not None else []
         self._taken = {row["path"]: Listed(row["modified"], row["path"], row["size"]) for row in found}
+        self._newest = max((file.modified for file in self._taken.values()), default=NEG_INFINITY)
         if self.seen.floor > NEG_INFINITY:  # what was forgotten may still be there; what is new since cannot be told
             self._reported.update(f for f in listing(self.path) if f.modified <= self.seen.floor)
