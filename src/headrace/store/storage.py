@@ -21,8 +21,8 @@ from headrace.pieces import Data, Pieces
 __all__ = ["LocalStorage", "Storage"]
 
 _DRAFTS = ".drafts"
-#: How often a draft is written that somebody removes.
-_ATTEMPTS = 3
+#: How often a draft is written that somebody removes, or whose folder is not there yet.
+_ATTEMPTS = 4
 
 
 class Storage(ABC):
@@ -71,28 +71,29 @@ class LocalStorage(Storage):
     def __init__(self, path: str | Path, *, durable: bool = True) -> None:
         self.path = Path(path).absolute()
         self.durable = durable
+        self._place = str(self.path)
 
     @property
     def place(self) -> str:
-        return str(self.path)
+        return self._place
 
     def create(self, key: str, data: Data, *, lasting: bool = True) -> bool:
-        target, flushed = self.path / key, self.durable and lasting
-        with _store_errors(f"cannot write {str(target)!r}"):
-            self._make_folder(target.parent)
-            self._make_folder(self.path / _DRAFTS)
+        target, flushed = f"{self.place}/{key}", self.durable and lasting
+        with _store_errors(f"cannot write {target!r}"):
             for _ in range(_ATTEMPTS):
                 try:
                     created = self._link(target, data, flushed=flushed)
-                except FileNotFoundError:  # a new driver has removed the draft
+                except FileNotFoundError:  # the first file of its folder; or a new driver has removed the draft
+                    self._make_folder(Path(target).parent)
+                    self._make_folder(self.path / _DRAFTS)
                     continue
                 if flushed:  # also if it was there: whoever made it may have died before its name was on disk
-                    _flush_folder(target.parent)
+                    _flush_folder(os.path.dirname(target))  # noqa: PTH120 - several times a batch, and much quicker
                 return created
             raise OSError("its draft disappears again and again")
 
-    def _link(self, target: Path, data: Data, *, flushed: bool) -> bool:
-        draft = self.path / _DRAFTS / uuid.uuid4().hex
+    def _link(self, target: str, data: Data, *, flushed: bool) -> bool:
+        draft = f"{self.place}/{_DRAFTS}/{uuid.uuid4().hex}"
         try:
             _write(draft, data, flushed=flushed)
             os.link(draft, target)
@@ -100,7 +101,7 @@ class LocalStorage(Storage):
             return False
         finally:
             with suppress(OSError):
-                draft.unlink()
+                os.unlink(draft)  # noqa: PTH108 - for the same reason
         return True
 
     def _make_folder(self, folder: Path) -> None:
@@ -109,15 +110,15 @@ class LocalStorage(Storage):
             self._make_folder(folder.parent)
             folder.mkdir(exist_ok=True)
             if self.durable:
-                _flush_folder(folder.parent)
+                _flush_folder(str(folder.parent))
 
     def read(self, key: str) -> pa.Buffer:
         """The file, mapped into memory: its pages are read when they are used, and shared between processes."""
-        path = self.path / key
-        with _store_errors(f"cannot read {str(path)!r}"):
-            if path.stat().st_size == 0:  # which cannot be mapped
+        path = f"{self.place}/{key}"
+        with _store_errors(f"cannot read {path!r}"):
+            if os.stat(path).st_size == 0:  # noqa: PTH116 - for the same reason; an empty file cannot be mapped
                 return pa.py_buffer(b"")
-            with pa.memory_map(str(path)) as file:
+            with pa.memory_map(path) as file:
                 return file.read_buffer()
 
     def length(self, key: str) -> int:
@@ -127,7 +128,7 @@ class LocalStorage(Storage):
     def keys(self, folder: str, after: str = "") -> list[str]:
         with _store_errors(f"cannot list {str(self.path / folder)!r}"):
             try:
-                with os.scandir(self.path / folder) as entries:
+                with os.scandir(f"{self.place}/{folder}") as entries:
                     found = [f"{folder}/{entry.name}" for entry in entries if not entry.name.startswith(".")]
             except FileNotFoundError:
                 return []
@@ -143,15 +144,15 @@ class LocalStorage(Storage):
             self.remove(key)
 
 
-def _write(path: Path, data: Data, *, flushed: bool) -> None:
-    with path.open("xb") as file:
+def _write(path: str, data: Data, *, flushed: bool) -> None:
+    with open(path, "xb") as file:  # noqa: PTH123 - for the same reason
         file.writelines(map(memoryview, data if isinstance(data, Pieces) else [data]))
         if flushed:
             file.flush()
             os.fsync(file.fileno())
 
 
-def _flush_folder(folder: Path) -> None:
+def _flush_folder(folder: str) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
