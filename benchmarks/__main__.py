@@ -12,7 +12,9 @@ from pathlib import Path
 from benchmarks.measure import Section, show
 
 #: Each is a module here with `measure(root, options)`. Loaded when it runs: growth needs no Spark session.
-BENCHMARKS = ("throughput", "nexmark", "store", "growth", "esl", "patterns", "patterns_spark", "ffp", "recursion")
+BENCHMARKS = (
+    "throughput", "live", "nexmark", "store", "growth", "esl", "patterns", "patterns_spark", "ffp", "recursion",
+)  # fmt: skip
 
 
 def main() -> None:
@@ -24,7 +26,7 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=12, help="throughput: how many files; a batch has two")
     parser.add_argument("--rows", type=int, default=1_000_000, help="throughput: events in a file")
     parser.add_argument("--small", type=int, default=40, help="throughput: batches of 1000 events for the latency")
-    parser.add_argument("--batches", type=int, default=2000, help="store: batches of the long run")
+    parser.add_argument("--lasting", type=int, default=2000, help="live: batches of 100 events, for memory and files")
     parser.add_argument("--share", type=float, default=1.0, help="nexmark: batches so many times as large")
     parser.add_argument("--queries", nargs="+", help="nexmark: which queries; all without it")
     parser.add_argument("--plots", type=Path, help="esl, ffp: draw the pictures in this folder")

@@ -1,4 +1,4 @@
-"""The store by itself: how fast state is written and read, and how many files a checkpoint has after many batches."""
+"""The store by itself: how fast state is written and read."""
 
 from __future__ import annotations
 
@@ -11,16 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-import headrace as hr
 from benchmarks.measure import Row, Section, say
-from headrace.host.driving.driver import Driver
-from headrace.host.driving.in_process import InProcess
-from headrace.host.driving.plan import Job
-from headrace.host.driving.publish import Publisher
-from headrace.io.generator import Ticks, plain_ticks, write_files
-from headrace.io.sinks import FileSink
-from headrace.plan.nodes import Output
-from headrace.stages.cut import line_of
 from headrace.store.blocks import BlockReader, Ledger, write_blocks
 from headrace.store.log import Commit
 from headrace.store.storage import LocalStorage
@@ -32,10 +23,9 @@ _ROWS, _SEGMENTS = 1_000_000, 4
 
 
 def measure(root: Path, options: argparse.Namespace) -> Section:
-    """State in megabytes a second, and the files of a long run."""
+    """State in megabytes a second."""
     section = Section("The store")
     _state(section, LocalStorage(root / "state"), options.rounds)
-    _long_run(section, root / "long", options.batches)
     return section
 
 
@@ -86,28 +76,3 @@ def _seconds(work: Callable[[], object]) -> float:
     started = time.monotonic()
     work()
     return time.monotonic() - started
-
-
-def _long_run(section: Section, root: Path, batches: int) -> None:
-    """A grouped average over files of ten events each, in process: what is in its checkpoint in the end."""
-    say.print(f"a run of {batches:,} batches …")
-    trades = Ticks(10 * batches, seed=1, symbols=50, rate_per_second=10, disorder=0.1, max_delay="2 s")
-    write_files(plain_ticks(trades), str(root / "in"), batches)
-    events = hr.read_parquet(str(root / "in"), lifetime=hr.point("ts"), progress=hr.advance("5 s"))
-    query = events.group_by("symbol").window(hr.tumbling("10 s")).aggregate(price=hr.avg("price"))
-    line, storage = line_of([Output(query.node, "out")], 2), LocalStorage(root / "checkpoint")
-    sinks = (FileSink("events", (), str(root / "out"), "parquet"),)
-    job = Job("bench", line, 2, storage, sinks)
-    driver = Driver(job, InProcess(job), Publisher(line.outputs, sinks, storage), lambda: 0, files_per_batch=1)
-    driver.open()
-    seconds, most = [], 0
-    while (plan := driver.plan()) is not None:
-        seconds.append(driver.run(plan).seconds)
-        if len(seconds) % 100 == 0:
-            most = max(most, sum(1 for path in storage.path.rglob("*") if path.is_file()))
-    title = f"most files in a checkpoint during {len(seconds):,} batches"
-    section.rows.append(Row(title, "", f"{most:,}", "", "bounded"))
-    early, late = statistics.median(seconds[:200]), statistics.median(seconds[-200:])
-    title = "a batch of ten events in process, first 200 and last 200, ms"
-    section.rows.append(Row(title, "", f"{early * 1000:.1f} and {late * 1000:.1f}", f"{late / early:.2f}", "flat"))
-    section.figures |= {"files_after_long_run": float(most), "long_run_growth": late / early}

@@ -20,7 +20,7 @@ from benchmarks.measure import Row, Section, alternate, headrace_batches, rates,
 from headrace.host.spark.session import get_session
 from headrace.io.generator import Ticks, plain_ticks, write_files
 
-__all__ = ["measure"]
+__all__ = ["average_of", "cold_start", "measure", "write_trades"]
 
 SYMBOLS = 10_000
 
@@ -28,10 +28,10 @@ SYMBOLS = 10_000
 def measure(root: Path, options: argparse.Namespace) -> Section:
     """All figures, as a section of the report."""
     say.print(f"throughput: writing {options.files * options.rows:,} events …")
-    large = _write_events(root / "large", options.files, options.rows)
-    small = _write_events(root / "small", options.small, 1000)
+    large = write_trades(root / "large", options.files, options.rows)
+    small = write_trades(root / "small", options.small, 1000)
     say.print("cold start …")
-    cold = _cold_start(small)
+    cold = cold_start(small)
     spark = get_session()
     say.print("throughput, batches of two files …")
     with _PeakMemory() as memory:
@@ -39,13 +39,13 @@ def measure(root: Path, options: argparse.Namespace) -> Section:
             options.rounds,
             ceiling=lambda: _spark(spark, large, 2, aggregate=False),
             spark=lambda: _spark(spark, large, 2),
-            headrace=lambda: headrace_batches(_query(large), 2),
+            headrace=lambda: headrace_batches(average_of(large), 2),
         )
     say.print("latency, batches of 1000 events …")
     delays = alternate(
         options.rounds,
         spark=lambda: _spark(spark, small, 1),
-        headrace=lambda: headrace_batches(_query(small), 1),
+        headrace=lambda: headrace_batches(average_of(small), 1),
         three=lambda: headrace_batches(_three_stages(small), 1),
     )
     first = _first_batch(small)
@@ -69,14 +69,14 @@ def measure(root: Path, options: argparse.Namespace) -> Section:
     return Section(f"Headrace and Spark's own streaming, {figures['events']:,.0f} trades", _rows(figures), figures)
 
 
-def _write_events(folder: Path, files: int, rows: int, seed: int = 1) -> Path:
+def write_trades(folder: Path, files: int, rows: int, seed: int = 1) -> Path:
     """Parquet files of trades, 20 s of stream time each; a tenth of the trades come up to two seconds late."""
     trades = Ticks(files * rows, seed=seed, symbols=SYMBOLS, rate_per_second=rows / 20, disorder=0.1, max_delay="2 s")
     write_files(plain_ticks(trades), str(folder), files)
     return folder
 
 
-def _query(folder: Path) -> hr.Stream:
+def average_of(folder: Path) -> hr.Stream:
     """The grouped tumbling average, speculative: answers early, corrected by retractions."""
     events = hr.read_parquet(str(folder), lifetime=hr.point("ts"), progress=hr.advance("5 s"))
     return events.group_by("symbol").window(hr.tumbling("10 s")).aggregate(price=hr.avg("price"))
@@ -92,7 +92,7 @@ def _three_stages(folder: Path) -> hr.Stream:
 
 def _first_batch(folder: Path) -> float:
     """Seconds of the first batch of a query in a session that others have run in."""
-    return statistics.median(headrace_batches(_query(folder), 1, most=1)[0] for _ in range(5))
+    return statistics.median(headrace_batches(average_of(folder), 1, most=1)[0] for _ in range(5))
 
 
 def _spark(spark: SparkSession, folder: Path, files_per_batch: int, *, aggregate: bool = True) -> list[float]:
@@ -134,15 +134,15 @@ class _PeakMemory:
         self._thread.join()
 
 
-def _cold_start(folder: Path) -> float:
-    """Seconds from starting a process to its first answer."""
+def cold_start(folder: Path, options: str = "") -> float:
+    """Seconds from starting a process to its first answer; `options` are more of those that start a query."""
     code = (
         "import sys, time, headrace as hr; from headrace.io.sinks import Call\n"
         f"events = hr.read_parquet({str(folder)!r}, lifetime=hr.point('ts'), progress=hr.advance('5 s'))\n"
         "query = events.group_by('symbol').window(hr.tumbling('10 s')).aggregate(price=hr.avg('price'))\n"
         "def show(batch, changes, progress):\n"
         "    if len(changes): print('answer', flush=True)\n"
-        "query.start(Call(function=show), files_per_batch=1).process_all_available()\n"
+        f"query.start(Call(function=show), files_per_batch=1{options}).process_all_available()\n"
     )
     started = time.monotonic()
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)

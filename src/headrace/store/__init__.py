@@ -63,8 +63,8 @@ counts comes of commits, so another one takes its place; and without its mark a 
 process once more, as after any crash in that moment. Checkpoints in the temporary directory, of queries that were
 given none, are not flushed: they end with their process.
 
-**How many files.** A running query has one epoch, one floor, at most `KEPT` + 3 = 13 commits and 14 plans, because it
-cleans up after every fourth batch; and of data what these commits name: per bucket and trace about as many segments
-as the logarithm of its rows, and what the batches since the last clean-up have left. Queries without readers that pin
-old commits never have more, however long they run.
+**How many files.** A running query has one epoch, at most two floors, and at most `KEPT` + 4 = 14 commits and as many
+plans, because it cleans up after every fourth batch. Of data it has what these commits name: per bucket and trace about
+as many segments as the logarithm of its rows, and what the batches since the last clean-up have left. However long a
+query runs, it never has more, but for old commits that readers have pinned.
 """

@@ -19,10 +19,12 @@ import pytest
 
 import headrace as hr
 from headrace.errors import CheckpointError, HeadraceError, HostError, LateEvent, PlanError
+from headrace.host.driving import query as query_module
 from headrace.host.driving import tasks
 from headrace.io.origins import SparkRead
 from headrace.io.sinks import Call, Nowhere, read_events_output
 from headrace.plan.nodes import Source
+from headrace.store.cleanup import KEPT
 from headrace.testing.same import assert_same_history
 
 SCHEMA = "t LONG, k STRING, v LONG"
@@ -199,6 +201,32 @@ def test_a_run_to_the_end_with_a_checkpoint(data: Path, tmp_path: Path):
     assert (first.counts, second.counts) != (second.counts, first.counts)
     together = pa.concat_tables([first.events(), second.events()])
     assert_same_history(together, sums(data).run(finish=False).cht())
+
+
+def test_a_query_that_runs_for_long_keeps_a_bounded_number_of_files_and_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The store's docstring has the numbers."""
+    monkeypatch.setattr(query_module, "_KEPT_BATCHES", 20)
+    for number in range(90):
+        add(tmp_path / "in", (10 * number, "a", number), (10 * number + 3, "b", number))
+    store, most = tmp_path / "state" / "store", dict.fromkeys(("epochs", "floors", "commits", "plans", "data"), 0)
+
+    def look(*_: object) -> None:
+        for folder in most:
+            most[folder] = max(most[folder], len(list((store / folder).glob("*"))))
+
+    given: dict[str, Any] = {"host": "local", "checkpoint": str(tmp_path / "state"), "files_per_batch": 1}
+    query = sums(tmp_path / "in").start(Call(function=look), **given)
+    query.finish()
+    query.stop()
+    assert query.progress()["batch"] == 90
+    assert most["epochs"] == 1
+    assert most["floors"] <= 2
+    assert most["commits"] <= KEPT + 4
+    assert most["plans"] <= KEPT + 4
+    assert most["data"] <= 8
+    assert len(query.batch_seconds) == len(query.statistics) == 20
 
 
 # --- waiting and failing ---------------------------------------------------------------------------------------------

@@ -84,6 +84,21 @@ def test_files_that_change_or_vanish_are_counted_once(tmp_path: Path):
     assert read.news == {"old_files": 0, "changed_files": 1, "missing_files": 1}
 
 
+def test_files_that_were_reported_and_are_gone_are_not_remembered(tmp_path: Path):
+    write(tmp_path, "new.csv", 100)
+    read = positions(tmp_path)
+    read.take(read.pending())
+    for turn in range(3):
+        for number in range(600):
+            write(tmp_path, f"{turn}-{number}.csv", 1)
+        assert names(read) == []
+        for number in range(600):
+            (tmp_path / f"{turn}-{number}.csv").unlink()
+    assert names(read) == []
+    assert read.news["old_files"] == 1800
+    assert len(read._reported) == 0
+
+
 # --- by name ----------------------------------------------------------------------------------------------------------
 
 

@@ -57,6 +57,8 @@ class FilePositions:
     def pending(self) -> list[Listed]:
         """The files to read with the next batch."""
         found = listing(self.path, self.origin.order)
+        if len(self._reported) > 2 * len(found) + 1000:  # those that are not there any more need no remembering
+            self._reported.intersection_update(found)
         fresh = [file for file in found if file.path not in self._taken]
         self._report_changed(found)
         self._report_gone(found)

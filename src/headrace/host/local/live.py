@@ -31,7 +31,11 @@ def start_local(
 ) -> Query:
     """Start streams, each into its sink, as one query of this process; options as `start_query` on Spark has them.
 
-    A new checkpoint has one bucket unless `buckets` says otherwise; one that exists keeps the number that it has.
+    A new checkpoint has one bucket unless `buckets` says otherwise; one that exists keeps the number that it has. One
+    is the quickest where the work per row is small: threads of Python take turns, and what they share out must be put
+    together again. For the average per symbol of `python -m benchmarks --only live`, two buckets on two cores take 1.4
+    times as long for a million events, and for a thousand. Several are worth it where most of the time goes to compiled
+    code, or where the query is to go on on Spark with as many.
     """
     return start_on(_LocalHost(), pairs, Asked(checkpoint, buckets, files_per_batch, trigger, name))
 
