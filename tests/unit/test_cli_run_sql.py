@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -233,3 +236,33 @@ def test_what_a_script_sets_counts_unless_told_otherwise(file: Path):
     assert (settled.host, settled.checkpoint) == (Host.spark, file.parent / "state")
     assert (settled.name, settled.shown) == ("job", Output.events)
     assert len(rows(call("run", file, "--host", "local"))) == 6
+
+
+def test_a_script_is_followed_in_process_and_goes_on_from_its_checkpoint(tmp_path: Path):
+    data, script = tmp_path / "in", tmp_path / "sums.sql"
+    data.mkdir()
+    (data / "0.csv").write_text("1,a,2\n3,a,4\n12,b,1\n")
+    script.write_text(
+        f"CREATE STREAM t (at LONG, k STRING, x LONG) ORDER BY at SOURCE FILE ('{data}', ',');\n"
+        "SELECT k, sum(x) AS s FROM t [TUMBLING 10 us] GROUP BY k;\n"
+    )
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from headrace.cli import app; app()"
+    )
+    options = ["--follow", "--host", "local", "--checkpoint", str(tmp_path / "state"), "--output", "jsonl"]
+    command = [sys.executable, "-c", code, "run", str(script), *options]
+    found = []
+    for key, rows in {"a": "", "b": "13,b,5\n25,c,9\n"}.items():
+        if rows:
+            (data / "1.csv").write_text(rows)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            while not found or found[-1]["payload"]["k"] != key:
+                found.append(json.loads(process.stdout.readline()))
+            process.send_signal(signal.SIGINT)
+            errors = process.communicate(timeout=60)[1]
+        assert "was stopped; its checkpoint is" in errors
+    assert [(line["kind"], line["payload"]) for line in found] == [
+        ("insert", {"k": "a", "s": 6}),
+        ("insert", {"k": "b", "s": 6}),
+    ]

@@ -94,7 +94,8 @@ class Query:
         #: How often the loop has looked for input, and how often it found none.
         self._looks = 0
         self._idle_look = -1
-        self._ended = False
+        #: Waited for instead of the thread: Python may take one for ended whose `join` Ctrl-C has interrupted.
+        self._ended = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._loop, name=f"headrace-{self.name}", daemon=True)
         self._resume()
@@ -131,7 +132,7 @@ class Query:
     @property
     def is_active(self) -> bool:
         """Whether it still runs."""
-        if self._ended or not self._thread.is_alive():
+        if self._ended.is_set() or self._thread.ident is None:
             return False
         try:
             self.executor.ping()
@@ -162,17 +163,17 @@ class Query:
             first = self._looks + 1  # the look that is under way may have begun before
             self._asked.set()
             self._wake.set()
-            self._changed.wait_for(lambda: self._idle_look >= first or self._ended)
+            self._changed.wait_for(lambda: self._idle_look >= first or self._ended.is_set())
         self._raise()
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until it ends, or for so many seconds; true if it has ended. Ctrl-C stops the query."""
         try:
-            self._thread.join(timeout)
+            ended = self._ended.wait(timeout)
         except KeyboardInterrupt:
             self.stop()
             raise
-        if self._thread.is_alive():
+        if not ended:
             return False
         self.end_receivers()
         self._raise()
@@ -195,9 +196,11 @@ class Query:
         self.end_receivers()
         self._stop.set()
         self._wake.set()
-        if self._thread.is_alive():
-            with suppress(Exception):  # the executor itself may be gone
-                self.executor.interrupt()
+        if self._thread.ident is not None:
+            if not self._ended.is_set():
+                with suppress(Exception):  # the executor itself may be gone
+                    self.executor.interrupt()
+            self._ended.wait()
             self._thread.join()
         self.executor.close()
         close(self.sinks)
@@ -238,7 +241,7 @@ class Query:
                 _log.error("query %s: %s", self.name, self._failure)
         finally:
             with self._changed:
-                self._ended = True
+                self._ended.set()
                 self._changed.notify_all()
 
     def _look(self) -> None:
