@@ -111,7 +111,8 @@ def alternate(rounds: int, **runs: Callable[[], list[float]]) -> dict[str, list[
         for name, run in runs.items():
             found = run()
             times[name] += found[1:]
-            say.print(f"  round {number + 1}: {name}: " + " ".join(f"{t:.2f}" for t in found) + " s", highlight=False)
+            shown = " ".join(f"{t:.2f}" for t in found[:12]) + (" …" if len(found) > 12 else "")
+            say.print(f"  round {number + 1}: {name}: {shown} s", highlight=False)
     return times
 
 

@@ -211,7 +211,7 @@ def _hash_text(column: pa.ChunkedArray) -> NDArray[np.uint64]:
     # Text repeats: hash each distinct value once.
     encoded = _encoded(column)
     words = encoded.dictionary.to_numpy(zero_copy_only=False).astype(object)
-    missing = np.array([w is None for w in words], bool)
+    missing = np.asarray(pc.is_null(encoded.dictionary))
     words[missing] = ""
     # Here, because loading pandas takes longer than all the rest of a start-up, and a command may not need it.
     from pandas.util import hash_array
