@@ -31,6 +31,7 @@ from headrace.io.origins import Events, Files
 from headrace.io.sinks import FileSink, Memory, read_events_output
 from headrace.optimizer import optimize
 from headrace.optimizer.rewrite import rewrite
+from headrace.pieces import Data
 from headrace.plan.nodes import Node, Output, Source
 from headrace.stages.cut import Line, cut
 from headrace.stages.message import Message
@@ -62,7 +63,7 @@ class Mortal(LocalStorage):
             raise Dies
         return found
 
-    def create(self, key: str, data: bytes | pa.Buffer, *, lasting: bool = True) -> bool:
+    def create(self, key: str, data: Data, *, lasting: bool = True) -> bool:
         return self._call(partial(super().create, lasting=lasting), key, data)
 
     def read(self, key: str) -> pa.Buffer:

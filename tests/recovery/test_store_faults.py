@@ -26,7 +26,8 @@ from tests.recovery.test_damage import run as live_with_files
 
 import headrace as hr
 from headrace.errors import CheckpointError, SinkError, StoreError
-from headrace.host.spark import checkpoint
+from headrace.host.driving import checkpoint
+from headrace.pieces import Data
 from headrace.store.storage import LocalStorage
 
 pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.slow, pytest.mark.timeout(600)]
@@ -63,9 +64,9 @@ class Failing(LocalStorage):
         super().__init__(path, durable=durable)
         self.fault = fault
 
-    def create(self, key: str, data: bytes | pa.Buffer) -> bool:
+    def create(self, key: str, data: Data, *, lasting: bool = True) -> bool:
         self.fault.call("create", key)
-        return super().create(key, data)
+        return super().create(key, data, lasting=lasting)
 
     def read(self, key: str) -> pa.Buffer:
         self.fault.call("read", key)
