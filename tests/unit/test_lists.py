@@ -25,6 +25,7 @@ from headrace.io.console import batch_rows, batch_table
 from headrace.io.egress import encode, prepared
 from headrace.io.encode import jsonl_to_physical, physical_to_jsonl
 from headrace.io.sinks import FileSink, rows_of
+from headrace.pieces import joined
 from headrace.progress import Progress
 from headrace.schema import Field, Schema, Type
 from headrace.stages.message import Message, pack, unpack
@@ -126,8 +127,8 @@ def test_lists_of_python_and_arrow():
 
 def test_messages_and_pairing():
     changes = Changes.inserts(np.arange(3), np.arange(3) + 5, pa.table({"xs": pa.array([[1.0], None, []])}))
-    (row,) = pack(Message(0, 4, changes.to_table(), Progress(3, 5)))
-    assert Changes.from_table(unpack(*row).table).payload.equals(changes.payload)
+    ((bucket, edge, chunk),) = pack(Message(0, 4, changes.to_table(), Progress(3, 5)))
+    assert Changes.from_table(unpack(bucket, edge, joined(chunk)).table).payload.equals(changes.payload)
     back = Changes(changes.le, changes.re + 1, -changes.weight, changes.payload)
     both = Changes.concat([changes, back])
     assert len(both.pair().retract_from) == 3

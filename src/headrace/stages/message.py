@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.columnar import hash_rows
-from headrace.pieces import ipc_pieces, joined
+from headrace.pieces import Pieces, ipc_pieces
 from headrace.progress import Progress
+from headrace.stages.slim import full, slim
 
 __all__ = [
     "FEEDBACK",
@@ -73,22 +74,20 @@ def split(table: pa.Table, route: tuple[str, ...] | None, buckets: int, sender: 
     return [ordered.slice(a, b - a) if b > a else None for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
-def pack(message: Message) -> Iterator[tuple[int, int, bytes]]:
+def pack(message: Message) -> Iterator[tuple[int, int, Pieces]]:
     """`(bucket, edge, chunk)` rows of a message; a large table gives several."""
-    meta = {
-        "extra": message.extra,
-        "progress": None if message.progress is None else [message.progress.cti, message.progress.high],
-    }
+    progress = None if message.progress is None else [message.progress.cti, message.progress.high]
     table = message.table if message.table is not None else pa.table({})
     for start in range(0, max(table.num_rows, 1), _MOST_ROWS):
-        part = table.slice(start, _MOST_ROWS).replace_schema_metadata({_META: json.dumps(meta).encode()})
-        yield message.bucket, message.edge, bytes(joined(ipc_pieces(part)))
+        part, left = slim(table.slice(start, _MOST_ROWS))
+        meta = {"extra": message.extra, "progress": progress, "left": left}
+        yield message.bucket, message.edge, ipc_pieces(part.replace_schema_metadata({_META: json.dumps(meta).encode()}))
 
 
 def unpack(bucket: int, edge: int, chunk: bytes | pa.Buffer) -> Message:
-    """The message of one row."""
+    """The message of one row; its table goes on using the chunk."""
     table = pa.ipc.open_stream(chunk).read_all()
     meta = json.loads(table.schema.metadata[_META])
-    table = table.replace_schema_metadata(None)
+    table = full(table.replace_schema_metadata(None), meta["left"])
     progress = None if meta["progress"] is None else Progress(*meta["progress"])
     return Message(bucket, edge, table if table.num_columns else None, progress, meta["extra"])

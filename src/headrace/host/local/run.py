@@ -147,7 +147,7 @@ class Runner:
             [(run.saved(), {name: joined(s.save()) for name, s in run.segments().items()}) for run in stage]
             for stage in self.stages
         ]
-        feedback = [chunk for message in self.feedback for _, _, chunk in pack(message)]
+        feedback = [bytes(joined(chunk)) for message in self.feedback for _, _, chunk in pack(message)]
         return Saved(dict(self.progress), stages, _copied(self.done), feedback)
 
     @classmethod

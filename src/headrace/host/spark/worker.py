@@ -15,8 +15,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
@@ -26,6 +28,7 @@ from headrace.host.driving.plan import Batch, Executor, Job
 from headrace.host.driving.tasks import run_intake, run_stage
 from headrace.host.spark.failures import failure, is_gone, may_pass
 from headrace.host.spark.packing import pack_job, unpack_job
+from headrace.pieces import Pieces, length
 from headrace.stages.message import Message, pack, unpack
 
 if TYPE_CHECKING:
@@ -165,21 +168,47 @@ def _batch(planned: _Planned) -> Batch:
 
 
 def _chunks(messages: list[Message], sender: int) -> pa.RecordBatch:
+    """The rows of messages, each chunk copied once."""
     rows = [row for message in messages for row in pack(message)]
     columns = [
-        [bucket for bucket, _, _ in rows],
-        [edge for _, edge, _ in rows],
-        [sender] * len(rows),
-        list(range(len(rows))),
-        [chunk for _, _, chunk in rows],
+        pa.array([bucket for bucket, _, _ in rows], _ARROW.field("bucket").type),
+        pa.array([edge for _, edge, _ in rows], _ARROW.field("edge").type),
+        pa.array([sender] * len(rows), _ARROW.field("sender").type),
+        pa.array(range(len(rows)), _ARROW.field("seq").type),
+        _binary([chunk for _, _, chunk in rows]),
     ]
-    return pa.RecordBatch.from_arrays(
-        [pa.array(column, kind) for column, kind in zip(columns, _ARROW.types, strict=True)], schema=_ARROW
-    )
+    return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
+
+
+def _binary(chunks: list[Pieces]) -> pa.BinaryArray:
+    ends = np.cumsum([0, *map(length, chunks)])
+    if ends[-1] > np.iinfo(np.int32).max:
+        raise HostError(
+            "a task gives more than 2 GB at once",
+            given=f"{ends[-1]:,} bytes",
+            instead="files_per_batch=, for smaller batches, or more buckets",
+        )
+    values = pa.allocate_buffer(int(ends[-1]))
+    with pa.FixedSizeBufferWriter(values) as sink:
+        for piece in (piece for chunk in chunks for piece in chunk):
+            sink.write(piece)
+    return pa.BinaryArray.from_buffers(pa.binary(), len(chunks), [None, pa.py_buffer(ends.astype(np.int32)), values])
 
 
 def _messages(batches: Iterator[pa.RecordBatch] | list[pa.RecordBatch]) -> list[Message]:
-    """The messages of rows, in an order that does not depend on how they arrived."""
-    rows = [row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
+    """The messages of rows, in an order that does not depend on how they arrived; chunks are used where they are.
+
+    A chunk is an Arrow stream, whose length is a multiple of 8, so that those behind it are aligned, too.
+    """
+    rows: list[tuple[Any, ...]] = []
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        chunks = batch.column("chunk")
+        wide = pa.types.is_large_binary(chunks.type)  # as a session of somebody else's may want it
+        ends = np.frombuffer(chunks.buffers()[1], np.int64 if wide else np.int32)[chunks.offset :]
+        parts = [chunks.buffers()[2].slice(a, b - a) for a, b in pairwise(ends[: len(chunks) + 1].tolist())]
+        numbers = (batch.column(name).to_pylist() for name in ("bucket", "edge", "sender", "seq"))
+        rows += zip(*numbers, parts, strict=True)
     rows.sort(key=lambda row: row[1:4])
     return [unpack(bucket, edge, chunk) for bucket, edge, _, _, chunk in rows]
