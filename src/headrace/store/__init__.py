@@ -5,7 +5,7 @@ name that did not exist, and later removed. So the store needs only five calls o
 of them carries all the safety: *create if absent*.
 
     epochs/<epoch>                 who drives the query: one file for every start
-    plans/<batch>                  what a batch reads, written before it runs
+    plans/<batch>                  what a batch reads, written before it runs; if it is lost, plans/<batch>-1, -2, …
     data/<batch>-<epoch>-<name>    state and rows that tasks have written
     commits/<batch>                the one file that makes a batch exist
     pins/<batch>-<name>            a reader is using this commit
@@ -59,8 +59,9 @@ the real code crashes, sleeps, meets itself and gets wrong answers from the stor
 the entries of their folders. So committed batches survive `kill -9` and loss of power. Epochs and floors are flushed,
 too. Plans and the marks under `published/` are not: they survive `kill -9`, which leaves what the system was told to
 write, and after a loss of power may be missing or empty. A plan without a commit has had no effect, since all that
-counts comes of commits, so another one takes its place; and without its mark a batch is handed to the sinks of the
-process once more, as after any crash in that moment. Checkpoints in the temporary directory, of queries that were
+counts comes of commits, so another one is made, beside it: no plan is ever replaced, because tasks read the plan of
+their batch themselves. Without its mark a batch is handed to the sinks of the process once more, as after any crash in
+that moment. Checkpoints in the temporary directory, of queries that were
 given none, are not flushed: they end with their process.
 
 **How many files.** A running query has one epoch, at most two floors, and at most `KEPT` + 4 = 14 commits and as many

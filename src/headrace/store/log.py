@@ -11,6 +11,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain, count
 from typing import Any
 
 import pyarrow as pa
@@ -108,26 +109,34 @@ class Log:
     # --- plans and commits -------------------------------------------------------------------------------------------
 
     def plan(self, batch: int, plan: Mapping[str, Any]) -> dict[str, Any]:
-        """Fix what a batch reads: this, or what an earlier attempt at the batch has fixed."""
-        key, packed = f"{PLANS}/{batch:012d}", pack_bundle({}, {"batch": batch, "plan": plan}).data
-        created = self.storage.create(key, packed, lasting=False)
-        found = self.planned(batch)
-        if found is None and not created:  # lost with the power: nothing has come of it, since there is no commit
-            self.storage.remove(key)
+        """Fix what a batch reads: this, or what an earlier attempt at the batch has fixed.
+
+        A plan that was lost with the power stays where it is, and the next one gets a name of its own. If it were
+        removed, a slow driver could remove what a newer one has put in its place, and whose tasks are reading it.
+        """
+        packed = pack_bundle({}, {"batch": batch, "plan": plan}).data
+        keys = _plan_keys(batch)
+        while True:
+            key = next(keys)
             self.storage.create(key, packed, lasting=False)
-            found = self.planned(batch)
-        if found is None:  # the batch was committed and cleaned up since, by another driver
-            self.check_owner()
-            raise StoreError(f"the plan of batch {batch} is missing", given=f"{self.storage.place}/{key}")
-        return found
+            try:
+                found = self._plan_in(key, batch)
+            except FileNotFoundError as error:  # the batch was committed and cleaned up since, by another driver
+                self.check_owner()
+                place = f"{self.storage.place}/{key}"
+                raise StoreError(f"the plan of batch {batch} is missing", given=place) from error
+            if found is not None:
+                return found
 
     def planned(self, batch: int) -> dict[str, Any] | None:
-        """What an earlier attempt has fixed, if there was one. A file without content was lost with the power."""
-        key = f"{PLANS}/{batch:012d}"
-        try:
-            data = self.storage.read(key)
-        except FileNotFoundError:
-            return None
+        """What an earlier attempt has fixed, if there was one."""
+        with suppress(FileNotFoundError):
+            return next(found for key in _plan_keys(batch) if (found := self._plan_in(key, batch)) is not None)
+        return None
+
+    def _plan_in(self, key: str, batch: int) -> dict[str, Any] | None:
+        """The plan that a file holds; None if it has no content, because that was lost with the power."""
+        data = self.storage.read(key)
         if not any(data.to_pybytes()):
             return None
         meta = Bundle.open(key, data).meta
@@ -191,6 +200,12 @@ class Log:
         planned = max(map(number_of, self.storage.keys(PLANS)), default=-1)
         batches, floor = self.batches(), self.floor()
         return planned, [batch for batch in batches if batch >= floor], floor  # those before are pinned by readers
+
+
+def _plan_keys(batch: int) -> Iterator[str]:
+    """Where the plan of a batch is: in the first of these files that has content."""
+    key = f"{PLANS}/{batch:012d}"
+    return chain([key], (f"{key}-{lost}" for lost in count(1)))
 
 
 def number_of(key: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from headrace.errors import CheckpointError, StoreError, Superseded
@@ -210,6 +211,23 @@ def test_a_plan_that_was_lost_with_the_power_is_made_anew(cleaned: LocalStorage,
     log = claimed(cleaned)
     assert log.planned(12) is None
     assert log.plan(12, {"reads": 7}) == {"reads": 7} == Log(cleaned).planned(12)
+
+
+def test_a_plan_in_place_of_a_lost_one_is_never_replaced(cleaned: LocalStorage, monkeypatch: pytest.MonkeyPatch):
+    """An older driver finds the lost plan, and sleeps; its tasks and those of a newer one then read the same."""
+    path = cleaned.path / "plans" / "000000000012"
+    path.unlink()
+    path.touch()
+    older, newer, reading = claimed(cleaned), claimed(cleaned), cleaned.read
+
+    def sleeping(key: str) -> pa.Buffer:
+        found = reading(key)
+        monkeypatch.setattr(cleaned, "read", reading)
+        assert newer.plan(12, {"by": "newer"}) == {"by": "newer"}
+        return found
+
+    monkeypatch.setattr(cleaned, "read", sleeping)
+    assert older.plan(12, {"by": "older"}) == {"by": "newer"} == Log(cleaned).planned(12)
 
 
 @pytest.mark.parametrize(
