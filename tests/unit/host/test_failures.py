@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+import headrace as hr
 from headrace.errors import HostError, LateEvent, SourceError
-from headrace.host.driving.driver import Finished
-from headrace.host.driving.plan import Plan
+from headrace.host.driving.in_process import InProcess
+from headrace.host.driving.plan import Batch
 from headrace.host.driving.query import Query
 from headrace.host.spark.failures import explaining, failure, is_gone, may_pass
-from headrace.host.spark.worker import SparkExecutor
-from headrace.store.log import Commit
+from headrace.io.sinks import Call, Nowhere, Sink
+from headrace.stages.message import Message
 
 HEADER = "[STREAM_FAILED] Query [id = 1-2, runId = 3-4] terminated with exception: "
 TASK = "Job aborted due to stage failure: Task 0 in stage 2.0 failed 4 times, most recent failure: Lost task 0.3: "
@@ -95,60 +98,35 @@ def test_what_is_raised_does_not_drag_sparks_text_along():
 # --- starting again ---------------------------------------------------------------------------------------------------
 
 
-class Failing:
-    """A driver whose only batch fails with these texts, one after the other, and then succeeds."""
-
-    last, number, busy, circulating = None, 0, False, False
-
-    def __init__(self, *texts: str) -> None:
-        self.texts = list(texts)
-        self.done = False
-
-    def plan(self, *, ticks: bool) -> Plan | None:  # noqa: ARG002 - as the loop calls it
-        return None if self.done else Plan()
-
-    def run(self, _: Plan) -> Finished:
-        if self.texts:
-            raise RuntimeError(self.texts.pop(0))
-        self.done = True
-        record = {"counts": {}, "sources": {}, "plan": {"files": {}}, "time": 0.0, "examples": {}}
-        return Finished(Commit(0, 1, record), [], 0.0)
-
-
-class Place:
-    path, temporary = "state", False
-
-    def close(self) -> None:
-        """Nothing is there."""
-
-
-class Answering(SparkExecutor):
-    """An executor on a Spark that answers."""
-
-    def __init__(self) -> None:
-        self.secrets = ()
-
-    def ping(self) -> None:
-        """It does."""
-
-    def interrupt(self) -> None:
-        """Nothing runs."""
-
-
 CONNECT = f"{HEADER}org.apache.spark.SparkException: Python worker failed to connect back."
+Begin = Callable[..., Query]
 
 
-def query(*texts: str) -> Query:
-    """A query that has begun."""
-    made = Query("q", None, Place(), (), Failing(*texts), Answering(), {})  # type: ignore[arg-type]
-    made.begin()
-    return made
+@pytest.fixture
+def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
+    """Starts a query in this process whose tasks fail with these texts, one after the other, and then succeed."""
+    (tmp_path / "in.csv").write_text("t\n1\n")
+    stream, run = hr.read_csv(str(tmp_path / "in.csv"), "t LONG", lifetime=hr.point("t")), InProcess.run
+    monkeypatch.setattr(InProcess, "may_pass", lambda _, error: may_pass(error))
+
+    def begun(*texts: str, sink: Sink | None = None) -> Query:
+        left = list(texts)
+
+        def failing(executor: InProcess, batch: Batch) -> list[Message]:
+            if left:
+                raise RuntimeError(left.pop(0))
+            return run(executor, batch)
+
+        monkeypatch.setattr(InProcess, "run", failing)
+        return stream.start(sink or Nowhere(), host="local", checkpoint=str(tmp_path / "state"))
+
+    return begun
 
 
-def test_a_batch_whose_worker_did_not_connect_is_run_again(caplog: pytest.LogCaptureFixture):
+def test_a_batch_whose_worker_did_not_connect_is_run_again(begin: Begin, caplog: pytest.LogCaptureFixture):
     assert may_pass(RuntimeError(CONNECT))
     assert may_pass(RuntimeError("Timed out while waiting for the Python worker to connect back."))
-    running = query(CONNECT, CONNECT)
+    running = begin(CONNECT, CONNECT)
     running.process_all_available()
     running.stop()
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
@@ -156,9 +134,24 @@ def test_a_batch_whose_worker_did_not_connect_is_run_again(caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize("wait", ["process_all_available", "await_termination"])
-def test_but_not_for_ever_and_not_after_other_failures(wait: str):
+def test_but_not_for_ever_and_not_after_other_failures(begin: Begin, tmp_path: Path, wait: str):
     with pytest.raises(HostError, match="failed to connect back") as caught:
-        getattr(query(*[CONNECT] * 3), wait)()
-    assert "start again with this checkpoint: checkpoint='state'" in caught.value.instead
+        getattr(begin(*[CONNECT] * 3), wait)()
+    assert f"start again with this checkpoint: checkpoint='{tmp_path / 'state'}'" in caught.value.instead
     with pytest.raises(HostError, match="Java heap space"):
-        getattr(query("java.lang.OutOfMemoryError: Java heap space"), wait)()
+        getattr(begin("java.lang.OutOfMemoryError: Java heap space"), wait)()
+
+
+def test_a_sink_that_fails_after_the_commit_does_not_make_the_batch_run_again(begin: Begin, tmp_path: Path):
+    def reset(*_: object) -> None:
+        raise ConnectionResetError("Connection reset by peer")
+
+    with pytest.raises(HostError, match="Connection reset by peer"):
+        begin(sink=Call(function=reset)).process_all_available()
+    assert [path.name for path in (tmp_path / "state/store/commits").iterdir()] == ["000000000000"]
+    batches: list[int] = []
+    again = begin(sink=Call(function=lambda batch, *_: batches.append(batch)))
+    again.process_all_available()
+    again.stop()
+    assert batches == [0]
+    assert again.counts[str(again.line.sources[0].origin)]["rows"] == 1

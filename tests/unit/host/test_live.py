@@ -59,6 +59,14 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
+def test_the_end_of_input_may_take_as_long_as_it_takes(data: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(query_module, "_END_SECONDS", 0.05)
+    slow = Call(function=lambda _, __, progress: time.sleep(0.2 if progress.cti == hr.INFINITY else 0))
+    query = sums(data).start(slow, host="local")
+    query.finish()
+    query.stop()
+
+
 # --- sources and sinks -----------------------------------------------------------------------------------------------
 
 

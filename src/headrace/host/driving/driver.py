@@ -33,6 +33,8 @@ from headrace.trace import Segment
 __all__ = ["Driver", "Finished"]
 
 Clock = Callable[[], int]
+#: Whether to run the tasks of a batch again, after so many attempts and this failure.
+Again = Callable[[int, Exception], bool]
 _CLEANED_EVERY = 4
 
 
@@ -155,22 +157,35 @@ class Driver:
             if isinstance(source.policy, Heartbeat)
         )
 
-    def run(self, plan: Plan) -> Finished:
-        """Run, commit and publish a batch."""
-        with self.log.owned():
-            return self._run(plan)
+    def run(self, plan: Plan, again: Again = lambda *_: False) -> Finished:
+        """Run, commit and publish a batch.
 
-    def _run(self, plan: Plan) -> Finished:
+        `again` says whether tasks that have failed are run once more. Nothing else is: a commit may have been made.
+        """
+        with self.log.owned():
+            return self._run(plan, again)
+
+    def _run(self, plan: Plan, again: Again) -> Finished:
         started = time.monotonic()
         plan = Plan.from_json(self.log.plan(self.number, plan.to_json()))
         batch = Batch(self.job.line, self.number, self.log.epoch, plan, self.last, self.tasks)
-        messages = self.executor.run(batch)
+        messages = self._messages(batch, again)
         commit = self._committed(batch, messages)
         self.publisher.publish(commit)
         if commit.batch % _CLEANED_EVERY == 0 and commit.epoch == self.log.epoch:
             self._cleaner.clean_up(commit)
         statistics = [m.extra for m in messages if m.edge == STATISTICS]
         return Finished(commit, statistics, time.monotonic() - started)
+
+    def _messages(self, batch: Batch, again: Again) -> Sequence[Message]:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return self.executor.run(batch)
+            except Exception as error:
+                if not again(attempt, error):
+                    raise
 
     # --- the commit --------------------------------------------------------------------------------------------------
 

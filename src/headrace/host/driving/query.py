@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.errors import HeadraceError, HostError
 from headrace.host.driving.driver import Driver, Finished
-from headrace.host.driving.plan import Executor, Plan
+from headrace.host.driving.plan import Executor
 from headrace.host.losses import Losses
 from headrace.host.report import Report
 from headrace.io.egress import close, show_losses
@@ -187,9 +187,9 @@ class Query:
         self.driver.ending = True
         deadline = time.monotonic() + _END_SECONDS
         while self.report.get("cti", NEG_INFINITY) != INFINITY:
-            self.process_all_available()
             if time.monotonic() > deadline:
                 raise HostError("the end of input was signalled but not heard", given=self.name)
+            self.process_all_available()
 
     def stop(self) -> None:
         """End it; the checkpoint stays, and starting again with it continues."""
@@ -255,7 +255,7 @@ class Query:
             feeder.check()
         plan = self.driver.plan(ticks=not self._ticked_lately())
         if plan is not None:
-            self._take(self._run(plan))
+            self._take(self.driver.run(plan, self._again))
             if plan.files or plan.ends or self.driver.busy:
                 self._fed = time.monotonic()
                 self._stop.wait(max(0.0, self.interval - (time.monotonic() - began)))
@@ -279,17 +279,13 @@ class Query:
         last = self.driver.last
         return last is not None and time.time() - last.record["time"] < _TICK_SECONDS
 
-    def _run(self, plan: Plan) -> Finished:
-        """Run a batch; again, if its executor failed: the plan is fixed, and what a failed attempt wrote is dropped."""
-        for attempt in range(1, _ATTEMPTS):
-            try:
-                return self.driver.run(plan)
-            except Exception as error:
-                if self._stop.is_set() or not self.executor.may_pass(error):
-                    raise
-                why = self.executor.explained(error, f"batch {self.driver.number}").message
-                _log.warning("%s; it is run again (attempt %d of %d)", why, attempt + 1, _ATTEMPTS)
-        return self.driver.run(plan)
+    def _again(self, attempt: int, error: Exception) -> bool:
+        """Whether tasks run again after a failure: the plan is fixed, and what a failed attempt wrote is dropped."""
+        if attempt == _ATTEMPTS or self._stop.is_set() or not self.executor.may_pass(error):
+            return False
+        why = self.executor.explained(error, f"batch {self.driver.number}").message
+        _log.warning("%s; it is run again (attempt %d of %d)", why, attempt + 1, _ATTEMPTS)
+        return True
 
     def _take(self, batch: Finished) -> None:
         record = batch.commit.record
