@@ -61,3 +61,40 @@ def test_control_c_stops_a_query_without_noise(tmp_path: Path):
         out, errors = process.communicate(timeout=60)
     assert out == "stopped True\n"
     assert "Traceback" not in errors
+
+
+def descriptions(spark: SparkSession) -> list[str]:
+    """What Spark's pages call its jobs."""
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    found = [jobs.apply(i).description() for i in range(jobs.size())]
+    return [text.get() for text in found if text.isDefined()]
+
+
+def test_stopping_does_not_wait_for_the_batch(spark: SparkSession, tmp_path: Path):
+    """And the batch is run by the next start, as it was planned."""
+    (tmp_path / "in.csv").write_text("t\n1\n")
+    gate = tmp_path / "gate"
+
+    @hr.udf(takes="LONG", returns="LONG")
+    def slow(t: int) -> int:
+        deadline = time.monotonic() + 60
+        while not gate.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return t
+
+    rows = hr.read_csv(str(tmp_path / "in.csv"), "t LONG", lifetime=hr.point("t")).select(t=slow(hr.col("t")))
+    out, state = str(tmp_path / "out"), str(tmp_path / "state")
+    query = rows.start(hr.files(out), checkpoint=state, spark=spark, name="slow one")
+    deadline = time.monotonic() + 60
+    while "slow one: batch 0" not in descriptions(spark):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    began = time.monotonic()
+    query.stop()
+    assert time.monotonic() - began < 30
+    assert query.exception() is None
+    gate.touch()
+    query = rows.start(hr.files(out), checkpoint=state, spark=spark)
+    query.process_all_available()
+    query.stop()
+    assert query.counts[str(query.line.sources[0].origin)]["rows"] == 1

@@ -40,6 +40,8 @@ _TICK_SECONDS = 1.0
 #: How often an idle query sees whether its executor still answers, in seconds.
 _PING_SECONDS = 1.0
 _END_SECONDS = 60
+#: How often tasks that go on are interrupted while a query is being stopped, in seconds.
+_INTERRUPT_SECONDS = 0.5
 _ATTEMPTS = 3
 _log = logging.getLogger("headrace")
 
@@ -197,10 +199,10 @@ class Query:
         self._stop.set()
         self._wake.set()
         if self._thread.ident is not None:
-            if not self._ended.is_set():
+            while not self._ended.is_set():  # again, because tasks may not have been under way yet
                 with suppress(Exception):  # the executor itself may be gone
                     self.executor.interrupt()
-            self._ended.wait()
+                self._ended.wait(_INTERRUPT_SECONDS)
             self._thread.join()
         self.executor.close()
         close(self.sinks)

@@ -28,6 +28,7 @@ from headrace.host.driving.plan import Batch, Executor, Job
 from headrace.host.driving.tasks import run_intake, run_stage
 from headrace.host.spark.failures import failure, is_gone, may_pass
 from headrace.host.spark.packing import pack_job, unpack_job
+from headrace.host.spark.session import is_connect
 from headrace.pieces import Pieces, length
 from headrace.stages.message import Message, pack, unpack
 
@@ -76,7 +77,7 @@ class SparkExecutor(Executor):
 
     @property
     def tag(self) -> str:
-        """What the jobs of the query are marked by, so that they can be stopped."""
+        """What the jobs of the query are marked by, so that a Connect client can stop them."""
         return f"{self.name}-{self.job.token[:8]}"
 
     def ping(self) -> None:
@@ -92,7 +93,10 @@ class SparkExecutor(Executor):
         return failure(error, what, instead, self.secrets)
 
     def interrupt(self) -> None:
-        self.spark.interruptTag(self.tag)
+        if is_connect(self.spark):
+            self.spark.interruptTag(self.tag)
+        else:  # a tag is found only by the thread that has added it; but the session is the query's own
+            self.spark.interruptAll()
 
     def run(self, batch: Batch) -> list[Message]:
         """Run a batch; gives what the tasks of the last level gave."""
@@ -102,8 +106,15 @@ class SparkExecutor(Executor):
         threading.Thread(
             target=self._prepare, args=(replace(planned, number=planned.number + 1),), name="headrace-next", daemon=True
         ).start()
-        self.spark.addTag(self.tag)
+        self._name_job(f"{self.name}: batch {batch.number}")
         return _messages(frame.toArrow().to_batches())
+
+    def _name_job(self, description: str) -> None:
+        """Mark what this thread submits next, for people who look at Spark's pages, and for `interrupt`."""
+        if is_connect(self.spark):
+            self.spark.addTag(self.tag)
+        else:
+            self.spark.sparkContext.setJobDescription(description)
 
     def _prepare(self, planned: _Planned) -> None:
         with suppress(Exception):  # if something is wrong, the batch itself will tell
