@@ -38,12 +38,12 @@ def test_the_first_session_has_the_archive_of_classes_written_and_later_ones_use
 ) -> None:
     archive = tmp_path / "classes.jsa"
     monkeypatch.setenv(session.ARCHIVE_VARIABLE, str(archive))
-    assert session._archive_flags()[0] == f"-XX:ArchiveClassesAtExit={archive}"
+    assert session._archive_flags()[0] == f'"-XX:ArchiveClassesAtExit={archive}"'
     assert session._archive_flags() == []  # another process is about to write it
     os.utime(archive.with_suffix(".writing"), (0, 0))
-    assert session._archive_flags()[0] == f"-XX:ArchiveClassesAtExit={archive}"  # which did not come to it
+    assert session._archive_flags()[0] == f'"-XX:ArchiveClassesAtExit={archive}"'  # which did not come to it
     archive.touch()
-    assert session._archive_flags()[0] == f"-XX:SharedArchiveFile={archive}"
+    assert session._archive_flags()[0] == f'"-XX:SharedArchiveFile={archive}"'
     monkeypatch.setenv(session.ARCHIVE_VARIABLE, "off")
     assert session._archive_flags() == []
 
@@ -51,19 +51,32 @@ def test_the_first_session_has_the_archive_of_classes_written_and_later_ones_use
 def test_the_archive_is_in_the_cache_folder_if_there_is_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv(session.ARCHIVE_VARIABLE, raising=False)
     monkeypatch.setenv("HEADRACE_CACHE", str(tmp_path))
-    assert session._archive_flags()[0].startswith(f"-XX:ArchiveClassesAtExit={tmp_path / 'classes'}")
+    assert session._archive_flags()[0].startswith(f'"-XX:ArchiveClassesAtExit={tmp_path / "classes"}')
     (tmp_path / "file").touch()
     monkeypatch.setenv("HEADRACE_CACHE", str(tmp_path / "file"))
     assert session._archive_flags() == []
 
 
 def test_a_damaged_archive_of_classes_is_not_used_and_nothing_else_happens(tmp_path: Path) -> None:
-    (tmp_path / "classes.jsa").write_bytes(b"nonsense" * 1000)
-    environment = os.environ | {session.ARCHIVE_VARIABLE: str(tmp_path / "classes.jsa")}
+    folder = tmp_path / 'a "cache" \\ ü'
+    folder.mkdir()
+    (folder / "classes.jsa").write_bytes(b"nonsense" * 1000)
+    done = _counted({session.ARCHIVE_VARIABLE: str(folder / "classes.jsa")})
+    assert (done.returncode, done.stdout.strip()) == (0, "3"), done.stderr
+
+
+def test_the_log_of_a_start_that_failed_is_there_to_be_read(tmp_path: Path) -> None:
+    done = _counted({"JAVA_TOOL_OPTIONS": "-XX:NoSuchOption", "TMPDIR": str(tmp_path)})
+    (log,) = tmp_path.glob("headrace-spark-*.log")
+    assert f"read {log}" in done.stderr
+    assert "NoSuchOption" in log.read_text()
+
+
+def _counted(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Three rows, counted by a Spark of its own."""
     code = "from headrace.host.spark.session import get_session as s; print(s('local[1]').range(3).count())"
     run = [sys.executable, "-c", code]
-    done = subprocess.run(run, check=False, env=environment, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout.strip()) == (0, "3"), done.stderr
+    return subprocess.run(run, check=False, env=os.environ | environment, capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.parametrize(

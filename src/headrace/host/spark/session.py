@@ -114,14 +114,18 @@ def get_session(
     url = wanted or f"local[{os.cpu_count() or 1},4]"
     _check_java(url)
     _use_this_python()
-    return _start(url, _launch_options(url, options or {}, app), log or os.environ.get(LOG_VARIABLE) or _quiet_log())
+    named = log or os.environ.get(LOG_VARIABLE)
+    file = Path(named) if named else _quiet_log()
+    session = _start(url, _launch_options(url, options or {}, app), file)
+    if not named:  # after a start that has failed it is there to be read
+        atexit.register(lambda: file.unlink(missing_ok=True))
+    return session
 
 
 def _quiet_log() -> Path:
-    """A file for what the JVM and its workers say on their own account; gone when this process ends well."""
+    """A file for what the JVM and its workers say on their own account."""
     handle, name = tempfile.mkstemp(prefix="headrace-spark-", suffix=".log")
     os.close(handle)
-    atexit.register(lambda: Path(name).unlink(missing_ok=True))
     return Path(name)
 
 
@@ -253,7 +257,8 @@ def _archive_flags() -> list[str]:
     if archive is None or not (archive.exists() or _to_be_written(archive)):
         return []
     use = "SharedArchiveFile" if archive.exists() else "ArchiveClassesAtExit"
-    return [f"-XX:{use}={archive}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
+    path = str(archive).replace("\\", "\\\\").replace('"', '\\"')  # there may be spaces in it
+    return [f'"-XX:{use}={path}"', "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
 
 
 def _usual_archive() -> Path | None:
