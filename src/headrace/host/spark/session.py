@@ -41,19 +41,19 @@ _HOUR = 3600
 
 # option, value, reason
 _LAUNCH: tuple[tuple[str, str, str], ...] = (
-    ("spark.ui.enabled", "false", "saves start-up time and memory; Headrace has its own progress page"),
+    ("spark.ui.enabled", "false", "saves start-up time and memory; with it, every batch is a job under the query's name"),
     ("spark.ui.showConsoleProgress", "false", "progress bars would run through the answers on a terminal"),
-    ("spark.driver.memory", "2g", "a shuffle and state of 16 MB chunks fits with room; the data stays in Python"),
-    ("spark.python.worker.reuse", "true", "workers keep the traces they have read between batches"),
+    ("spark.driver.memory", "2g", "a shuffle of 16 MB chunks fits with room; the data stays in Python"),
+    ("spark.python.worker.reuse", "true", "workers keep the stages they have run between batches"),
     (
         "spark.python.unix.domain.socket.enabled",
         "true",
-        "state calls and chunks cross a Unix socket, quicker than TCP for a small batch",
+        "chunks cross a Unix socket, quicker than TCP for a small batch",
     ),
     (
         "spark.hadoop.fs.AbstractFileSystem.file.impl",
         "org.apache.hadoop.fs.local.RawLocalFs",
-        "local checkpoints: no .crc twin files, each of which costs a forked chmod; Spark's own checksums stay",
+        "Spark's log of what only it can read: no .crc twin files, each of which costs a forked chmod",
     ),
     ("spark.locality.wait", "0s", "a free core is always better than a wait for a nearer one"),
     ("spark.task.maxFailures", "4", "a dead Python worker costs a retry, not the query (a cluster's default)"),
@@ -207,7 +207,7 @@ def _check_java(url: str) -> None:
         f"Spark needs Java, and JAVA_HOME={home!r} has no bin/java"
         if home
         else "Spark needs Java, and there is none on the PATH",
-        allowed="Java 17 or 21",
+        allowed="Java 17, 21 or 25",
         instead="install a JDK (say openjdk-17-jre-headless), set JAVA_HOME, or give an sc:// URL as the master",
     )
 
@@ -310,7 +310,7 @@ def _failure(url: str, log: str | Path | None, error: Exception) -> HostError:
     advice = (
         "check that the Connect server runs and that pyspark[connect] has its version"
         if remote is not None and remote.startswith("sc://")
-        else "check `java -version` (17 or 21), the master URL and the Spark options given"
+        else "check `java -version` (17, 21 or 25), the master URL and the Spark options given"
     )
     return HostError(f"the Spark session could not start: {first}", given=url, instead=advice + where)
 
