@@ -184,6 +184,15 @@ def listing(path: str, order: FileOrder = "time") -> list[Listed]:
     return sorted(found, key=lambda file: (file.modified, file.path, file.size))  # as they compare, but quicker
 
 
+def is_read_from(path: str, place: str) -> bool:
+    """Whether a path that is read is a directory with this place in it, so that files which are put there are read."""
+    local = local_path(path)
+    if local is None or not Path(local).is_dir():
+        return False
+    folder, inside = Path(local).resolve(), Path(place).resolve()
+    return inside.is_relative_to(folder) and all(map(_is_data, inside.relative_to(folder).parts))
+
+
 def _local_files(path: str) -> Iterator[Listed]:
     place = Path(path)
     if place.is_dir():

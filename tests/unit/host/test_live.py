@@ -59,6 +59,23 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
+def test_a_query_that_would_read_what_it_writes_is_refused(data: Path, tmp_path: Path):
+    state, out = str(tmp_path / "state"), hr.files(str(tmp_path / "out"))
+    for sink, checkpoint in [(hr.files(str(data / "out")), state), (out, str(data)), (out, f"file:{data}/state")]:
+        with pytest.raises(PlanError, match="would read what it writes"):
+            sums(data).start(sink, host="local", checkpoint=checkpoint)
+    assert sorted(path.name for path in data.iterdir()) == ["000.csv", "001.csv", "002.csv", "003.csv"]
+    for source, sink in [(data, "_out"), (data / "*.csv", "out")]:  # what begins with _ is no data
+        query = sums(source).start(hr.files(str(data / sink)), host="local")
+        query.process_all_available()
+        query.stop()
+
+
+def test_an_empty_text_is_no_checkpoint(data: Path):
+    with pytest.raises(CheckpointError, match="must be a path"):
+        sums(data).start(hr.memory(), host="local", checkpoint="")
+
+
 def test_the_end_of_input_may_take_as_long_as_it_takes(data: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(query_module, "_END_SECONDS", 0.05)
     slow = Call(function=lambda _, __, progress: time.sleep(0.2 if progress.cti == hr.INFINITY else 0))

@@ -50,7 +50,7 @@ class Checkpoint:
     def __init__(self, path: str | None) -> None:
         self.temporary = path is None
         local = tempfile.mkdtemp(prefix="headrace-") if path is None else local_path(str(path))
-        if local is None:
+        if not local:
             raise CheckpointError("a checkpoint must be a path that the driver and every worker can reach", given=path)
         self.path = Path(local).absolute()
         with self._errors():

@@ -21,6 +21,7 @@ from headrace.host.driving.publish import Publisher
 from headrace.host.driving.query import Feeder, Query
 from headrace.host.received import hosts_of, spooled
 from headrace.io.egress import check_places, claim, prepared, task_sinks
+from headrace.io.files import is_read_from, local_path
 from headrace.io.host_source import Receiver
 from headrace.io.ingress import COUNTERS
 from headrace.io.origins import Events, Files, HostRead, check_frames
@@ -98,7 +99,7 @@ def start_on(host: Host, pairs: Sequence[tuple[Node, Sink]], asked: Asked) -> Qu
         Output(prepared(node, sink), f"{i} {type(sink).__name__.lower()}") for i, (node, sink) in enumerate(pairs)
     ]
     sinks: list[Sink] = [sink for _, sink in pairs]
-    _check_places(outputs, sinks)
+    _check_places(outputs, sinks, asked.checkpoint)
     check_frames(*outputs, named=asked.checkpoint is not None)
     host.check(outputs)
     _ = asked.interval  # a trigger that is no duration is refused before anything is made
@@ -138,12 +139,28 @@ def _now() -> int:
     return int(time.time() * 1_000_000)
 
 
-def _check_places(outputs: Sequence[Output], sinks: Sequence[Sink]) -> None:
+def _check_places(outputs: Sequence[Output], sinks: Sequence[Sink], checkpoint: str | None) -> None:
     """Everything that can be found wrong before anything is started."""
+    written = [sink.path for sink in sinks if isinstance(sink, FileSink)]
+    if checkpoint is not None:
+        written.append(local_path(str(checkpoint)) or str(checkpoint))
     for node in walk(*outputs):
         if isinstance(node, Source) and isinstance(node.origin, Files):
             node.origin.check()
+            _check_apart(node.origin.path, written)
     check_places(sinks, new=False)
+
+
+def _check_apart(read: str, written: Sequence[str]) -> None:
+    """Refuse a query that would read what it writes."""
+    for place in written:
+        if is_read_from(read, place):
+            raise PlanError(
+                f"the query reads all files below {read!r}, and would read what it writes",
+                given=place,
+                allowed="outputs and checkpoints outside the directories that are read",
+                instead="another directory, or read a pattern such as '*.csv' in it",
+            )
 
 
 def _add_side_outputs(outputs: list[Output], sinks: list[Sink], place: Checkpoint) -> None:

@@ -41,7 +41,7 @@ _HOUR = 3600
 
 # option, value, reason
 _LAUNCH: tuple[tuple[str, str, str], ...] = (
-    ("spark.ui.enabled", "false", "saves start-up time and memory; with it, every batch is a job under the query's name"),
+    ("spark.ui.enabled", "false", "saves start-up time and memory; with it, a batch is a job under its query's name"),
     ("spark.ui.showConsoleProgress", "false", "progress bars would run through the answers on a terminal"),
     ("spark.driver.memory", "2g", "a shuffle of 16 MB chunks fits with room; the data stays in Python"),
     ("spark.python.worker.reuse", "true", "workers keep the stages they have run between batches"),
