@@ -17,7 +17,7 @@ def _key(key: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def console(*, encoding: Encoding = "events", key: str | Sequence[str] = (), rows: int = 20) -> Console:
-    """A live table on the terminal."""
+    """A live table on the terminal. After a crash a batch may be shown again."""
     return Console(encoding, _key(key), rows)
 
 
@@ -36,5 +36,5 @@ def files(
 
 
 def memory(*, encoding: Encoding = "events", key: str | Sequence[str] = ()) -> Memory:
-    """Keeps results in this process: `.events()` and `.cht()`."""
+    """Keeps results in this process: `.events()` and `.cht()`. A batch whose output a crash cut short comes again."""
     return Memory(encoding, _key(key))

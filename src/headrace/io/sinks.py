@@ -111,7 +111,7 @@ class Memory(_Encoded):
 
 @dataclass(frozen=True, eq=False)
 class Call(_Encoded):
-    """Calls a function in the driver with every batch: `function(batch_id, changes, progress)`."""
+    """Calls a function in the driver with every batch, at least once: `function(batch_id, changes, progress)`."""
 
     function: Callable[[int, Changes, Progress], None] = lambda *_: None
 
