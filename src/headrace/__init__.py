@@ -4,6 +4,7 @@ import logging as _logging
 from importlib import import_module as _import_module
 from types import ModuleType as _ModuleType
 
+from headrace.api.checkpoint import checkpoint
 from headrace.api.inputs import (
     advance,
     by_arrival,
@@ -106,6 +107,7 @@ __all__ = [
     "by",
     "by_arrival",
     "case",
+    "checkpoint",
     "classifier",
     "coalesce",
     "col",

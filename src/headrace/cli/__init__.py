@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import typer
 from rich.console import Console
 
-from headrace.cli import demo, doctor, explain, module, run, sql, verify, version
+from headrace.cli import checkpoint, demo, doctor, explain, module, run, sql, verify, version
 from headrace.errors import HeadraceError
 
 __all__ = ["app", "main"]
@@ -26,6 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(checkpoint.app, name="checkpoint")
 app.command("demo")(demo.command)
 app.command("doctor")(doctor.command)
 app.command("explain")(explain.command)

@@ -11,7 +11,7 @@ from typing import Any
 from headrace.host.losses import told_losses
 from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 
-__all__ = ["Report"]
+__all__ = ["Report", "operators_of"]
 
 _SIZES = ("rows", "bytes", "segments")
 
@@ -33,11 +33,7 @@ class Report(dict[str, Any]):
         examples: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Report:
         """What the stages told of a batch, and how far the sources are."""
-        found: dict[str, list[dict[str, Any]]] = {}
-        for part in statistics:
-            for fingerprint, state in part["operators"].items():
-                found.setdefault(fingerprint, []).append(state)
-        operators = [_together(parts) for parts in found.values()]
+        operators = list(operators_of(statistics).values())
         cti = min((p[0] for p in sources.values()), default=NEG_INFINITY)
         loops = [loop for operator in operators for loop in _loops(operator)]
         shown = {"batch": batch, "cti": cti, "sources": sources, "counts": counts, "examples": examples or {}}
@@ -52,6 +48,15 @@ class Report(dict[str, Any]):
             lines.append(f"  {operator['operator']}: {_size(operator)}, held by {operator['held_by']}")
             lines += [f"    {line}" for line in _loop_lines(operator)]
         return "\n".join(lines)
+
+
+def operators_of(statistics: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What the stages told of every operator, added up over buckets, by fingerprint."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for part in statistics:
+        for fingerprint, state in part["operators"].items():
+            found.setdefault(fingerprint, []).append(state)
+    return {fingerprint: _together(parts) for fingerprint, parts in found.items()}
 
 
 def _together(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

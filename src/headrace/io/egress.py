@@ -98,11 +98,11 @@ def check_places(sinks: Iterable[Sink], *, new: bool) -> None:
             places.add(place.path.resolve())
 
 
-def claim(sinks: Iterable[Sink], owner: str, *, begun: bool) -> None:
-    """Make the directories among the sinks those of one query."""
-    for sink in sinks:
+def claim(sinks: Iterable[Sink], owner: str, begun: Iterable[bool]) -> None:
+    """Make the directories among the sinks those of one query; `begun` says which of them it has written to."""
+    for sink, written in zip(sinks, begun, strict=True):
         if isinstance(sink, FileSink):
-            BatchDirectory(sink.path).claim(owner, begun=begun)
+            BatchDirectory(sink.path).claim(owner, begun=written)
 
 
 # --- encode ----------------------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def hand_over(sink: Sink, name: str, batch: int, changes: Changes, progress: Pro
 
 def deliver(sink: Sink, name: str, schema: Schema, batches: Iterable[tuple[Changes, Progress]]) -> None:
     """Hand over all batches of the output `name`, which has ended, in order."""
-    claim([sink], uuid.uuid4().hex, begun=False)
+    claim([sink], uuid.uuid4().hex, [False])
     reached = NEG_INFINITY
     for number, (changes, progress) in enumerate(batches):
         if isinstance(sink, FileSink):

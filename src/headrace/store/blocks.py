@@ -21,7 +21,7 @@ from headrace.store.bundle import Bundle, pack_bundle
 from headrace.store.log import DATA, Commit
 from headrace.store.storage import Storage
 
-__all__ = ["BlockReader", "Ledger", "Written", "write_blocks"]
+__all__ = ["BlockReader", "Ledger", "Written", "open_file", "write_blocks"]
 
 #: Up to so many bytes a task's blocks travel in its report: a file would cost more than they do.
 INLINE = 65_536
@@ -118,17 +118,21 @@ class BlockReader:
 
     def _bundle(self, file: str) -> Bundle:
         if file not in self._bundles:
-            length, checksum = self._commit.files[file]
-            # A file that is shorter than its map ends the process that reads behind its end: look before mapping.
-            found = _length(self._storage, file)
-            if found != length:
-                raise StoreError(
-                    f"the file {file!r} of the checkpoint is damaged: it has {found:,} bytes, not {length:,}",
-                    given=f"{self._storage.place}/{file}",
-                    instead="a copy of the checkpoint, or a new checkpoint, which reads all input again",
-                )
-            self._bundles[file] = Bundle.open(file, self._storage.read(file), length, checksum)
+            self._bundles[file] = open_file(self._storage, file, *self._commit.files[file])
         return self._bundles[file]
+
+
+def open_file(storage: Storage, file: str, length: int, checksum: int) -> Bundle:
+    """A file that a commit names, with the length and the checksum that it must have."""
+    # A file that is shorter than its map ends the process that reads behind its end: look before mapping.
+    found = _length(storage, file)
+    if found != length:
+        raise StoreError(
+            f"the file {file!r} of the checkpoint is damaged: it has {found:,} bytes, not {length:,}",
+            given=f"{storage.place}/{file}",
+            instead="a copy of the checkpoint, or a new checkpoint, which reads all input again",
+        )
+    return Bundle.open(file, storage.read(file), length, checksum)
 
 
 def _length(storage: Storage, file: str) -> int:

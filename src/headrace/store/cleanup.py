@@ -15,9 +15,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from headrace.errors import StoreError
-from headrace.store.log import COMMITS, DATA, FLOORS, PLANS, Commit, Log, epoch_of, number_of
+from headrace.store.log import (
+    COMMITS,
+    DATA,
+    FLOORS,
+    PLANS,
+    Commit,
+    Log,
+    epoch_of,
+    has_ended,
+    number_of,
+    process_mark,
+)
+from headrace.store.storage import Storage
 
-__all__ = ["KEPT", "Cleaner", "pinned"]
+__all__ = ["KEPT", "Cleaner", "pinned", "remove_dead_pins"]
 
 #: How many commits are kept. Two at least: while the driver's tasks read commit n - 1, an older driver may still commit
 #: batch n and clean up. The others are for people, and for readers to choose from.
@@ -77,22 +89,41 @@ class Cleaner:
 
 
 @contextmanager
-def pinned(log: Log) -> Iterator[Commit | None]:
-    """The newest commit, kept until the reader is done; None if there is none."""
+def pinned(log: Log, batch: int | None = None) -> Iterator[Commit | None]:
+    """A commit, the newest one by default, kept until the reader is done; None if there is none."""
     while True:
-        batches = log.batches()
+        batches = log.batches() if batch is None else [batch]
         if not batches:
             yield None
             return
         pin = f"{PINS}/{batches[-1]:012d}-{uuid.uuid4().hex}"
-        log.storage.create(pin, b"")
+        log.storage.create(pin, process_mark())
         try:
             commit = _read_pinned(log, batches[-1])
-            if commit is not None:
+            if commit is not None or batch is not None:
                 yield commit
                 return
         finally:
             log.storage.remove(pin)
+
+
+def remove_dead_pins(storage: Storage) -> tuple[list[str], list[str]]:
+    """Remove the pins of readers that have ended; gives those, and the others.
+
+    Of readers on other machines nobody can say here whether they have ended: theirs stay.
+    """
+    removed: list[str] = []
+    left: list[str] = []
+    for key in storage.keys(PINS):
+        try:
+            mark = storage.read(key).to_pybytes()
+        except FileNotFoundError:  # its reader is done
+            continue
+        ended = has_ended(mark)
+        (removed if ended else left).append(key)
+        if ended:
+            storage.remove(key)
+    return removed, left
 
 
 def _read_pinned(log: Log, batch: int) -> Commit | None:

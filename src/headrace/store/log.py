@@ -21,7 +21,19 @@ from headrace.pieces import Pieces
 from headrace.store.bundle import Bundle, pack_bundle
 from headrace.store.storage import Storage
 
-__all__ = ["COMMITS", "DATA", "EPOCHS", "FLOORS", "PLANS", "Commit", "Log", "epoch_of", "number_of"]
+__all__ = [
+    "COMMITS",
+    "DATA",
+    "EPOCHS",
+    "FLOORS",
+    "PLANS",
+    "Commit",
+    "Log",
+    "epoch_of",
+    "has_ended",
+    "number_of",
+    "process_mark",
+]
 
 EPOCHS, PLANS, DATA, COMMITS, FLOORS = "epochs", "plans", "data", "commits", "floors"
 
@@ -68,10 +80,9 @@ class Log:
 
     def claim(self) -> int:
         """Take over the query: every driver before this one stops when it tries to commit."""
-        about = json.dumps({"host": socket.gethostname(), "process": os.getpid()}).encode()
         # Files of the store carry epochs, too: a number is not used again even if all of `epochs/` is gone.
         epoch = max([self._newest_epoch(), *map(epoch_of, self.storage.keys(DATA))]) + 1
-        while not self.storage.create(f"{EPOCHS}/{epoch:08d}", about):
+        while not self.storage.create(f"{EPOCHS}/{epoch:08d}", process_mark()):
             epoch += 1
         self.epoch = epoch
         for key in self.storage.keys(EPOCHS):
@@ -206,6 +217,25 @@ def _plan_keys(batch: int) -> Iterator[str]:
     """Where the plan of a batch is: in the first of these files that has content."""
     key = f"{PLANS}/{batch:012d}"
     return chain([key], (f"{key}-{lost}" for lost in count(1)))
+
+
+def process_mark() -> bytes:
+    """Who makes a file of the store: the machine and the process."""
+    return json.dumps({"host": socket.gethostname(), "process": os.getpid()}).encode()
+
+
+def has_ended(mark: bytes) -> bool:
+    """Whether a process of this machine that made a file has ended; false if nobody can say."""
+    try:
+        about = json.loads(mark)
+        if about["host"] != socket.gethostname():
+            return False
+        os.kill(about["process"], 0)
+    except ProcessLookupError:
+        return True
+    except (ValueError, KeyError, OSError):  # no mark, or a process of another user
+        return False
+    return False
 
 
 def number_of(key: str) -> int:

@@ -1,6 +1,7 @@
 """A query's checkpoint: a directory that belongs to one query.
 
-headrace.json   whose it is: the version, the plan's fingerprint and text, its sources, outputs and number of buckets
+headrace.json   whose it is: the version, the plan's fingerprint and text, its sources, outputs, number of buckets, and
+                for those who look into it, its operators
 lock            held by the process that runs the query
 store/          batches and state: see `headrace.store`
 spark/          for sources that only Spark can read: its own log of what it has read
@@ -33,7 +34,7 @@ from headrace.io.sinks import FileSink, Sink
 from headrace.stages.cut import Line
 from headrace.store.storage import LocalStorage
 
-__all__ = ["Checkpoint", "difference"]
+__all__ = ["FORMAT", "Checkpoint", "difference", "read_about", "write_about"]
 
 #: Changes when what is stored can no longer be read by the code before it.
 FORMAT = 3
@@ -105,8 +106,8 @@ class Checkpoint:
 
     def buckets(self, asked: int | None, usual: int) -> int:
         """The number of buckets: what it has, if it is a query's already; another number is refused."""
-        file = self.path / "headrace.json"
-        count = int(_read(file).get("buckets", asked or usual)) if file.exists() else asked or usual
+        begun = (self.path / "headrace.json").exists()
+        count = int(read_about(self.path).get("buckets", asked or usual)) if begun else asked or usual
         if asked is not None and asked != count:
             raise CheckpointError(
                 "the state in the checkpoint is divided into another number of buckets",
@@ -123,15 +124,15 @@ class Checkpoint:
         # What the plan does not say: columns that the query does not use, and how outputs are written.
         mine["sources"] = [f"{source.origin} ({source.columns})" for source in line.sources]
         mine["sinks"] = [_form(sink) for sink in sinks]
+        mine["operators"] = {n.fingerprint: {"operator": n.describe()} for n in line.nodes if not n.linear}
         file = self.path / "headrace.json"
-        if not file.exists():
-            self.owner = mine["owner"] = uuid.uuid4().hex
+        theirs = read_about(self.path) if file.exists() else None
+        if theirs is not None:
+            self._check(theirs, mine)
+        self.owner = mine["owner"] = uuid.uuid4().hex if theirs is None else str(theirs["owner"])
+        if mine != theirs:
             with self._errors():
-                _write(file, json.dumps(mine, indent=1))
-            return
-        theirs = _read(file)
-        self._check(theirs, mine)
-        self.owner = str(theirs["owner"])
+                write_about(self.path, mine)
 
     def _check(self, theirs: dict[str, Any], mine: dict[str, Any]) -> None:
         instead = "another checkpoint directory, or delete this one to start afresh"
@@ -168,11 +169,12 @@ class Checkpoint:
             shutil.rmtree(self.path, ignore_errors=True)
 
 
-def _write(file: Path, text: str) -> None:
-    """Make a file, whole and on disk."""
+def write_about(folder: Path, about: dict[str, Any]) -> None:
+    """Write headrace.json, whole and on disk."""
+    file = folder / "headrace.json"
     draft = file.with_suffix(".tmp")
     with draft.open("w") as opened:
-        opened.write(text)
+        opened.write(json.dumps(about, indent=1))
         opened.flush()
         os.fsync(opened.fileno())
     draft.replace(file)
@@ -203,7 +205,9 @@ def difference(theirs: Sequence[str], mine: Sequence[str]) -> str:
     return "\n".join(["    - in the checkpoint", "    + this query", *(f"    {line}" for line in changed)])
 
 
-def _read(file: Path) -> dict[str, Any]:
+def read_about(folder: Path) -> dict[str, Any]:
+    """What headrace.json says."""
+    file = folder / "headrace.json"
     try:
         found = json.loads(file.read_text())
         return found if isinstance(found, dict) else {}

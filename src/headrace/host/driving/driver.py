@@ -16,6 +16,7 @@ from headrace.errors import SinkError
 from headrace.host.driving.plan import Batch, Executor, Job, Plan, reached
 from headrace.host.driving.positions import FilePositions
 from headrace.host.driving.publish import Publisher
+from headrace.host.report import operators_of
 from headrace.io.egress import departures
 from headrace.io.ingress import COUNTERS, Report, count_orphans, resolve
 from headrace.io.origins import Files
@@ -224,6 +225,7 @@ class Driver:
             "files": _added(before.get("files", {}), [report.get("files", {}) for report in reports]),
             "positions": {source: positions.saved() for source, positions in self.positions.items()},
             "state": _by_operator(states),
+            "operators": _sizes(statistics),
             "stages": {f"{s['level']}/{s['bucket']}": {"token": s["token"], "trips": s["trips"]} for s in states},
             "feedback": [name for part in feedback for name in part["blocks"]],
             "circulating": any(part["busy"] for part in feedback),
@@ -295,6 +297,12 @@ def _by_operator(states: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any
         for fingerprint, operator in state["operators"].items():
             found.setdefault(fingerprint, {})[str(state["bucket"])] = operator
     return found
+
+
+def _sizes(statistics: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """How much every operator remembers, and why, for those who read the checkpoint."""
+    found = operators_of(statistics)
+    return {f: {name: state[name] for name in ("rows", "bytes", "held_by")} for f, state in found.items()}
 
 
 def _segments(record: Mapping[str, Any]) -> list[str]:

@@ -5,6 +5,9 @@ appear late with an older time, or with a name before those that were read; it i
 less than the *horizon* before the newest file that was read. That holds for both orders of reading: what waits for its
 turn holds the horizon back. Older files are not read, and reported once; older entries of the trace are forgotten, so
 that it does not grow for ever. A file that changes after it was read is not read again, and reported.
+
+Where the place of the files is an accident, because they are the checkpoint's own, their paths are kept relative to it:
+so a checkpoint may be moved or copied.
 """
 
 from __future__ import annotations
@@ -41,6 +44,8 @@ class FilePositions:
         # Tasks run elsewhere: where a relative path begins is known only here.
         local = local_path(source.origin.path)
         self.path = source.origin.path if local is None else str(Path(local).absolute())
+        #: What is left out of the paths that are kept.
+        self._base = f"{self.path}/" if source.origin.label else ""
         # Rows that arrive one after the other do so across files, too.
         self.most = 1 if isinstance(source.lifetime, Arrival) else most
         self.seen = Trace(lambda rows: rows)
@@ -89,7 +94,8 @@ class FilePositions:
         """These files have been read."""
         if not files:
             return
-        paths = pa.table({"path": [f.path for f in files], "size": pa.array([f.size for f in files], pa.int64())})
+        names = [file.path.removeprefix(self._base) for file in files]
+        paths = pa.table({"path": names, "size": pa.array([f.size for f in files], pa.int64())})
         times = np.array([file.modified for file in files], np.int64)
         self.seen.append(paths.append_column("modified", pa.array(times)), hash_rows(paths.select(["path"])), times)
         self._taken |= {file.path: file for file in files}
@@ -108,6 +114,10 @@ class FilePositions:
             self._taken = {path: file for path, file in self._taken.items() if file.modified > floor}
             self.seen.drop(floor)
 
+    def _placed(self, name: str) -> str:
+        """The path of a file that was kept under this name."""
+        return name if name.startswith("/") or "://" in name else self._base + name
+
     def saved(self) -> dict[str, Any]:
         """Everything but the rows of the segments, as JSON can hold it."""
         names = [segment.name for segment in self.seen.segments]
@@ -120,7 +130,8 @@ class FilePositions:
         self.seen.restore(trace["segments"], trace["floor"], held)
         rows = self.seen.scan()
         found = rows.to_pylist() if rows is not None else []
-        self._taken = {row["path"]: Listed(row["modified"], row["path"], row["size"]) for row in found}
+        files = [Listed(row["modified"], self._placed(row["path"]), row["size"]) for row in found]
+        self._taken = {file.path: file for file in files}
         self._newest = max((file.modified for file in self._taken.values()), default=NEG_INFINITY)
         if self.seen.floor > NEG_INFINITY:  # what was forgotten may still be there; what is new since cannot be told
             self._reported.update(f for f in listing(self.path) if f.modified <= self.seen.floor)

@@ -55,7 +55,7 @@ class Publisher:
                 moved = sink.encoding == "events" and cti > old["cti"]
                 # How many batches the directory has got files of, and their sum: both are checked at the next start.
                 got = bool(parts or moved)
-                about |= {"parts": parts, "moved": moved, "batches": old["batches"] + got}
+                about |= {"path": sink.path, "parts": parts, "moved": moved, "batches": old["batches"] + got}
                 about["sum"] = old["sum"] + (batch if got else 0)
             elif not isinstance(sink, Nowhere):
                 about["rows"] = f"rows-{number}"

@@ -188,9 +188,10 @@ def _on_disk(outputs: Sequence[Output], place: Checkpoint, host: Host) -> tuple[
 
 def _open(driver: Driver, place: Checkpoint, sinks: Sequence[Sink], host: Host) -> None:
     """Take over the checkpoint and its sinks."""
-    begun = bool(driver.log.batches())
-    host.prepare(begun=begun)
-    claim(sinks, place.owner, begun=begun)
+    last = driver.log.last()
+    host.prepare(begun=last is not None)
+    outputs = last.record["outputs"] if last is not None else [{}] * len(sinks)
+    claim(sinks, place.owner, [bool(about.get("batches")) for about in outputs])
     driver.open()
 
 

@@ -1,0 +1,49 @@
+"""A checkpoint in people's hands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.host.saved.copies import copy
+from headrace.host.saved.folder import Folder
+from headrace.host.saved.summary import Summary, summary_of
+from headrace.host.saved.tidying import Tidied, tidy_up
+from headrace.host.saved.verification import Verification, verify
+
+__all__ = ["SavedQuery"]
+
+
+class SavedQuery:
+    """A query as its checkpoint has it, whether it runs or not. Nothing here needs the query itself."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._folder = Folder(path)
+
+    def __repr__(self) -> str:
+        return f"SavedQuery({str(self._folder.path)!r})"
+
+    def show(self) -> Summary:
+        """Whose checkpoint it is, how far the query came, and how much it remembers: a dictionary, and as text for
+        people.
+        """
+        return summary_of(self._folder)
+
+    def verify(self) -> Verification:
+        """Whether every file that the kept commits name is there and whole, down to its blocks; `["problems"]` has what
+        is wrong.
+        """
+        return verify(self._folder)
+
+    def copy(self, to: str | Path) -> SavedQuery:
+        """A consistent copy, also while the query runs. A query that is started with it goes on behind the last batch,
+        into new sinks: directories of files belong to the original.
+        """
+        place = Path(to).absolute()
+        copy(self._folder, place)
+        return SavedQuery(place)
+
+    def gc(self) -> Tidied:
+        """Remove what no kept commit names, and the pins of readers that have died; of a running query only the
+        latter.
+        """
+        return tidy_up(self._folder)

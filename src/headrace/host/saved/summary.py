@@ -1,0 +1,120 @@
+"""Whose checkpoint it is, how far its query came, and how much it remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.host.saved.folder import Folder
+from headrace.store.blocks import BlockReader
+from headrace.store.log import Commit
+from headrace.time import format_ticks
+from headrace.trace import Segment
+
+__all__ = ["Summary", "summary_of"]
+
+#: Ticks beyond this are dates; smaller ones are numbers that somebody made up.
+_REAL_DATE = 10**12
+
+
+class Summary(dict[str, Any]):
+    """What a checkpoint holds, as JSON can hold it; as text, for people."""
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+def summary_of(folder: Folder) -> Summary:
+    """What the newest commit says."""
+    about = folder.about()
+    found: dict[str, Any] = {"path": str(folder.path), "query": about["fingerprint"], "plan": about["plan"]}
+    found |= {"driver": folder.driver()}
+    stored = _on_disk(folder)
+    if not folder.log.batches():
+        return Summary(found, batch=None, buckets=about["buckets"], **stored)
+    with folder.last() as commit:
+        record = commit.record
+        found |= {"batch": commit.batch, "time": datetime.fromtimestamp(record["time"], UTC).isoformat()}
+        found |= {"kept": folder.log.batches(), "buckets": about["buckets"], "circulating": record["circulating"]}
+        found |= {"sources": _sources(folder, about, commit), "operators": _operators(about, record)}
+        return Summary(found, sinks=_sinks(about, record), counts=record["counts"], **stored)
+
+
+def _on_disk(folder: Folder) -> dict[str, int]:
+    sizes = []
+    for file in folder.path.rglob("*"):
+        with suppress(FileNotFoundError):  # the running query has removed it
+            sizes += [file.stat().st_size] if file.is_file() else []
+    return {"files": len(sizes), "bytes": sum(sizes)}
+
+
+def _sources(folder: Folder, about: Mapping[str, Any], commit: Commit) -> list[dict[str, Any]]:
+    """Every source with its promise, how many files it has read, and the newest of them."""
+    found = []
+    reader = BlockReader(folder.storage, commit)
+    for text, (fingerprint, (cti, high)) in zip(about["sources"], commit.record["sources"].items(), strict=True):
+        source = {"source": text, "cti": cti, "high": high}
+        saved = commit.record["positions"].get(fingerprint)
+        if saved is not None:
+            names = saved["traces"]["seen"]["segments"]
+            rows = [row for name in names for row in Segment.load(name, reader.block(name)).table.to_pylist()]
+            newest = max(rows, key=lambda row: (row["modified"], row["path"]), default={"path": None})
+            source |= {"files_read": saved["scalars"]["read"], "newest_file": newest["path"]}
+        found.append(source)
+    return found
+
+
+def _operators(about: Mapping[str, Any], record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Those that remember something; checkpoints of earlier versions do not say how much."""
+    names = about.get("operators", {})
+    sizes = record.get("operators", {})
+    traced = [f for f, buckets in record["state"].items() if any(state["traces"] for state in buckets.values())]
+    return [{"operator": names.get(f, {}).get("operator", f), **sizes.get(f, {})} for f in traced]
+
+
+def _sinks(about: Mapping[str, Any], record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    found = []
+    for form, output in zip(about["sinks"], record["outputs"], strict=True):
+        shown = {name: output[name] for name in ("path", "batches") if name in output}
+        found.append({"sink": form, "cti": output["cti"], **shown})
+    return found
+
+
+# --- for people ------------------------------------------------------------------------------------------------------
+
+
+def _lines(summary: Mapping[str, Any]) -> Iterator[str]:
+    yield f"checkpoint {summary['path']} of query {summary['query']}"
+    if driver := summary["driver"]:
+        ended = ", which has ended" if driver["ended"] else ""
+        yield f"  last started by process {driver['process']} on {driver['host']}{ended}"
+    yield f"  {summary['files']:,} files, {summary['bytes']:,} bytes, {summary['buckets']} buckets"
+    if summary["batch"] is None:
+        yield "  no batch is committed yet"
+    else:
+        kept = f"{len(summary['kept'])} commits are kept, from batch {summary['kept'][0]} on"
+        yield f"  batch {summary['batch']}, committed at {summary['time']}; {kept}"
+        yield from _position_lines(summary)
+    yield "plan, with the stage of each operator"
+    yield from (f"  {line}" for line in summary["plan"])
+
+
+def _position_lines(summary: Mapping[str, Any]) -> Iterator[str]:
+    yield "sources"
+    for source in summary["sources"]:
+        read = f", {source['files_read']:,} files read, the newest {source['newest_file']}"
+        yield f"  {source['source']}: CTI {_time(source['cti'])}{read if source.get('newest_file') else ''}"
+    yield "operators"
+    for operator in summary["operators"]:
+        size = f"{operator['rows']:,} rows, {operator['bytes']:,} bytes, held by {operator['held_by']}"
+        yield f"  {operator['operator']}: {size if 'rows' in operator else 'size unknown until the next batch'}"
+    yield "sinks"
+    for sink in summary["sinks"]:
+        batches = f", {sink['batches']:,} batches" if "batches" in sink else ""
+        yield f"  {sink['sink']} {sink.get('path', '')}".rstrip() + f": CTI {_time(sink['cti'])}{batches}"
+
+
+def _time(ticks: int) -> str:
+    return format_ticks(ticks, as_datetime=abs(ticks) > _REAL_DATE)

@@ -1,0 +1,58 @@
+"""Removing what nothing needs any more.
+
+A running query tidies up by itself, so there only the pins of dead readers are removed. Of a stopped one, everything
+goes that its driver would remove after its next commit: old commits, and files up to the last batch that no kept commit
+names. That is as safe here as there: the commit of that batch exists, nobody can make another one, and later commits
+name, of these files, only those that it names. Files of attempts at the next batch stay until it is committed: a driver
+that nobody can see from here may still be about to commit it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from headrace.host.saved.folder import Folder
+from headrace.store.cleanup import Cleaner, remove_dead_pins
+from headrace.store.log import COMMITS, DATA, PLANS, number_of
+
+__all__ = ["Tidied", "tidy_up"]
+
+
+class Tidied(dict[str, Any]):
+    """What was removed, and what was left and why, as JSON can hold it."""
+
+    def __str__(self) -> str:
+        lines = [f"removed {self['files']:,} files with {self['bytes']:,} bytes, and {len(self['pins'])} pins"]
+        if self["running"]:
+            lines.append("a query runs on this checkpoint: it removes its files by itself")
+        if self["unfinished"]:
+            lines.append(f"left {self['unfinished']:,} files of a batch that is not committed yet: it will remove them")
+        lines += [f"left {key}: its reader may still be there, on another machine" for key in self["pins_left"]]
+        return "\n".join(lines)
+
+
+def tidy_up(folder: Folder) -> Tidied:
+    """Remove the pins of dead readers, and if no query runs, what no kept commit names."""
+    folder.about()
+    pins, left = remove_dead_pins(folder.storage)
+    with folder.held() as free:
+        before = _sizes(folder)
+        last = folder.log.last() if free else None
+        if last is not None:
+            folder.log.claim()
+            Cleaner(folder.log).clean_up(last)
+        after = _sizes(folder)
+    gone = [size for key, size in before.items() if key not in after] if free else []
+    unfinished = [key for key in after if last is not None and key.startswith(DATA) and number_of(key) > last.batch]
+    found = {"files": len(gone), "bytes": sum(gone), "pins": pins, "pins_left": left}
+    return Tidied(found, running=not free, unfinished=len(unfinished))
+
+
+def _sizes(folder: Folder) -> dict[str, int]:
+    """The files of the store that may be removed, with their lengths."""
+    found = {}
+    for key in (key for part in (COMMITS, PLANS, DATA) for key in folder.storage.keys(part)):
+        with suppress(FileNotFoundError):  # the running query has removed it
+            found[key] = folder.storage.length(key)
+    return found

@@ -1,0 +1,66 @@
+"""Whether every file that the kept commits name is there, and whole, down to its blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from headrace.errors import CheckpointError
+from headrace.host.saved.folder import Folder
+from headrace.stages.stage import segment_names
+from headrace.store.blocks import open_file
+from headrace.store.cleanup import pinned
+from headrace.store.log import Commit
+
+__all__ = ["Verification", "verify"]
+
+
+class Verification(dict[str, Any]):
+    """What was looked at, and what is wrong, as JSON can hold it: no problems, no entries."""
+
+    def __str__(self) -> str:
+        looked = f"{self['commits']} commits, {self['files']:,} files with {self['blocks']:,} blocks"
+        if not self["problems"]:
+            return f"{looked}: whole"
+        return "\n".join([f"{looked}: {len(self['problems'])} problems", *(f"  {text}" for text in self["problems"])])
+
+
+def verify(folder: Folder) -> Verification:
+    """Look at every kept commit and every file it names, each once."""
+    seen: dict[str, int] = {}
+    problems: list[str] = []
+    commits = 0
+    for step in (folder.about, folder.log.last):
+        try:
+            step()
+        except CheckpointError as error:
+            problems.append(error.message)
+    for batch in folder.log.batches():
+        try:
+            with pinned(folder.log, batch) as commit:
+                if commit is not None:  # else the running query has removed it
+                    commits += 1
+                    problems += _problems(folder, commit, seen)
+        except CheckpointError as error:
+            problems.append(f"commit {batch}: {error.message}")
+    found = list(dict.fromkeys(problems))
+    return Verification(commits=commits, files=len(seen), blocks=sum(seen.values()), problems=found)
+
+
+def _problems(folder: Folder, commit: Commit, seen: dict[str, int]) -> Iterator[str]:
+    """What is wrong with a commit and with files that were not seen before; `seen` counts their blocks."""
+    for name, (length, checksum) in commit.files.items():
+        if name not in seen:
+            seen[name] = 0
+            try:
+                bundle = open_file(folder.storage, name, length, checksum)
+                for block in bundle.blocks:
+                    seen[name] += 1
+                    bundle.block(block)
+            except CheckpointError as error:
+                yield error.message
+    operators = [state for buckets in commit.record["state"].values() for state in buckets.values()]
+    wanted = [*segment_names([*operators, *commit.record["positions"].values()]), *commit.record["feedback"]]
+    for name in wanted:
+        if name not in commit.inline and commit.blocks.get(name) not in commit.files:
+            yield f"commit {commit.batch} names the block {name!r}, and no file that holds it"
