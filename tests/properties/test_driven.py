@@ -1,7 +1,8 @@
 """The law of the driver, over files: whatever happens between batches, a query gives what an undisturbed run gives.
 
 Random plans are driven by `Driver` with tasks in this process, over a store on disk. Drivers die at any call of the
-store and others go on, with what this process remembers of its stages or without; batches are run twice.
+store and others go on, with what this process remembers of its stages or without; batches are run twice; between any
+two of them the state is divided among other buckets.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from headrace.host.driving.in_process import InProcess
 from headrace.host.driving.plan import Batch, Job
 from headrace.host.driving.publish import Publisher
 from headrace.host.local.run import run_local
+from headrace.host.saved.rescaling import rescaled
 from headrace.io.formats import Format
 from headrace.io.origins import Events, Files
 from headrace.io.sinks import FileSink, Memory, read_events_output
@@ -34,6 +36,7 @@ from headrace.optimizer.rewrite import rewrite
 from headrace.pieces import Data
 from headrace.plan.nodes import Node, Output, Source
 from headrace.stages.cut import Line, cut
+from headrace.stages.declared import declared
 from headrace.stages.message import Message
 from headrace.store.storage import LocalStorage
 from headrace.testing.plan_strategies import plans
@@ -88,8 +91,8 @@ class Query:
         self.place, self.n, self.per_batch, self.twice = place, n, per_batch, twice
         self.storage = Mortal(place / "checkpoint")
         self.sinks = (FileSink("events", (), str(place / "out"), "jsonl"), Memory())
-        outputs = rewrite(optimize([Output(stream.node, name) for name in ("files", "memory")]), self._spilled)
-        self.line: Line = cut(outputs, n)
+        self.outputs = rewrite(optimize([Output(stream.node, name) for name in ("files", "memory")]), self._spilled)
+        self.line: Line = cut(self.outputs, n)
         self.driver = self.start()
 
     def _spilled(self, node: Node) -> Node:
@@ -129,6 +132,21 @@ class Query:
                     tasks._STAGES.clear()
         self.storage.left = -1
         self.run()
+
+    def run_rescaled(self, counts: dict[int, int]) -> None:
+        """The same, with another number of buckets from some batches on; nobody else may be at work meanwhile."""
+        self.driver.open()
+        done = 0
+        while (plan := self.driver.plan()) is not None:
+            self.driver.run(plan)
+            done += 1
+            if done in counts:
+                self.driver.log.claim()
+                assert rescaled(self.driver.log, declared(self.line), counts[done])
+                self.n = counts[done]
+                self.line = cut(self.outputs, self.n)
+                self.driver = self.start()
+                self.driver.open()
 
     # --- what it gave ------------------------------------------------------------------------------------------------
 
@@ -185,4 +203,29 @@ def test_drivers_that_die_give_what_one_that_lives_gives(
         disturbed = Query(stream, n, Path(place), per_batch, twice=twice)
         disturbed.run_mortal(dying, forget=forget)
         assert disturbed.batches() == undisturbed.batches()
+        assert rows(disturbed.files()) == rows(undisturbed.files())
+
+
+def in_order(query: Query) -> list[tuple[list[str], object]]:
+    """What left, one batch after the other."""
+    found = query.batches()
+    return [found[number] for number in sorted(found)]
+
+
+@settings(max_examples=EXAMPLES)
+@given(
+    plans(max_events=10),
+    buckets(),
+    st.sampled_from([1, 2]),
+    st.dictionaries(st.integers(1, 6), st.integers(1, 5), min_size=1, max_size=4),
+)
+def test_a_rescaled_query_gives_what_one_that_stays_gives(
+    stream: Stream, n: int, per_batch: int, counts: dict[int, int]
+):
+    with tempfile.TemporaryDirectory() as whole, tempfile.TemporaryDirectory() as place:
+        undisturbed = Query(stream, n, Path(whole), per_batch)
+        undisturbed.run()
+        disturbed = Query(stream, n, Path(place), per_batch)
+        disturbed.run_rescaled(counts)
+        assert in_order(disturbed) == in_order(undisturbed)
         assert rows(disturbed.files()) == rows(undisturbed.files())

@@ -1,4 +1,4 @@
-"""`headrace checkpoint show | verify | copy | gc`: looking at checkpoints, and handling them."""
+"""`headrace checkpoint show | verify | copy | rescale | gc`: looking at checkpoints, and handling them."""
 
 from __future__ import annotations
 
@@ -41,6 +41,17 @@ def copy(
     """Make a consistent copy, also while the query runs; started with the copy, it goes on into new sinks."""
     made = _saved(path).copy(to).show()
     typer.echo(f"copied batch {made['batch']} to {made['path']}: {made['files']:,} files, {made['bytes']:,} bytes")
+
+
+@app.command("rescale")
+def rescale(
+    path: Place,
+    *,
+    buckets: Annotated[int, typer.Option(min=1, help="How many buckets the query is to have.")],
+) -> None:
+    """Divide the state of a stopped query among another number of buckets, which its next start then has."""
+    _saved(path).rescale(buckets)
+    typer.echo(f"the state is in {buckets} buckets now")
 
 
 @app.command("gc")

@@ -180,6 +180,11 @@ class Layout:
     def argument_of(self, call: AggregateCall) -> Argument:
         return self.arguments[self._place(call)]
 
+    def column_names(self) -> dict[str, str]:
+        """What the columns of sums and bags are to users: the argument, and what is kept of it."""
+        sums = {argument.prefix: f"{place}: " for place, argument in self.arguments.items()}
+        return sums | {argument.value: f"{place}: value" for place, argument in self.arguments.items()}
+
     @property
     def bag_columns(self) -> list[str]:
         """Columns that tell rows of a bag apart."""

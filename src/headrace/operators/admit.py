@@ -39,6 +39,9 @@ _REASON = "it retracts an event that is not there: never inserted, or set aside"
 class AdmitKernel(Kernel):
     """Turns physical events into changes, and sets retractions of unknown events aside."""
 
+    divisible = True
+    added = ("orphans",)
+
     def __init__(self, node: Admit) -> None:
         super().__init__(node)
         self.source = node.source

@@ -11,7 +11,8 @@ correction of an event that was not cut by its absence: of those, all that may s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +35,9 @@ Hashes = NDArray[np.uint64]
 
 class ClipKernel(Kernel):
     """Ends lifetimes where other events start."""
+
+    divisible = True
+    inputs_of: ClassVar[Mapping[str, int]] = {"starts": 1}
 
     def __init__(self, node: Clip) -> None:
         super().__init__(node)

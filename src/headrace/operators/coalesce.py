@@ -33,6 +33,8 @@ Int64s = NDArray[np.int64]
 class CoalesceKernel(Kernel):
     """Spans of equal payloads."""
 
+    divisible = True
+
     def __init__(self, node: Coalesce) -> None:
         super().__init__(node)
         self.traces = {"open": Trace(consolidated_rows), "later": Trace(consolidated_rows)}

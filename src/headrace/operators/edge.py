@@ -34,6 +34,8 @@ __all__ = ["EdgeKernel"]
 class EdgeKernel(Kernel):
     """Each sample lasts until the next one of its key."""
 
+    divisible = True
+
     def __init__(self, node: EdgeLifetimes) -> None:
         super().__init__(node)
         self.keys = list(node.key)

@@ -24,6 +24,8 @@ __all__ = ["FinalKernel"]
 class FinalKernel(Kernel):
     """Holds changes back until they are final."""
 
+    divisible = True
+
     def __init__(self, node: Final) -> None:
         super().__init__(node)
         self.settled = node.input.properties.settled

@@ -16,7 +16,8 @@ a CTI may still be extended (rule 3.1).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +45,9 @@ Flags = NDArray[np.bool_]
 
 class JoinKernel(Kernel):
     """Pairs with equal keys and overlapping lifetimes, and what is left over of the left side."""
+
+    divisible = True
+    inputs_of: ClassVar[Mapping[str, int]] = {"right": 1}
 
     def __init__(self, node: Join) -> None:
         super().__init__(node)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias
 
 import pyarrow as pa
 
 from headrace.changes import Changes
+from headrace.expr import Expr
 from headrace.plan.nodes import DIVERTED, Node
 from headrace.progress import Progress
 from headrace.trace import Segment, Trace
 
-__all__ = ["Data", "Kernel", "SavedTraces", "consolidated_rows", "diverted_rows"]
+__all__ = ["Data", "Kernel", "SavedTraces", "consolidated_rows", "diverted_rows", "names_of"]
 
 Data: TypeAlias = "Changes | pa.Table"
 #: Of traces by name: the names of their segments, and the time up to which rows are forgotten.
@@ -23,7 +24,18 @@ SavedTraces: TypeAlias = "Mapping[str, tuple[Sequence[str], int]]"
 class Kernel(ABC):
     """A stateful operator in one bucket: traces for what is large, `scalars` for a few numbers, and one step a
     batch.
+
+    Other code divides its state anew when a query gets another number of buckets (`stages/declared.py`). Rows of a trace
+    go where rows of the input go that they come from, so they must carry the columns these are routed by. Numbers are
+    the same in all buckets, but for those that are `added` up.
     """
+
+    #: Whether its state can be divided so: said of kernels for which tests have shown it.
+    divisible: ClassVar[bool] = False
+    #: Numbers of `scalars` that add up over buckets; one bucket has the sum.
+    added: ClassVar[tuple[str, ...]] = ()
+    #: Which input the rows of a trace come from, where it is not the first.
+    inputs_of: ClassVar[Mapping[str, int]] = {}
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -42,6 +54,13 @@ class Kernel(ABC):
         for name, trace in self.traces.items():
             trace.restore(*traces[name], held)
 
+    def column_names(self) -> dict[str, str]:
+        """What columns of its traces are to users, where their own names do not say it.
+
+        A name that ends in a dot stands for all columns that begin with it.
+        """
+        return {}
+
     def held_by(self) -> str:
         """What keeps the state that is there, for people."""
         return "open events"
@@ -54,6 +73,11 @@ class Kernel(ABC):
             "segments": sum(len(t.segments) for t in self.traces.values()),
             "held_by": self.held_by(),
         }
+
+
+def names_of(projection: Iterable[tuple[str, Expr]]) -> dict[str, str]:
+    """What columns that are made from expressions are to users."""
+    return {name: str(expr) for name, expr in projection if expr.columns()}
 
 
 def diverted_rows(

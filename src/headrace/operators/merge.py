@@ -43,6 +43,8 @@ Int64s = NDArray[np.int64]
 class MergeKernel(Kernel):
     """Answers per group and window, given early and corrected."""
 
+    divisible = True
+
     def __init__(self, node: Merge) -> None:
         super().__init__(node)
         self.aggregate = node.aggregate
@@ -54,6 +56,9 @@ class MergeKernel(Kernel):
             "runs": Trace(lambda table: self._compact_state(table, [FIRST, LAST])),
         }
         self.scalars = {"cti": NEG_INFINITY, "seen": NEG_INFINITY}
+
+    def column_names(self) -> dict[str, str]:
+        return self.layout.column_names()
 
     def _compact_state(self, table: pa.Table, windows: list[str]) -> pa.Table:
         kept = compact(table.drop_columns(["__hash", "__time"]), self.layout, windows)

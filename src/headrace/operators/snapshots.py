@@ -23,7 +23,7 @@ from headrace.operators.accumulators import COUNT, PART, Layout
 from headrace.operators.answers import answers
 from headrace.operators.combine import compact
 from headrace.operators.evaluated import evaluated
-from headrace.operators.kernel import Data, Kernel
+from headrace.operators.kernel import Data, Kernel, names_of
 from headrace.operators.running import negative, present, running_sums
 from headrace.plan.nodes import Aggregate
 from headrace.plan.windows import Snapshot
@@ -49,6 +49,8 @@ def adds_up(node: Aggregate) -> bool:
 class SnapshotKernel(Kernel):
     """Answers for as long as the same events are alive."""
 
+    divisible = True
+
     def __init__(self, node: Aggregate) -> None:
         super().__init__(node)
         self.aggregate = node
@@ -60,6 +62,9 @@ class SnapshotKernel(Kernel):
             "bases": Trace(lambda rows: self._compacted(rows, _never)),
         }
         self.scalars = {"cti": NEG_INFINITY}
+
+    def column_names(self) -> dict[str, str]:
+        return names_of(self.aggregate.keys) | self.layout.column_names()
 
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
         (changes,), (now,) = inputs, progress

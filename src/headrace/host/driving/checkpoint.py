@@ -1,7 +1,7 @@
 """A query's checkpoint: a directory that belongs to one query.
 
-headrace.json   whose it is: the version, the plan's fingerprint and text, its sources, outputs, number of buckets, and
-                for those who look into it, its operators
+headrace.json   whose it is: the version, the plan's fingerprint and text, its sources and outputs, how many buckets it
+                began with, and what its operators say of their state
 lock            held by the process that runs the query
 store/          batches and state: see `headrace.store`
 spark/          for sources that only Spark can read: its own log of what it has read
@@ -32,6 +32,8 @@ from headrace.io.locks import hold
 from headrace.io.origins import Events, Files
 from headrace.io.sinks import FileSink, Sink
 from headrace.stages.cut import Line
+from headrace.stages.declared import declared
+from headrace.store.log import Log
 from headrace.store.storage import LocalStorage
 
 __all__ = ["FORMAT", "Checkpoint", "difference", "read_about", "write_about"]
@@ -108,12 +110,15 @@ class Checkpoint:
         """The number of buckets: what it has, if it is a query's already; another number is refused."""
         begun = (self.path / "headrace.json").exists()
         count = int(read_about(self.path).get("buckets", asked or usual)) if begun else asked or usual
+        last = Log(self.storage).last() if begun else None
+        if last is not None:  # those that it began with may have been changed since
+            count = int(last.record.get("buckets", count))
         if asked is not None and asked != count:
             raise CheckpointError(
                 "the state in the checkpoint is divided into another number of buckets",
                 given=f"buckets={asked}",
                 allowed=f"buckets={count}, or none given",
-                instead=f"buckets={count}, or another checkpoint directory",
+                instead=f"buckets={count}, or first headrace checkpoint rescale {self.path} --buckets {asked}",
             )
         return count
 
@@ -124,15 +129,13 @@ class Checkpoint:
         # What the plan does not say: columns that the query does not use, and how outputs are written.
         mine["sources"] = [f"{source.origin} ({source.columns})" for source in line.sources]
         mine["sinks"] = [_form(sink) for sink in sinks]
-        mine["operators"] = {n.fingerprint: {"operator": n.describe()} for n in line.nodes if not n.linear}
-        file = self.path / "headrace.json"
-        theirs = read_about(self.path) if file.exists() else None
+        theirs = read_about(self.path) if (self.path / "headrace.json").exists() else None
         if theirs is not None:
             self._check(theirs, mine)
-        self.owner = mine["owner"] = uuid.uuid4().hex if theirs is None else str(theirs["owner"])
-        if mine != theirs:
+        self.owner = uuid.uuid4().hex if theirs is None else str(theirs["owner"])
+        if theirs is None or "operators" not in theirs:
             with self._errors():
-                write_about(self.path, mine)
+                write_about(self.path, mine | (theirs or {}) | {"owner": self.owner, "operators": declared(line)})
 
     def _check(self, theirs: dict[str, Any], mine: dict[str, Any]) -> None:
         instead = "another checkpoint directory, or delete this one to start afresh"

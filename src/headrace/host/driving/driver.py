@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.errors import SinkError
+from headrace.errors import SinkError, Superseded
 from headrace.host.driving.plan import Batch, Executor, Job, Plan, reached
 from headrace.host.driving.positions import FilePositions
 from headrace.host.driving.publish import Publisher
@@ -91,6 +91,12 @@ class Driver:
 
     def _load(self, commit: Commit | None) -> None:
         """Take the positions of a commit."""
+        if commit is not None and commit.record.get("buckets", self.job.buckets) != self.job.buckets:
+            raise Superseded(
+                f"the state of the query in {self.job.storage.place!r} was divided among other buckets: it ends here",
+                given=f"{commit.record['buckets']} buckets, and {self.job.buckets} here",
+                instead="start the query again",
+            )
         self.last = commit
         for fingerprint, buckets in (commit.record["state"] if commit is not None else {}).items():
             for operator in buckets.values():
@@ -218,6 +224,7 @@ class Driver:
         record = {
             "plan": batch.plan.to_json(),
             "time": time.time(),
+            "buckets": self.job.buckets,
             "sources": {source: [p.cti, p.high] for source, p in sources.items()},
             "outputs": outputs,
             "examples": self._examples(reports) | before.get("examples", {}),

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from headrace.host.saved.copies import copy
 from headrace.host.saved.folder import Folder
+from headrace.host.saved.rescaling import rescale
 from headrace.host.saved.summary import Summary, summary_of
+from headrace.host.saved.tables import OperatorState, state_of
 from headrace.host.saved.tidying import Tidied, tidy_up
 from headrace.host.saved.verification import Verification, verify
 
@@ -28,6 +30,15 @@ class SavedQuery:
         """
         return summary_of(self._folder)
 
+    def state(self) -> dict[str, OperatorState]:
+        """What every operator remembers after the last batch, by what it does: tables of Arrow, one for each of its
+        traces, and a few numbers.
+
+        Columns have the names that the query knows them by; `le` and `re` are lifetimes, `weight` how often a row is
+        there, `forgotten_at` the CTI that lets it go, `bucket` where it is.
+        """
+        return state_of(self._folder)
+
     def verify(self) -> Verification:
         """Whether every file that the kept commits name is there and whole, down to its blocks; `["problems"]` has what
         is wrong.
@@ -41,6 +52,13 @@ class SavedQuery:
         place = Path(to).absolute()
         copy(self._folder, place)
         return SavedQuery(place)
+
+    def rescale(self, buckets: int) -> None:
+        """Divide the state of a stopped query among another number of buckets; its next start has that number.
+
+        `CheckpointError` if one of its operators cannot be divided, such as a loop.
+        """
+        rescale(self._folder, buckets)
 
     def gc(self) -> Tidied:
         """Remove what no kept commit names, and the pins of readers that have died; of a running query only the

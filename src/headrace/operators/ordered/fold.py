@@ -28,7 +28,7 @@ from headrace.columnar import Lists, canonical_floats, factorize, group_sum, has
 from headrace.errors import ModuleFailed
 from headrace.expr import Expr, col, evaluate, lit
 from headrace.operators.evaluated import evaluated
-from headrace.operators.kernel import Data, Kernel, consolidated_rows, diverted_rows
+from headrace.operators.kernel import Data, Kernel, consolidated_rows, diverted_rows, names_of
 from headrace.operators.ordered.divide import PREFIX, without_prefix
 from headrace.operators.ordered.folding import Failed, Folding, Went
 from headrace.operators.ordered.gathered import ARGUMENT, COUNT, START, STATE, Came, Given, Groups
@@ -78,6 +78,8 @@ def fold_kernel(node: Fold) -> FoldKernel:
 class FoldKernel(Kernel):
     """Outputs of a fold, given early and corrected."""
 
+    divisible = True
+
     def __init__(self, folds: Folds, folding: Folding) -> None:
         super().__init__(folds.node)
         self.folds, self.folding = folds, folding
@@ -97,6 +99,9 @@ class FoldKernel(Kernel):
         self.seen = NEG_INFINITY
         assert isinstance(node.window, Frame)
         self.frame = node.window
+
+    def column_names(self) -> dict[str, str]:
+        return names_of(self.projection)
 
     # --- one batch ---------------------------------------------------------------------------------------------------
 

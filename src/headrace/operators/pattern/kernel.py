@@ -24,7 +24,7 @@ from headrace.changes import Changes
 from headrace.columnar import canonical_floats, factorize, hash_rows, to_numpy
 from headrace.expr import Column, col, lit
 from headrace.operators.evaluated import evaluated
-from headrace.operators.kernel import Data, Kernel
+from headrace.operators.kernel import Data, Kernel, names_of
 from headrace.operators.ordered.divide import PREFIX, without_prefix
 from headrace.operators.ordered.kernel import Hashes
 from headrace.operators.ordered.line import Bools, Int64s, Line, lined_up
@@ -60,6 +60,8 @@ class _Groups:
 class MatchKernel(Kernel):
     """The matches of a pattern."""
 
+    divisible = True
+
     def __init__(self, node: Match) -> None:
         super().__init__(node)
         self.match = node
@@ -75,6 +77,9 @@ class MatchKernel(Kernel):
         self.order = [PREFIX + name for name in order_columns(below)]
         self.traces = {name: Trace(cancelled_rows) for name in ("events", "given", "groups", "alarms")}
         self.scalars = {"cti": NEG_INFINITY}
+
+    def column_names(self) -> dict[str, str]:
+        return names_of(self.projection)
 
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
         (changes,), (now,) = inputs, progress

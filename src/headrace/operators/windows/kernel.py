@@ -34,7 +34,7 @@ from headrace.changes import Changes
 from headrace.columnar import canonical_floats, factorize, hash_rows, to_numpy
 from headrace.expr import lit
 from headrace.operators.evaluated import evaluated
-from headrace.operators.kernel import Data, Kernel, diverted_rows
+from headrace.operators.kernel import Data, Kernel, diverted_rows, names_of
 from headrace.operators.windows.content import Earlier, Outputs, content_of
 from headrace.operators.windows.divide import Events, Windows, among, divide, grid_windows, pairs, places, same_as
 from headrace.operators.windows.items import Members
@@ -70,6 +70,8 @@ class _Work:
 class WindowKernel(Kernel):
     """Outputs per group and window, given early and corrected."""
 
+    divisible = True
+
     def __init__(self, node: PerWindow) -> None:
         super().__init__(node)
         self.per_window = node
@@ -89,6 +91,9 @@ class WindowKernel(Kernel):
             self.traces["states"] = Trace(cancelled_rows, pickled=True)
         self.scalars = {"cti": NEG_INFINITY, "seen": NEG_INFINITY}
         self._latest: tuple[Events, Windows] | None = None
+
+    def column_names(self) -> dict[str, str]:
+        return names_of(self.projection) | {f"out.{name}": name for name in self.node.schema.names}
 
     # --- one batch ---------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,195 @@
+"""Dividing the state of a stopped query among another number of buckets.
+
+Rows of a trace go to the bucket that the hash of some of their columns names, and a query writes down which columns
+those are (`stages/declared.py`). Here it is checked that every row is where they say, and all rows are divided anew.
+Numbers beside the traces are the same in all buckets, or are added up. What an operator does not say, or does not keep
+to, is an error that names it.
+
+The new state is a **batch of its own**: it reads nothing and gives nothing, its state is that of the batch before, and
+its commit says how many buckets there are. So it is there as a whole or not at all, as any other batch, and the
+protocol of `headrace.store` holds for it: this process claims an epoch and commits the next batch. A driver that is
+still about to commit that batch is too late or too early: too late, it finds the commit and stops, since it does not
+have as many buckets; too early, this process finds it and begins anew from there. If that batch is planned already, its
+plan has had no effect, because the commit says what was read: the next batch will plan those files again.
+
+The batch before must have reached its sinks: a driver publishes only what the last commit names.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.columnar import concat
+from headrace.errors import CheckpointError
+from headrace.host.driving.plan import Plan
+from headrace.host.saved.folder import Folder
+from headrace.host.saved.tables import living
+from headrace.io.commit import BatchDirectory
+from headrace.stages.message import bucket_of, split
+from headrace.stages.stage import segment_names
+from headrace.store.blocks import BlockReader, Ledger, write_blocks
+from headrace.store.log import Commit, Log
+from headrace.trace import Segment
+
+__all__ = ["rescale", "rescaled"]
+
+Operators = Mapping[str, Mapping[str, Any]]
+
+
+def rescale(folder: Folder, buckets: int) -> None:
+    """Divide the state of a stopped query among so many buckets."""
+    if buckets < 1:
+        raise CheckpointError("buckets must be at least 1", given=buckets, allowed="a whole number from 1 on")
+    operators = folder.about().get("operators")
+    with folder.locked("rescaling"):
+        folder.log.claim()
+        while not rescaled(folder.log, operators, buckets):
+            pass
+
+
+def rescaled(log: Log, operators: Operators | None, buckets: int) -> bool:
+    """Commit a batch with another number of buckets; false if another driver has committed that batch meanwhile."""
+    last = log.last()
+    if last is None:
+        raise CheckpointError(
+            "no batch is committed yet, so there is nothing to divide",
+            given=log.storage.place,
+            instead="a new checkpoint, with the number of buckets you want",
+        )
+    if operators is None or "buckets" not in last.record:
+        raise CheckpointError(
+            "the last batch was committed by an earlier Headrace, and does not say how its state is divided",
+            given=log.storage.place,
+            instead="start the query with the checkpoint, let it run a batch, stop it, and try again",
+        )
+    _check_published(log, last)
+    if last.record["buckets"] == buckets:
+        return True
+    division = _Division(log, last, operators, buckets)
+    return log.commit(division.commit())
+
+
+class _Division:
+    """The state of a commit, on its way to other buckets."""
+
+    def __init__(self, log: Log, last: Commit, operators: Operators, buckets: int) -> None:
+        self.log, self.last, self.operators, self.buckets = log, last, operators, buckets
+        self.before = int(last.record["buckets"])
+        self.reader = BlockReader(log.storage, last)
+        self.ledger = Ledger.of(last)
+
+    def commit(self) -> Commit:
+        """The batch that follows, which only divides the state anew."""
+        old, batch = self.last.record, self.last.batch + 1
+        state = {f: self._operator(f, states) for f, states in old["state"].items()}
+        record = {
+            **old,
+            "plan": Plan().to_json(),
+            "time": time.time(),
+            "buckets": self.buckets,
+            "outputs": [_nothing_more(output) for output in old["outputs"]],
+            "state": state,
+            "stages": self._stages(),
+        }
+        operators = [one for states in state.values() for one in states.values()]
+        self.ledger.keep([*segment_names([*operators, *old["positions"].values()]), *old["feedback"]])
+        self.ledger.unload(self.log.storage, batch, self.log.epoch)
+        return Commit(batch, self.log.epoch, record, self.ledger.files, self.ledger.blocks, self.ledger.inline)
+
+    def _stages(self) -> dict[str, Any]:
+        """The stages of the new buckets; what is known of loops, all buckets know."""
+        found = {}
+        for place, stage in self.last.record["stages"].items():
+            level, _, bucket = place.partition("/")
+            if bucket == "0":
+                for new in range(self.buckets):
+                    found[f"{level}/{new}"] = {"token": uuid.uuid4().hex, "trips": stage["trips"]}
+        return found
+
+    def _operator(self, fingerprint: str, states: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """The state of an operator in the new buckets."""
+        old = [states[str(bucket)] for bucket in range(self.before)]
+        if not any(one["traces"] or one["scalars"] for one in old):
+            return {str(bucket): {"scalars": {}, "traces": {}} for bucket in range(self.buckets)}
+        said = self.operators.get(fingerprint)
+        if said is None or said["routes"] is None:
+            raise self._refused(fingerprint, "does not say how its state is divided")
+        if any(one["traces"].keys() != said["routes"].keys() for one in old):
+            raise self._refused(fingerprint, "remembers other traces than it said")
+        scalars = self._scalars(fingerprint, [one["scalars"] for one in old])
+        new = [{"scalars": numbers, "traces": {}} for numbers in scalars]
+        for name, route in said["routes"].items():
+            parts = self._trace(fingerprint, name, [one["traces"][name] for one in old], route)
+            for one, part in zip(new, parts, strict=True):
+                one["traces"][name] = part
+        return {str(bucket): one for bucket, one in enumerate(new)}
+
+    def _scalars(self, fingerprint: str, old: Sequence[Mapping[str, int]]) -> list[dict[str, int]]:
+        """The numbers of every new bucket."""
+        added = self.operators[fingerprint]["added"]
+        for name in old[0]:
+            if name not in added and len({numbers[name] for numbers in old}) > 1:
+                raise self._refused(fingerprint, f"has not the same {name!r} in all buckets")
+        first = {name: sum(numbers[name] for numbers in old) if name in added else old[0][name] for name in old[0]}
+        others = {name: 0 if name in added else value for name, value in first.items()}
+        return [dict(others if bucket else first) for bucket in range(self.buckets)]
+
+    def _trace(
+        self, fingerprint: str, name: str, old: Sequence[Mapping[str, Any]], route: Sequence[str]
+    ) -> list[dict[str, Any]]:
+        """What a trace consists of in every new bucket; its rows are written as segments."""
+        marks = [{key: value for key, value in one.items() if key not in ("floor", "segments")} for one in old]
+        parts: list[pa.Table] = []
+        for bucket, trace in enumerate(old):
+            rows = living(trace, self.reader)
+            if rows is not None:
+                if not set(route) <= set(rows.column_names):
+                    raise self._refused(fingerprint, f"does not keep {', '.join(route)} in {name!r}")
+                if (bucket_of(rows, tuple(route), self.before, bucket) != bucket).any():
+                    raise self._refused(fingerprint, f"has rows of {name!r} in other buckets than it says")
+                parts.append(rows)
+        divided = split(concat(parts), tuple(route), self.buckets, 0) if parts else [None] * self.buckets
+        segments = [[] if rows is None else [Segment.of(rows)] for rows in divided]
+        blocks = {segment.name: segment.save() for each in segments for segment in each}
+        self.ledger.add(write_blocks(self.log.storage, self.last.batch + 1, self.log.epoch, blocks))
+        # Rows up to the floor are gone already; what is less than another bucket's floor goes with the next drop.
+        floor = min(one["floor"] for one in old)
+        return [{"floor": floor, "segments": [segment.name for segment in each], **marks[0]} for each in segments]
+
+    def _refused(self, fingerprint: str, why: str) -> CheckpointError:
+        what = self.operators.get(fingerprint, {"operator": fingerprint})["operator"]
+        return CheckpointError(
+            f"the state cannot be divided among other buckets: {what} {why}",
+            given=f"buckets={self.buckets}",
+            allowed=f"buckets={self.before}",
+            instead="a new checkpoint with new sinks and the number of buckets you want, which reads all input again",
+        )
+
+
+def _nothing_more(output: Mapping[str, Any]) -> dict[str, Any]:
+    """An output of a batch that gives nothing."""
+    kept = {name: value for name, value in output.items() if name != "rows"}
+    return kept | ({"parts": [], "moved": False} if "parts" in output else {})
+
+
+def _check_published(log: Log, last: Commit) -> None:
+    """`CheckpointError` unless the sinks have had the last batch."""
+    missing = []
+    for output in last.record["outputs"]:
+        if output.get("parts") or output.get("moved"):
+            there = last.batch in BatchDirectory(output["path"]).committed()
+            missing += [] if there else [output["path"]]
+        elif "rows" in output and f"published/{last.batch:012d}" not in log.storage.keys("published"):
+            missing.append("a sink of the query's process")
+    if missing:
+        raise CheckpointError(
+            f"the last batch has not reached {', '.join(dict.fromkeys(missing))}",
+            given=f"batch {last.batch}",
+            instead="start the query with the checkpoint once, stop it, and try again",
+        )

@@ -1,0 +1,107 @@
+"""What every operator remembers, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.changes import LE, RE, WEIGHT, Changes
+from headrace.columnar import concat
+from headrace.host.saved.folder import Folder
+from headrace.stages.pickled import PICKLED
+from headrace.store.blocks import BlockReader
+from headrace.trace import HASH, TIME, Segment
+
+__all__ = ["OperatorState", "state_of"]
+
+#: Columns of ours that people know by other names, which stand behind all others.
+_BUCKET = "__bucket"
+_OURS = {TIME: "forgotten_at", _BUCKET: "bucket"}
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorState:
+    """What an operator remembers, in all its buckets.
+
+    `tables` has the living rows of each of its traces, `numbers` those that it keeps beside them, a list with one for
+    each bucket. Traces in `pickled` hold values of Python, as `pickle` wrote them: they are not loaded.
+    """
+
+    operator: str
+    tables: Mapping[str, pa.Table]
+    numbers: Mapping[str, Sequence[int]]
+    pickled: tuple[str, ...] = ()
+
+
+def state_of(folder: Folder) -> dict[str, OperatorState]:
+    """What the operators remember after the last batch, by what they do; a second one of the same text gets a number."""
+    about = folder.about().get("operators", {})
+    found: dict[str, OperatorState] = {}
+    with folder.last() as commit:
+        reader = BlockReader(folder.storage, commit)
+        for fingerprint, buckets in commit.record["state"].items():
+            said = about.get(fingerprint, {"operator": fingerprint, "columns": {}})
+            state = _operator(said, buckets, reader)
+            if state.tables or state.numbers:
+                found[_unused(state.operator, found)] = state
+    return found
+
+
+def _unused(name: str, taken: Mapping[str, Any]) -> str:
+    numbered = [f"{name} #{number}" for number in range(2, len(taken) + 2)]
+    return next(text for text in [name, *numbered] if text not in taken)
+
+
+def _operator(said: Mapping[str, Any], buckets: Mapping[str, Any], reader: BlockReader) -> OperatorState:
+    states = [buckets[str(bucket)] for bucket in range(len(buckets))]
+    names = list(dict.fromkeys(name for state in states for name in state["traces"]))
+    tables = {name: _table(name, states, said["columns"], reader) for name in names}
+    numbers = {name: [state["scalars"][name] for state in states] for name in states[0]["scalars"]}
+    pickled = tuple(name for name in names if any(PICKLED in state["traces"].get(name, ()) for state in states))
+    return OperatorState(said["operator"], tables, numbers, pickled)
+
+
+def _table(
+    trace: str, states: Sequence[Mapping[str, Any]], columns: Mapping[str, str], reader: BlockReader
+) -> pa.Table:
+    """The living rows of a trace in all buckets; those that cancel are left out."""
+    parts = []
+    for bucket, state in enumerate(states):
+        rows = living(state["traces"].get(trace, {"segments": [], "floor": 0}), reader)
+        if rows is not None:
+            rows = rows.drop_columns([HASH])
+            if {LE, RE, WEIGHT} <= set(rows.column_names):
+                rows = Changes.from_table(rows).consolidate().to_table()
+            parts.append(rows.append_column(_BUCKET, pa.array(np.full(rows.num_rows, bucket, np.int64))))
+    return _renamed(concat(parts), columns) if parts else pa.table({})
+
+
+def living(trace: Mapping[str, Any], reader: BlockReader) -> pa.Table | None:
+    """The rows of a saved trace that are not forgotten, with their hashes and times, older ones first."""
+    segments = [Segment.load(name, reader.block(name)) for name in trace["segments"]]
+    tables = [segment.table.filter(pa.array(segment.times > trace["floor"])) for segment in segments]
+    found = [table for table in tables if table.num_rows]
+    return concat(found) if found else None
+
+
+def _renamed(table: pa.Table, columns: Mapping[str, str]) -> pa.Table:
+    """A table under the names that users know; what is there twice, as a key and as a column, is there once."""
+    found: dict[str, Any] = {}
+    for name in [*(name for name in table.column_names if name not in _OURS), *_OURS]:
+        shown = _shown(name, columns)
+        if shown not in found:
+            found[shown] = table.column(name)
+        elif not found[shown].equals(table.column(name)):
+            found[name] = table.column(name)
+    return pa.table(found)
+
+
+def _shown(name: str, columns: Mapping[str, str]) -> str:
+    if name in columns or name in _OURS:
+        return columns.get(name) or _OURS[name]
+    prefix = next((one for one in columns if one.endswith(".") and name.startswith(one)), None)
+    return columns[prefix] + name.removeprefix(prefix) if prefix is not None else name.removeprefix("__")
