@@ -1,8 +1,7 @@
 """The law of the driver, over files: whatever happens between batches, a query gives what an undisturbed run gives.
 
 Random plans are driven by `Driver` with tasks in this process, over a store on disk. Drivers die at any call of the
-store and others go on, with what this process remembers of its stages or without; batches are run twice; between any
-two of them the state is divided among other buckets.
+store and others go on, with what this process remembers of its stages or without; batches are run twice.
 """
 
 from __future__ import annotations
@@ -203,29 +202,4 @@ def test_drivers_that_die_give_what_one_that_lives_gives(
         disturbed = Query(stream, n, Path(place), per_batch, twice=twice)
         disturbed.run_mortal(dying, forget=forget)
         assert disturbed.batches() == undisturbed.batches()
-        assert rows(disturbed.files()) == rows(undisturbed.files())
-
-
-def in_order(query: Query) -> list[tuple[list[str], object]]:
-    """What left, one batch after the other."""
-    found = query.batches()
-    return [found[number] for number in sorted(found)]
-
-
-@settings(max_examples=EXAMPLES)
-@given(
-    plans(max_events=10),
-    buckets(),
-    st.sampled_from([1, 2]),
-    st.dictionaries(st.integers(1, 6), st.integers(1, 5), min_size=1, max_size=4),
-)
-def test_a_rescaled_query_gives_what_one_that_stays_gives(
-    stream: Stream, n: int, per_batch: int, counts: dict[int, int]
-):
-    with tempfile.TemporaryDirectory() as whole, tempfile.TemporaryDirectory() as place:
-        undisturbed = Query(stream, n, Path(whole), per_batch)
-        undisturbed.run()
-        disturbed = Query(stream, n, Path(place), per_batch)
-        disturbed.run_rescaled(counts)
-        assert in_order(disturbed) == in_order(undisturbed)
         assert rows(disturbed.files()) == rows(undisturbed.files())

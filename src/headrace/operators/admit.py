@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +41,7 @@ class AdmitKernel(Kernel):
     """Turns physical events into changes, and sets retractions of unknown events aside."""
 
     divisible = True
-    added = ("orphans",)
+    merged: ClassVar[Mapping[str, str]] = {"orphans": "sum"}
 
     def __init__(self, node: Admit) -> None:
         super().__init__(node)

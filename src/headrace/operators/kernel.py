@@ -25,15 +25,18 @@ class Kernel(ABC):
     """A stateful operator in one bucket: traces for what is large, `scalars` for a few numbers, and one step a
     batch.
 
-    Other code divides its state anew when a query gets another number of buckets (`stages/declared.py`). Rows of a trace
-    go where rows of the input go that they come from, so they must carry the columns these are routed by. Numbers are
-    the same in all buckets, but for those that are `added` up.
+    Other code divides its state anew when a query gets another number of buckets (`stages/declared.py`). Rows of a
+    trace go where rows of the input go that they come from, so they must carry the columns these are routed by. Numbers
+    are the same in all buckets, but for those that `merged` names.
     """
 
     #: Whether its state can be divided so: said of kernels for which tests have shown it.
     divisible: ClassVar[bool] = False
-    #: Numbers of `scalars` that add up over buckets; one bucket has the sum.
-    added: ClassVar[tuple[str, ...]] = ()
+    #: How numbers of `scalars` that are not the same in all buckets become one: `sum` (which one bucket has then), or
+    #: `min` or `max` (which all have).
+    merged: ClassVar[Mapping[str, str]] = {}
+    #: Whether it exists only where there are several buckets: with one, the plan is another.
+    spread: ClassVar[bool] = False
     #: Which input the rows of a trace come from, where it is not the first.
     inputs_of: ClassVar[Mapping[str, int]] = {}
 

@@ -20,7 +20,8 @@ def declared(line: Line) -> dict[str, dict[str, Any]]:
     divided among buckets.
 
     `routes` has for every trace the columns whose hash decides the bucket of a row: none of them for one bucket. It is
-    None where the state cannot be divided.
+    None where the state cannot be divided. `merged` says which numbers are not the same in all buckets; an operator
+    that is `spread` exists only where there are several.
     """
     found = {}
     for node in line.nodes:
@@ -31,7 +32,8 @@ def declared(line: Line) -> dict[str, dict[str, Any]]:
                 "operator": node.describe(),
                 "columns": kernel.column_names(),
                 "routes": routes,
-                "added": list(kernel.added),
+                "merged": dict(kernel.merged),
+                "spread": kernel.spread,
             }
     return found
 

@@ -310,3 +310,68 @@ with pinned(Log(LocalStorage({str(state / "store")!r}))):
     assert len(found["pins"]) == 1
     assert found["pins_left"] == storage.keys(PINS) == [f"{PINS}/{2:012d}-{name}" for name in ("elsewhere", "here")]
     assert "on another machine" in str(found)
+
+
+# --- rescale ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_rescaled_query_goes_on_with_other_buckets(stream: hr.Stream, state: Path, tmp_path: Path):
+    assert "in 3 buckets now" in command("rescale", str(state), "--buckets", "3").output
+    found = hr.checkpoint(state).show()
+    assert (found["batch"], found["buckets"]) == (3, 3)
+    assert hr.checkpoint(state).verify()["problems"] == []
+    hr.checkpoint(state).rescale(3)  # as it is: nothing happens
+    assert hr.checkpoint(state).show()["batch"] == 3
+    add(tmp_path / "in", (31, "a", 5), (22, "b", 7))
+    again = running(stream, tmp_path, "out", checkpoint=str(state))
+    again.finish()
+    again.stop()
+    buckets = {row["bucket"] for one in hr.checkpoint(state).state().values() for t in one.tables.values()
+               for row in t.to_pylist()}  # fmt: skip
+    assert buckets <= {0, 1, 2}
+    assert_same_history(output(tmp_path, "out"), stream.cht())
+
+
+def test_start_says_how_to_get_other_buckets(stream: hr.Stream, state: Path, tmp_path: Path):
+    with pytest.raises(CheckpointError, match="another number of buckets") as caught:
+        running(stream, tmp_path, "out", checkpoint=str(state), buckets=4)
+    assert f"headrace checkpoint rescale {state} --buckets 4" in caught.value.instead
+    hr.checkpoint(state).rescale(4)
+    running(stream, tmp_path, "out", checkpoint=str(state), buckets=4).stop()
+
+
+def test_a_running_query_is_not_rescaled(stream: hr.Stream, tmp_path: Path):
+    query = running(stream, tmp_path, "out", checkpoint=str(tmp_path / "state"))
+    with pytest.raises(CheckpointError, match="rescaling must wait until it is stopped"):
+        hr.checkpoint(tmp_path / "state").rescale(2)
+    add(tmp_path / "in", (41, "a", 5))
+    query.process_all_available()
+    query.stop()
+
+
+def test_what_has_not_left_yet_is_not_passed_over(state: Path, tmp_path: Path):
+    shutil.rmtree(max((tmp_path / "out").glob("batch-*")))
+    with pytest.raises(CheckpointError, match="the last batch has not reached"):
+        hr.checkpoint(state).rescale(2)
+    assert hr.checkpoint(state).show()["buckets"] == 1
+
+
+def test_a_checkpoint_that_does_not_say_how_it_is_divided(stream: hr.Stream, state: Path, tmp_path: Path):
+    about = json.loads((state / "headrace.json").read_text())
+    del about["operators"]
+    (state / "headrace.json").write_text(json.dumps(about))
+    with pytest.raises(CheckpointError, match="does not say how its state is divided"):
+        hr.checkpoint(state).rescale(2)
+    assert hr.checkpoint(state).state()
+    running(stream, tmp_path, "out", checkpoint=str(state)).stop()
+    hr.checkpoint(state).rescale(2)
+    assert json.loads((state / "headrace.json").read_text())["owner"] == about["owner"]
+
+
+def test_a_copy_can_be_rescaled(stream: hr.Stream, state: Path, tmp_path: Path):
+    hr.checkpoint(state).copy(tmp_path / "copy").rescale(2)
+    other = running(stream, tmp_path, "other", checkpoint=str(tmp_path / "copy"))
+    other.finish()
+    other.stop()
+    assert hr.checkpoint(state).show()["buckets"] == 1
+    assert_same_history(output(tmp_path, "out", "other"), stream.cht())

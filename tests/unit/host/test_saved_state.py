@@ -40,7 +40,9 @@ def test_a_join_remembers_both_sides_by_their_columns(tmp_path: Path):
 
 
 def test_rows_that_cancel_are_left_out(tmp_path: Path):
-    stream = drawn("insert | 1 | 9 | | a | 5", "insert | 2 | 8 | | a | 6", "retract | 1 | 9 | 1 | a | 5", batches=[2, 1])
+    stream = drawn(
+        "insert | 1 | 9 | | a | 5", "insert | 2 | 8 | | a | 6", "retract | 1 | 9 | 1 | a | 5", batches=[2, 1]
+    )
     found = state_of(tmp_path, stream.coalesce())
     assert [(row["k"], row["v"]) for row in find(found, "Coalesce").tables["later"].to_pylist()] == [("a", 6)]
 

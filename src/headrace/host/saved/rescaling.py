@@ -2,27 +2,26 @@
 
 Rows of a trace go to the bucket that the hash of some of their columns names, and a query writes down which columns
 those are (`stages/declared.py`). Here it is checked that every row is where they say, and all rows are divided anew.
-Numbers beside the traces are the same in all buckets, or are added up. What an operator does not say, or does not keep
-to, is an error that names it.
+Numbers beside the traces are the same in all buckets, or are merged as their operator says. What an operator does not
+say, or does not keep to, is an error that names it.
 
 The new state is a **batch of its own**: it reads nothing and gives nothing, its state is that of the batch before, and
 its commit says how many buckets there are. So it is there as a whole or not at all, as any other batch, and the
 protocol of `headrace.store` holds for it: this process claims an epoch and commits the next batch. A driver that is
 still about to commit that batch is too late or too early: too late, it finds the commit and stops, since it does not
-have as many buckets; too early, this process finds it and begins anew from there. If that batch is planned already, its
-plan has had no effect, because the commit says what was read: the next batch will plan those files again.
+have as many buckets; too early, this process finds its commit and begins anew from there. If that batch is planned
+already, its plan has had no effect, because the commit says what was read: the next batch will plan those files again.
 
-The batch before must have reached its sinks: a driver publishes only what the last commit names.
+The batch before must have reached its sinks, which is checked: a driver publishes only what the last commit names.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from headrace.columnar import concat
@@ -40,6 +39,7 @@ from headrace.trace import Segment
 __all__ = ["rescale", "rescaled"]
 
 Operators = Mapping[str, Mapping[str, Any]]
+_MERGE: dict[str, Callable[[Iterable[int]], int]] = {"min": min, "max": max, "sum": sum}
 
 
 def rescale(folder: Folder, buckets: int) -> None:
@@ -120,10 +120,12 @@ class _Division:
         said = self.operators.get(fingerprint)
         if said is None or said["routes"] is None:
             raise self._refused(fingerprint, "does not say how its state is divided")
+        if said["spread"] and self.buckets == 1:
+            raise self._refused(fingerprint, "is another operator where there is only one bucket")
         if any(one["traces"].keys() != said["routes"].keys() for one in old):
             raise self._refused(fingerprint, "remembers other traces than it said")
         scalars = self._scalars(fingerprint, [one["scalars"] for one in old])
-        new = [{"scalars": numbers, "traces": {}} for numbers in scalars]
+        new: list[dict[str, dict[str, Any]]] = [{"scalars": dict(numbers), "traces": {}} for numbers in scalars]
         for name, route in said["routes"].items():
             parts = self._trace(fingerprint, name, [one["traces"][name] for one in old], route)
             for one, part in zip(new, parts, strict=True):
@@ -132,13 +134,16 @@ class _Division:
 
     def _scalars(self, fingerprint: str, old: Sequence[Mapping[str, int]]) -> list[dict[str, int]]:
         """The numbers of every new bucket."""
-        added = self.operators[fingerprint]["added"]
+        merged = self.operators[fingerprint]["merged"]
+        new: list[dict[str, int]] = [{} for _ in range(self.buckets)]
         for name in old[0]:
-            if name not in added and len({numbers[name] for numbers in old}) > 1:
+            values = [numbers[name] for numbers in old]
+            if name not in merged and len(set(values)) > 1:
                 raise self._refused(fingerprint, f"has not the same {name!r} in all buckets")
-        first = {name: sum(numbers[name] for numbers in old) if name in added else old[0][name] for name in old[0]}
-        others = {name: 0 if name in added else value for name, value in first.items()}
-        return [dict(others if bucket else first) for bucket in range(self.buckets)]
+            one = _MERGE[merged.get(name, "min")](values)
+            for bucket, numbers in enumerate(new):
+                numbers[name] = 0 if bucket and merged.get(name) == "sum" else one
+        return new
 
     def _trace(
         self, fingerprint: str, name: str, old: Sequence[Mapping[str, Any]], route: Sequence[str]

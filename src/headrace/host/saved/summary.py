@@ -37,7 +37,11 @@ def summary_of(folder: Folder) -> Summary:
     with folder.last() as commit:
         record = commit.record
         found |= {"batch": commit.batch, "time": datetime.fromtimestamp(record["time"], UTC).isoformat()}
-        found |= {"kept": folder.log.batches(), "buckets": record.get("buckets", about["buckets"]), "circulating": record["circulating"]}
+        found |= {
+            "kept": folder.log.batches(),
+            "buckets": record.get("buckets", about["buckets"]),
+            "circulating": record["circulating"],
+        }
         found |= {"sources": _sources(folder, about, commit), "operators": _operators(about, record)}
         return Summary(found, sinks=_sinks(about, record), counts=record["counts"], **stored)
 

@@ -38,7 +38,7 @@ class OperatorState:
 
 
 def state_of(folder: Folder) -> dict[str, OperatorState]:
-    """What the operators remember after the last batch, by what they do; a second one of the same text gets a number."""
+    """What the operators remember after the last batch, by what they do; a second one of equal text gets a number."""
     about = folder.about().get("operators", {})
     found: dict[str, OperatorState] = {}
     with folder.last() as commit:

@@ -12,7 +12,7 @@ a lower level has changed and a higher one must look at again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +49,10 @@ def spread_loop_of(node: LoopEnd) -> SpreadLoop:
 
 class SpreadLoop(Kernel):
     """The end of a loop in one bucket. The stage says what is known of the loop before every step."""
+
+    divisible = spread = True
+    #: What a wave alters in one bucket is said by all: they promise less, until the next wave.
+    merged: ClassVar[Mapping[str, str]] = {"since": "min", "tally most_rounds": "max", "tally in_all": "sum"}
 
     def __init__(self, node: LoopEnd) -> None:
         super().__init__(node)
