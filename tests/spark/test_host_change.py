@@ -1,4 +1,7 @@
-"""A checkpoint that one host has made goes on on the other: at any batch, in both directions, with the exact answer."""
+"""A checkpoint that one host has made goes on on the other: at any batch, in both directions, with the exact answer.
+
+Between the two, its state may be divided among other buckets.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +64,9 @@ def start(folder: Path, host: str, **options: Any) -> Any:
     return hr.start(pairs, host=host, checkpoint=str(folder / "state"), files_per_batch=1, **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("rescaled", [False, True], ids=["", "rescaled"])
 @pytest.mark.parametrize("hosts", [("local", "spark", "local"), ("spark", "local")], ids=" ".join)
-def test_hosts_take_turns_and_the_answer_is_exact(tmp_path: Path, hosts: tuple[str, ...]):
+def test_hosts_take_turns_and_the_answer_is_exact(tmp_path: Path, hosts: tuple[str, ...], rescaled: bool):
     given = {"buckets": 2}
     for turn, host in enumerate(hosts):
         add(tmp_path / "in", 2 * turn)
@@ -75,6 +79,9 @@ def test_hosts_take_turns_and_the_answer_is_exact(tmp_path: Path, hosts: tuple[s
         query.stop()
         assert query.counts == hr.run(streams(tmp_path)).counts
         given = {}  # from now on the checkpoint says how many buckets there are
+        if rescaled:
+            hr.checkpoint(tmp_path / "state").rescale((3, 2, 4)[turn])
+            assert hr.checkpoint(tmp_path / "state").show()["buckets"] == (3, 2, 4)[turn]
     right = hr.run(streams(tmp_path))
     for name, stream in streams(tmp_path).items():
         events = read_events_output(str(tmp_path / "out" / name), stream.schema)

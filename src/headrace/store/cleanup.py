@@ -48,7 +48,7 @@ class Cleaner:
     def clean_up(self, last: Commit) -> None:
         """Remove commits before the newest, and the files up to `last` that no commit names any more.
 
-        `last` is a commit that this driver has made.
+        `last` is a commit that this driver has made, or the newest one while no driver is at work.
         """
         floor = last.batch - self._kept + 1
         self._named[last.batch] = frozenset(last.files)

@@ -1,12 +1,13 @@
 """Checkpoints in people's hands: looking at one, checking it, copying it, tidying it up.
 
-    query.py       a checkpoint as `hr.checkpoint(path)` gives it
-    summary.py     whose it is, how far it came, how much it remembers
+    query.py         a checkpoint as `hr.checkpoint(path)` gives it
+    folder.py        its directory, opened without its query
+    summary.py       whose it is, how far it came, how much it remembers
     verification.py  whether every file that its commits name is there, and whole
-    copies.py      a consistent copy, also of a query that runs
-    tidying.py     removing what nothing needs any more
-    tables.py      what every operator remembers, as tables
-    rescaling.py   the same state in another number of buckets
+    copies.py        a consistent copy, also of a query that runs
+    tidying.py       removing what nothing needs any more
+    tables.py        what every operator remembers, as tables
+    rescaling.py     the same state in another number of buckets
 
 None of this needs the query itself: a checkpoint says what it is (`headrace.json`), and its commits say the rest. What
 only reads pins the commit that it reads (`headrace.store.cleanup`), so the query may go on meanwhile. What changes

@@ -121,7 +121,7 @@ class _Division:
         if said is None or said["routes"] is None:
             raise self._refused(fingerprint, "does not say how its state is divided")
         if said["spread"] and self.buckets == 1:
-            raise self._refused(fingerprint, "is another operator where there is only one bucket")
+            raise self._refused(fingerprint, "is another operator where there is only one bucket", "buckets=2 or more")
         if any(one["traces"].keys() != said["routes"].keys() for one in old):
             raise self._refused(fingerprint, "remembers other traces than it said")
         scalars = self._scalars(fingerprint, [one["scalars"] for one in old])
@@ -167,12 +167,12 @@ class _Division:
         floor = min(one["floor"] for one in old)
         return [{"floor": floor, "segments": [segment.name for segment in each], **marks[0]} for each in segments]
 
-    def _refused(self, fingerprint: str, why: str) -> CheckpointError:
+    def _refused(self, fingerprint: str, why: str, allowed: str = "") -> CheckpointError:
         what = self.operators.get(fingerprint, {"operator": fingerprint})["operator"]
         return CheckpointError(
             f"the state cannot be divided among other buckets: {what} {why}",
             given=f"buckets={self.buckets}",
-            allowed=f"buckets={self.before}",
+            allowed=allowed or f"buckets={self.before}",
             instead="a new checkpoint with new sinks and the number of buckets you want, which reads all input again",
         )
 
