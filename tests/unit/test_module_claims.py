@@ -153,7 +153,7 @@ LIARS: list[tuple[Any, str, str, str]] = [
     (NamesNoColumn(), "filter through", "filter_through names v: only a column that an operator takes and gives", ""),
     (LooksBehind(), "within window", "it says within_window = True, but looks at ends behind", "window 0 .. 1"),
     (OwnProcess(), "determinism", "in one process and", "window 0 .. 1"),
-    (OwnClock(), "determinism", "in one process and|asked", "window "),
+    (OwnClock(), "determinism", "in one process and|asked|another module with the same parameters", "window "),
     (MergesForwards(), "merging", "must be the state of all items", "merge ["),
     (MergesPairs(), "merging", "must be the state of all items", "merge ["),
     (MergesNoNulls(), "nulls", "must be the state of all items", "merge ["),
