@@ -34,8 +34,8 @@ def start_local(
     A new checkpoint has one bucket unless `buckets` says otherwise; one that exists keeps the number that it has. One
     is the quickest where the work per row is small: threads of Python take turns, and what they share out must be put
     together again. For the average per symbol of `python -m benchmarks --only live`, two buckets on two cores take
-    nearly twice as long for a batch of a thousand events, and about as long for a million. Several are worth it where most of the
-    time goes to compiled code, or where the query is to go on on Spark with as many.
+    nearly twice as long for a batch of a thousand events, and about as long for a million. Several are worth it where
+    most of the time goes to compiled code, or where the query is to go on on Spark with as many.
     """
     return start_on(_LocalHost(), pairs, Asked(checkpoint, buckets, files_per_batch, trigger, name))
 
