@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from headrace.columnar import to_numpy
+
 __all__ = ["full", "slim"]
 
 #: Of a column: its place, name and type, the place of the earlier column it follows from or None, and what is added.
@@ -50,8 +52,8 @@ def slim(table: pa.Table) -> tuple[pa.Table, list[Left]]:
 def full(table: pa.Table, left: list[Left]) -> pa.Table:
     """The table that `slim` was given."""
     for place, name, kind, of, by in left:  # in the order of their places, so those they follow from are there
-        values = np.zeros(table.num_rows, np.int64) if of is None else _values(table.column(of))
-        assert values is not None
+        # A column that was one chunk is several if another was, because a stream is cut into the same rows for all.
+        values = np.zeros(table.num_rows, np.int64) if of is None else to_numpy(table.column(of)).view(np.int64)
         column = pa.array(values + np.int64(by) if by else values).view(_TYPES[kind])
         table = table.add_column(place, pa.field(name, _TYPES[kind]), column)
     return table

@@ -70,6 +70,18 @@ def tables(draw: st.DrawFn) -> pa.Table:
 @given(tables())
 def test_every_table_comes_back(table: pa.Table):
     assert full(*slim(table)).equals(table)
+    (row,) = pack(Message(0, 1, table))
+    assert unpack(0, 1, joined(row[2])).table.equals(table)
+
+
+def test_a_column_in_several_chunks_cuts_all_others():
+    """The stream of such a table has several batches, so each column comes back in as many chunks."""
+    halves = pa.chunked_array([["a"] * 700, ["b"] * (ROWS - 700)])
+    table = instants().append_column("text", halves)
+    (row,) = pack(Message(0, 1, table))
+    found = unpack(0, 1, joined(row[2])).table
+    assert found["text"].num_chunks == 2
+    assert found.equals(table)
 
 
 @pytest.mark.parametrize("rows", [0, 1, ROWS])
