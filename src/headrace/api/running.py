@@ -126,7 +126,7 @@ def run(
     With `consistency="final"` only what nothing can change any more leaves, and nothing is ever taken back; the history
     is the same. On the local host the options are `buckets`, `batch_rows`, `clock`, `finish`; on Spark `master`,
     `spark`, `buckets`, `checkpoint`, `finish`. With a `checkpoint` the local host takes the same ones, but for the
-    first two: then it goes on from there, and keeps there how far it came. A source that has no end (Kafka, a streaming
+    first two: then it goes on from there, and keeps there how far it is. A source that has no end (Kafka, a streaming
     data frame) is refused.
 
     If rows were not used, a warning (`headrace.errors.RowsNotUsed`) says how many, why, and shows one.

@@ -20,7 +20,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 
 @app.command("show")
 def show(path: Place, *, as_json: AsJson = False) -> None:
-    """Say whose checkpoint it is, how far the query came, and how much it remembers."""
+    """Say whose checkpoint it is, how far the query has come, and how much it remembers."""
     _print(_saved(path).show(), as_json=as_json)
 
 

@@ -51,7 +51,7 @@ class Report(dict[str, Any]):
 
 
 def operators_of(statistics: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What the stages told of every operator, added up over buckets, by fingerprint."""
+    """What the stages report of every operator, added up over buckets, by fingerprint."""
     found: dict[str, list[dict[str, Any]]] = {}
     for part in statistics:
         for fingerprint, state in part["operators"].items():

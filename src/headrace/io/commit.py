@@ -59,7 +59,7 @@ class BatchDirectory:
     def claim(self, owner: str, *, begun: bool) -> None:
         """Make it the output of one query; another's, or one that lacks what this query has written before, is refused.
 
-        `begun` says whether the query has written batches.
+        `begun` says whether the query has run with it before.
         Batches are told apart by number, so the batches of two queries in one directory would hide each other.
         """
         mark = self.path / _OWNER

@@ -6,12 +6,12 @@
    them, upsert rows are the latest of each key. So a sink never waits; what reaches it leaves.
 3. *Encode.* `rows_of` gives the rows of a batch in the form of the sink, `encode` the bytes of a file.
 4. *Deliver.* What an output gives in a batch comes from several buckets; `departures` brings it together. For a
-   directory whoever has rows writes a part (`write_part`), and the driver makes the parts a batch (`publish_parts`).
+   directory, each task with rows writes a part (`write_part`), and the driver publishes the parts (`publish_parts`).
    A console, a memory and a function are in the driver's process and get the batch as a whole (`hand_over`).
 
 A query with a checkpoint delivers a batch after its commit (`host/driving/publish.py`); a run in process delivers all
 batches at its end (`deliver`). A directory is the same for both: a folder for each batch, and in it the file that says
-how far the batch came.
+how far the batch has come.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def check_places(sinks: Iterable[Sink], *, new: bool) -> None:
 
 
 def claim(sinks: Iterable[Sink], owner: str, begun: Iterable[bool]) -> None:
-    """Make the directories among the sinks those of one query; `begun` says which of them it has written to."""
+    """Make the directories among the sinks those of one query; `begun` says which of them it has had before."""
     for sink, written in zip(sinks, begun, strict=True):
         if isinstance(sink, FileSink):
             BatchDirectory(sink.path).claim(owner, begun=written)
@@ -126,7 +126,7 @@ def _bytes(table: pa.Table, sink: FileSink) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class Departure:
-    """What leaves by one output in a batch: the messages of its buckets, and how far it came."""
+    """What leaves by one output in a batch: the messages of its buckets, and how far it has come."""
 
     output: Output
     messages: Sequence[Message]
@@ -141,7 +141,7 @@ class Departure:
 def departures(line: Line, messages: Iterable[Message], sources: Mapping[str, Progress]) -> list[Departure]:
     """What leaves by every output, from the last messages of a batch.
 
-    An output came as far as the last of its buckets; one without a stage, as far as its sources allow.
+    An output has come as far as the last of its buckets; one without a stage, as far as its sources allow.
     """
     found: dict[int, list[Message]] = {number: [] for number in range(len(line.outputs))}
     for message in messages:
@@ -150,8 +150,8 @@ def departures(line: Line, messages: Iterable[Message], sources: Mapping[str, Pr
     at_intake = intake_progress(line, sources)
     left = []
     for number, output in enumerate(line.outputs):
-        told = [m.progress for m in found[number] if m.progress is not None]
-        progress = Progress.together(told or [at_intake[output.fingerprint]])
+        sent = [m.progress for m in found[number] if m.progress is not None]
+        progress = Progress.together(sent or [at_intake[output.fingerprint]])
         left.append(Departure(output, found[number], progress))
     return left
 
@@ -167,7 +167,7 @@ def write_part(sink: TaskSink, changes: Changes, batch: int) -> str | None:
 def publish_parts(sink: FileSink, schema: Schema, batch: int, parts: Sequence[str], cti: int | None) -> None:
     """Make parts the batch of a directory, with the CTI if it moved; a batch that is there stays as it is.
 
-    Only physical events say how far they came.
+    Only physical events say how far they have come.
     """
     extra = {}
     if cti is not None and sink.encoding == "events":

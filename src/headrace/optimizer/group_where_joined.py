@@ -1,6 +1,6 @@
 """Groups that are joined come together by the keys of the join, so that the join runs where they are.
 
-A group is told apart by all of its keys, but any of them bring it together. If a join asks for some of them only, its
+A group is identified by all of its keys, but any of them bring it together. If a join asks for some of them only, its
 inputs would have to travel once more; brought together by those in the first place, they stay.
 """
 

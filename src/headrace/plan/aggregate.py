@@ -99,7 +99,7 @@ class Combine(OneInput):
 class Merge(OneInput):
     """The second half: partial results brought together by group, answers given and corrected.
 
-    Groups need all of their keys to be told apart, but only some of them to be together: `by`, if a rule has chosen.
+    Groups need all of their keys to be distinguished, but only some of them to be together: `by`, if a rule has chosen.
     """
 
     linear: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""How a batch of a cut plan runs on Spark, told to people.
+"""How a batch of a cut plan runs on Spark, as text.
 
 Every batch is one job. Its first tasks, the *intake*, read files, and each later level has a task for every bucket.
 Between two levels there is one shuffle, whatever the number of edges: all their rows go in the same few chunks, and so

@@ -57,7 +57,7 @@ the real code crashes, sleeps, meets itself and gets wrong answers from the stor
 
 **What survives.** A commit and everything it names are flushed to disk (`fsync`) before the commit counts, and so are
 the entries of their folders. So committed batches survive `kill -9` and loss of power. Epochs and floors are flushed,
-too. Plans and the marks under `published/` are not: they survive `kill -9`, which leaves what the system was told to
+too. Plans and the marks under `published/` are not: they survive `kill -9`, which leaves what the system was asked to
 write, and after a loss of power may be missing or empty. A plan without a commit has had no effect, since all that
 counts comes of commits, so another one is made, beside it: no plan is ever replaced, because tasks read the plan of
 their batch themselves. Without its mark a batch is handed to the sinks of the process once more, as after any crash in

@@ -85,8 +85,8 @@ def run_task(storage: MemoryStorage, batch: Batch, bucket: int, inline: int) -> 
         file.modified for files in batch.plan.files.values() for file in files if file.modified % BUCKETS == bucket
     ]
     segments: dict[str, list[int]] = {}
-    if batch.after >= 0:
-        commit = Log(storage).read(batch.after)
+    if batch.number:
+        commit = Log(storage).read(batch.number - 1)
         reader = BlockReader(storage, commit)
         names = commit.record["state"]["sum"][str(bucket)]["traces"]["items"]["segments"]
         segments = {name: json.loads(reader.block(name).to_pybytes()) for name in names}

@@ -70,9 +70,7 @@ AsTo = Annotated[
 ]
 AsHost = Annotated[
     Host | None,
-    typer.Option(
-        help="What runs the live query (local, or what the script sets, unless told; with --follow spark, unless told)."
-    ),
+    typer.Option(help="What runs the live query (by default local, or what the script sets; with --follow, spark)."),
 ]
 AsMaster = Annotated[str | None, typer.Option(metavar="URL", help="A Spark master or Connect URL.")]
 AsCheckpoint = Annotated[

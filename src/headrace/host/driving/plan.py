@@ -78,11 +78,6 @@ class Batch:
             raise StoreError(f"the plan of batch {number} is missing", given=job.storage.place)
         return cls(job.line, number, epoch, Plan.from_json(plan), last, tasks)
 
-    @property
-    def after(self) -> int:
-        """The batch before this one, -1 for none."""
-        return self.number - 1
-
     @cached_property
     def start(self) -> dict[str, Progress]:
         """The progress of every source before the batch."""

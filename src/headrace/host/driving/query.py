@@ -88,7 +88,7 @@ class Query:
     def __post_init__(self) -> None:
         self._stop = threading.Event()
         self._wake = threading.Event()
-        #: Whether somebody waits for the next look; when the executor was last seen to answer; when input last came.
+        #: Whether somebody waits for the next look; when the executor was last seen to answer; when input last arrived.
         self._asked = threading.Event()
         self._pinged = 0.0
         self._fed = 0.0

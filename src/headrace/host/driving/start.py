@@ -190,8 +190,8 @@ def _open(driver: Driver, place: Checkpoint, sinks: Sequence[Sink], host: Host) 
     """Take over the checkpoint and its sinks."""
     last = driver.log.last()
     host.prepare(begun=last is not None)
-    outputs = last.record["outputs"] if last is not None else [{}] * len(sinks)
-    claim(sinks, place.owner, [bool(about.get("batches")) for about in outputs])
+    outputs = last.record["outputs"] if last is not None else [{"new": True}] * len(sinks)
+    claim(sinks, place.owner, [not about.get("new") for about in outputs])  # those of a copy are new, too
     driver.open()
 
 

@@ -2,7 +2,7 @@
 
     query.py         a checkpoint as `hr.checkpoint(path)` gives it
     folder.py        its directory, opened without its query
-    summary.py       whose it is, how far it came, how much it remembers
+    summary.py       whose it is, how far it has come, how much it remembers
     verification.py  whether every file that its commits name is there, and whole
     copies.py        a consistent copy, also of a query that runs
     tidying.py       removing what nothing needs any more

@@ -90,4 +90,4 @@ def _with_new_sinks(commit: Commit) -> Commit:
 
 def _unwritten(output: Mapping[str, Any]) -> dict[str, Any]:
     about = {"cti": output["cti"], "high": output["high"]}
-    return about | ({"parts": [], "moved": False, "batches": 0, "sum": 0} if "parts" in output else {})
+    return about | ({"parts": [], "moved": False, "batches": 0, "sum": 0, "new": True} if "parts" in output else {})

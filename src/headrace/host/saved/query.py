@@ -25,7 +25,7 @@ class SavedQuery:
         return f"SavedQuery({str(self._folder.path)!r})"
 
     def show(self) -> Summary:
-        """Whose checkpoint it is, how far the query came, and how much it remembers: a dictionary, and as text for
+        """Whose checkpoint it is, how far the query has come, and how much it remembers: a dictionary, and as text for
         people.
         """
         return summary_of(self._folder)

@@ -1,4 +1,4 @@
-"""Whose checkpoint it is, how far its query came, and how much it remembers."""
+"""Whose checkpoint it is, how far its query has come, and how much it remembers."""
 
 from __future__ import annotations
 
