@@ -55,7 +55,10 @@ def traces_of(folder: Path, moment: str) -> set[str]:
         "committed": "state/store/commits/*",
         "published": "out/stream/batch-*",
     }
-    return {str(path) for path in folder.glob(patterns.get(moment, patterns["committed"]))}
+    try:
+        return {str(path) for path in folder.glob(patterns.get(moment, patterns["committed"]))}
+    except FileNotFoundError:  # the driver removed a folder while it was listed
+        return traces_of(folder, moment)
 
 
 def wait_for(process: subprocess.Popen[bytes], ready: Callable[[], bool]) -> bool:

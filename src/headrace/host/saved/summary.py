@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -48,9 +49,10 @@ def summary_of(folder: Folder) -> Summary:
 
 def _on_disk(folder: Folder) -> dict[str, int]:
     sizes = []
-    for file in folder.path.rglob("*"):
-        with suppress(FileNotFoundError):  # the running query has removed it
-            sizes += [file.stat().st_size] if file.is_file() else []
+    for path, _, names in os.walk(folder.path):  # which passes over folders that the running query removes meanwhile
+        for name in names:
+            with suppress(FileNotFoundError):  # the running query has removed it
+                sizes.append(os.stat(os.path.join(path, name)).st_size)
     return {"files": len(sizes), "bytes": sum(sizes)}
 
 
