@@ -13,7 +13,8 @@ from benchmarks.measure import Section, show
 
 #: Each is a module here with `measure(root, options)`. Loaded when it runs: growth needs no Spark session.
 BENCHMARKS = (
-    "throughput", "live", "nexmark", "store", "growth", "esl", "patterns", "patterns_spark", "ffp", "recursion",
+    "throughput", "live", "objects", "nexmark", "store", "growth", "esl", "patterns", "patterns_spark", "ffp",
+    "recursion",
 )  # fmt: skip
 
 

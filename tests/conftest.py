@@ -7,11 +7,13 @@ One process has one Spark session: every test that wants it asks for the `spark`
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.fixtures.s3_server import BUCKET, S3Server, serve
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,3 +50,18 @@ def spark() -> Iterator[SparkSession]:
     session.conf.set("spark.sql.session.timeZone", "UTC")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """The one S3 server of this process, started when the first test asks for it."""
+    with serve(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A new place on the S3 server, which the environment says how to reach."""
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{BUCKET}/{uuid.uuid4().hex}"

@@ -233,7 +233,7 @@ def test_what_a_script_sets_counts_unless_told_otherwise(file: Path):
     told = {"history": False, "engine": None, "late": None, "output": None, "to": None, "master": None, "follow": False}
     options = Options(**told, host=None, checkpoint=None, name=None, only_sql=False)  # type: ignore[arg-type]
     settled = options.settled(asked)
-    assert (settled.host, settled.checkpoint) == (Host.spark, file.parent / "state")
+    assert (settled.host, settled.checkpoint) == (Host.spark, str(file.parent / "state"))
     assert (settled.name, settled.shown) == ("job", Output.events)
     assert len(rows(call("run", file, "--host", "local"))) == 6
 

@@ -44,6 +44,7 @@ class BatchDirectory:
                 instead="a local path or file: URI",
             )
         self.path = Path(local).absolute()
+        self.place = str(self.path.resolve())
         self._staging = self.path / _STAGING
 
     def check_writable(self) -> None:

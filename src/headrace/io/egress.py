@@ -28,8 +28,8 @@ from headrace.changes import Changes
 from headrace.errors import SinkError
 from headrace.events import cti_row
 from headrace.io import console
-from headrace.io.commit import BatchDirectory
 from headrace.io.encode import physical_to_jsonl, rows_to_jsonl
+from headrace.io.object_batches import batches_at
 from headrace.io.sinks import Call, Console, FileSink, Memory, Nowhere, Sink, rows_of
 from headrace.io.upserts import check_columns
 from headrace.plan.nodes import EdgeLifetimes, Final, Node, Output, PointAtStart
@@ -84,25 +84,25 @@ def check_places(sinks: Iterable[Sink], *, new: bool) -> None:
     places = set()
     for sink in sinks:
         if isinstance(sink, FileSink):
-            place = BatchDirectory(sink.path)
+            place = batches_at(sink.path)
             place.check_writable()
-            again = place.path.resolve() in places
+            again = place.place in places
             if again or (new and place.taken):
                 why = "is the directory of two outputs" if again else "holds the output of a query already"
                 raise SinkError(
-                    f"{str(place.path)!r} {why}",
+                    f"{sink.path!r} {why}",
                     given=sink.path,
                     allowed="a directory of its own for each output" + (", and a new one for each run" if new else ""),
                     instead="another directory" + ("" if again else ", or delete this one"),
                 )
-            places.add(place.path.resolve())
+            places.add(place.place)
 
 
 def claim(sinks: Iterable[Sink], owner: str, begun: Iterable[bool]) -> None:
     """Make the directories among the sinks those of one query; `begun` says which of them it has had before."""
     for sink, written in zip(sinks, begun, strict=True):
         if isinstance(sink, FileSink):
-            BatchDirectory(sink.path).claim(owner, begun=written)
+            batches_at(sink.path).claim(owner, begun=written)
 
 
 # --- encode ----------------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def write_part(sink: TaskSink, changes: Changes, batch: int) -> str | None:
     if isinstance(sink, Nowhere):
         return None
     data = encode(changes, sink, batch)
-    return BatchDirectory(sink.path).stage(batch, f"part.{sink.format}", data) if data else None
+    return batches_at(sink.path).stage(batch, f"part.{sink.format}", data) if data else None
 
 
 def publish_parts(sink: FileSink, schema: Schema, batch: int, parts: Sequence[str], cti: int | None) -> None:
@@ -173,7 +173,7 @@ def publish_parts(sink: FileSink, schema: Schema, batch: int, parts: Sequence[st
     if cti is not None and sink.encoding == "events":
         extra[f"progress.{sink.format}"] = _bytes(cti_row(cti, schema), sink)
     if parts or extra:
-        BatchDirectory(sink.path).commit(batch, parts, extra)
+        batches_at(sink.path).commit(batch, parts, extra)
 
 
 def hand_over(sink: Sink, name: str, batch: int, changes: Changes, progress: Progress) -> None:

@@ -186,10 +186,13 @@ def listing(path: str, order: FileOrder = "time") -> list[Listed]:
 
 def is_read_from(path: str, place: str) -> bool:
     """Whether a path that is read is a directory with this place in it, so that files which are put there are read."""
-    local = local_path(path)
-    if local is None or not Path(local).is_dir():
+    local, written = local_path(path), local_path(place)
+    if local is None or written is None:
+        above, below = f"{path.rstrip('/')}/", f"{place.rstrip('/')}/"
+        return below.startswith(above) and all(map(_is_data, below.removeprefix(above).split("/")[:-1]))
+    if not Path(local).is_dir():
         return False
-    folder, inside = Path(local).resolve(), Path(place).resolve()
+    folder, inside = Path(local).resolve(), Path(written).resolve()
     return inside.is_relative_to(folder) and all(map(_is_data, inside.relative_to(folder).parts))
 
 

@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from headrace.changes import Changes
 from headrace.errors import EventError, PlanError
 from headrace.events import history, physical_stream, to_physical
-from headrace.io.commit import BatchDirectory
 from headrace.io.encode import jsonl_to_physical
 from headrace.io.files import source_errors
+from headrace.io.object_batches import batches_at
 from headrace.io.upserts import fold, upserts
 from headrace.progress import Progress
 from headrace.schema import Schema
@@ -135,7 +135,7 @@ def rows_of(changes: Changes, sink: _Encoded, batch: int = 0) -> pa.Table:
 
 def read_events_output(path: str, schema: Schema | str) -> pa.Table:
     """The physical events that a file sink has written so far, batch by batch."""
-    files = [f for f in BatchDirectory(path).files() if f.endswith((".jsonl", ".parquet"))]
+    files = [f for f in batches_at(path).files() if f.endswith((".jsonl", ".parquet"))]
     payload = Schema.of(schema)
     tables = [_read_parquet(f) if f.endswith(".parquet") else jsonl_to_physical([f], payload) for f in files]
     return pa.concat_tables(tables) if tables else to_physical(Changes.empty(payload))

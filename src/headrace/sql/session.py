@@ -377,6 +377,8 @@ class Session:
             )
         if name in ("buckets", "batch_rows", "rows") and not (isinstance(value, int) and value > 0):
             raise context.error(part.value, f"{name} is a number above 0", given=value)
+        if name == "checkpoint" and "://" in str(value):
+            raise context.error(part.value, "a script's checkpoint is a directory", instead="run --checkpoint URL")
         if name == "checkpoint" and value is not None and not self.catalog.may_use(self.catalog.base / str(value)):
             raise context.error(part.value, "this session may not use files there", given=value)
         self.catalog.settings[name] = value

@@ -55,6 +55,11 @@ commit n - 1. Readers pin the commit that they read.
 `tests/unit/store` has a model of all this, which looks at every order of steps of small runs, and simulations in which
 the real code crashes, sleeps, meets itself and gets wrong answers from the store at any call.
 
+**Object stores** (`objects.py`) have the five calls, no rename, and listings that are no instant but show what was
+there before they began: nothing here needs more. What they add is that the answer to a call may get lost, or that a
+call happens long after its caller gave it up (`remote.py`). A driver that writes again knows its own file by its
+content, and a call that comes late leaves only what does not count.
+
 **What survives.** A commit and everything it names are flushed to disk (`fsync`) before the commit counts, and so are
 the entries of their folders. So committed batches survive `kill -9` and loss of power. Epochs and floors are flushed,
 too. Plans and the marks under `published/` are not: they survive `kill -9`, which leaves what the system was asked to

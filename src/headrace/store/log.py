@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -220,8 +221,11 @@ def _plan_keys(batch: int) -> Iterator[str]:
 
 
 def process_mark() -> bytes:
-    """Who makes a file of the store: the machine and the process."""
-    return json.dumps({"host": socket.gethostname(), "process": os.getpid()}).encode()
+    """Who makes a file of the store: the machine and the process.
+
+    The token tells it from others of this process: a store compares contents where an answer was lost.
+    """
+    return json.dumps({"host": socket.gethostname(), "process": os.getpid(), "token": uuid.uuid4().hex}).encode()
 
 
 def has_ended(mark: bytes) -> bool:

@@ -1,7 +1,8 @@
 """What the store needs of a file system: five calls, on keys such as `commits/000000000007`.
 
 `create` is the one that carries safety: it makes a file with all of its content, or finds that the key is taken; no
-reader ever sees half of a file, and of two callers one succeeds.
+reader ever sees half of a file, and of two callers one succeeds. `LocalStorage` is a directory, `objects.py` has stores
+behind a network.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ class Storage(ABC):
 
     @abstractmethod
     def create(self, key: str, data: Data, *, lasting: bool = True) -> bool:
-        """Make a file, if there is none under this key yet; false if there is.
+        """Make a file, if there is none under this key yet; false if there is, made by another call.
 
-        One that need not be `lasting` may be gone after a loss of power, or there without its content.
+        Where answers get lost, a storage knows its own file by the content (`remote.py`): so what must not be taken for
+        another's has a content that nobody else writes. A file that need not be `lasting` may be gone after a loss of
+        power, or there without its content.
         """
 
     @abstractmethod

@@ -15,7 +15,7 @@ from headrace.errors import CheckpointError
 from headrace.host.driving.checkpoint import Checkpoint
 from headrace.io.sinks import FileSink
 from headrace.optimizer import optimize
-from headrace.plan.nodes import Output
+from headrace.plan.nodes import Output, Source, walk
 from headrace.stages.cut import Line, cut
 
 # --- one query at a time ----------------------------------------------------------------------------------------------
@@ -128,7 +128,45 @@ def test_another_number_of_buckets_is_refused(tmp_path: Path):
 
 
 def test_a_mark_that_cannot_be_written(tmp_path: Path):
-    (tmp_path / "state" / "headrace.tmp").mkdir(parents=True)
-    with pytest.raises(CheckpointError, match="cannot be written: Is a directory"):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / ".drafts").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"cannot list .*\.drafts': Not a directory"):
         Checkpoint(str(tmp_path / "state")).claim(line_of(tmp_path), 2)
     assert not (tmp_path / "state" / "headrace.json").exists()
+
+
+@pytest.mark.parametrize("path", ["", "file:"])
+def test_a_place_that_is_none_is_refused(path: str):
+    with pytest.raises(CheckpointError, match="must be a path"):
+        Checkpoint(path)
+
+
+# --- events that were in memory ---------------------------------------------------------------------------------------
+
+
+def spilled(tmp_path: Path, value: int) -> list[str]:
+    stream = hr.events(f"kind|le|re|re_new|x\ninsert|1|9||{value}\ncti|2|||\n")
+    place = Checkpoint(str(tmp_path / "state"))
+    (origin,) = (node.origin for node in walk(stream.node) if isinstance(node, Source))
+    return [Path(file.path).name for file in place.spill(origin).files()]
+
+
+def test_events_are_written_down_once_also_if_a_start_was_broken_off(tmp_path: Path):
+    written = spilled(tmp_path, 1)
+    assert written == ["000000.arrow"]
+    (mark,) = (tmp_path / "state" / "events").rglob("_whole")
+    mark.unlink()
+    assert spilled(tmp_path, 1) == written
+    assert mark.exists()
+
+
+@pytest.mark.parametrize("name", ["000000.arrow", "000001.arrow"])
+def test_events_of_a_start_that_was_broken_off_are_not_mixed_with_others(tmp_path: Path, name: str):
+    """Such as a file that is damaged, or one more than there should be."""
+    spilled(tmp_path, 1)
+    (mark,) = (tmp_path / "state" / "events").rglob("_whole")
+    mark.unlink()
+    (mark.parent / name).unlink(missing_ok=True)
+    (mark.parent / name).write_bytes(b"")
+    with pytest.raises(CheckpointError, match="has begun with other events"):
+        spilled(tmp_path, 1)

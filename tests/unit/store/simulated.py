@@ -28,6 +28,7 @@ from headrace.progress import Progress
 from headrace.stages.message import REPORTS, RESULT, STATE, Message
 from headrace.store import blocks as blocks_module
 from headrace.store import cleanup as cleanup_module
+from headrace.store import log as log_module
 from headrace.store.blocks import BlockReader, write_blocks
 from headrace.store.cleanup import Cleaner, pinned
 from headrace.store.log import Log
@@ -70,10 +71,11 @@ def install(patch: pytest.MonkeyPatch) -> None:
     """Put the world's parts where the driver looks for its own."""
     names = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=World.current.name()))
     patch.setattr(driver_module, "FilePositions", Items)
-    patch.setattr(publish_module, "BatchDirectory", MemoryDirectory)
-    patch.setattr(egress_module, "BatchDirectory", MemoryDirectory)
+    patch.setattr(publish_module, "batches_at", MemoryDirectory)
+    patch.setattr(egress_module, "batches_at", MemoryDirectory)
     patch.setattr(blocks_module, "uuid", names)
     patch.setattr(cleanup_module, "uuid", names)
+    patch.setattr(log_module, "uuid", names)
 
 
 # --- tasks -----------------------------------------------------------------------------------------------------------

@@ -11,12 +11,13 @@ from collections.abc import Callable
 
 import pytest
 from tests.unit.store.simulated import SINK, Query, install, simulate
-from tests.unit.store.world import Broken, Chaos, MemoryStorage
+from tests.unit.store.world import Broken, Chaos, MemoryObjects, MemoryStorage
 
 from headrace.host.driving import driver as driver_module
 from headrace.host.driving.publish import Publisher
 from headrace.store.cleanup import Cleaner
 from headrace.store.log import Log, number_of
+from headrace.store.remote import RemoteStorage
 
 FUZZ = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
 RUNS = 5_000 if FUZZ else 60
@@ -75,12 +76,22 @@ def full_disk(query: Query) -> None:
         query.world.run(until=lambda driver=driver: driver.done)
 
 
+def lost_answers(query: Query) -> None:
+    """On an object store: writes get no answer, drivers crash and sleep, two at once; listings come in pages."""
+    query.items, query.storage = 8, MemoryObjects(query.world)
+    query.world.chaos = Chaos(crash=0.002, sleep=0.02, unheard=0.1)
+    for _ in range(3):
+        query.start()
+        query.start()
+        query.world.run()
+
+
 def simulate_all(runs: int, scenario: Callable[[Query], None]) -> None:
     for seed in range(FIRST, FIRST + runs):
         simulate(seed, scenario)
 
 
-SCENARIOS = [undisturbed, crashes, zombies, failing_calls, full_disk]
+SCENARIOS = [undisturbed, crashes, zombies, failing_calls, full_disk, lost_answers]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -94,6 +105,15 @@ def test_a_seed_does_the_same_again():
         assert first.world.calls == again.world.calls
         assert first.world.published == again.world.published
         assert list(first.world.files) == list(again.world.files)
+
+
+def test_an_idle_driver_asks_the_store_once_and_then_no_more():
+    query, calls = Query(0), list[str]()
+    driver = query.driver()
+    driver.open()
+    query.world.fate = lambda _, what: calls.append(what) or ""  # type: ignore[func-returns-value]
+    assert [driver.plan() for _ in range(3)] == [None] * 3
+    assert calls == ["read plans/000000000000"]
 
 
 # --- every call ------------------------------------------------------------------------------------------------------
@@ -119,6 +139,30 @@ def test_any_one_call_may_fail(fate: str):
             query.world.run()
 
         simulate(0, kth_call)
+
+
+@pytest.mark.parametrize("fate", ["fail", "lost", "late"])
+def test_a_driver_goes_on_after_any_one_lost_answer(fate: str):
+    """The k-th write to an object store gets no answer, whether it happened, happens later, or never: nobody fails."""
+    lost: set[str] = set()
+    for k in range(1, 4 * calls_of_one_driver()):
+
+        def kth_call(query: Query, k: int = k) -> None:
+            query.items, query.inline, query.storage = 8, 0, MemoryObjects(query.world)
+
+            def chosen(call: int, what: str) -> str:
+                if call != k or not what.startswith("create"):
+                    return ""
+                lost.add(what.removeprefix("create ").split("/")[0])
+                return fate
+
+            query.world.fate = chosen
+            driver = query.start()
+            query.world.run()
+            assert driver.error is None
+
+        simulate(0, kth_call)
+    assert lost == {"epochs", "plans", "data", "commits", "floors"}
 
 
 @pytest.mark.parametrize("fates", [("crash", "crash"), ("lost", "crash"), ("fail", "lost")])
@@ -213,6 +257,14 @@ def one_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Query, "__init__", keep_one)
 
 
+def nothing_recognised(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RemoteStorage, "_holds", lambda *_: False)
+
+
+def all_recognised(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RemoteStorage, "_holds", lambda *_: True)
+
+
 def litter_stays(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Cleaner, "clean_up", lambda *_: None)
 
@@ -220,7 +272,7 @@ def litter_stays(patch: pytest.MonkeyPatch) -> None:
 FAULTS = {
     no_owner: zombies, overwritten: zombies, published_first: zombies, not_resumed: crashes, replanned: zombies,
     no_floor: zombies, cleaned_first: zombies, pins_ignored: zombies, answer_ignored: zombies, litter_stays: crashes,
-    one_kept: zombies,
+    one_kept: zombies, nothing_recognised: lost_answers, all_recognised: lost_answers,
 }  # fmt: skip
 
 

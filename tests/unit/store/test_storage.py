@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import StoreError
-from headrace.store.storage import LocalStorage
+from headrace.store.objects import ObjectStorage
+from headrace.store.storage import LocalStorage, Storage
+
+
+@pytest.fixture(params=["durable", "quick", "s3"])
+def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    """What all storages have in common is tested with each."""
+    if request.param == "s3":
+        return ObjectStorage(request.getfixturevalue("s3"))
+    return LocalStorage(tmp_path / "new" / "checkpoint", durable=request.param == "durable")
 
 
 @pytest.fixture(params=[True, False], ids=["durable", "quick"])
@@ -19,14 +28,14 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> LocalStorage:
     return LocalStorage(tmp_path / "new" / "checkpoint", durable=request.param)
 
 
-def test_a_file_is_created_once_and_read_again(storage: LocalStorage):
-    assert storage.create("a/1", b"one")
-    assert not storage.create("a/1", b"two")
-    assert storage.read("a/1").to_pybytes() == b"one"
-    assert storage.length("a/1") == 3
-    assert storage.create("a/2", b"")
-    assert storage.read("a/2").to_pybytes() == b""
-    assert list((storage.path / ".drafts").iterdir()) == []
+def test_a_file_is_created_once_and_read_again(anywhere: Storage):
+    assert anywhere.create("a/1", b"one")
+    assert not anywhere.create("a/1", b"two")
+    assert anywhere.read("a/1").to_pybytes() == b"one"
+    assert anywhere.length("a/1") == 3
+    assert anywhere.create("a/2", b"")
+    assert anywhere.read("a/2").to_pybytes() == b""
+    assert anywhere.keys(".drafts") == []
 
 
 def test_what_is_to_last_is_flushed_with_its_name_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -43,29 +52,34 @@ def test_what_is_to_last_is_flushed_with_its_name_and_nothing_else(tmp_path: Pat
     assert name == f"{tmp_path}/a"
 
 
-def test_keys_are_in_order_and_those_of_one_folder(storage: LocalStorage):
-    assert storage.keys("a") == []
-    for key in ["a/3", "a/1", "a/2", "b/1"]:
-        storage.create(key, b"")
-    (storage.path / "a" / ".hidden").touch()
-    assert storage.keys("a") == ["a/1", "a/2", "a/3"]
-    assert storage.keys("a", after="a/1") == ["a/2", "a/3"]
+def test_keys_are_in_order_and_those_of_one_folder(anywhere: Storage):
+    assert anywhere.keys("a") == []
+    for key in ["a/3", "a/1", "a/2", "b/1", "aa/1", "a/b/1"]:
+        anywhere.create(key, b"")
+    assert [key for key in anywhere.keys("a") if key != "a/b"] == ["a/1", "a/2", "a/3"]
+    assert [key for key in anywhere.keys("a", after="a/1") if key != "a/b"] == ["a/2", "a/3"]
 
 
-def test_what_is_removed_is_gone_and_may_be_removed_again(storage: LocalStorage):
+def test_hidden_files_are_no_files_of_the_store(storage: LocalStorage):
     storage.create("a/1", b"")
-    storage.remove("a/1")
-    storage.remove("a/1")
-    assert storage.keys("a") == []
-    for call in (storage.read, storage.length):
+    (storage.path / "a" / ".hidden").touch()
+    assert storage.keys("a") == ["a/1"]
+
+
+def test_what_is_removed_is_gone_and_may_be_removed_again(anywhere: Storage):
+    anywhere.create("a/1", b"")
+    anywhere.remove("a/1")
+    anywhere.remove("a/1")
+    assert anywhere.keys("a") == []
+    for call in (anywhere.read, anywhere.length):
         with pytest.raises(FileNotFoundError):
             call("a/1")
 
 
-def test_a_mapped_file_can_be_removed_and_used_on(storage: LocalStorage):
-    storage.create("a/1", b"one")
-    mapped = storage.read("a/1")
-    storage.remove("a/1")
+def test_a_file_that_was_read_can_be_removed_and_used_on(anywhere: Storage):
+    anywhere.create("a/1", b"one")
+    mapped = anywhere.read("a/1")
+    anywhere.remove("a/1")
     assert mapped.to_pybytes() == b"one"
 
 

@@ -20,6 +20,7 @@ from greenlet import GreenletExit, greenlet
 from headrace.errors import SinkError, StoreError
 from headrace.pieces import Data, joined
 from headrace.store.log import Commit, number_of
+from headrace.store.remote import RemoteStorage, Unanswered
 from headrace.store.storage import Storage
 
 
@@ -52,6 +53,8 @@ class Chaos:
     sleep: float = 0.0
     fail: float = 0.0
     lost: float = 0.0
+    #: Writes without an answer: they happen at once, or later, or never.
+    unheard: float = 0.0
     #: The chance that the actor of the call before goes on.
     stay: float = 0.7
     #: How long sleepers sleep at most, in calls.
@@ -74,7 +77,8 @@ class World:
         self.actor: Actor | None = None
         self.calls = 0
         self.made = 0
-        #: Called before every call with its number; gives what becomes of it: "", "fail", "lost", "again", "crash".
+        #: Called before every call with its number; gives what becomes of it: "", "fail", "lost", "late", "again",
+        #: "crash".
         self.fate: Callable[[int, str], str] = lambda _, __: ""
         self.hub = greenlet.getcurrent()
         # What the promises are about.
@@ -179,6 +183,9 @@ class World:
             raise GreenletExit
         if fate == "fail":
             raise self._hurt(f"{what} fails")
+        if fate == "late":
+            self._later(effect)
+            raise self._hurt(f"the answer to {what} is lost")
         found = effect()
         if fate == "lost":
             raise self._hurt(f"the answer to {what} is lost")
@@ -186,6 +193,11 @@ class World:
             self._hurt(what)
             return effect()
         return found
+
+    def _later(self, effect: Callable[[], Any]) -> None:
+        """A call is under way; it happens even if its caller does not live any more."""
+        call = self.spawn("a late call", lambda: effect() and None, task=True)
+        call.asleep = self.calls + self.random.randrange(self.chaos.longest)
 
     def _hurt(self, what: str) -> StoreError:
         if self.actor is not None:
@@ -196,6 +208,8 @@ class World:
         chaos = self.chaos
         if chaos.full[0] <= self.calls < chaos.full[1] and what.startswith(("create", "stage")):
             return "fail"
+        if self.chaos.unheard and what.startswith("create") and self.random.random() < chaos.unheard:
+            return self.random.choice(["lost", "late", "fail"])
         if chaos.fail or chaos.lost:
             roll = self.random.random()
             if roll < chaos.fail:
@@ -310,6 +324,43 @@ class MemoryStorage(Storage):
         if self.files.pop(key, None) is not None:
             self.world.folders[key.partition("/")[0]].remove(key)
             self.world.has_removed(key)
+
+
+class MemoryObjects(RemoteStorage, MemoryStorage):
+    """The same as an object store would be: answers get lost, and a listing comes in pages.
+
+    Only those of `create` are lost here: the client of a real store repeats the other calls by itself.
+    """
+
+    place = "objects in memory"
+
+    def put(self, key: str, data: Data) -> bool:
+        actor = self.world.actor
+        hurt = actor is not None and actor.hurt
+        try:
+            return MemoryStorage.create(self, key, data)
+        except StoreError as error:
+            if actor is not None:
+                actor.hurt = hurt
+            raise Unanswered(str(error)) from error
+
+    def create(self, key: str, data: Data, *, lasting: bool = True) -> bool:
+        try:
+            return RemoteStorage.create(self, key, data, lasting=lasting)
+        except StoreError:  # every attempt was lost
+            if self.world.actor is not None:
+                self.world.actor.hurt = True
+            raise
+
+    def keys(self, folder: str, after: str = "") -> list[str]:
+        found: list[str] = []
+        while True:
+            last = found[-1] if found else after
+            self.world.pause()
+            page = sorted(key for key in self.world.folders[folder] if key > last)[:2]
+            found += page
+            if len(page) < 2:
+                return found
 
 
 class MemoryDirectory:

@@ -52,7 +52,7 @@ def _settings(asked: Asked, options: Options) -> dict[str, Any]:
         if options.master is not None:
             found["master"] = options.master
         if options.checkpoint is not None:
-            found["checkpoint"] = str(options.checkpoint / folder_of(str(options.name)))
+            found["checkpoint"] = f"{options.checkpoint.rstrip('/')}/{folder_of(str(options.name))}"
     return found
 
 

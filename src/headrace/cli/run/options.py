@@ -74,10 +74,11 @@ AsHost = Annotated[
 ]
 AsMaster = Annotated[str | None, typer.Option(metavar="URL", help="A Spark master or Connect URL.")]
 AsCheckpoint = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         metavar="DIR",
-        help="Keep the query's state in DIR/NAME. Started again, on any host, it goes on with what is new.",
+        help="Keep the query's state in DIR/NAME, which may be s3://BUCKET/PREFIX. Started again, on any host, it goes "
+        "on with what is new.",
     ),
 ]
 AsName = Annotated[
@@ -105,7 +106,7 @@ class Options:
     to: Path | None
     host: Host | None
     master: str | None
-    checkpoint: Path | None
+    checkpoint: str | None
     name: str | None
     follow: bool
     only_sql: bool
@@ -159,7 +160,7 @@ class Options:
         checkpoint = self.checkpoint
         goes_on = host is Host.spark or self.follow  # a run in process to the end of its inputs has the whole answer
         if checkpoint is None and catalog is not None and goes_on and settings["checkpoint"] is not None:
-            checkpoint = catalog.base / settings["checkpoint"]
+            checkpoint = str(catalog.base / settings["checkpoint"])
         if host is not Host.spark and self.master:
             raise _only_spark("has a master", f"--master {self.master}", f"--host spark --master {self.master}")
         done = replace(self, host=host, checkpoint=checkpoint, name=self.name or asked.name)

@@ -1,4 +1,4 @@
-"""A query's checkpoint: a directory that belongs to one query.
+"""A query's checkpoint: a directory, or a prefix on an object store, that belongs to one query.
 
 headrace.json   whose it is: the version, the plan's fingerprint and text, its sources and outputs, how many buckets it
                 began with, and what its operators say of their state
@@ -8,6 +8,10 @@ spark/          for sources that only Spark can read: its own log of what it has
 events/         events that were held in memory, and batch data frames of Spark's, written down
 spool/          lines that hosts have sent, and rows that only Spark can read
 diverted/       rows that were not used, with the reason
+
+On an object store there is no lock: a query that is started anew takes over, and the one that ran stops with
+`Superseded` before its next commit. There is no spool and no log of Spark's either: what hosts send, and what only
+Spark can read, needs a directory.
 """
 
 from __future__ import annotations
@@ -34,12 +38,14 @@ from headrace.io.sinks import FileSink, Sink
 from headrace.stages.cut import Line
 from headrace.stages.declared import declared
 from headrace.store.log import Log
-from headrace.store.storage import LocalStorage
+from headrace.store.objects import ObjectStorage
+from headrace.store.storage import LocalStorage, Storage
 
 __all__ = ["FORMAT", "Checkpoint", "difference", "read_about", "write_about"]
 
 #: Changes when what is stored can no longer be read by the code before it.
 FORMAT = 3
+_ABOUT = "headrace.json"
 
 #: The checkpoints that queries of this process hold.
 _HELD: dict[Path, Checkpoint] = {}
@@ -48,32 +54,57 @@ if hasattr(os, "register_at_fork"):
 
 
 class Checkpoint:
-    """The directory, and what is checked about it before a query may use it."""
+    """The place, and what is checked about it before a query may use it."""
 
     def __init__(self, path: str | None) -> None:
         self.temporary = path is None
         local = tempfile.mkdtemp(prefix="headrace-") if path is None else local_path(str(path))
-        if not local:
+        if local == "":
             raise CheckpointError("a checkpoint must be a path that the driver and every worker can reach", given=path)
-        self.path = Path(local).absolute()
-        with self._errors():
-            self.path.mkdir(parents=True, exist_ok=True)
-        self.storage = LocalStorage(self.path / "store", durable=not self.temporary)
+        #: None on an object store.
+        self.path = None if local is None else Path(local).absolute()
+        #: Where it is: a path, or a URL.
+        self.place = str(path).rstrip("/") if self.path is None else str(self.path)
+        #: The files of the checkpoint, and among them those of the store.
+        self.root, self.storage = self._storage(""), self._storage("/store")
         #: Marks the outputs of this query; known once it is claimed.
         self.owner = ""
         #: Whether the query that holds the lock still runs.
         self.in_use: Callable[[], bool] = lambda: True
         self._lock: IO[bytes] | None = None
 
+    def _storage(self, below: str) -> Storage:
+        if self.path is None:
+            found = ObjectStorage(f"{self.place}{below}")
+            if not below:
+                found.check()
+            return found
+        with self._errors():
+            self.path.mkdir(parents=True, exist_ok=True)
+        return LocalStorage(f"{self.path}{below}", durable=not self.temporary)
+
+    def folder(self, name: str, what: str) -> Path:
+        """A directory of the checkpoint; refused on an object store: `what` says what needs one."""
+        if self.path is None:
+            raise CheckpointError(
+                f"{what} need a checkpoint in a directory",
+                given=self.place,
+                allowed="on an object store: files, generated streams, events in memory",
+                instead="a directory that the driver and every worker can reach",
+            )
+        return self.path / name
+
     @contextmanager
     def _errors(self) -> Iterator[None]:
         """What goes wrong while it is written is a CheckpointError that names it."""
         try:
             yield
+        except CheckpointError:
+            raise
         except OSError as error:
             raise CheckpointError(
                 f"the checkpoint cannot be written: {error.strerror}",
-                given=str(self.path),
+                given=self.place,
                 instead="a directory that this user may write, with space left",
             ) from error
 
@@ -82,7 +113,7 @@ class Checkpoint:
 
         A query of this process that has failed, and that nobody has stopped, lets it go.
         """
-        if self.temporary:
+        if self.temporary or self.path is None:
             return
         place = self.path.resolve()
         other = _HELD.get(place)
@@ -93,7 +124,7 @@ class Checkpoint:
         if self._lock is None:
             raise CheckpointError(
                 f"another query uses this checkpoint, in {'this' if place in _HELD else 'another'} process",
-                given=str(self.path),
+                given=self.place,
                 allowed="one running query for each checkpoint",
                 instead="stop() the other query first, or another checkpoint directory",
             )
@@ -101,24 +132,25 @@ class Checkpoint:
 
     def unlock(self) -> None:
         """Let others have it."""
-        if self._lock is not None:
+        if self._lock is not None and self.path is not None:
             self._lock.close()
             self._lock = None
             _HELD.pop(self.path.resolve(), None)
 
     def buckets(self, asked: int | None, usual: int) -> int:
         """The number of buckets: what it has, if it is a query's already; another number is refused."""
-        begun = (self.path / "headrace.json").exists()
-        count = int(read_about(self.path).get("buckets", asked or usual)) if begun else asked or usual
-        last = Log(self.storage).last() if begun else None
+        about = read_about(self.root)
+        count = int((about or {}).get("buckets", asked or usual))
+        last = Log(self.storage).last() if about is not None else None
         if last is not None:  # those that it began with may have been changed since
             count = int(last.record.get("buckets", count))
         if asked is not None and asked != count:
+            rescale = f"first headrace checkpoint rescale {self.path} --buckets {asked}"
             raise CheckpointError(
                 "the state in the checkpoint is divided into another number of buckets",
                 given=f"buckets={asked}",
                 allowed=f"buckets={count}, or none given",
-                instead=f"buckets={count}, or first headrace checkpoint rescale {self.path} --buckets {asked}",
+                instead=f"buckets={count}, or {'another checkpoint' if self.path is None else rescale}",
             )
         return count
 
@@ -129,70 +161,70 @@ class Checkpoint:
         # What the plan does not say: columns that the query does not use, and how outputs are written.
         mine["sources"] = [f"{source.origin} ({source.columns})" for source in line.sources]
         mine["sinks"] = [_form(sink) for sink in sinks]
-        theirs = read_about(self.path) if (self.path / "headrace.json").exists() else None
-        if theirs is not None:
-            self._check(theirs, mine)
-        self.owner = uuid.uuid4().hex if theirs is None else str(theirs["owner"])
-        if theirs is None or "operators" not in theirs:
+        self.root.remove_drafts()
+        theirs = read_about(self.root)
+        if theirs is None:
+            mine |= {"owner": uuid.uuid4().hex, "operators": declared(line)}
+            self.root.create(_ABOUT, _as_json(mine))
+            theirs = read_about(self.root) or {}  # mine, or of another query that has begun at the same time
+        self._check(theirs, mine)
+        self.owner = str(theirs["owner"])
+        if "operators" not in theirs and self.path is not None:  # of an earlier Headrace, which had directories only
             with self._errors():
-                write_about(self.path, mine | (theirs or {}) | {"owner": self.owner, "operators": declared(line)})
+                write_about(self.path, theirs | {"operators": declared(line)})
 
     def _check(self, theirs: dict[str, Any], mine: dict[str, Any]) -> None:
         instead = "another checkpoint directory, or delete this one to start afresh"
         if theirs.get("format") != FORMAT:
             raise CheckpointError(
                 "the checkpoint was written by another version of Headrace",
-                given=f"{self.path}: format {theirs.get('format')}", allowed=f"format {FORMAT}", instead=instead,
+                given=f"{self.place}: format {theirs.get('format')}", allowed=f"format {FORMAT}", instead=instead,
             )  # fmt: skip
         if theirs["fingerprint"] != mine["fingerprint"]:
             raise CheckpointError(
                 f"the checkpoint belongs to another query:\n{difference(theirs['plan'], mine['plan'])}",
-                given=str(self.path),
+                given=self.place,
                 instead=instead,
             )
         for part, what in (("sources", "sources have other columns"), ("sinks", "outputs are written in another form")):
             if theirs[part] != mine[part]:
                 changed = difference(theirs[part], mine[part])
                 raise CheckpointError(
-                    f"in the checkpoint the query's {what}:\n{changed}", given=str(self.path), instead=instead
+                    f"in the checkpoint the query's {what}:\n{changed}", given=self.place, instead=instead
                 )
 
     def spill(self, events: Events) -> Files:
         """Events in memory as files, one a batch, in order."""
-        folder = self.path / "events" / str(events).replace(" ", "-").replace("#", "")
-        if not folder.exists():
-            with self._errors():
-                _write_events(folder, events)
-        return Files(str(folder), Format("arrow"), label=str(events), holds_stamps=True)
+        folder = f"events/{str(events).replace(' ', '-').replace('#', '')}"
+        whole = f"{folder}/_whole"
+        if whole not in self.root.keys(folder):
+            tables = {f"{folder}/{number:06d}.arrow": table for number, table in enumerate(events.batches())}
+            same = [self._keep(key, _ipc_file(table)) for key, table in tables.items()]
+            if not all(same) or not set(self.root.keys(folder)) <= {*tables, whole}:
+                raise CheckpointError(
+                    f"the checkpoint has begun with other events than {events} has now",
+                    given=self.place,
+                    instead="another checkpoint, or delete this one to start afresh",
+                )
+            self.root.create(whole, b"")
+        return Files(f"{self.place}/{folder}", Format("arrow"), label=str(events), holds_stamps=True, order="name")
+
+    def _keep(self, key: str, data: pa.Buffer) -> bool:
+        """Write a file, unless an earlier start has; whether it has this content."""
+        return self.root.create(key, data) or bool(self.root.read(key).equals(data))
 
     def close(self) -> None:
         """Let others have it; remove it if it was only for this run."""
         self.unlock()
-        if self.temporary:
+        if self.temporary and self.path is not None:
             shutil.rmtree(self.path, ignore_errors=True)
 
 
-def write_about(folder: Path, about: dict[str, Any]) -> None:
-    """Write headrace.json, whole and on disk."""
-    file = folder / "headrace.json"
-    draft = file.with_suffix(".tmp")
-    with draft.open("w") as opened:
-        opened.write(json.dumps(about, indent=1))
-        opened.flush()
-        os.fsync(opened.fileno())
-    draft.replace(file)
-
-
-def _write_events(folder: Path, events: Events) -> None:
-    draft = folder.with_suffix(".tmp")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    for number, table in enumerate(events.batches()):
-        path = draft / f"{number:06d}.arrow"
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
-        os.utime(path, (number + 1, number + 1))  # files are read in the order of their times
-    draft.rename(folder)
+def _ipc_file(table: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
 
 
 def _form(sink: Sink) -> str:
@@ -208,11 +240,29 @@ def difference(theirs: Sequence[str], mine: Sequence[str]) -> str:
     return "\n".join(["    - in the checkpoint", "    + this query", *(f"    {line}" for line in changed)])
 
 
-def read_about(folder: Path) -> dict[str, Any]:
-    """What headrace.json says."""
-    file = folder / "headrace.json"
+def read_about(root: Storage) -> dict[str, Any] | None:
+    """What headrace.json says; None if there is none."""
     try:
-        found = json.loads(file.read_text())
-        return found if isinstance(found, dict) else {}
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"the checkpoint's headrace.json cannot be read: {error}", given=str(file)) from error
+        found = json.loads(root.read(_ABOUT).to_pybytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise CheckpointError(
+            f"the checkpoint's headrace.json cannot be read: {error}", given=f"{root.place}/{_ABOUT}"
+        ) from error
+    return found if isinstance(found, dict) else {}
+
+
+def write_about(folder: Path, about: dict[str, Any]) -> None:
+    """Write headrace.json to a directory, whole and on disk, in place of what was there."""
+    file = folder / _ABOUT
+    draft = file.with_suffix(".tmp")
+    with draft.open("wb") as opened:
+        opened.write(_as_json(about))
+        opened.flush()
+        os.fsync(opened.fileno())
+    draft.replace(file)
+
+
+def _as_json(about: dict[str, Any]) -> bytes:
+    return json.dumps(about, indent=1).encode()

@@ -68,6 +68,8 @@ class Driver:
         self.log = Log(self.job.storage)
         self._cleaner = Cleaner(self.log)
         self._stored: set[str] = set()
+        #: The batch for which there was no plan. If an older driver still makes one, it counts once this one plans.
+        self._unplanned = -1
 
     # --- starting ----------------------------------------------------------------------------------------------------
 
@@ -139,9 +141,11 @@ class Driver:
 
     def plan(self, *, ticks: bool = True) -> Plan | None:
         """What the next batch reads, if there is anything to do; `ticks` says whether a clock alone is enough."""
-        earlier = self.log.planned(self.number)
-        if earlier is not None:
-            return Plan.from_json(earlier)
+        if self._unplanned != self.number:  # an idle driver asks once: a store may be far away, and every call costs
+            earlier = self.log.planned(self.number)
+            if earlier is not None:
+                return Plan.from_json(earlier)
+            self._unplanned = self.number
         files = {source: tuple(positions.pending()) for source, positions in self.positions.items()}
         found = {source: listed for source, listed in files.items() if listed}
         ended = all(progress.cti == INFINITY for progress in self.progress.values())
@@ -173,7 +177,7 @@ class Driver:
             return self._run(plan, again)
 
     def _run(self, plan: Plan, again: Again) -> Finished:
-        started = time.monotonic()
+        started, self._unplanned = time.monotonic(), -1
         plan = Plan.from_json(self.log.plan(self.number, plan.to_json()))
         batch = Batch(self.job.line, self.number, self.log.epoch, plan, self.last, self.tasks)
         messages = self._messages(batch, again)

@@ -12,6 +12,7 @@ from headrace.io.egress import TaskSink
 from headrace.io.files import Listed
 from headrace.progress import Progress
 from headrace.stages.cut import Line
+from headrace.store.environment import Environment
 from headrace.store.log import Commit, Log
 from headrace.store.storage import Storage
 
@@ -46,6 +47,8 @@ class Job:
     storage: Storage
     #: The sink of every output that tasks write themselves; None for outputs that the driver takes.
     sinks: tuple[TaskSink | None, ...]
+    #: How workers reach object stores.
+    environment: Environment = field(default_factory=Environment)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from headrace.changes import Changes
 from headrace.errors import SinkError
-from headrace.io.commit import BatchDirectory
 from headrace.io.egress import Departure, hand_over, publish_parts, task_sinks
+from headrace.io.object_batches import batches_at
 from headrace.io.sinks import FileSink, Nowhere, Sink
 from headrace.pieces import Data, ipc_pieces
 from headrace.plan.nodes import Output
@@ -102,7 +102,7 @@ class Publisher:
 
 def _check(sink: FileSink, about: Mapping[str, Any], last: Commit | None) -> None:
     """Every batch that was committed must be in the directory, but for the last one, and no other."""
-    found, newest = BatchDirectory(sink.path).committed(), last.batch if last is not None else -1
+    found, newest = batches_at(sink.path).committed(), last.batch if last is not None else -1
     if found and found[-1] > newest:
         raise SinkError(
             f"{sink.path!r} has batch {found[-1]}, and the checkpoint knows "

@@ -222,7 +222,7 @@ class Query:
 
     def explained(self, error: BaseException) -> HeadraceError:
         """A failure for people, with what to do next."""
-        again = f"start again with this checkpoint: checkpoint={str(self.checkpoint.path)!r}"
+        again = f"start again with this checkpoint: checkpoint={self.checkpoint.place!r}"
         afresh = "start again; with checkpoint='a directory' a query goes on from where it was"
         return self.executor.explained(error, "the query", afresh if self.checkpoint.temporary else again)
 

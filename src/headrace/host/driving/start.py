@@ -29,7 +29,8 @@ from headrace.io.sinks import FileSink, Sink
 from headrace.optimizer import optimize
 from headrace.optimizer.rewrite import rewrite
 from headrace.plan.nodes import Node, Output, Source, set_aside, walk
-from headrace.stages.cut import cut
+from headrace.stages.cut import Line, cut
+from headrace.store.environment import Environment
 from headrace.time import duration
 
 __all__ = ["Asked", "Host", "start_on"]
@@ -119,11 +120,11 @@ def start_on(host: Host, pairs: Sequence[tuple[Node, Sink]], asked: Asked) -> Qu
 def _built(host: Host, place: Checkpoint, outputs: list[Output], sinks: list[Sink], asked: Asked) -> Query:
     """A query that owns its checkpoint and its sinks, and has not begun."""
     _add_side_outputs(outputs, sinks, place)
-    plan = _on_disk(spooled(outputs, place.path / "spool"), place, host)
+    plan = _on_disk(spooled(outputs, _spool(place, hosts_of(outputs))), place, host)
     count = place.buckets(asked.buckets, host.buckets)
     line = cut(plan, count)
     place.claim(line, count, sinks)
-    job = Job(uuid.uuid4().hex, line, count, place.storage, task_sinks(sinks))
+    job = Job(uuid.uuid4().hex, line, count, place.storage, task_sinks(sinks), _environment(place, line, sinks))
     executor = host.executor(job, asked.name)
     publisher = Publisher(line.outputs, sinks, place.storage)
     driver = Driver(job, executor, publisher, _now, asked.files_per_batch, tasks=count)
@@ -133,6 +134,18 @@ def _built(host: Host, place: Checkpoint, outputs: list[Output], sinks: list[Sin
     query.feeders = host.feeders
     place.in_use = lambda: query.is_active
     return query
+
+
+def _environment(place: Checkpoint, line: Line, sinks: Sequence[Sink]) -> Environment:
+    inputs = [source.origin.path for source in line.sources if isinstance(source.origin, Files)]
+    return Environment([place.place, *inputs, *(sink.path for sink in sinks if isinstance(sink, FileSink))])
+
+
+def _spool(place: Checkpoint, hosts: Sequence[HostRead]) -> Path:
+    """Where lines of hosts are kept that have no directory of their own."""
+    if all(host.spool for host in hosts):
+        return Path()
+    return place.folder("spool", "lines of hosts without a spool= of their own")
 
 
 def _now() -> int:
@@ -169,7 +182,7 @@ def _add_side_outputs(outputs: list[Output], sinks: list[Sink], place: Checkpoin
     sides = [side for side in set_aside(*outputs, whole=False) if side not in taken]
     for i, side in enumerate(sides):
         outputs.append(Output(side, f"diverted {i}"))
-        sinks.append(FileSink("final", (), str(place.path / "diverted" / str(i)), "jsonl"))
+        sinks.append(FileSink("final", (), f"{place.place}/diverted/{i}", "jsonl"))
 
 
 def _on_disk(outputs: Sequence[Output], place: Checkpoint, host: Host) -> tuple[Output, ...]:
@@ -206,5 +219,5 @@ def _begin(query: Query, host: Host, outputs: Sequence[Output]) -> None:
 
 
 def _receiver(query: Query, host: HostRead) -> Receiver:
-    folder = Path(host.files(query.checkpoint.path / "spool").path)
+    folder = Path(host.files(_spool(query.checkpoint, [host])).path)
     return Receiver(host, folder, taken=lambda: query.files_taken(str(host)))

@@ -11,5 +11,6 @@
 
 None of this needs the query itself: a checkpoint says what it is (`headrace.json`), and its commits say the rest. What
 only reads pins the commit that it reads (`headrace.store.cleanup`), so the query may go on meanwhile. What changes
-something holds the checkpoint's lock, as a running query does.
+something holds the checkpoint's lock, as a running query does. On an object store there is no lock: checkpoints there
+are refused.
 """

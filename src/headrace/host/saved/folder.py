@@ -15,16 +15,15 @@ from headrace.store.cleanup import pinned
 from headrace.store.log import EPOCHS, Commit, Log, has_ended
 from headrace.store.storage import LocalStorage
 
-__all__ = ["Folder"]
+__all__ = ["Folder", "directory"]
 
 
 class Folder:
     """A checkpoint that exists: its description and its store."""
 
     def __init__(self, path: str | Path) -> None:
-        local = local_path(str(path))
-        self.path = Path(local or str(path)).absolute()
-        if local is None or not (self.path / "headrace.json").exists():
+        self.path = directory(path)
+        if not (self.path / "headrace.json").exists():
             raise CheckpointError(
                 "there is no checkpoint at this path",
                 given=str(path),
@@ -35,7 +34,7 @@ class Folder:
 
     def about(self) -> dict[str, Any]:
         """What headrace.json says; `CheckpointError` if this version cannot read the checkpoint."""
-        about = read_about(self.path)
+        about = read_about(LocalStorage(self.path)) or {}
         if about.get("format") != FORMAT:
             raise CheckpointError(
                 "the checkpoint was written by another version of Headrace",
@@ -86,5 +85,19 @@ class Folder:
         for key in reversed(self.storage.keys(EPOCHS)):
             with suppress(FileNotFoundError):  # a newer driver has just removed it
                 mark = self.storage.read(key).to_pybytes()
-                return {**json.loads(mark), "ended": has_ended(mark)}
+                about = json.loads(mark)
+                return {"host": about["host"], "process": about["process"], "ended": has_ended(mark)}
         return {}
+
+
+def directory(path: str | Path) -> Path:
+    """A path; `CheckpointError` if it is on an object store: there is no lock that says whether a query runs."""
+    local = local_path(str(path))
+    if local is None:
+        raise CheckpointError(
+            "checkpoints on object stores cannot be shown, checked, copied, rescaled or tidied up",
+            given=str(path),
+            allowed="a directory",
+            instead="a checkpoint in a directory; elsewhere query.progress() says how far the query came",
+        )
+    return Path(local).absolute()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.host.saved.copies import copy
-from headrace.host.saved.folder import Folder
+from headrace.host.saved.folder import Folder, directory
 from headrace.host.saved.rescaling import rescale
 from headrace.host.saved.summary import Summary, summary_of
 from headrace.host.saved.tables import OperatorState, state_of
@@ -49,7 +49,7 @@ class SavedQuery:
         """A consistent copy, also while the query runs. A query that is started with it goes on behind the last batch,
         into new sinks: directories of files belong to the original.
         """
-        place = Path(to).absolute()
+        place = directory(to)
         copy(self._folder, place)
         return SavedQuery(place)
 

@@ -29,7 +29,7 @@ from headrace.errors import CheckpointError
 from headrace.host.driving.plan import Plan
 from headrace.host.saved.folder import Folder
 from headrace.host.saved.tables import living
-from headrace.io.commit import BatchDirectory
+from headrace.io.object_batches import batches_at
 from headrace.stages.message import bucket_of, split
 from headrace.stages.stage import segment_names
 from headrace.store.blocks import BlockReader, Ledger, write_blocks
@@ -188,7 +188,7 @@ def _check_published(log: Log, last: Commit) -> None:
     missing = []
     for output in last.record["outputs"]:
         if output.get("parts") or output.get("moved"):
-            there = last.batch in BatchDirectory(output["path"]).committed()
+            there = last.batch in batches_at(output["path"]).committed()
             missing += [] if there else [output["path"]]
         elif "rows" in output and f"published/{last.batch:012d}" not in log.storage.keys("published"):
             missing.append("a sink of the query's process")

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from headrace.host.saved.folder import Folder
@@ -52,7 +53,7 @@ def _on_disk(folder: Folder) -> dict[str, int]:
     for path, _, names in os.walk(folder.path):  # which passes over folders that the running query removes meanwhile
         for name in names:
             with suppress(FileNotFoundError):  # the running query has removed it
-                sizes.append(os.stat(os.path.join(path, name)).st_size)
+                sizes.append(Path(path, name).stat().st_size)
     return {"files": len(sizes), "bytes": sum(sizes)}
 
 

@@ -75,7 +75,7 @@ class _SparkHost(Host):
         origin = source.origin
         if not isinstance(origin, FrameRead) or origin.streaming:
             return source
-        folder = place.path / "events" / hashlib.sha256(str(origin).encode()).hexdigest()[:16]
+        folder = place.folder("events", "batch data frames") / hashlib.sha256(str(origin).encode()).hexdigest()[:16]
         spill(origin, source.columns, folder)
         return replace(source, origin=Files(str(folder), Format("arrow"), label=str(origin)))
 
@@ -84,7 +84,8 @@ class _SparkHost(Host):
             return source
         if source.fingerprint not in self._fed:
             mark = f"spark-{len(self._fed)}"
-            self._fed[source.fingerprint] = Feeder(source, place.path / "spool" / mark, place.path / "spark" / mark)
+            spool, log = (place.folder(name, "sources that only Spark can read") for name in ("spool", "spark"))
+            self._fed[source.fingerprint] = Feeder(source, spool / mark, log / mark)
         return spooled_source(source, self._fed[source.fingerprint].spool)
 
     def prepare(self, *, begun: bool) -> None:

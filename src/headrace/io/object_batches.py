@@ -1,0 +1,159 @@
+"""Output batches on an object store: what `BatchDirectory` does, where nothing can be renamed.
+
+    _owner                       the query whose output this is
+    _staging/<batch>-<name>      parts that tasks have written
+    batch-<id>/part-<n>.<form>   the parts of a batch
+    _batches/<id>                the one object that makes a batch exist: the names of its files
+
+The commit of the query names the staged parts, so whoever publishes a batch publishes the same ones. The driver copies
+them, inside the store, to where they stay, and then creates `_batches/<id>`, if there is none. A crash before that
+leaves a batch that does not exist yet, and whose files are written once more with the same content.
+`read_events_output` reads the batches that exist. Whoever only lists files sees those of the last batch appear one by
+one, but never one of an attempt that was given up: names that start with `_` are not data.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import PurePosixPath
+
+from headrace.errors import SinkError, StoreError
+from headrace.io.commit import BatchDirectory
+from headrace.io.files import local_path
+from headrace.store.log import number_of
+from headrace.store.objects import ObjectStorage
+
+__all__ = ["Batches", "ObjectBatches", "batches_at"]
+
+_STAGING, _BATCHES, _OWNER = "_staging", "_batches", "_owner"
+
+
+class ObjectBatches:
+    """The batches of one output on an object store."""
+
+    def __init__(self, path: str) -> None:
+        with _sink_errors():
+            self.storage = ObjectStorage(path)
+        self.place = self.storage.place
+
+    def check_writable(self) -> None:
+        """Raise `SinkError` unless it can be written in."""
+        with _sink_errors():
+            self.storage.check()
+
+    @property
+    def taken(self) -> bool:
+        """Whether it is the output of a query."""
+        return self._owner() is not None or bool(self.committed())
+
+    def claim(self, owner: str, *, begun: bool) -> None:
+        """Make it the output of one query; another's, or one that lacks what this query has written before, is refused.
+
+        `begun` says whether the query has written batches.
+        Batches are told apart by number, so the batches of two queries in one place would hide each other.
+        """
+        if self._owner() == owner:
+            return
+        if begun and not self.taken:
+            raise SinkError(
+                f"{self.place!r} is new, but the query has begun already: its earlier output would be missing",
+                given=self.place,
+                instead="the place it wrote to before, or a new checkpoint",
+            )
+        with _sink_errors():
+            if self.taken or not self.storage.create(_OWNER, owner.encode()):
+                raise SinkError(
+                    f"{self.place!r} holds the output of another query, or of this one from another checkpoint",
+                    given=self.place,
+                    instead="another prefix, the checkpoint that belongs to this one, or delete what is there",
+                )
+
+    def _owner(self) -> str | None:
+        with _sink_errors():
+            try:
+                return str(self.storage.read(_OWNER).to_pybytes(), "utf-8")
+            except FileNotFoundError:
+                return None
+
+    def stage(self, batch_id: int, name: str, data: bytes) -> str:
+        """Write an object that may become part of a batch, and give its key; for workers."""
+        key = f"{_STAGING}/{batch_id:08d}-{uuid.uuid4().hex}-{PurePosixPath(name).name}"
+        with _sink_errors():
+            self.storage.create(key, data)
+        return key
+
+    def commit(self, batch_id: int, staged: Sequence[str], extra: Mapping[str, bytes] | None = None) -> bool:
+        """Make the staged objects, in this order, and the extra ones the batch; for the driver.
+
+        False if the batch is there already. What dead attempts at this batch or an earlier one have left is removed.
+        """
+        with _sink_errors():
+            fresh = not self._exists(batch_id) and self._publish(batch_id, staged, extra or {})
+            for key in self.storage.keys(_STAGING):
+                if number_of(key) <= batch_id:
+                    self.storage.remove(key)
+        return fresh
+
+    def _publish(self, batch_id: int, staged: Sequence[str], extra: Mapping[str, bytes]) -> bool:
+        names = [f"{_folder(batch_id)}/part-{part:05d}{_suffix(key)}" for part, key in enumerate(staged)]
+        for key, name in zip(staged, names, strict=True):
+            try:
+                self.storage.copy(key, name)
+            except FileNotFoundError as error:
+                if self._exists(batch_id):  # another process has published it meanwhile
+                    return False
+                raise SinkError(
+                    f"{key!r} is not a staged object of {self.place!r}", given=key, allowed="keys that stage() gave"
+                ) from error
+        for name, data in extra.items():
+            names.append(f"{_folder(batch_id)}/{name}")
+            self.storage.create(names[-1], data)
+        about = {"files": names, "token": uuid.uuid4().hex}
+        return self.storage.create(f"{_BATCHES}/{batch_id:08d}", json.dumps(about).encode())
+
+    def _exists(self, batch_id: int) -> bool:
+        try:
+            return bool(self.storage.length(f"{_BATCHES}/{batch_id:08d}"))
+        except FileNotFoundError:
+            return False
+
+    def committed(self) -> list[int]:
+        """The batches that are there, in order."""
+        with _sink_errors():
+            return [number_of(key) for key in self.storage.keys(_BATCHES)]
+
+    def files(self, batch_id: int | None = None) -> list[str]:
+        """The files of a batch, or of all of them, in order."""
+        batches = self.committed() if batch_id is None else [batch_id]
+        with _sink_errors():
+            found = [json.loads(self.storage.read(f"{_BATCHES}/{n:08d}").to_pybytes())["files"] for n in batches]
+        return [self.storage.uri(name) for names in found for name in names]
+
+
+Batches = BatchDirectory | ObjectBatches
+
+
+def batches_at(path: str) -> Batches:
+    """The batches of an output: in a directory, or on an object store."""
+    return BatchDirectory(path) if local_path(path) is not None else ObjectBatches(path)
+
+
+def _folder(batch_id: int) -> str:
+    return f"batch-{batch_id:08d}"
+
+
+def _suffix(key: str) -> str:
+    """The ending of the name as it was given to `stage`."""
+    return "".join(PurePosixPath(key.split("-", 2)[2]).suffixes)
+
+
+@contextmanager
+def _sink_errors() -> Iterator[None]:
+    """What goes wrong with the store is the sink's error."""
+    try:
+        yield
+    except StoreError as error:
+        raise SinkError(error.message, given=error.given, allowed=error.allowed, instead=error.instead) from error

@@ -1,0 +1,198 @@
+"""Object stores: `s3://bucket/prefix`, `gs://bucket/prefix`, `abfs://container@account.dfs.core.windows.net/prefix`.
+
+`obstore` speaks to all of them (`pip install 'headrace[objects]'`). `pyarrow.fs` cannot create a file only if there is
+none, which is what the store's safety rests on. A store that cannot do so either is refused (`check`).
+
+Endpoints and keys come from the environment, under the names that the vendors' own tools use: `AWS_ACCESS_KEY_ID`,
+`AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_ALLOW_HTTP` for an endpoint without encryption, and so
+on (`_KEYS`). Without keys, the machine's role is asked. `environment.py` says how workers get them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import StoreError, without_secrets
+from headrace.pieces import Data, Pieces
+from headrace.store.remote import RemoteStorage, Unanswered
+
+try:
+    import obstore
+    from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError
+    from obstore.store import from_url
+except ImportError:  # an extra; whoever needs it is told
+    obstore = None  # type: ignore[assignment,unused-ignore]
+
+__all__ = ["SCHEMES", "ObjectStorage"]
+
+SCHEMES = ("s3", "gs", "abfs", "abfss")
+#: The variables of the environment that say who asks.
+_KEYS = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_ENDPOINT_URL for a server of your own",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+    "abfs": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+}
+_VENDORS = {"s3": "AWS", "gs": "GOOGLE", "abfs": "AZURE"}
+#: How long a store may take: calls are repeated for so long if it cannot be reached or is not well.
+_RETRIED = {"max_retries": 6, "retry_timeout": timedelta(seconds=30)}
+_TIMEOUT = timedelta(minutes=5)
+#: Larger files are read in parts of so many bytes, several at once.
+_PART = 16 << 20
+_READERS = 4
+#: Answers that leave open whether a call has happened, beside those without a status: the server failed or is busy.
+_OPEN = re.compile(r"status code: (408|409|425|429|5\d\d)")
+_STATUS = re.compile(r"status code: \d{3}")
+_TOLD = re.compile(r"<Code>([^<]*)</Code>(?:<Message>([^<]*)</Message>)?")
+
+
+class ObjectStorage(RemoteStorage):
+    """A bucket, or what begins with a prefix in it. It is connected where it is used: tasks get it by pickle."""
+
+    def __init__(self, url: str) -> None:
+        self._scheme = url.partition("://")[0].lower().replace("abfss", "abfs")
+        if self._scheme not in SCHEMES:
+            raise StoreError(
+                f"a store cannot be on {self._scheme}://",
+                given=url,
+                allowed=f"a path that all workers can reach, or {', '.join(f'{scheme}://' for scheme in _KEYS)}",
+                instead="a bucket of an object store, or a directory on a file system that all workers mount",
+            )
+        self._url = url.rstrip("/")
+        self._store: Any = None
+
+    @property
+    def place(self) -> str:
+        return without_secrets(self._url)
+
+    def __repr__(self) -> str:
+        return f"ObjectStorage({self.place!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_store": None}
+
+    # --- the calls of a store -----------------------------------------------------------------------------------------
+
+    def put(self, key: str, data: Data) -> bool:
+        pieces = [memoryview(p).cast("B") for p in (data if isinstance(data, Pieces) else [data]) if memoryview(p)]
+        with self._errors(f"cannot write {key!r}", open_ended=True):
+            try:
+                obstore.put(self._connected(), key, pieces or b"", mode="create")
+            except AlreadyExistsError:
+                return False
+        return True
+
+    def read(self, key: str) -> pa.Buffer:
+        with self._errors(f"cannot read {key!r}"):
+            store = self._connected()
+            found = obstore.get(store, key)
+            size = found.meta["size"]
+            if size <= _PART:
+                return pa.py_buffer(found.bytes())
+            with ThreadPoolExecutor(_READERS) as readers:
+                starts = range(0, size, _PART)
+                parts = readers.map(
+                    lambda start: obstore.get_range(store, key, start=start, end=min(start + _PART, size)), starts
+                )
+                return pa.py_buffer(b"".join(parts))
+
+    def length(self, key: str) -> int:
+        with self._errors(f"cannot read {key!r}"):
+            return int(obstore.head(self._connected(), key)["size"])
+
+    def keys(self, folder: str, after: str = "") -> list[str]:
+        with self._errors(f"cannot list {folder!r}"):
+            pages = obstore.list(self._connected(), folder, offset=after or None)
+            found = [str(about["path"]) for page in pages for about in page]
+        return sorted(key for key in found if key > after and key.rpartition("/")[0] == folder)
+
+    def remove(self, key: str) -> None:
+        with self._errors(f"cannot remove {key!r}"):
+            try:
+                obstore.delete(self._connected(), key)
+            except FileNotFoundError:
+                return
+
+    def copy(self, key: str, to: str) -> None:
+        """Copy a file, inside the store; one that is there is replaced."""
+        with self._errors(f"cannot copy {key!r}"):
+            obstore.copy(self._connected(), key, to)
+
+    def uri(self, key: str) -> str:
+        """Where a file is."""
+        return f"{self._url}/{key}"
+
+    # --- whether it will do -------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """`StoreError` unless it can be reached, written, and asked to create a file only if there is none."""
+        key = f"probes/{uuid.uuid4().hex}"
+        try:
+            first, second = self.put(key, b"1"), self.put(key, b"2")
+        except Unanswered as error:
+            raise StoreError(
+                f"the store {self.place!r} cannot be reached: {error}",
+                given=self.place,
+                instead=f"check the bucket, the network, and the environment: {_KEYS[self._scheme]}",
+            ) from error
+        self.remove(key)
+        if not first or second:
+            raise self._unsafe()
+
+    def _unsafe(self) -> StoreError:
+        return StoreError(
+            f"{self.place!r} cannot create a file only if there is none, which keeps two drivers apart",
+            given=self.place,
+            allowed="object stores with conditional writes (If-None-Match), such as Amazon S3",
+            instead="another store, or a directory that all workers can reach",
+        )
+
+    def _connected(self) -> Any:
+        if self._store is None:
+            plain = os.environ.get(f"{_VENDORS[self._scheme]}_ALLOW_HTTP", "").lower() in ("true", "1")
+            client = {"timeout": _TIMEOUT, "allow_http": plain}
+            options: Any = {"client_options": client, "retry_config": _RETRIED}
+            self._store = from_url(self._url, **options)
+        return self._store
+
+    @contextmanager
+    def _errors(self, what: str, *, open_ended: bool = False) -> Iterator[None]:
+        """What the store's client raises, as errors of ours; `open_ended` calls may have happened all the same."""
+        if obstore is None:
+            raise StoreError(
+                "object stores need the package obstore", given=self.place, instead="pip install 'headrace[objects]'"
+            )
+        try:
+            yield
+        except NotSupportedError as error:
+            raise self._unsafe() from error
+        except BaseError as error:
+            text = str(error)
+            why = self._reason(text)
+            if open_ended and (_OPEN.search(text) or not _STATUS.search(text)):
+                raise Unanswered(why) from None
+            raise StoreError(
+                f"{what} in {self.place!r}: {why}",
+                given=self.place,
+                instead=f"check the bucket and the environment: {_KEYS[self._scheme]}",
+            ) from None
+
+    def _reason(self, text: str) -> str:
+        """What the store said, without what it was asked: one line, no secrets."""
+        if "169.254.169.254" in text or "metadata.google.internal" in text or "/metadata/identity" in text:
+            return f"there are no credentials: set {_KEYS[self._scheme]}"
+        if "builder error" in text:
+            return f"the endpoint is not encrypted: set {_VENDORS[self._scheme]}_ALLOW_HTTP=true if that is meant"
+        told = _TOLD.search(text)
+        if told is not None:
+            return ": ".join(part for part in told.groups() if part)
+        first = text.partition("\n")[0]
+        return without_secrets(first.rpartition(" - ")[2] or first)
