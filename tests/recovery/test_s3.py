@@ -19,6 +19,7 @@ from tests.recovery.s3_driver import start
 from typer.testing import CliRunner
 
 import headrace as hr
+from headrace.changes import Changes
 from headrace.cli import app
 from headrace.errors import CheckpointError, HeadraceError, PlanError, SinkError, StoreError, Superseded
 from headrace.events import history, to_changes
@@ -30,6 +31,7 @@ from headrace.testing.same import assert_same_history
 
 ROOT = Path(__file__).parents[2]
 FILES = 4
+PARTS = ("out-a", "out-b")
 SEED = int(os.environ.get("HEADRACE_KILL_SEED", "1"))
 
 
@@ -241,7 +243,7 @@ def test_another_query_is_refused(begun: ObjectStorage, tmp_path: Path, s3: str)
 def test_another_number_of_buckets_is_refused(begun: ObjectStorage, s3: str, folder: Path):  # noqa: ARG001
     with pytest.raises(CheckpointError, match="another number of buckets") as caught:
         start(folder, s3, buckets=7)
-    assert caught.value.instead == "buckets=2, or another checkpoint"
+    assert caught.value.instead == f"buckets=2, or first headrace checkpoint rescale {s3}/state --buckets 7"
 
 
 def test_a_query_that_would_read_what_it_writes_is_refused(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -258,15 +260,89 @@ def test_a_query_that_would_read_what_it_writes_is_refused(s3: str, tmp_path: Pa
 # --- checkpoint tools -------------------------------------------------------------------------------------------------
 
 
-def test_tools_for_checkpoints_refuse_those_on_object_stores(begun: ObjectStorage, s3: str, folder: Path):  # noqa: ARG001
-    with pytest.raises(CheckpointError, match="checkpoints on object stores cannot be shown"):
-        hr.checkpoint(f"{s3}/state")
-    (folder / "a.csv").write_text("t,k,v\n1,a,1\n")
-    query = sums(folder / "a.csv").start(hr.memory(), checkpoint=str(folder / "state"), host="local")
+def test_a_checkpoint_is_shown_and_checked(begun: ObjectStorage, s3: str):
+    saved = hr.checkpoint(f"{s3}/state")
+    shown = saved.show()
+    assert shown["path"] == f"{s3}/state"
+    assert shown["driver"]["ended"]
+    assert shown["files"] == len(ObjectStorage(f"{s3}/state").sizes())
+    assert shown["bytes"] > 10_000
+    assert "which has ended" in str(shown)
+    assert saved.verify()["problems"] == []
+    assert saved.state()
+    done = CliRunner().invoke(app, ["checkpoint", "verify", f"{s3}/state"], catch_exceptions=False)
+    assert done.exit_code == 0
+    key = begun.keys("commits")[-1]
+    replace(begun, key, begun.read(key).to_pybytes()[:-1])
+    assert CliRunner().invoke(app, ["checkpoint", "verify", f"{s3}/state"]).exit_code == 1
+
+
+def test_what_is_no_checkpoint_is_an_error(s3: str):
+    with pytest.raises(CheckpointError, match="there is no checkpoint at this path"):
+        hr.checkpoint(f"{s3}/nothing")
+
+
+@pytest.mark.parametrize("kinds", ["store to store", "store to directory", "directory to store"])
+def test_a_copy_of_a_running_query_goes_on(kinds: str, s3: str, tmp_path: Path):
+    """What the original has written up to the copy, and what the copy writes, are together the whole answer."""
+    places = zip("ab", kinds.split(" to "), strict=True)
+    first, second = (f"{s3}/{name}" if kind == "store" else str(tmp_path / name) for name, kind in places)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("t,k,v\n1,a,1\n2,b,2\n25,a,1\n")
+    rows = hr.read_csv(str(tmp_path / "in"), "t LONG, k STRING, v LONG", lifetime=hr.point("t")).select("k", "v")
+    kept = hr.events("kind|le|re|re_new|k|v\ninsert|1|9||a|3\nretract|1|9|5|a|3\ninsert|25|26||b|5\n")
+    stream = rows.union(kept).group_by("k").window(hr.tumbling(10)).aggregate(n=hr.count(), s=hr.sum("v"))
+    one = stream.start(hr.files(str(tmp_path / "out-a")), checkpoint=first, host="local")
+    one.process_all_available()
+    assert hr.checkpoint(first).copy(second).verify()["problems"] == []
+    with pytest.raises(CheckpointError, match="the place for the copy is taken"):
+        hr.checkpoint(first).copy(second)
+    one.stop()
+    (tmp_path / "in" / "b.csv").write_text("t,k,v\n3,a,3\n4,c,4\n")
+    two = stream.start(hr.files(str(tmp_path / "out-b")), checkpoint=second, host="local")
+    two.finish()
+    assert not any(counts["changed_files"] for counts in two.counts.values())
+    two.stop()
+    parts = [to_changes(read_events_output(str(tmp_path / name), stream.schema), stream.schema) for name in PARTS]
+    assert all(map(len, parts))
+    assert_same_history(history(Changes.concat(parts)), stream.cht())
+
+
+def test_rescaling_waits_for_a_query_that_may_be_running(folder: Path, s3: str):
+    query = start(folder, s3)
     query.process_all_available()
+    saved = hr.checkpoint(f"{s3}/state")
+    with pytest.raises(CheckpointError, match="may be running: rescaling must wait") as caught:
+        saved.rescale(3)
+    assert str(os.getpid()) in str(caught.value.given)
+    assert saved.gc()["running"]
     query.stop()
-    with pytest.raises(CheckpointError, match="checkpoints on object stores cannot be"):
-        hr.checkpoint(folder / "state").copy(f"{s3}/copy")
+    saved.rescale(3)
+    assert saved.show()["buckets"] == 3
+    assert not saved.gc()["running"]
+    again = start(folder, s3, buckets=3)
+    again.finish()
+    again.stop()
+    check(folder, s3)
+
+
+def test_rescaling_takes_over_from_a_process_that_is_gone(folder: Path, s3: str):
+    """It has not said that it ended; and if it runs all the same, it stops before its next commit."""
+    query = start(folder, s3)
+    query.process_all_available()
+    saved = hr.checkpoint(f"{s3}/state")
+    command = ["checkpoint", "rescale", f"{s3}/state", "--buckets", "3", "--take-over"]
+    assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
+    assert saved.show()["buckets"] == 3
+    write_input(folder / "more", 1, FILES + 1)
+    (folder / "more" / f"{FILES:03d}.json").rename(folder / "in" / f"{FILES:03d}.json")
+    with pytest.raises(Superseded):
+        query.await_termination(60)
+    query.stop()
+    again = start(folder, s3, buckets=3)
+    again.finish()
+    again.stop()
+    check(folder, s3)
 
 
 def test_rescaling_asks_outputs_on_the_store_for_the_last_batch(s3: str, tmp_path: Path):

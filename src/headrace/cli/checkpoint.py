@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(help="Checkpoints: look at one, check it, copy it, tidy it up.", no_args_is_help=True)
-Place = Annotated[str, typer.Argument(metavar="PATH", help="The directory that a query was started with.")]
+Place = Annotated[str, typer.Argument(metavar="PATH", help="The directory or URL that a query was started with.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 
 
@@ -36,7 +36,7 @@ def verify(path: Place, *, as_json: AsJson = False) -> None:
 @app.command("copy")
 def copy(
     path: Place,
-    to: Annotated[str, typer.Argument(metavar="TO", help="A directory that does not exist yet.")],
+    to: Annotated[str, typer.Argument(metavar="TO", help="A directory that does not exist yet, or an empty URL.")],
 ) -> None:
     """Make a consistent copy, also while the query runs; started with the copy, it goes on into new sinks."""
     made = _saved(path).copy(to).show()
@@ -48,9 +48,13 @@ def rescale(
     path: Place,
     *,
     buckets: Annotated[int, typer.Option(min=1, help="How many buckets the query is to have.")],
+    take_over: Annotated[
+        bool,
+        typer.Option("--take-over", help="On an object store: the process that ran the query is gone without a word."),
+    ] = False,
 ) -> None:
     """Divide the state of a stopped query among another number of buckets, which its next start then has."""
-    _saved(path).rescale(buckets)
+    _saved(path).rescale(buckets, take_over=take_over)
     typer.echo(f"the state is in {buckets} buckets now")
 
 

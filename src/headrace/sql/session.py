@@ -377,9 +377,7 @@ class Session:
             )
         if name in ("buckets", "batch_rows", "rows") and not (isinstance(value, int) and value > 0):
             raise context.error(part.value, f"{name} is a number above 0", given=value)
-        if name == "checkpoint" and "://" in str(value):
-            raise context.error(part.value, "a script's checkpoint is a directory", instead="run --checkpoint URL")
-        if name == "checkpoint" and value is not None and not self.catalog.may_use(self.catalog.base / str(value)):
+        if name == "checkpoint" and value is not None and not self.catalog.may_use_place(str(value)):
             raise context.error(part.value, "this session may not use files there", given=value)
         self.catalog.settings[name] = value
         return Done(part, without_secrets(f"{name} = {value}"))
@@ -496,5 +494,5 @@ class Script:
         settings = self.session.options(options.get("host", "spark"))
         settings.pop("batch_rows", None)
         if "checkpoint" not in options and self.session.catalog.settings["checkpoint"] is not None:
-            settings["checkpoint"] = self.session.catalog.settings["checkpoint"]
+            settings["checkpoint"] = self.session.catalog.place(self.session.catalog.settings["checkpoint"])
         return start(pairs, **(settings | options))

@@ -92,6 +92,11 @@ class Log:
         self.storage.remove_drafts()
         return epoch
 
+    def release(self) -> None:
+        """Say that this driver has ended, for those who look at the checkpoint; nothing rests on it."""
+        if self.epoch:
+            self.storage.create(f"{EPOCHS}/{self.epoch:08d}-ended", process_mark(ended=True), lasting=False)
+
     def check_owner(self) -> None:
         """`Superseded` if another driver has taken over."""
         newest = self._newest_epoch()
@@ -220,18 +225,21 @@ def _plan_keys(batch: int) -> Iterator[str]:
     return chain([key], (f"{key}-{lost}" for lost in count(1)))
 
 
-def process_mark() -> bytes:
-    """Who makes a file of the store: the machine and the process.
+def process_mark(*, ended: bool = False) -> bytes:
+    """Who makes a file of the store: the machine and the process, and whether it has ended its work.
 
     The token tells it from others of this process: a store compares contents where an answer was lost.
     """
-    return json.dumps({"host": socket.gethostname(), "process": os.getpid(), "token": uuid.uuid4().hex}).encode()
+    about = {"host": socket.gethostname(), "process": os.getpid(), "token": uuid.uuid4().hex, "ended": ended}
+    return json.dumps(about).encode()
 
 
 def has_ended(mark: bytes) -> bool:
-    """Whether a process of this machine that made a file has ended; false if nobody can say."""
+    """Whether a process has ended its work: it says so, or is gone from this machine; false if nobody can say."""
     try:
         about = json.loads(mark)
+        if about.get("ended"):
+            return True
         if about["host"] != socket.gethostname():
             return False
         os.kill(about["process"], 0)

@@ -95,14 +95,19 @@ class ObjectStorage(RemoteStorage):
             store = self._connected()
             found = obstore.get(store, key)
             size = found.meta["size"]
+            whole = pa.allocate_buffer(size)  # aligned, as Arrow's data in it must be
+            view = memoryview(whole).cast("B")
             if size <= _PART:
-                return pa.py_buffer(found.bytes())
+                view[:] = memoryview(found.bytes())
+                return whole
+
+            def fetch(start: int) -> None:
+                end = min(start + _PART, size)
+                view[start:end] = memoryview(obstore.get_range(store, key, start=start, end=end))
+
             with ThreadPoolExecutor(_READERS) as readers:
-                starts = range(0, size, _PART)
-                parts = readers.map(
-                    lambda start: obstore.get_range(store, key, start=start, end=min(start + _PART, size)), starts
-                )
-                return pa.py_buffer(b"".join(parts))
+                list(readers.map(fetch, range(0, size, _PART)))
+            return whole
 
     def length(self, key: str) -> int:
         with self._errors(f"cannot read {key!r}"):
@@ -113,6 +118,11 @@ class ObjectStorage(RemoteStorage):
             pages = obstore.list(self._connected(), folder, offset=after or None)
             found = [str(about["path"]) for page in pages for about in page]
         return sorted(key for key in found if key > after and key.rpartition("/")[0] == folder)
+
+    def sizes(self, folder: str = "") -> dict[str, int]:
+        with self._errors(f"cannot list {folder or self.place!r}"):
+            pages = obstore.list(self._connected(), folder or None)
+            return dict(sorted((str(about["path"]), int(about["size"])) for page in pages for about in page))
 
     def remove(self, key: str) -> None:
         with self._errors(f"cannot remove {key!r}"):

@@ -1,4 +1,4 @@
-"""What the store needs of a file system: five calls, on keys such as `commits/000000000007`.
+"""What the store needs of a file system: six calls, on keys such as `commits/000000000007`.
 
 `create` is the one that carries safety: it makes a file with all of its content, or finds that the key is taken; no
 reader ever sees half of a file, and of two callers one succeeds. `LocalStorage` is a directory, `objects.py` has stores
@@ -49,6 +49,10 @@ class Storage(ABC):
     @abstractmethod
     def keys(self, folder: str, after: str = "") -> list[str]:
         """The keys directly below a folder that are greater than `after`, in order."""
+
+    @abstractmethod
+    def sizes(self, folder: str = "") -> dict[str, int]:
+        """The keys of all files below a folder, however deep, in order, with their lengths."""
 
     @abstractmethod
     def remove(self, key: str) -> None:
@@ -136,6 +140,15 @@ class LocalStorage(Storage):
             except FileNotFoundError:
                 return []
         return sorted(key for key in found if key > after)
+
+    def sizes(self, folder: str = "") -> dict[str, int]:
+        found = {}
+        for path, _, names in os.walk(self.path / folder):  # which passes over folders that a running query removes
+            for name in names:
+                with suppress(FileNotFoundError):  # so has it done with this one
+                    file = Path(path, name)
+                    found[str(file.relative_to(self.path))] = file.stat().st_size
+        return dict(sorted(found.items()))
 
     def remove(self, key: str) -> None:
         with _store_errors(f"cannot remove {key!r}"), suppress(FileNotFoundError):

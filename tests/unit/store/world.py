@@ -317,6 +317,10 @@ class MemoryStorage(Storage):
             begun = (begun & ended) | {key for key in sorted(begun ^ ended) if coin() < 0.5}
         return sorted(key for key in begun if key > after)
 
+    def sizes(self, folder: str = "") -> dict[str, int]:
+        found = self.world.call(f"list {folder}", lambda: sorted(k for k in self.files if k.startswith(f"{folder}/")))
+        return {key: len(self.files[key]) for key in found if key in self.files}
+
     def remove(self, key: str) -> None:
         self.world.call(f"remove {key}", lambda: self._remove(key))
 

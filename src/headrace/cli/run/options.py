@@ -160,7 +160,7 @@ class Options:
         checkpoint = self.checkpoint
         goes_on = host is Host.spark or self.follow  # a run in process to the end of its inputs has the whole answer
         if checkpoint is None and catalog is not None and goes_on and settings["checkpoint"] is not None:
-            checkpoint = str(catalog.base / settings["checkpoint"])
+            checkpoint = catalog.place(settings["checkpoint"])
         if host is not Host.spark and self.master:
             raise _only_spark("has a master", f"--master {self.master}", f"--host spark --master {self.master}")
         done = replace(self, host=host, checkpoint=checkpoint, name=self.name or asked.name)

@@ -163,7 +163,7 @@ class Shell:
         return self.session.catalog.settings[name]
 
     def _checkpoint(self, name: str) -> str:
-        return str(Path(self._setting("checkpoint")) / folder_of(name))
+        return f"{self.session.catalog.place(self._setting('checkpoint')).rstrip('/')}/{folder_of(name)}"
 
     def _view(self, result: Result, *, newest: bool = False) -> Any:
         return view(self._setting("view"), result, self._setting("rows"), newest=newest)

@@ -11,7 +11,7 @@ diverted/       rows that were not used, with the reason
 
 On an object store there is no lock: a query that is started anew takes over, and the one that ran stops with
 `Superseded` before its next commit. There is no spool and no log of Spark's either: what hosts send, and what only
-Spark can read, needs a directory.
+Spark can read, needs a directory (`spool=`, `spark_checkpoint=`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from headrace.store.log import Log
 from headrace.store.objects import ObjectStorage
 from headrace.store.storage import LocalStorage, Storage
 
-__all__ = ["FORMAT", "Checkpoint", "difference", "read_about", "write_about"]
+__all__ = ["FORMAT", "Checkpoint", "create_about", "difference", "read_about"]
 
 #: Changes when what is stored can no longer be read by the code before it.
 FORMAT = 3
@@ -83,14 +83,14 @@ class Checkpoint:
             self.path.mkdir(parents=True, exist_ok=True)
         return LocalStorage(f"{self.path}{below}", durable=not self.temporary)
 
-    def folder(self, name: str, what: str) -> Path:
+    def folder(self, name: str, what: str, instead: str = "") -> Path:
         """A directory of the checkpoint; refused on an object store: `what` says what needs one."""
         if self.path is None:
             raise CheckpointError(
                 f"{what} need a checkpoint in a directory",
                 given=self.place,
-                allowed="on an object store: files, generated streams, events in memory",
-                instead="a directory that the driver and every worker can reach",
+                allowed="on an object store: files, generated streams, events in memory, batch data frames",
+                instead=instead or "a directory that the driver and every worker can reach",
             )
         return self.path / name
 
@@ -145,12 +145,11 @@ class Checkpoint:
         if last is not None:  # those that it began with may have been changed since
             count = int(last.record.get("buckets", count))
         if asked is not None and asked != count:
-            rescale = f"first headrace checkpoint rescale {self.path} --buckets {asked}"
             raise CheckpointError(
                 "the state in the checkpoint is divided into another number of buckets",
                 given=f"buckets={asked}",
                 allowed=f"buckets={count}, or none given",
-                instead=f"buckets={count}, or {'another checkpoint' if self.path is None else rescale}",
+                instead=f"buckets={count}, or first headrace checkpoint rescale {self.place} --buckets {asked}",
             )
         return count
 
@@ -165,13 +164,13 @@ class Checkpoint:
         theirs = read_about(self.root)
         if theirs is None:
             mine |= {"owner": uuid.uuid4().hex, "operators": declared(line)}
-            self.root.create(_ABOUT, _as_json(mine))
+            create_about(self.root, mine)
             theirs = read_about(self.root) or {}  # mine, or of another query that has begun at the same time
         self._check(theirs, mine)
         self.owner = str(theirs["owner"])
         if "operators" not in theirs and self.path is not None:  # of an earlier Headrace, which had directories only
             with self._errors():
-                write_about(self.path, theirs | {"operators": declared(line)})
+                _write_about(self.path, theirs | {"operators": declared(line)})
 
     def _check(self, theirs: dict[str, Any], mine: dict[str, Any]) -> None:
         instead = "another checkpoint directory, or delete this one to start afresh"
@@ -253,7 +252,12 @@ def read_about(root: Storage) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else {}
 
 
-def write_about(folder: Path, about: dict[str, Any]) -> None:
+def create_about(root: Storage, about: dict[str, Any]) -> None:
+    """Write headrace.json, if there is none."""
+    root.create(_ABOUT, _as_json(about))
+
+
+def _write_about(folder: Path, about: dict[str, Any]) -> None:
     """Write headrace.json to a directory, whole and on disk, in place of what was there."""
     file = folder / _ABOUT
     draft = file.with_suffix(".tmp")

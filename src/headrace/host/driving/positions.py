@@ -7,7 +7,7 @@ turn holds the horizon back. Older files are not read, and reported once; older 
 that it does not grow for ever. A file that changes after it was read is not read again, and reported.
 
 Where the place of the files is an accident, because they are the checkpoint's own, their paths are kept relative to it:
-so a checkpoint may be moved or copied.
+so a checkpoint may be moved or copied, which may also give them other times.
 """
 
 from __future__ import annotations
@@ -74,8 +74,13 @@ class FilePositions:
         return ready if self.most is None else ready[: self.most]
 
     def _report_changed(self, found: Sequence[Listed]) -> None:
-        changed = [file for file in found if file.path in self._taken and self._taken[file.path] != file]
+        changed = [file for file in found if file.path in self._taken and self._differs(file)]
         self._report("changed_files", changed, "changed after it was read: it is not read again")
+
+    def _differs(self, file: Listed) -> bool:
+        """Whether a file is another than it was; those of the checkpoint itself may have been copied since."""
+        known = self._taken[file.path]
+        return file.size != known.size if self._base else file != known
 
     def _report_gone(self, found: Sequence[Listed]) -> None:
         """Files that were to be read, and are not there any more."""

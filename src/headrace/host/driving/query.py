@@ -206,6 +206,8 @@ class Query:
             self._thread.join()
         self.executor.close()
         close(self.sinks)
+        with suppress(HeadraceError):  # a store that is gone has failed the query already
+            self.driver.log.release()
         self.checkpoint.close()
 
     def fail_soon(self) -> None:

@@ -65,8 +65,10 @@ class Host:
         """A source whose rows keep coming, over files that a feeder writes, if it is not over files already."""
         return source
 
-    def prepare(self, *, begun: bool) -> None:
-        """Check what feeders need; `begun` says whether the query has committed a batch."""
+    def prepare(self, owner: str, *, begun: bool) -> None:
+        """Check what feeders need; `owner` marks what belongs to the checkpoint, `begun` says whether the query has
+        committed a batch.
+        """
 
     def executor(self, job: Job, name: str) -> Executor:
         """What will run the tasks."""
@@ -202,7 +204,7 @@ def _on_disk(outputs: Sequence[Output], place: Checkpoint, host: Host) -> tuple[
 def _open(driver: Driver, place: Checkpoint, sinks: Sequence[Sink], host: Host) -> None:
     """Take over the checkpoint and its sinks."""
     last = driver.log.last()
-    host.prepare(begun=last is not None)
+    host.prepare(place.owner, begun=last is not None)
     outputs = last.record["outputs"] if last is not None else [{"new": True}] * len(sinks)
     claim(sinks, place.owner, [not about.get("new") for about in outputs])  # those of a copy are new, too
     driver.open()

@@ -16,35 +16,52 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import CheckpointError
-from headrace.host.driving.checkpoint import write_about
+from headrace.host.driving.checkpoint import create_about
 from headrace.host.saved.folder import Folder
+from headrace.io.files import local_path
 from headrace.store.blocks import open_file
 from headrace.store.log import COMMITS, EPOCHS, FLOORS, Commit, process_mark
-from headrace.store.storage import LocalStorage
+from headrace.store.objects import ObjectStorage
+from headrace.store.storage import LocalStorage, Storage
 
 __all__ = ["copy"]
 
 #: What a checkpoint keeps of the input: written once, and such as is removed after it was read.
 _KEPT_INPUT, _PASSING_INPUT = ("events",), ("spool", "spark")
+_STORE = "store"
 
 
-def copy(folder: Folder, to: Path) -> None:
-    """Copy the newest commit and everything it needs to a directory that does not exist yet."""
-    if to.exists():
+def copy(folder: Folder, to: str | Path) -> str:
+    """Copy the newest commit and everything it needs to a place where there is nothing yet; gives that place."""
+    passing = [] if folder.path is None else [name for name in _PASSING_INPUT if (folder.path / name).exists()]
+    local = local_path(str(to))
+    if local is None and passing:
         raise CheckpointError(
-            "the place for the copy is taken", given=str(to), allowed="a directory that does not exist yet"
+            "a checkpoint with input of hosts, or of sources that only Spark can read, must be in a directory",
+            given=str(to),
+            allowed="a directory that does not exist yet",
         )
-    passing = [name for name in _PASSING_INPUT if (folder.path / name).exists()]
+    with folder.locked("copying input that is removed once it is read") if passing else nullcontext():
+        if local is None:
+            return _copy_to_objects(folder, str(to).rstrip("/"))
+        return _copy_to_directory(folder, Path(local).absolute(), passing)
+
+
+def _copy_to_directory(folder: Folder, to: Path, passing: Sequence[str]) -> str:
+    """The copy appears as a whole, by a rename."""
+    if to.exists():
+        raise _taken(str(to))
     draft = to.with_name(f".{to.name}-{uuid.uuid4().hex}")
     try:
-        with folder.locked("copying input that is removed once it is read") if passing else nullcontext():
-            _copy(folder, draft, [*_KEPT_INPUT, *passing])
+        for name in passing:
+            shutil.copytree(f"{folder.place}/{name}", draft / name)  # with times, which say in which order to read
+        _copy(folder, LocalStorage(draft))
         draft.rename(to)
     except OSError as error:
         if isinstance(error, CheckpointError):
@@ -56,26 +73,44 @@ def copy(folder: Folder, to: Path) -> None:
         ) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+    return str(to)
 
 
-def _copy(folder: Folder, draft: Path, inputs: list[str]) -> None:
+def _copy_to_objects(folder: Folder, to: str) -> str:
+    """The copy exists once its commit does, which comes last; a start before that is an error, or begins anew."""
+    target = ObjectStorage(to)
+    target.check()
+    if target.sizes():
+        raise _taken(to)
+    _copy(folder, target)
+    return to
+
+
+def _taken(place: str) -> CheckpointError:
+    return CheckpointError(
+        "the place for the copy is taken",
+        given=place,
+        allowed="a directory that does not exist yet, or a URL below which there is nothing",
+    )
+
+
+def _copy(folder: Folder, target: Storage) -> None:
+    """In this order: before the floor is there nothing counts, and with it nothing does until the commit is there."""
     about = folder.about()
-    draft.mkdir(parents=True)
-    target = LocalStorage(draft / "store")
     with folder.last() as commit:
         copied = _with_new_sinks(commit)
         for name, (length, checksum) in copied.files.items():
             bundle = open_file(folder.storage, name, length, checksum)
             for block in bundle.blocks:
                 bundle.block(block)  # a copy of something damaged would be worth nothing
-            target.create(name, bundle.data)
-        target.create(f"{EPOCHS}/{commit.epoch:08d}", process_mark())
-        target.create(f"{FLOORS}/{commit.batch:012d}", b"")
-        target.create(f"{COMMITS}/{commit.batch:012d}", copied.packed())
-    for name in inputs:
-        if (folder.path / name).exists():
-            shutil.copytree(folder.path / name, draft / name)  # with the times of the files, which positions compare
-    write_about(draft, about | {"owner": uuid.uuid4().hex})
+            target.create(f"{_STORE}/{name}", bundle.data)
+        for name in _KEPT_INPUT:
+            for key in folder.root.sizes(name):
+                target.create(key, folder.root.read(key))
+        target.create(f"{_STORE}/{FLOORS}/{commit.batch:012d}", b"")
+        create_about(target, about | {"owner": uuid.uuid4().hex})
+        target.create(f"{_STORE}/{EPOCHS}/{commit.epoch:08d}-ended", process_mark(ended=True))
+        target.create(f"{_STORE}/{COMMITS}/{commit.batch:012d}", copied.packed())
 
 
 def _with_new_sinks(commit: Commit) -> Commit:

@@ -1,4 +1,4 @@
-"""The directory of a checkpoint, opened without its query."""
+"""The directory of a checkpoint, or its prefix on an object store, opened without its query."""
 
 from __future__ import annotations
 
@@ -13,32 +13,36 @@ from headrace.host.driving.checkpoint import FORMAT, Checkpoint, read_about
 from headrace.io.files import local_path
 from headrace.store.cleanup import pinned
 from headrace.store.log import EPOCHS, Commit, Log, has_ended
-from headrace.store.storage import LocalStorage
+from headrace.store.objects import ObjectStorage
+from headrace.store.storage import LocalStorage, Storage
 
-__all__ = ["Folder", "directory"]
+__all__ = ["Folder", "storage_at"]
 
 
 class Folder:
     """A checkpoint that exists: its description and its store."""
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = directory(path)
-        if not (self.path / "headrace.json").exists():
+    def __init__(self, place: str | Path) -> None:
+        local = local_path(str(place))
+        #: None on an object store.
+        self.path = None if local is None else Path(local).absolute()
+        self.place = str(place).rstrip("/") if self.path is None else str(self.path)
+        self.root, self.storage = storage_at(self.place), storage_at(f"{self.place}/store")
+        self.log = Log(self.storage)
+        if read_about(self.root) is None:
             raise CheckpointError(
                 "there is no checkpoint at this path",
-                given=str(path),
-                allowed="a directory that was given to start(..., checkpoint=...), with its headrace.json",
+                given=str(place),
+                allowed="a directory or URL that was given to start(..., checkpoint=...), with its headrace.json",
             )
-        self.storage = LocalStorage(self.path / "store")
-        self.log = Log(self.storage)
 
     def about(self) -> dict[str, Any]:
         """What headrace.json says; `CheckpointError` if this version cannot read the checkpoint."""
-        about = read_about(LocalStorage(self.path)) or {}
+        about = read_about(self.root) or {}
         if about.get("format") != FORMAT:
             raise CheckpointError(
                 "the checkpoint was written by another version of Headrace",
-                given=f"{self.path}: format {about.get('format')}", allowed=f"format {FORMAT}",
+                given=f"{self.place}: format {about.get('format')}", allowed=f"format {FORMAT}",
             )  # fmt: skip
         return about
 
@@ -47,38 +51,53 @@ class Folder:
         """The newest commit, kept while it is read; `CheckpointError` if there is none."""
         with pinned(self.log) as commit:
             if commit is None:
-                raise CheckpointError(
-                    "the query of this checkpoint has not committed a batch yet", given=str(self.path)
-                )
+                raise CheckpointError("the query of this checkpoint has not committed a batch yet", given=self.place)
             yield commit
 
     @contextmanager
     def held(self) -> Iterator[bool]:
-        """Hold the checkpoint as a running query does; false if one runs."""
-        place = Checkpoint(str(self.path))
+        """Hold the checkpoint as a running query does; false if one runs.
+
+        On an object store there is no lock: false unless the process that started the query last is known to have
+        ended it. What changes the checkpoint claims an epoch there, so a query that runs all the same stops.
+        """
+        place = None if self.path is None else Checkpoint(self.place)
         try:
-            place.lock()
+            if place is not None:
+                place.lock()
         except CheckpointError as error:
             if error.__cause__ is not None:  # the lock itself cannot be written
                 raise
             yield False
             return
         try:
-            yield True
+            yield place is not None or bool(self.driver().get("ended", True))
         finally:
-            place.close()
+            self.log.release()
+            if place is not None:
+                place.close()
 
     @contextmanager
-    def locked(self, doing: str) -> Iterator[None]:
-        """The same; `CheckpointError` if a query runs."""
+    def locked(self, doing: str, *, take_over: bool = False) -> Iterator[None]:
+        """The same; `CheckpointError` if a query runs. `take_over` says that it does not, where nobody can know."""
         with self.held() as free:
-            if not free:
-                raise CheckpointError(
-                    f"a running query uses this checkpoint: {doing} must wait until it is stopped",
-                    given=str(self.path),
-                    instead="stop() the query first",
-                )
+            if not free and not (take_over and self.path is None):
+                raise self._running(doing)
             yield
+
+    def _running(self, doing: str) -> CheckpointError:
+        if self.path is not None:
+            return CheckpointError(
+                f"a running query uses this checkpoint: {doing} must wait until it is stopped",
+                given=self.place,
+                instead="stop() the query first",
+            )
+        driver = self.driver()
+        return CheckpointError(
+            f"the query of this checkpoint may be running: {doing} must wait until it is stopped",
+            given=f"{self.place}, started by process {driver['process']} of {driver['host']}, which has not ended it",
+            instead="stop() the query first; if its process is gone, take over: take_over=True, --take-over",
+        )
 
     def driver(self) -> dict[str, Any]:
         """The machine and the process that started the query last, and whether it is known to have ended."""
@@ -90,14 +109,7 @@ class Folder:
         return {}
 
 
-def directory(path: str | Path) -> Path:
-    """A path; `CheckpointError` if it is on an object store: there is no lock that says whether a query runs."""
-    local = local_path(str(path))
-    if local is None:
-        raise CheckpointError(
-            "checkpoints on object stores cannot be shown, checked, copied, rescaled or tidied up",
-            given=str(path),
-            allowed="a directory",
-            instead="a checkpoint in a directory; elsewhere query.progress() says how far the query came",
-        )
-    return Path(local).absolute()
+def storage_at(place: str) -> Storage:
+    """The files of a directory, or of a prefix on an object store."""
+    local = local_path(place)
+    return ObjectStorage(place) if local is None else LocalStorage(local)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.host.saved.copies import copy
-from headrace.host.saved.folder import Folder, directory
+from headrace.host.saved.folder import Folder
 from headrace.host.saved.rescaling import rescale
 from headrace.host.saved.summary import Summary, summary_of
 from headrace.host.saved.tables import OperatorState, state_of
@@ -22,7 +22,7 @@ class SavedQuery:
         self._folder = Folder(path)
 
     def __repr__(self) -> str:
-        return f"SavedQuery({str(self._folder.path)!r})"
+        return f"SavedQuery({self._folder.place!r})"
 
     def show(self) -> Summary:
         """Whose checkpoint it is, how far the query has come, and how much it remembers: a dictionary, and as text for
@@ -49,16 +49,16 @@ class SavedQuery:
         """A consistent copy, also while the query runs. A query that is started with it goes on behind the last batch,
         into new sinks: directories of files belong to the original.
         """
-        place = directory(to)
-        copy(self._folder, place)
-        return SavedQuery(place)
+        return SavedQuery(copy(self._folder, to))
 
-    def rescale(self, buckets: int) -> None:
+    def rescale(self, buckets: int, *, take_over: bool = False) -> None:
         """Divide the state of a stopped query among another number of buckets; its next start has that number.
 
-        `CheckpointError` if one of its operators cannot be divided, such as a loop.
+        `CheckpointError` if one of its operators cannot be divided, such as a loop. On an object store nobody can see
+        whether a query runs whose process has not ended it: `take_over` says that its process is gone. Should it run
+        all the same, it stops with `Superseded` before its next commit.
         """
-        rescale(self._folder, buckets)
+        rescale(self._folder, buckets, take_over=take_over)
 
     def gc(self) -> Tidied:
         """Remove what no kept commit names, and the pins of readers that have died; of a running query only the

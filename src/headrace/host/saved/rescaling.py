@@ -42,12 +42,12 @@ Operators = Mapping[str, Mapping[str, Any]]
 _MERGE: dict[str, Callable[[Iterable[int]], int]] = {"min": min, "max": max, "sum": sum}
 
 
-def rescale(folder: Folder, buckets: int) -> None:
+def rescale(folder: Folder, buckets: int, *, take_over: bool = False) -> None:
     """Divide the state of a stopped query among so many buckets."""
     if buckets < 1:
         raise CheckpointError("buckets must be at least 1", given=buckets, allowed="a whole number from 1 on")
     operators = folder.about().get("operators")
-    with folder.locked("rescaling"):
+    with folder.locked("rescaling", take_over=take_over):
         folder.log.claim()
         while not rescaled(folder.log, operators, buckets):
             pass

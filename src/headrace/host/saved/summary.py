@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from headrace.host.saved.folder import Folder
@@ -31,7 +28,7 @@ class Summary(dict[str, Any]):
 def summary_of(folder: Folder) -> Summary:
     """What the newest commit says."""
     about = folder.about()
-    found: dict[str, Any] = {"path": str(folder.path), "query": about["fingerprint"], "plan": about["plan"]}
+    found: dict[str, Any] = {"path": folder.place, "query": about["fingerprint"], "plan": about["plan"]}
     found |= {"driver": folder.driver()}
     stored = _on_disk(folder)
     if not folder.log.batches():
@@ -49,11 +46,7 @@ def summary_of(folder: Folder) -> Summary:
 
 
 def _on_disk(folder: Folder) -> dict[str, int]:
-    sizes = []
-    for path, _, names in os.walk(folder.path):  # which passes over folders that the running query removes meanwhile
-        for name in names:
-            with suppress(FileNotFoundError):  # the running query has removed it
-                sizes.append(Path(path, name).stat().st_size)
+    sizes = folder.root.sizes().values()
     return {"files": len(sizes), "bytes": sum(sizes)}
 
 

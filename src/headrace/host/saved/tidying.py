@@ -9,7 +9,6 @@ that nobody can see from here may still be about to commit it.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 from headrace.host.saved.folder import Folder
@@ -25,7 +24,7 @@ class Tidied(dict[str, Any]):
     def __str__(self) -> str:
         lines = [f"removed {self['files']:,} files with {self['bytes']:,} bytes, and {len(self['pins'])} pins"]
         if self["running"]:
-            lines.append("a query runs on this checkpoint: it removes its files by itself")
+            lines.append("a query runs on this checkpoint, or may run: it removes its files by itself")
         if self["unfinished"]:
             lines.append(f"left {self['unfinished']:,} files of a batch that is not committed yet: it will remove them")
         lines += [f"left {key}: its reader may still be there, on another machine" for key in self["pins_left"]]
@@ -51,8 +50,4 @@ def tidy_up(folder: Folder) -> Tidied:
 
 def _sizes(folder: Folder) -> dict[str, int]:
     """The files of the store that may be removed, with their lengths."""
-    found = {}
-    for key in (key for part in (COMMITS, PLANS, DATA) for key in folder.storage.keys(part)):
-        with suppress(FileNotFoundError):  # the running query has removed it
-            found[key] = folder.storage.length(key)
-    return found
+    return {key: size for part in (COMMITS, PLANS, DATA) for key, size in folder.storage.sizes(part).items()}

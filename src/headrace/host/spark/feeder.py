@@ -24,9 +24,11 @@ from headrace.expr.sql import to_spark
 from headrace.host.spark.session import is_connect
 from headrace.io.commit import BatchDirectory
 from headrace.io.formats import Format
+from headrace.io.object_batches import batches_at
 from headrace.io.origins import TABLE, Files, FrameRead, SparkRead, read_columns
 from headrace.plan.nodes import Source
 from headrace.schema import Schema
+from headrace.store.environment import Environment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,15 +59,32 @@ class Feeder:
     log: Path
     stream: Any = None
 
-    def prepare(self, *, begun: bool) -> None:
-        """Make the spool; refuse if Spark's log is gone while the query has begun."""
+    def prepare(self, owner: str, *, begun: bool) -> None:
+        """Make the spool; refuse if Spark's log is gone while the query has begun.
+
+        Outside the checkpoint the log is marked by its `owner`, and another checkpoint's is refused.
+        """
         if begun and not self.log.exists():
             raise CheckpointError(
                 f"Spark's log of what it read from {self.source.origin} is gone: it would read everything again",
                 given=str(self.log),
                 instead="a copy of the checkpoint, or a new checkpoint with new sinks",
             )
+        if owner:
+            self._claim(owner)
         self.spool.mkdir(parents=True, exist_ok=True)
+
+    def _claim(self, owner: str) -> None:
+        mark = self.log / "headrace-owner"
+        if not self.log.exists():
+            self.log.mkdir(parents=True)
+            mark.write_text(owner)
+        elif not mark.exists() or mark.read_text() != owner:
+            raise CheckpointError(
+                f"Spark's log of what it read from {self.source.origin} belongs to another checkpoint",
+                given=str(self.log),
+                instead="another spark_checkpoint=, or delete this one if its checkpoint is gone",
+            )
 
     def start(self, spark: SparkSession, name: str) -> None:
         writer = _rows(spark, self.source).writeStream.queryName(f"{name}-{self.spool.name}")
@@ -151,9 +170,12 @@ def _sender(source: Source, spool: str) -> Callable[[DataFrame, int], None]:
 def _writer(
     schema: pa.Schema, spool: str, batch: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    environment = Environment([spool])
+
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
+        _ = environment  # it travels along, and is set where this function runs
         named = (pa.Table.from_batches([part]).rename_columns(schema.names) for part in batches if part.num_rows)
         tables = [table.cast(schema) for table in named]
         if tables:
@@ -161,7 +183,7 @@ def _writer(
             with pa.ipc.new_file(sink, schema) as writer:
                 for table in tables:
                     writer.write_table(table)
-            path = BatchDirectory(spool).stage(batch, "part.arrow", sink.getvalue().to_pybytes())
+            path = batches_at(spool).stage(batch, "part.arrow", sink.getvalue().to_pybytes())
             context = TaskContext.get()
             part = context.partitionId() if context is not None else 0
             yield pa.record_batch({"part": pa.array([part], pa.int32()), "path": [path]})
@@ -169,10 +191,10 @@ def _writer(
     return write
 
 
-def spill(origin: FrameRead, columns: Schema, folder: Path) -> None:
+def spill(origin: FrameRead, columns: Schema, folder: str) -> None:
     """Write the rows of a batch frame down, a file for each partition, in their order; the workers write."""
-    place = BatchDirectory(str(folder))
+    place = batches_at(folder)
     if not place.committed():
         frame = _numbered(origin.selected(columns))
-        rows = frame.mapInArrow(_writer(columns.arrow, str(folder), 0), "part int, path string").toArrow().to_pylist()
+        rows = frame.mapInArrow(_writer(columns.arrow, folder, 0), "part int, path string").toArrow().to_pylist()
         place.commit(0, [row["path"] for row in sorted(rows, key=lambda row: row["part"])])

@@ -7,8 +7,10 @@ import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.errors import CheckpointError
 from headrace.host.driving.checkpoint import Checkpoint
 from headrace.host.driving.plan import Job
 from headrace.host.driving.query import Query
@@ -17,6 +19,7 @@ from headrace.host.spark.failures import explaining, failure
 from headrace.host.spark.feeder import Feeder, spill, spooled_source
 from headrace.host.spark.session import beside, get_session, is_connect, warm_up
 from headrace.host.spark.worker import SparkExecutor
+from headrace.io.files import local_path
 from headrace.io.formats import Format
 from headrace.io.origins import Files, FrameRead, SparkRead
 from headrace.io.secrets import hidden_values
@@ -33,6 +36,7 @@ def start_query(
     pairs: Sequence[tuple[Node, Sink]],
     *,
     checkpoint: str | None = None,
+    spark_checkpoint: str | None = None,
     master: str | None = None,
     spark: SparkSession | None = None,
     buckets: int | None = None,
@@ -47,16 +51,39 @@ def start_query(
     is divided into (fixed for the life of a checkpoint). `trigger` is a duration such as '10 seconds'; by default a
     batch starts as soon as there is input and the one before has ended. `spark` is a session to run beside; it stays as
     it is.
+
+    `spark_checkpoint` is for a checkpoint on an object store, and sources that only Spark can read: a directory that
+    every worker can reach, where Spark keeps its log of what it has read, and the rows that no batch has taken yet. It
+    is part of the checkpoint: the query goes on only with both.
     """
-    host = _SparkHost(spark, master, options)
+    host = _SparkHost(spark, master, options, _checked(checkpoint, spark_checkpoint))
     return start_on(host, pairs, Asked(checkpoint, buckets, files_per_batch, trigger, name))
+
+
+def _checked(checkpoint: str | None, spark_checkpoint: str | None) -> str | None:
+    """The directory for Spark's log, where the checkpoint is none itself."""
+    if spark_checkpoint is None:
+        return None
+    found = local_path(str(spark_checkpoint))
+    if not found or checkpoint is None or local_path(str(checkpoint)) is not None:
+        raise CheckpointError(
+            "spark_checkpoint= is a directory, beside a checkpoint= on an object store",
+            given=f"checkpoint={checkpoint!r}, spark_checkpoint={spark_checkpoint!r}",
+            allowed="checkpoint='s3://bucket/prefix', spark_checkpoint='/a/directory'",
+            instead="checkpoint= alone: in a directory it holds Spark's log, too" if found else "a directory",
+        )
+    return found
 
 
 class _SparkHost(Host):
     """Tasks are those of Spark jobs; what only Spark can read is written down by Spark."""
 
-    def __init__(self, spark: SparkSession | None, master: str | None, options: dict[str, str] | None) -> None:
+    def __init__(
+        self, spark: SparkSession | None, master: str | None, options: dict[str, str] | None, checkpoint: str | None
+    ) -> None:
         self._given, self._master, self._options = spark, master, options
+        #: Where Spark's own log is, if not in the query's checkpoint.
+        self._checkpoint = checkpoint
         self._fed: dict[str, Feeder] = {}
         self.buckets = min(os.cpu_count() or 1, 8)
 
@@ -75,22 +102,28 @@ class _SparkHost(Host):
         origin = source.origin
         if not isinstance(origin, FrameRead) or origin.streaming:
             return source
-        folder = place.folder("events", "batch data frames") / hashlib.sha256(str(origin).encode()).hexdigest()[:16]
+        folder = f"{place.place}/events/{hashlib.sha256(str(origin).encode()).hexdigest()[:16]}"
         spill(origin, source.columns, folder)
-        return replace(source, origin=Files(str(folder), Format("arrow"), label=str(origin)))
+        return replace(source, origin=Files(folder, Format("arrow"), label=str(origin)))
 
     def fed(self, source: Source, place: Checkpoint) -> Source:
         if not isinstance(source.origin, SparkRead):
             return source
         if source.fingerprint not in self._fed:
             mark = f"spark-{len(self._fed)}"
-            spool, log = (place.folder(name, "sources that only Spark can read") for name in ("spool", "spark"))
+            spool, log = (self._folder(place, name) for name in ("spool", "spark"))
             self._fed[source.fingerprint] = Feeder(source, spool / mark, log / mark)
         return spooled_source(source, self._fed[source.fingerprint].spool)
 
-    def prepare(self, *, begun: bool) -> None:
+    def _folder(self, place: Checkpoint, name: str) -> Path:
+        """Where Spark's own log is, and the rows that it has read."""
+        if self._checkpoint is not None:
+            return Path(self._checkpoint).absolute() / name
+        return place.folder(name, "sources that only Spark can read", "spark_checkpoint=, a directory for Spark's log")
+
+    def prepare(self, owner: str, *, begun: bool) -> None:
         for feeder in self.feeders:
-            feeder.prepare(begun=begun)
+            feeder.prepare("" if self._checkpoint is None else owner, begun=begun)
 
     def executor(self, job: Job, name: str) -> SparkExecutor:
         # A Connect client has its session to itself; a second one would outlive a server that ends with the process.

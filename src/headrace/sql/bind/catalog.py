@@ -22,7 +22,11 @@ __all__ = ["SETTINGS", "Catalog", "StreamEntry", "TableEntry"]
 SETTINGS: Mapping[str, tuple[Any, str, tuple[Any, ...]]] = {
     "host": ("local", "where queries run", ("local", "spark")),
     "master": (None, "a Spark master or Connect URL", ()),
-    "checkpoint": (None, "a directory: queries go on from there when they are started again", ()),
+    "checkpoint": (
+        None,
+        "a directory, or a URL such as s3://bucket/prefix: queries go on from there when they are started again",
+        (),
+    ),
     "emit": ("speculative", "answers early and corrected, or only what is final", ("speculative", "final")),
     "tick": ("tuple", "what ordered windows react to", ("tuple", "time", "batch")),
     "on_error": (
@@ -94,6 +98,14 @@ class Catalog:
     def known(self) -> Mapping[str, Any]:
         """Functions and modules by name: the user's own, and what comes along where they have none of that name."""
         return ChainMap(self.own, self.shipped)  # type: ignore[arg-type]  # it is only read
+
+    def place(self, text: str) -> str:
+        """Where something is that a statement names: a URL as it is, a path from where relative paths start."""
+        return text if "://" in text else str(self.base / text)
+
+    def may_use_place(self, text: str) -> bool:
+        """Whether what a statement names may be used: a URL only if any file may."""
+        return self.roots is None if "://" in text else self.may_use(self.base / text)
 
     def may_use(self, path: Path) -> bool:
         """Whether files there may be used."""
