@@ -79,17 +79,23 @@ def die_at(calls: int) -> None:
     sys.addaudithook(before)
 
 
+def start(folder: Path, host: str) -> Any:
+    """Start the query, or go on with it, in as many buckets as it has."""
+    formats = {"stream": "parquet", "counts": "jsonl", "nested": "jsonl", "reached": "jsonl"}
+    sinks = [(s, hr.files(str(folder / "out" / n), format=formats[n])) for n, s in queries(folder).items()]  # type: ignore[arg-type]
+    buckets = None if (folder / "state" / "headrace.json").exists() else 2
+    return hr.start(sinks, host=host, checkpoint=str(folder / "state"), files_per_batch=1, buckets=buckets)  # type: ignore[arg-type]
+
+
 def main(folder: Path, host: str = "spark", calls: int = 0) -> None:
     """Run until everything is answered."""
     if host == "spark":
         from headrace.host.spark.session import get_session
 
         get_session("local[2,4]", app="headrace recovery")
-    formats = {"stream": "parquet", "counts": "jsonl", "nested": "jsonl", "reached": "jsonl"}
-    sinks = [(s, hr.files(str(folder / "out" / n), format=formats[n])) for n, s in queries(folder).items()]  # type: ignore[arg-type]
     if calls:
         die_at(calls)
-    query = hr.start(sinks, host=host, checkpoint=str(folder / "state"), files_per_batch=1, buckets=2)  # type: ignore[arg-type]
+    query = start(folder, host)
     query.finish()
     draft = folder / "done.tmp"
     draft.write_text(json.dumps(query.counts))
