@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import obstore
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.fixtures.s3_server import KEY, SECRET, S3Server
 from tests.recovery.driver import queries, write_input
@@ -21,8 +24,9 @@ from typer.testing import CliRunner
 import headrace as hr
 from headrace.changes import Changes
 from headrace.cli import app
-from headrace.errors import CheckpointError, HeadraceError, PlanError, SinkError, StoreError, Superseded
+from headrace.errors import CheckpointError, HeadraceError, PlanError, SinkError, SourceError, StoreError, Superseded
 from headrace.events import history, to_changes
+from headrace.io.files import list_files
 from headrace.io.object_batches import ObjectBatches
 from headrace.io.sinks import read_events_output
 from headrace.store.objects import ObjectStorage
@@ -143,6 +147,39 @@ def test_no_secret_is_on_the_store(folder: Path, s3: str, s3_server: S3Server):
         data = bytes(obstore.get(client, path).bytes())
         assert SECRET.encode() not in data
         assert KEY.encode() not in data
+
+
+def test_files_on_s3_are_found_and_read_in_every_way(s3: str):
+    """A file, what is below a prefix, patterns; text, compressed text, and formats that are read from the end."""
+    store = ObjectStorage(f"{s3}/in")
+    table = pa.table({"t": [1, 2], "k": ["a", "b"], "v": [3, 4]})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    store.create("sub/c.parquet", sink.getvalue())
+    text = b"t,k,v\n1,a,3\n2,b,4\n"
+    for key in ("a.csv", "sub/b.csv", "sub/deep/d.csv", "_hidden.csv", "sub/_b/e.csv"):
+        store.create(key, text)
+    store.create("g.csv.gz", gzip.compress(text))
+    store.create("bomb.gz", gzip.compress(bytes(70 << 20)))
+    every = {"a.csv", "g.csv.gz", "bomb.gz", "sub/b.csv", "sub/c.parquet", "sub/deep/d.csv"}
+    found = {
+        "": every, "/": every, "/a.csv": {"a.csv"}, "/*.csv": {"a.csv"}, "/sub": {n for n in every if "sub" in n},
+        "/**/*.csv": {"a.csv", "sub/b.csv", "sub/deep/d.csv"}, "/sub/?.*": {"sub/b.csv", "sub/c.parquet"},
+        "/nothing/": set(), "/nothing/*": set(),
+    }  # fmt: skip
+    for ending, keys in found.items():
+        assert {path.removeprefix(f"{s3}/in/") for path in list_files(f"{s3}/in{ending}")} == keys, ending
+    with pytest.raises(SourceError, match="there is no file"):
+        list_files(f"{s3}/in/nothing")
+    columns = {"lifetime": hr.point("t")}
+    for stream in (
+        hr.read_csv(f"{s3}/in/a.csv", "t LONG, k STRING, v LONG", **columns),
+        hr.read_csv(f"{s3}/in/g.csv.gz", "t LONG, k STRING, v LONG", **columns),
+        hr.read_parquet(f"{s3}/in/sub/*.parquet", **columns),
+    ):
+        assert stream.cht()["v"].to_pylist() == [3, 4]
+    with pytest.raises(SourceError, match="decompresses to more than 200 times"):
+        hr.read_csv(f"{s3}/in/bomb.gz", "t LONG, k STRING, v LONG", bad_rows="fail", **columns).run()
 
 
 def test_sources_on_s3_across_a_restart(s3: str):

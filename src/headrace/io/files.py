@@ -1,8 +1,8 @@
 """Where files are: paths, URIs, and the order in which a directory's files arrived.
 
-A path may be plain, a `file:` URI in either of its spellings (percent-encoded, as Spark reports paths), or any URI
-that Arrow's file systems understand. Names that start with `_` or `.` are not data: writers use them for what is
-unfinished.
+A path may be plain, a `file:` URI in either of its spellings (percent-encoded, as Spark reports paths), a URL of an
+object store (`object_files.py`), or any other URI that Arrow's file systems understand. Names that start with `_` or
+`.` are not data: writers use them for what is unfinished.
 
 `listing` is the one order in which files are read: by modification time in nanoseconds, then by path, or by path alone
 for files whose names say when they belong. An order says only which of the files that are there is next: a file that
@@ -17,7 +17,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import has_magic
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias
@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from headrace.errors import HeadraceError, SourceError
+from headrace.io.object_files import find_objects, is_object, object_now, open_object
 
 __all__ = [
     "MAX_EXPANSION", "ORDERS", "FileOrder", "FileState", "Listed", "behind_link", "changed_or_new", "list_files",
@@ -57,11 +58,17 @@ def open_stream(path: str, max_expansion: int = MAX_EXPANSION) -> Any:
 
     A file that decompresses to more than `max_expansion` times its size is an error, once it is large.
     """
-    files, name = _file_system(path)
-    stream = files.open_input_stream(name, compression="detect")
-    if not name.lower().endswith(_COMPRESSED):
+    if is_object(path):
+        stream, size = open_object(path), -1
+        if path.lower().endswith(_COMPRESSED):
+            size = stream.size()
+            stream = pa.CompressedInputStream(stream, pa.Codec.detect(path).name)
+    else:
+        files, name = _file_system(path)
+        stream, size = files.open_input_stream(name, compression="detect"), files.get_file_info(name).size or 0
+    if not path.lower().endswith(_COMPRESSED):
         return stream
-    return _Decompressed(stream, path, files.get_file_info(name).size or 0, max_expansion)
+    return _Decompressed(stream, path, size, max_expansion)
 
 
 class _Decompressed:
@@ -92,6 +99,8 @@ class _Decompressed:
 
 def open_file(path: str) -> Any:
     """The file with random access."""
+    if is_object(path):
+        return open_object(path)
     files, name = _file_system(path)
     return files.open_input_file(name)
 
@@ -124,6 +133,9 @@ class Listed:
     def now(cls, path: str) -> Listed | None:
         """The file as it is now; None if there is none."""
         with source_errors(path):
+            if is_object(path):
+                seen = object_now(path)
+                return None if seen is None else Listed(*seen)
             files, name = _file_system(path)
             found = files.get_file_info(name)
         return None if found.type == pafs.FileType.NotFound else _of_info(found, path)
@@ -131,6 +143,8 @@ class Listed:
     def state(self) -> FileState:
         """What became of the file since."""
         now = Listed.now(self.path)
+        if now is not None and is_object(self.path) and now.modified // 10**9 == self.modified // 10**9:
+            now = replace(now, modified=self.modified)  # a listing may know fractions of a second, and the file not
         return "missing" if now is None else "same" if now == self else "changed"
 
 
@@ -249,6 +263,9 @@ def _matches(pattern: Path) -> Iterator[Path]:
 
 
 def _remote_files(uri: str) -> Iterator[Listed]:
+    if is_object(uri):
+        yield from (Listed(*found) for found in find_objects(uri))
+        return
     files, name = _file_system(uri)
     info = files.get_file_info(name)
     if info.type == pafs.FileType.NotFound:

@@ -110,8 +110,7 @@ class ObjectStorage(RemoteStorage):
             return whole
 
     def length(self, key: str) -> int:
-        with self._errors(f"cannot read {key!r}"):
-            return int(obstore.head(self._connected(), key)["size"])
+        return self.about(key)[0]
 
     def keys(self, folder: str, after: str = "") -> list[str]:
         with self._errors(f"cannot list {folder!r}"):
@@ -120,9 +119,26 @@ class ObjectStorage(RemoteStorage):
         return sorted(key for key in found if key > after and key.rpartition("/")[0] == folder)
 
     def sizes(self, folder: str = "") -> dict[str, int]:
+        return {key: size for key, size, _ in self.listed(folder)}
+
+    def listed(self, folder: str = "") -> list[tuple[str, int, int]]:
+        """The keys of all files below a folder, in order, with their lengths, and when they were modified (ns)."""
         with self._errors(f"cannot list {folder or self.place!r}"):
             pages = obstore.list(self._connected(), folder or None)
-            return dict(sorted((str(about["path"]), int(about["size"])) for page in pages for about in page))
+            return sorted(
+                (str(about["path"]), int(about["size"]), _modified(about)) for page in pages for about in page
+            )
+
+    def about(self, key: str) -> tuple[int, int]:
+        """The length of a file, and when it was modified (ns); `FileNotFoundError` if there is none."""
+        with self._errors(f"cannot read {key!r}"):
+            found = obstore.head(self._connected(), key)
+            return int(found["size"]), _modified(found)
+
+    def open(self, key: str) -> Any:
+        """A file that is read piece by piece, from any place in it."""
+        with self._errors(f"cannot read {key!r}"):
+            return obstore.open_reader(self._connected(), key, buffer_size=_PART // 4)
 
     def remove(self, key: str) -> None:
         with self._errors(f"cannot remove {key!r}"):
@@ -206,3 +222,7 @@ class ObjectStorage(RemoteStorage):
             return ": ".join(part for part in told.groups() if part)
         first = text.partition("\n")[0]
         return without_secrets(first.rpartition(" - ")[2] or first)
+
+
+def _modified(about: Any) -> int:
+    return int(about["last_modified"].timestamp() * 1000) * 1_000_000

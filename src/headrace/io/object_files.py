@@ -1,0 +1,112 @@
+"""Input on object stores: a key, all keys below a prefix, or a pattern, as `files.py` reads directories.
+
+They are reached as checkpoints and outputs there are (`store/objects.py`), by the same settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from glob import has_magic
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.store.objects import SCHEMES, ObjectStorage
+
+__all__ = ["find_objects", "is_object", "object_now", "open_object"]
+
+Found = tuple[int, str, int]
+
+
+def is_object(path: str) -> bool:
+    """Whether a path is a URL of an object store."""
+    scheme, found, _ = path.partition("://")
+    return bool(found) and scheme.lower() in SCHEMES
+
+
+def open_object(url: str) -> Any:
+    """A file, to be read from any place in it."""
+    store, key = _parted(url)
+    return pa.PythonFile(_Reader(store.open(key)), mode="r")
+
+
+def object_now(url: str) -> Found | None:
+    """When a file was modified, its URL and its size; None if there is none."""
+    store, key = _parted(url)
+    try:
+        size, modified = store.about(key)
+    except FileNotFoundError:
+        return None
+    return modified, url, size
+
+
+def find_objects(url: str) -> Iterator[Found]:
+    """The files that a URL means: its own, all that are below it, or those that match it.
+
+    `FileNotFoundError` if there is none, unless it is a pattern or ends with `/`: then some may come.
+    """
+    store, key = _parted(url)
+    if has_magic(key):
+        parts = key.split("/")
+        fixed = next(place for place, part in enumerate(parts) if has_magic(part))
+        yield from _below(store, "/".join(parts[:fixed]), parts[fixed:])
+        return
+    own = object_now(url) if key and not url.endswith("/") else None
+    if own is not None:
+        yield own
+        return
+    found = list(_below(store, key.rstrip("/"), ["**"]))
+    if not found and not url.endswith("/"):
+        raise FileNotFoundError(url)
+    yield from found
+
+
+def _below(store: ObjectStorage, prefix: str, pattern: Sequence[str]) -> Iterator[Found]:
+    for key, size, modified in store.listed(prefix):
+        parts = key.removeprefix(f"{prefix}/" if prefix else "").split("/")
+        if not any(part.startswith(("_", ".")) for part in parts) and _matches(parts, pattern):
+            yield modified, store.uri(key), size
+
+
+def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether the parts of a key match those of a pattern, in which `**` stands for any number of them."""
+    if not pattern:
+        return not parts
+    if pattern[0] == "**":
+        return any(_matches(parts[place:], pattern[1:] or ["*"]) for place in range(len(parts)))
+    return bool(parts) and fnmatchcase(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])
+
+
+def _parted(url: str) -> tuple[ObjectStorage, str]:
+    """The bucket, and the key in it."""
+    scheme, _, rest = url.partition("://")
+    bucket, _, key = rest.partition("/")
+    return ObjectStorage(f"{scheme}://{bucket}"), key
+
+
+class _Reader:
+    """What Arrow wants of a file of Python's."""
+
+    closed = False
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def read(self, size: int = -1) -> memoryview:
+        return memoryview(self._file.read() if size < 0 else self._file.read(size))
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        return int(self._file.seek(place, whence))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed = True
