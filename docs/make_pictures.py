@@ -217,6 +217,46 @@ def correction() -> str:
     return picture(860, 172 + 34 * len(first) + 4, "A late event corrects the windows it belongs to", *parts)
 
 
+WINDOWS = {
+    "tumbling(5)": hr.tumbling(5),
+    "hopping(4, every=2)": hr.hopping(4, every=2),
+    "hopping(2, every=5)": hr.hopping(2, every=5),
+    "snapshot()": hr.snapshot(),
+    "count_by_start(2)": hr.count_by_start(2),
+    "count_by_end(2)": hr.count_by_end(2),
+    "session(3)": hr.session(3),
+}
+
+
+def windows() -> str:
+    """Three events, and the windows of each kind with their members."""
+    events = hr.events("le | re | name \n 1 | 4 | a \n 2 | 8 | b \n 6 | 9 | c")
+
+    def x(t: int) -> float:
+        return 210 + 40.0 * (t + 2)
+
+    def across(left: int, right: int, y: float, words: str, colour: str) -> str:
+        middle = text((x(left) + x(right)) / 2, y - 8, words, anchor="middle", colour=colour, size=12)
+        return bar(x(left), x(right), y, colour) + middle
+
+    parts = [text(16, 30, "The windows of three events", bold=True, size=16), text(16, 69, "events")]
+    parts += [across(e["le"], e["re"], 64 + 24 * i, e["name"], INK) for i, e in enumerate(events.cht().to_pylist())]
+    top = 148.0
+    for name, window in WINDOWS.items():
+        answers = events.window(window).aggregate(names=hr.concat("name", "")).cht().to_pylist()
+        ends: list[int] = []  # of the last window in each row
+        parts.append(text(16, top + 5, name))
+        for answer in answers:
+            row = next((i for i, end in enumerate(ends) if end <= answer["le"]), len(ends))
+            ends[row : row + 1] = [answer["re"]]
+            parts.append(across(answer["le"], answer["re"], top + 26 * row, answer["names"], BLUE))
+        top += 26 * len(ends) + 14
+    for t in range(-2, 13):
+        parts += [line(x(t), 48, x(t), top - 18, more=' opacity="0.3"')]
+        parts += [text(x(t), top, str(t), anchor="middle", colour=SOFT, size=11)]
+    return picture(840, int(top + 16), "The windows of three events", *parts)
+
+
 class Sees(hr.Operator):
     """Tells what it sees of an event, in an output that lasts from 3 after the window's start to the event's end."""
 
@@ -411,6 +451,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "way_of_an_event.svg": way_of_an_event,
     "retraction.svg": retraction,
     "correction.svg": correction,
+    "windows.svg": windows,
     "policies.svg": policies,
     "verification.svg": verification,
     "network.svg": network,
