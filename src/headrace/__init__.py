@@ -1,4 +1,7 @@
-"""Headrace: a temporal stream system for PySpark. Answers come early and are corrected."""
+"""Headrace: a temporal stream system for PySpark. Answers come early and are corrected.
+
+"Rule 3.5" in a docstring is a rule of `docs/semantics.md`; `docs/glossary.md` explains the words.
+"""
 
 import logging as _logging
 from importlib import import_module as _import_module

@@ -1,4 +1,4 @@
-"""The rules, drawn: small streams and the histories that `semantics.md` gives them."""
+"""The rules, drawn: small streams and the histories that `docs/semantics.md` gives them."""
 
 from __future__ import annotations
 

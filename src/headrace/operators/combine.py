@@ -32,7 +32,7 @@ def combine(node: Combine, changes: Changes) -> pa.Table:
     window = node.aggregate.window
     assert isinstance(window, Grid)
     first, last = window.first(changes.le), window.last(changes.le, changes.re)
-    # Under jumping windows an event may belong to none: its run is empty, but how far it reaches still counts (5.3).
+    # Under jumping windows an event may belong to none: its run is empty, but its reach still counts (rule 5.3).
     keys = pa.Table.from_arrays(
         [evaluated(expr, changes.payload, changes.weight) for _, expr in node.aggregate.keys], schema=node.schema.arrow
     ) if node.aggregate.keys else pa.table({"__all": pa.nulls(len(changes))}).select([])  # fmt: skip

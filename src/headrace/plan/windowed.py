@@ -55,12 +55,12 @@ class PerWindow(Keyed):
 
     @cached_property
     def holds_ends(self) -> bool:
-        """Whether an end after the window's may still change an answer (6.4, second row)."""
+        """Whether an end after the window's may still change an answer (rule 6.4, second row)."""
         return self.sensitive and not self.clips_right
 
     @cached_property
     def prompt(self) -> bool:
-        """Whether the output CTI is the input's (6.4, last two rows)."""
+        """Whether the output CTI is the input's (rule 6.4, last two rows)."""
         if self.timestamping == "time_bound":
             return True
         return isinstance(self.window, Snapshot) and not self.sensitive
