@@ -114,6 +114,6 @@ def test_lifetimes_are_those_of_the_stated_history(finished: hr.Run, name: str):
     assert bag(ours) == bag(expected)
 
 
-def test_nothing_is_set_aside(finished: hr.Run):
+def test_nothing_is_diverted(finished: hr.Run):
     assert sorted(counts["accepted"] for counts in finished.counts.values()) == [20, 40, 50]
     assert finished.diverted().num_rows == 0

@@ -142,7 +142,7 @@ def source_of(policy: Any, lifetime: Any = None, bad_rows: str = "divert") -> So
 
 
 def run(source: Source, some: pa.Table, sizes: tuple[int, ...], blocks: int = 1) -> tuple[list, dict, Progress, int]:
-    """What one channel a batch accepts of rows, its counts, its progress at the end and how many rows it set aside."""
+    """What one channel a batch accepts of rows, its counts, its progress at the end and how many rows it diverted."""
     progress, counts, accepted, diverted, start = Progress(), dict.fromkeys(COUNTERS, 0), [], 0, 0
     for size in sizes:
         channel = Channel(source, progress)

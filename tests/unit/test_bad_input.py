@@ -1,5 +1,5 @@
 """What people get wrong, and what they are told: a typed error that says what was given, what is allowed and what to
-write instead, or a row set aside with the reason. Nothing vanishes, and nothing fails with a stack of somebody else's.
+write instead, or a row diverted with the reason. Nothing vanishes, and nothing fails with a stack of somebody else's.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def test_the_statements_can_be_read(query: str):
     assert '"k"' in run(query, "--sql", "--engine", "duckdb")
 
 
-def test_rows_set_aside_are_told(tmp_path: Path):
+def test_diverted_rows_are_told(tmp_path: Path):
     (tmp_path / "rows.csv").write_text("ts,k\n9,a\n1,b\nx,c\n")
     (tmp_path / "late.py").write_text(
         "from pathlib import Path\nimport headrace as hr\n"

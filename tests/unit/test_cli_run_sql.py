@@ -151,7 +151,7 @@ def test_the_console_and_statements_that_show_something(file: Path):
     assert "Where price > 10" in result.stderr
 
 
-def test_rows_set_aside_are_told(file: Path):
+def test_diverted_rows_are_told(file: Path):
     result = CliRunner().invoke(app, ["run", f"{file}:ticks"], catch_exceptions=False)
     assert "1 of 6 rows not used (1 late; 1 diverted)" in result.stderr
 

@@ -43,7 +43,7 @@ def told(text: str) -> hr.Stream:
     batches = [[_event(event) for event in batch.split(";") if event.strip()] for batch in text.split("|")]
     rows = [event for batch in batches for event in batch]
     sizes = [len(batch) for batch in batches if batch]
-    # What the engine refuses is set aside, so that it still answers, and the answer is wrong.
+    # What the engine refuses is diverted, so that it still answers, and the answer is wrong.
     return hr.events(rows, SCHEMA.arrow, batches=sizes, progress=hr.explicit("divert"), bad_rows="divert")
 
 

@@ -4,7 +4,7 @@
     backfill.dataframe().write.parquet("vwap")
 
 A stream that is read from files gives the history that the live query would have given had it met the files in order,
-with everything in: the rows it would have set aside as late are set aside here too, unless `late="include"`.
+with everything in: the rows it would have diverted as late are diverted here too, unless `late="include"`.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from headrace.io.egress import check_places, deliver, prepared, show_losses
 from headrace.io.origins import SparkRead, check_frames
 from headrace.io.sinks import Sink
 from headrace.plan.nodes import DIVERTED as DIVERTED_ROWS
-from headrace.plan.nodes import Diverted, Failures, Final, Node, Output, Source, set_aside, walk
+from headrace.plan.nodes import Diverted, Failures, Final, Node, Output, Source, diverted_streams, walk
 from headrace.time import NEG_INFINITY
 
 __all__ = ["Run", "outputs_of", "run", "run_quietly", "start"]
@@ -106,9 +106,9 @@ class Run:
 
 
 def outputs_of(streams: Mapping[str, Node]) -> list[Output]:
-    """The outputs of a query: the named streams, and for every source the rows it sets aside."""
+    """The outputs of a query: the named streams, and for every source the rows it diverts."""
     outputs = [Output(node, name) for name, node in streams.items()]
-    return outputs + [Output(side, f"{DIVERTED} {i}") for i, side in enumerate(set_aside(*outputs, whole=False))]
+    return outputs + [Output(side, f"{DIVERTED} {i}") for i, side in enumerate(diverted_streams(*outputs, whole=False))]
 
 
 def run(
@@ -172,7 +172,7 @@ def run_quietly(
     else:
         begin = _starter(host)
         given = checked_options(options, ours + options_of(run_driven, begin))
-        if given.get("finish") is False:  # it goes on another time: what is set aside belongs to its checkpoint
+        if given.get("finish") is False:  # it goes on another time: what is diverted belongs to its checkpoint
             outputs = outputs[: len(nodes)]
         done = run_driven(begin, outputs, sinks=places, **given)
     return Run(done.results, done.counts, done.statistics, done.examples)

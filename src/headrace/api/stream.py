@@ -57,7 +57,7 @@ from headrace.plan.nodes import (
     TableJoin,
     Union,
     Where,
-    set_aside,
+    diverted_streams,
 )  # fmt: skip
 from headrace.plan.ordered import Frame, Ordered
 from headrace.plan.pattern import Rows
@@ -249,7 +249,7 @@ class Stream:
 
     def diverted(self) -> Stream:
         """The rows of this stream's sources that were late or malformed, with the reason."""
-        sides = set_aside(self.node, whole=True)
+        sides = diverted_streams(self.node, whole=True)
         return Stream(sides[0] if len(sides) == 1 else Union(tuple(sides)))
 
     def run(self, **options: Any) -> Run:

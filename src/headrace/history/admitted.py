@@ -1,7 +1,7 @@
 """Physical events whose retractions do not find their events: who is let in, gone through one by one (rule 1.3).
 
 SQL sums up what events add and take away, and that is all as long as no sum is ever negative. Where one is, a
-retraction has come for an event that was not there: never inserted, set aside as late, or still to come in a later
+retraction has come for an event that was not there: never inserted, diverted as late, or still to come in a later
 batch. Such a retraction counts for nothing, and so do those that follow from it. Which ones do depends on the order of
 arrival, so all events of the payload are gone through, batch by batch. Within a batch inserts come first, and
 retractions may come in any order.
@@ -47,7 +47,7 @@ def _left(source: Source, events: list[Event]) -> Iterable[tuple[int, int]]:
         orphans = _take(lives, list(batch), adjusted=source.policy.late == "adjust")
         if orphans and source.bad_rows == "raise":
             raise EventError(
-                f"{source.origin}: it retracts an event that is not there: never inserted, or set aside",
+                f"{source.origin}: it retracts an event that is not there: never inserted, or diverted",
                 given=orphans[0],
                 instead="bad_rows='divert'",
             )

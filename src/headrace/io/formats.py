@@ -1,7 +1,7 @@
 """Reading files: one entry for every format.
 
 `read_file` gives a file as blocks of decoded rows. Whatever the format, the columns come in the schema's own Arrow
-types, rows stay in file order, and rows that cannot be read are set aside with the reason instead of stopping the
+types, rows stay in file order, and rows that cannot be read are diverted with the reason instead of stopping the
 file. Only the asked columns are looked at: a value that is broken in a column nobody asked for refuses nothing.
 
 A physical stream (rule 1.3) is an ordinary file whose schema has `kind STRING` and `le`, `re`, `re_new` as LONG:

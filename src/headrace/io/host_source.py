@@ -6,7 +6,7 @@ that is run again, a restart and a history see the same rows, at the same arriva
 sent but not yet written when the process dies is lost.
 
 - A line is whole when its end has come. What is left of one when a connection breaks is not glued to what comes over
-  the next; it is *set aside*, as are lines that are too long, and lines of CSV whose quotes do not pair, which would
+  the next; it is *diverted*, as are lines that are too long, and lines of CSV whose quotes do not pair, which would
   swallow the line behind them. Such lines are counted and kept in the spool's `_aside.jsonl`.
 - When a query is `buffer_rows` lines behind, the receiver stops reading, and TCP makes the server wait.
 - When a connection breaks or is refused it tries again, after pauses that double up to a limit, with some chance in
@@ -35,7 +35,7 @@ from headrace.io.origins import HostRead
 __all__ = ["COUNTED", "Pauses", "Receiver", "Spool", "receive_all"]
 
 #: What a receiver counts: connections made, tries that failed, connections that ended; lines and files written; what
-#: was set aside; how often the query was so far behind that it stopped reading.
+#: was diverted; how often the query was so far behind that it stopped reading.
 COUNTED = ("connections", "refused", "ended", "lines", "files", "half", "too_long", "unpaired", "waits")
 #: Lines are written down at least this often.
 _MOMENT = 0.2
@@ -134,7 +134,7 @@ class Spool:
         draft.rename(path)
         self._sizes.append(len(lines))
 
-    def set_aside(self, reason: str, line: bytes) -> None:
+    def divert(self, reason: str, line: bytes) -> None:
         """Keep a line that is no row, or its beginning; the first some thousand of them."""
         self._aside += 1
         if self._aside <= _KEPT_ASIDE:
@@ -262,7 +262,7 @@ class Receiver:
                 self._write()
                 written = time.monotonic()
         if lines.half() and not self._ended():
-            self._set_aside("half", "the connection ended within the line", lines.half())
+            self._divert("half", "the connection ended within the line", lines.half())
 
     def _read(self, connection: socket.socket) -> bytes | None:
         """What comes within a moment, perhaps nothing; None when the connection has ended."""
@@ -291,19 +291,19 @@ class Receiver:
 
     def _take(self, lines: list[bytes], too_long: list[bytes]) -> None:
         for line in too_long:
-            self._set_aside("too_long", f"the line is longer than {self._longest} bytes", line)
+            self._divert("too_long", f"the line is longer than {self._longest} bytes", line)
         if self.origin.format.name == "csv":
             unpaired = [line for line in lines if line.count(b'"') % 2]
             for line in unpaired:
-                self._set_aside("unpaired", "the quotes of the line do not pair", line)
+                self._divert("unpaired", "the quotes of the line do not pair", line)
             lines = [line for line in lines if not line.count(b'"') % 2] if unpaired else lines
         if self.origin.limit is not None:
             lines = lines[: self.origin.limit - self._received]
         self._pending += lines
 
-    def _set_aside(self, counter: str, reason: str, line: bytes) -> None:
+    def _divert(self, counter: str, reason: str, line: bytes) -> None:
         self.counts[counter] += 1
-        self.spool.set_aside(reason, line)
+        self.spool.divert(reason, line)
 
     def _write(self) -> None:
         """Write down what has come, in files that are no larger than what there is room for."""

@@ -76,7 +76,7 @@ def resolve(policy: ProgressPolicy, before: Progress, reports: Iterable[Report])
 
 
 def count_orphans(counts: dict[str, int], source: str, statistics: Iterable[dict[str, Any]]) -> None:
-    """Retractions that were accepted here and set aside by `Admit` later count as diverted."""
+    """Retractions that were accepted here and diverted by `Admit` later count as diverted."""
     orphans = sum(part.get("orphans", {}).get(source, 0) for part in statistics)
     counts["accepted"] -= orphans
     counts["diverted"] += orphans

@@ -1,9 +1,9 @@
 """Admission: a retraction is let in only if the event it speaks of is there.
 
 A stream of physical events may retract an event that never came in: because its sender erred, or because the insert
-was late and was set aside. Taken at its word such a retraction would count an event away that was never counted in, and
+was late and was diverted. Taken at its word such a retraction would count an event away that was never counted in, and
 every answer after it would be wrong. So the events that a legal retraction may still name (those with RE at or after
-the CTI, rule 3.1) are remembered, and a retraction that finds no event is set aside with the reason, like any bad row.
+the CTI, rule 3.1) are remembered, and a retraction that finds no event is diverted with the reason, like any bad row.
 
 When all is well, which is checked for the whole batch at once, nothing more is done. Only payloads for which the sums
 do not work out are gone through retraction by retraction. Where late inserts are adjusted, a retraction that names the
@@ -34,7 +34,7 @@ __all__ = ["RE_NEW", "AdmitKernel"]
 
 #: The column that tells a retraction (its new end) from an insert (null) on the way here.
 RE_NEW = "__re_new"
-_REASON = "it retracts an event that is not there: never inserted, or set aside"
+_REASON = "it retracts an event that is not there: never inserted, or diverted"
 
 
 class AdmitKernel(Kernel):
@@ -72,7 +72,7 @@ class AdmitKernel(Kernel):
             return changes
         suspects = _same_payload(events, missing)
         orphans, repaired = self._sort_out(events.filter(suspects))
-        self._set_aside(orphans)
+        self._divert(orphans)
         return Changes.concat([as_changes(events.filter(~suspects)), repaired]).consolidate()
 
     def _sort_out(self, events: Changes) -> tuple[Changes, Changes]:
@@ -133,7 +133,7 @@ class AdmitKernel(Kernel):
         live[code, start, re_new] += 1
         return [(start, re, -1), (start, re_new, 1)]
 
-    def _set_aside(self, orphans: Changes) -> None:
+    def _divert(self, orphans: Changes) -> None:
         if len(orphans) == 0:
             return
         rows = orphans.payload.to_pylist()

@@ -36,7 +36,7 @@ def push_filters(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
 
 
 def _candidates(outputs: tuple[Output, ...]) -> list[Where]:
-    """Filters that are the only reader of their source, apart from those of the rows it sets aside."""
+    """Filters that are the only reader of their source, apart from those of the rows it diverts."""
     readers: dict[str, list[Node]] = {}
     for node in walk(*outputs):
         for child in node.inputs:

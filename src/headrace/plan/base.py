@@ -107,7 +107,7 @@ class Node:
         return inputs[0]
 
     def side(self) -> Node | None:
-        """The stream of what it sets aside, if it sets anything aside."""
+        """The stream of what it diverts, if it diverts anything."""
         return None
 
     def describe(self) -> str:

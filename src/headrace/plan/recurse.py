@@ -281,7 +281,7 @@ def _pairwise(node: Node) -> bool:
 def _instant_wise(node: Node) -> bool:
     """Whether what an operator gives at an instant follows from what it is given then, whatever lifetimes say else."""
     if isinstance(node, (Aggregate, Top)):
-        # A module that sees lifetimes sees other instants; what one sets aside would be lost in the loop.
+        # A module that sees lifetimes sees other instants; what one diverts would be lost in the loop.
         plain = not node.sensitive and node.policy.on_error == "fail"
         return isinstance(node.window, Snapshot) and plain
     if isinstance(node, (Extend, *_LIFETIMES)):

@@ -1,4 +1,4 @@
-"""Sources, and what stands right behind them: admission, and the rows that are set aside."""
+"""Sources, and what stands right behind them: admission, and the rows that are diverted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.plan.base import Node, OneInput, Properties, refuse_reserved, walk
 from headrace.plan.policies import BadRowPolicy, Edge, Interval, Lifetime, Physical, ProgressPolicy
 from headrace.schema import ARRIVAL, STAMPS, Schema
 
-__all__ = ["DIVERTED", "Admit", "Diverted", "Orphans", "Source", "set_aside"]
+__all__ = ["DIVERTED", "Admit", "Diverted", "Orphans", "Source", "diverted_streams"]
 
 
 #: Rows that were not used: from where and why, the file and the line in it where those are known, and the row itself.
@@ -127,7 +127,7 @@ class Admit(OneInput):
 
 @dataclass(frozen=True, eq=False)
 class Orphans(OneInput):
-    """The retractions that an `Admit` has set aside: its second output."""
+    """The retractions that an `Admit` has diverted: its second output."""
 
     @cached_property
     def schema(self) -> Schema:
@@ -138,8 +138,8 @@ class Orphans(OneInput):
         return Properties(insert_only=True, settled=True)
 
 
-def set_aside(*roots: Node, whole: bool) -> list[Node]:
-    """The streams of what a plan sets aside: late and malformed rows, retractions of nothing, windows that failed."""
+def diverted_streams(*roots: Node, whole: bool) -> list[Node]:
+    """The streams of what a plan diverts: late and malformed rows, retractions of nothing, windows that failed."""
     nodes = list(walk(*roots))
     late: list[Node] = [Diverted(node, whole) for node in nodes if isinstance(node, Source)]
     late += [Orphans(node) for node in nodes if isinstance(node, Admit)]

@@ -136,7 +136,7 @@ def test_positions_survive_filters_over_parquet(tmp_path: Path):
     assert pushed is not None
 
 
-def test_rows_set_aside_do_not_show_stamps(files: Path):
+def test_diverted_rows_do_not_show_stamps(files: Path):
     stream = Stream(stamped(points(files, progress=hr.ordered()).node))
     aside = stream.run().diverted()
     assert len(aside) == 2

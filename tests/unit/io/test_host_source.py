@@ -160,7 +160,7 @@ def test_a_fast_sender_has_to_wait_for_the_query(serve: Callable[..., Server], t
     assert found == list(range(total))
 
 
-def test_lines_that_are_no_rows_are_set_aside(serve: Callable[..., Server], tmp_path: Path):
+def test_lines_that_are_no_rows_are_diverted(serve: Callable[..., Server], tmp_path: Path):
     server = serve(sends(b"a,1\n" + b"x" * 500, b"y" * 500 + b"\n" + b'"open,2\n"b, c",3\n' + b"z" * 2000))
     receiver = Receiver(origin(server.port), tmp_path, once=True, longest=100)
     receiver.start()

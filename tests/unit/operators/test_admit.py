@@ -1,4 +1,4 @@
-"""A retraction of an event that is not there is set aside; it never counts an event away that was never counted in."""
+"""A retraction of an event that is not there is diverted; it never counts an event away that was never counted in."""
 
 from __future__ import annotations
 

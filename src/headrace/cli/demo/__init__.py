@@ -62,7 +62,7 @@ def command(
     finally:
         shutil.rmtree(root if remove else root / "spark", ignore_errors=True)
         if not remove:
-            console.print(f"Trades, answers, rows set aside and Spark's log are in {root}", soft_wrap=True)
+            console.print(f"Trades, answers, diverted rows and Spark's log are in {root}", soft_wrap=True)
     if not agreed:
         raise typer.Exit(1)
 
@@ -131,7 +131,7 @@ def _tell(console: Console, view: View, verdict: Verdict) -> None:
     counts, answers = view.facts.counts, view.answers
     console.print(
         f"\n{answers.given} answers were given, and {answers.corrected} times one of them was corrected. "
-        f"Of {counts['rows']} rows\n{counts['accepted']} were accepted and {counts['diverted']} set aside, each with "
+        f"Of {counts['rows']} rows\n{counts['accepted']} were accepted and {counts['diverted']} diverted, each with "
         "the reason.", soft_wrap=True
     )  # fmt: skip
     if verdict.equal:

@@ -1,7 +1,7 @@
 """What the demo computes, twice: as a live query of Headrace, and as one batch statement of plain Spark SQL.
 
 The two share nothing but the files they read. The batch statement knows the whole history: it takes every physical
-event that arrived, leaves out those the live query set aside as late, cancels retracted trades, and puts the rest into
+event that arrived, leaves out those the live query diverted as late, cancels retracted trades, and puts the rest into
 windows.
 """
 
@@ -44,7 +44,7 @@ def vwap(folder: str) -> hr.Stream:
 
 _BATCH = """
 WITH accepted AS (
-    SELECT * FROM arrived LEFT ANTI JOIN set_aside USING (kind, le, symbol, price, quantity)
+    SELECT * FROM arrived LEFT ANTI JOIN diverted USING (kind, le, symbol, price, quantity)
 ), history AS (
     SELECT le, symbol, price, quantity FROM accepted
     GROUP BY le, symbol, price, quantity HAVING sum(IF(kind = 'insert', 1, -1)) > 0
@@ -58,10 +58,10 @@ FROM placed GROUP BY start, symbol
 
 
 def batch_answer(spark: Any, place: Place) -> pa.Table:
-    """What plain Spark SQL says of everything that arrived and was not set aside."""
+    """What plain Spark SQL says of everything that arrived and was not diverted."""
     _json(spark, [str(f) for f in sorted(place.input.glob("*.jsonl"))], _PHYSICAL).createOrReplaceTempView("arrived")
     rows = _json(spark, place.diverted(), "row STRING")
-    rows.selectExpr(f"inline(array(from_json(row, '{_PHYSICAL}')))").createOrReplaceTempView("set_aside")
+    rows.selectExpr(f"inline(array(from_json(row, '{_PHYSICAL}')))").createOrReplaceTempView("diverted")
     return spark.sql(_BATCH, {"size": duration(SIZE), "every": duration(EVERY)}).toArrow()
 
 
@@ -101,7 +101,7 @@ class Place:
         return self.root / "checkpoint"
 
     def diverted(self) -> list[str]:
-        """The files of rows that the query has set aside."""
+        """The files of rows that the query has diverted."""
         folders = sorted((self.checkpoint / "diverted").iterdir())
         return [file for folder in folders for file in BatchDirectory(str(folder)).files()]
 

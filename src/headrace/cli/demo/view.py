@@ -99,7 +99,7 @@ class View:
             more = [f"{len(update.corrections) - _CORRECTIONS} more"] if len(update.corrections) > _CORRECTIONS else []
             parts.append(f"{len(update.corrections)} corrected ({'; '.join([*shown, *more])})")
         if self.facts.late:
-            parts.append(f"{self.facts.late} set aside as too late")
+            parts.append(f"{self.facts.late} diverted as too late")
         return " · ".join([*parts, _state(self.facts.state)])
 
     # --- live -----------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class View:
         legend = Text.assemble(("new", "green"), " · ", ("old", "red"), (" → ", "dim"), ("corrected", "bold yellow"))
         legend.append(" · ✓ final: before the CTI, nothing changes any more", "dim")
         where = f"CTI {clock(facts.cti)} · files {facts.answered} of {facts.files} · {_state(facts.state)}"
-        late = f"{facts.late} of {facts.counts.get('rows', 0)} rows too late, set aside"
+        late = f"{facts.late} of {facts.counts.get('rows', 0)} rows too late, diverted"
         what = f"{answers.given} answers · {answers.corrected} corrections · {late}"
         return Text("\n").join([legend, Text(where), Text(what)])
 

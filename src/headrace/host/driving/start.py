@@ -28,7 +28,7 @@ from headrace.io.origins import Events, Files, HostRead, check_frames
 from headrace.io.sinks import FileSink, Sink
 from headrace.optimizer import optimize
 from headrace.optimizer.rewrite import rewrite
-from headrace.plan.nodes import Node, Output, Source, set_aside, walk
+from headrace.plan.nodes import Node, Output, Source, diverted_streams, walk
 from headrace.stages.cut import Line, cut
 from headrace.store.environment import Environment
 from headrace.time import duration
@@ -181,7 +181,7 @@ def _check_apart(read: str, written: Sequence[str]) -> None:
 def _add_side_outputs(outputs: list[Output], sinks: list[Sink], place: Checkpoint) -> None:
     """Diverted rows that nobody asked for are kept in the checkpoint."""
     taken = [output.input for output in outputs]
-    sides = [side for side in set_aside(*outputs, whole=False) if side not in taken]
+    sides = [side for side in diverted_streams(*outputs, whole=False) if side not in taken]
     for i, side in enumerate(sides):
         outputs.append(Output(side, f"diverted {i}"))
         sinks.append(FileSink("final", (), f"{place.place}/diverted/{i}", "jsonl"))

@@ -1,4 +1,4 @@
-"""Rows set aside keep everything they came with."""
+"""Diverted rows keep everything they came with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows 
 
 
 @pytest.mark.parametrize("batch_rows", [None, 1, 2])
-def test_a_late_row_is_set_aside_whole_though_the_query_reads_few_columns(tmp_path: Path, batch_rows: int | None):
+def test_a_late_row_is_diverted_whole_though_the_query_reads_few_columns(tmp_path: Path, batch_rows: int | None):
     (tmp_path / "in.csv").write_text("t,k,x,note\n100,a,1,first\n5,b,2,late\n101,c,3,last\n6,d,4,later\n")
     stream = hr.read_csv(
         str(tmp_path / "in.csv"),
