@@ -22,11 +22,7 @@ __all__ = ["SETTINGS", "Catalog", "StreamEntry", "TableEntry"]
 SETTINGS: Mapping[str, tuple[Any, str, tuple[Any, ...]]] = {
     "host": ("local", "where queries run", ("local", "spark")),
     "master": (None, "a Spark master or Connect URL", ()),
-    "checkpoint": (
-        None,
-        "a directory, or a URL such as s3://bucket/prefix: queries go on from there when they are started again",
-        (),
-    ),
+    "checkpoint": (None, "a directory or URL: queries go on from there when they are started again", ()),
     "emit": ("speculative", "answers early and corrected, or only what is final", ("speculative", "final")),
     "tick": ("tuple", "what ordered windows react to", ("tuple", "time", "batch")),
     "on_error": (
