@@ -15,14 +15,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.columnar import canonical_floats, concat, factorize, group_sum, marks, to_numpy, twins
+from headrace.columnar import Int64s, canonical_floats, concat, factorize, group_sum, marks, to_numpy, twins
 from headrace.schema import Schema
 from headrace.time import INFINITY
 
 __all__ = ["LE", "RE", "WEIGHT", "Changes", "Pairing", "up_to"]
 
 LE, RE, WEIGHT = "__le", "__re", "__weight"
-Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

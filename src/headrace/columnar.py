@@ -16,9 +16,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 __all__ = [
-    "Lists", "canonical_floats", "concat", "factorize", "group_sum", "hash_rows", "marks", "sortable", "to_numpy",
-    "twins",
+    "Bools", "Int64s", "Lists", "canonical_floats", "concat", "factorize", "group_sum", "hash_rows", "marks",
+    "sortable", "to_numpy", "twins",
 ]  # fmt: skip
+
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 _NULL_HASH = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xBF58476D1CE4E5B9)
@@ -28,7 +31,7 @@ _MOST_NUMBERS, _SPARSE = 2**62, 4
 _OF_64_BITS = (pa.int64(), pa.uint64(), pa.float64())
 
 
-def to_numpy(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
+def to_numpy(column: pa.ChunkedArray | pa.Array) -> Int64s:
     """A column of int64 without nulls as an array, without copying when it is one chunk."""
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
@@ -112,7 +115,7 @@ def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
     return pc.dictionary_encode(whole, null_encoding="encode")
 
 
-def factorize(table: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def factorize(table: pa.Table) -> tuple[Int64s, Int64s]:
     """`(codes, first)`: rows with equal values share a code `0..g-1`; `first[c]` is the first row with code c."""
     n = table.num_rows
     numbers, size = np.zeros(n, np.int64), 1
@@ -130,7 +133,7 @@ def factorize(table: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return codes, first
 
 
-def _numbered(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], int]:
+def _numbered(column: pa.ChunkedArray) -> tuple[Int64s, int]:
     """Numbers `0..size-1` that tell the values of a column apart, not all of them in use: integers are their own."""
     kind = column.type
     if not column.null_count and (pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind)):
@@ -142,7 +145,7 @@ def _numbered(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], int]:
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
 
 
-def _without_gaps(numbers: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], int]:
+def _without_gaps(numbers: Int64s, size: int) -> tuple[Int64s, int]:
     """The same told apart by numbers that are all in use."""
     if size > _SPARSE * len(numbers):
         encoded = pc.dictionary_encode(pa.array(numbers))
@@ -170,7 +173,7 @@ def marks(table: pa.Table) -> NDArray[np.uint64]:
     return result
 
 
-def twins(numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
+def twins(numbers: NDArray[np.uint64]) -> Int64s:
     """The places of all numbers that are there more than once."""
     order = np.argsort(numbers)
     ordered = numbers[order]
@@ -239,7 +242,7 @@ def _mixed(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
         return value ^ (value >> np.uint64(31))
 
 
-def group_sum(codes: NDArray[np.int64], values: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
+def group_sum(codes: Int64s, values: Int64s, groups: int) -> Int64s:
     """The exact int64 sum of `values` per code."""
     result = np.zeros(groups, np.int64)
     np.add.at(result, codes, values)

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.changes import Changes
-from headrace.columnar import to_numpy
+from headrace.columnar import Int64s, to_numpy
 from headrace.errors import BadRow, LateEvent
 from headrace.events import CONTROL, FARTHEST, event_problems
 from headrace.expr import Expr, evaluate
@@ -36,7 +36,6 @@ from headrace.time import CHRONON, INFINITY, NEG_INFINITY, add, format_ticks
 
 __all__ = ["Channel", "Report", "count_orphans", "resolve"]
 
-Int64s = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Whole = Callable[[Int64s], pa.Table]
 _STRETCH = 16_384

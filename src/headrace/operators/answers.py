@@ -5,17 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from headrace.columnar import to_numpy
+from headrace.columnar import Int64s, to_numpy
 from headrace.expr import AggregateCall
 from headrace.operators.accumulators import COUNT, PART, Argument, Layout
 from headrace.operators.bags import Bag
 from headrace.operators.exact import as_integers, lowest_limb, total_float, total_integer
 
 __all__ = ["answers"]
-
-Int64s = NDArray[np.int64]
 
 
 def answers(state: pa.Table, layout: Layout, window: str) -> pa.Table:

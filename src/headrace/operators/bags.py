@@ -15,13 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.columnar import Lists, factorize, to_numpy
+from headrace.columnar import Int64s, Lists, factorize, to_numpy
 from headrace.expr import AggregateCall
 from headrace.operators.accumulators import BAG_LE, COUNT, PART, Argument
 
 __all__ = ["Bag"]
-
-Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.changes import LE, Changes
-from headrace.columnar import concat, factorize, hash_rows
+from headrace.columnar import Int64s, concat, factorize, hash_rows
 from headrace.operators.kernel import Data, Kernel, consolidated_rows
 from headrace.operators.overlap import key_codes, without_nulls
 from headrace.plan.clip import Clip
@@ -29,7 +29,6 @@ from headrace.trace import Trace
 
 __all__ = ["ClipKernel"]
 
-Int64s = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 
 

@@ -27,8 +27,6 @@ from headrace.trace import Trace
 
 __all__ = ["CoalesceKernel"]
 
-Int64s = NDArray[np.int64]
-
 
 class CoalesceKernel(Kernel):
     """Spans of equal payloads."""

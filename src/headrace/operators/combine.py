@@ -10,10 +10,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from headrace.changes import Changes
-from headrace.columnar import canonical_floats, concat, factorize, group_sum, to_numpy
+from headrace.columnar import Int64s, canonical_floats, concat, factorize, group_sum, to_numpy
 from headrace.operators.accumulators import BAG_LE, COUNT, PART, Argument, Layout
 from headrace.operators.evaluated import evaluated
 from headrace.plan.nodes import Combine
@@ -22,7 +21,6 @@ from headrace.plan.windows import Grid
 __all__ = ["FIRST", "LAST", "combine", "compact"]
 
 FIRST, LAST = "__first", "__last"
-Int64s = NDArray[np.int64]
 _WORTH_COUNTING = 4096
 
 

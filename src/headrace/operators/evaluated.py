@@ -16,13 +16,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from headrace.columnar import Int64s
 from headrace.errors import ModuleFailed
 from headrace.expr import Expr, evaluate, predicate_mask
 from headrace.expr.python import functions_in
 
 __all__ = ["evaluated", "passing"]
-
-Int64s = NDArray[np.int64]
 
 
 def evaluated(expr: Expr, payload: pa.Table, weight: Int64s) -> pa.Array:

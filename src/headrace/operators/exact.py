@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.columnar import Int64s
+
 __all__ = [
     "as_integers",
     "float_limbs",
@@ -29,7 +31,6 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-Int64s = NDArray[np.int64]
 BITS = 32
 _MASK = np.int64(2**BITS - 1)
 

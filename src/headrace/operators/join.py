@@ -24,7 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.changes import LE, WEIGHT, Changes
-from headrace.columnar import concat, factorize, group_sum, hash_rows, to_numpy
+from headrace.columnar import Int64s, concat, factorize, group_sum, hash_rows, to_numpy
 from headrace.operators.evaluated import passing
 from headrace.operators.kernel import Data, Kernel, consolidated_rows
 from headrace.operators.overlap import overlapping, without_nulls
@@ -38,7 +38,6 @@ __all__ = ["JoinKernel"]
 
 #: The column of a known left event that says up to when it is settled.
 SETTLED = "__settled"
-Int64s = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 Flags = NDArray[np.bool_]
 

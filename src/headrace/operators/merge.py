@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.changes import Changes
-from headrace.columnar import concat, factorize, hash_rows, to_numpy
+from headrace.columnar import Int64s, concat, factorize, hash_rows, to_numpy
 from headrace.operators.accumulators import COUNT, PART, Layout
 from headrace.operators.answers import answers
 from headrace.operators.combine import FIRST, LAST, compact
@@ -37,7 +37,6 @@ from headrace.trace import Trace
 __all__ = ["MergeKernel", "empty_partial"]
 
 WINDOW = "__window"
-Int64s = NDArray[np.int64]
 
 
 class MergeKernel(Kernel):

@@ -14,12 +14,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.changes import Changes
-from headrace.columnar import factorize
+from headrace.columnar import Int64s, factorize
 from headrace.time import INFINITY, add
 
 __all__ = ["key_codes", "overlapping", "without_nulls"]
-
-Int64s = NDArray[np.int64]
 
 
 def overlapping(

@@ -7,13 +7,10 @@ from collections.abc import Collection
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from headrace.columnar import to_numpy
+from headrace.columnar import Int64s, to_numpy
 
 __all__ = ["negative", "present", "running_sums"]
-
-Int64s = NDArray[np.int64]
 
 
 def _sums(table: pa.Table, others: Collection[str]) -> list[str]:

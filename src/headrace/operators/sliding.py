@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.columnar import concat, factorize, to_numpy
+from headrace.columnar import Int64s, concat, factorize, to_numpy
 from headrace.operators.accumulators import COUNT, PART, Layout
 from headrace.operators.combine import FIRST, LAST, compact
 from headrace.operators.merge import WINDOW, MergeKernel
@@ -29,7 +29,6 @@ from headrace.trace import Trace
 
 __all__ = ["SlidingKernel", "slides"]
 
-Int64s = NDArray[np.int64]
 #: Where totals stand instead of a window's number; farther than the last number of any event that never ends.
 _TOTAL = ENDLESS + ENDLESS // 2
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.changes import Changes
-from headrace.columnar import canonical_floats, concat, factorize, hash_rows, to_numpy
+from headrace.columnar import Int64s, canonical_floats, concat, factorize, hash_rows, to_numpy
 from headrace.operators.accumulators import COUNT, PART, Layout
 from headrace.operators.answers import answers
 from headrace.operators.combine import compact
@@ -33,7 +33,6 @@ from headrace.trace import Trace
 
 __all__ = ["SnapshotKernel", "adds_up"]
 
-Int64s = NDArray[np.int64]
 #: When a step is taken, and how many endpoints are there.
 _AT, _ENDS = "__window", "__ends"
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from headrace.columnar import Int64s
 from headrace.errors import EventError
 
 __all__ = ["spread"]
 
-Int64s = NDArray[np.int64]
 _MOST_WINDOWS = 50_000_000
 
 

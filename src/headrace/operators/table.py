@@ -14,13 +14,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.changes import Changes
-from headrace.columnar import hash_rows
+from headrace.columnar import Int64s, hash_rows
 from headrace.io.tables import TableRows
 from headrace.plan.table import TableJoin
 
 __all__ = ["table_join"]
-
-Int64s = NDArray[np.int64]
 
 
 @lru_cache(maxsize=32)  # by content: on Spark every task brings its own copy of the plan

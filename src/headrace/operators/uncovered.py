@@ -9,11 +9,10 @@ are sorted as plain integers, and a maximum never runs from one left row into th
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from headrace.columnar import Int64s
 
 __all__ = ["gaps"]
-
-Int64s = NDArray[np.int64]
 
 
 def gaps(

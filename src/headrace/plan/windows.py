@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from headrace.columnar import Int64s
 from headrace.errors import PlanError
 from headrace.time import INFINITY, NEG_INFINITY, format_duration
 
@@ -33,7 +33,6 @@ __all__ = [
     "WindowPolicy",
 ]
 
-Int64s = NDArray[np.int64]
 ENDLESS = 2**62
 _LIMIT = 2**60
 

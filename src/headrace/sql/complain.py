@@ -10,7 +10,7 @@ from headrace.errors import SqlError, without_secrets
 from headrace.sql.tables import END, RESERVED
 
 if TYPE_CHECKING:
-    from headrace.sql.build_expressions import Token
+    from headrace.sql.build.expressions import Token
     from headrace.sql.parse import Run
 
 __all__ = ["complain"]

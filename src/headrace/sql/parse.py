@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from headrace.errors import SqlError
 from headrace.sql.build import Builder
-from headrace.sql.build_expressions import Token
+from headrace.sql.build.expressions import Token
 from headrace.sql.complain import complain
 from headrace.sql.syntax import Expression, Script, Span, Statement
 from headrace.sql.tables import END, RESERVED, Production, tables

@@ -12,7 +12,7 @@ from tests.fixtures.esl import AVG, DECAY, GROUPING, NESTED, SELECTION, TOP, mad
 
 import headrace as hr
 from headrace.errors import ModuleError, ModuleFailed, SqlError
-from headrace.sql.aggregates import stored
+from headrace.sql.aggregates.front import stored
 
 TICKS = hr.events("kind | le | re | symbol | price\ninsert | 1 | 2 | A | 1", "symbol STRING, price DOUBLE")
 

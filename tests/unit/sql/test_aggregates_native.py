@@ -19,18 +19,18 @@ from tests.unit.sql.test_aggregates_random import ARGUMENTS, INWINDOW, OLDEST, C
 
 import headrace as hr
 from headrace.expr import Call, Case, Cast, Expr, col, lit
-from headrace.operators.ordered.folding import Folding, Went, Work
+from headrace.modules.folding import Folding, FoldResult, FoldWork
 from headrace.operators.ordered.stepping import Stepping
 from headrace.plan.fold import Fold
 from headrace.plan.ordered import Frame
 from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.aggregates import modules_of
-from headrace.sql.aggregates.compile import compile_aggregate
-from headrace.sql.aggregates.definition import Definition, Insert, Place
-from headrace.sql.aggregates.native import Native, native_of
-from headrace.sql.aggregates.native_fold import NativeFolding
-from headrace.sql.aggregates.scalars import instant
+from headrace.sql.aggregates.front.definition import Definition, Insert, Place
+from headrace.sql.aggregates.native.aggregate import Native, native_of
+from headrace.sql.aggregates.native.fold import NativeFolding
+from headrace.sql.aggregates.python.compile import compile_aggregate
+from headrace.sql.aggregates.python.scalars import instant
 from headrace.sql.printer import to_sql
 from headrace.time import INFINITY, NEG_INFINITY
 
@@ -63,7 +63,7 @@ class Engine:
         self.states = [None] * len(self.items)
         self.kept = [[] for _ in self.items]
 
-    def go(self, visible: Sequence[Sequence[int]], cti: int, seen: int) -> Went:
+    def go(self, visible: Sequence[Sequence[int]], cti: int, seen: int) -> FoldResult:
         """All groups at once, with those tuples that can be seen."""
         fresh = [[i for i in some if of[i][0] >= self.since] for some, of in zip(visible, self.items, strict=True)]
         lines = [kept + new for kept, new in zip(self.kept, fresh, strict=True)]
@@ -75,14 +75,14 @@ class Engine:
         before = [sum(of[i][0] < cti for i in some) for some, of in zip(lines, self.items, strict=True)]
         table = pa.Table.from_arrays(arrays, schema=self.schema.arrow)
         states = pa.array(self.states, pa.binary())
-        went = self.folding.go(Work(start, begin, start[:-1] + before, le, table, states, self.since, cti, seen))
+        went = self.folding.go(FoldWork(start, begin, start[:-1] + before, le, table, states, self.since, cti, seen))
         self.states = went.states.to_pylist()
         numbers = [i for some in lines for i in some]
         keep = [[numbers[k] for k in range(a, b) if went.keep[k]] for a, b in pairwise(start)]
         self.kept, self.since, self.numbers, self.start = keep, cti, numbers, start
         return went
 
-    def told(self, went: Went) -> list[str]:
+    def told(self, went: FoldResult) -> list[str]:
         """What was given: by which group, when, what; and what went wrong."""
         group = np.searchsorted(self.start, went.row, "right") - 1 if went.group is None else went.group
         rows = zip(
@@ -126,7 +126,7 @@ def assert_law(seed: int, text: str, frame: Frame, items: list[list[Item]], *, a
     return whole
 
 
-def times(went: Went) -> list[int]:
+def times(went: FoldResult) -> list[int]:
     return [*went.time.tolist(), *(f.time for f in went.failures)]
 
 

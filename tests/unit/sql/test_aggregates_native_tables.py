@@ -34,10 +34,10 @@ from headrace import stdlib
 from headrace.plan.ordered import Frame
 from headrace.sql import syntax as s
 from headrace.sql.aggregates import modules_of
-from headrace.sql.aggregates import native as native_module
-from headrace.sql.aggregates.native import Native, native_of
-from headrace.sql.aggregates.native_rows import ROW_FUNCTIONS
-from headrace.sql.aggregates.native_scalars import CONSTANTS, FUNCTIONS
+from headrace.sql.aggregates.native import aggregate as native_module
+from headrace.sql.aggregates.native.aggregate import Native, native_of
+from headrace.sql.aggregates.native.rows import ROW_FUNCTIONS
+from headrace.sql.aggregates.native.scalars import CONSTANTS, FUNCTIONS
 from headrace.sql.printer import to_sql
 
 MANY = settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])

@@ -16,10 +16,10 @@ import headrace as hr
 from headrace.errors import ExpressionError
 from headrace.expr import Call, Case, Cast, Expr, col, evaluate, lit
 from headrace.schema import Field, Schema, Type
-from headrace.sql.aggregates import scalars
-from headrace.sql.aggregates.compile import compile_aggregate
-from headrace.sql.aggregates.definition import Definition, Insert, Place
-from headrace.sql.aggregates.rows import AGGREGATES, ROWS
+from headrace.sql.aggregates.front.definition import Definition, Insert, Place
+from headrace.sql.aggregates.python import scalars
+from headrace.sql.aggregates.python.compile import compile_aggregate
+from headrace.sql.aggregates.python.rows import AGGREGATES, ROWS
 
 QUICK = settings(max_examples=40, deadline=None)
 _BITS = {Type.BYTE: 8, Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}

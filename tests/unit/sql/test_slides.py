@@ -14,8 +14,8 @@ from headrace.modules import Module
 from headrace.operators.ordered import tumbling
 from headrace.operators.registry import kernel_of
 from headrace.plan.nodes import Fold, Over, walk
-from headrace.sql.aggregates.native_fold import NativeFolding
-from headrace.sql.aggregates.steps import _Stepwise
+from headrace.sql.aggregates.adapters.steps import _Stepwise
+from headrace.sql.aggregates.native.fold import NativeFolding
 from headrace.testing.differential import differential_reference
 
 SUM = """

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.columnar import factorize
+from headrace.columnar import Bools, Int64s, factorize
 from headrace.expr import evaluate
-from headrace.operators.ordered.line import Bools, Int64s, Line, distinct, ranges, runs
+from headrace.operators.ordered.line import Line, distinct, ranges, runs
 from headrace.plan.ordered import FIRST, By, Delta, Fixed, Landmark, Ordered, Slides, Time, Tuples
 from headrace.time import INFINITY, add
 

@@ -15,7 +15,7 @@ When a tuple comes or goes, those of its group that are not before the CTI are g
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,15 +24,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.changes import Changes
-from headrace.columnar import Lists, canonical_floats, factorize, group_sum, hash_rows, to_numpy
+from headrace.columnar import Bools, Int64s, Lists, canonical_floats, factorize, group_sum, hash_rows, to_numpy
 from headrace.errors import ModuleFailed
 from headrace.expr import Expr, col, evaluate, lit
+from headrace.modules.folding import FoldFailure, Folding, FoldResult
 from headrace.operators.evaluated import evaluated
 from headrace.operators.kernel import Data, Kernel, consolidated_rows, diverted_rows, names_of
 from headrace.operators.ordered.divide import PREFIX, without_prefix
-from headrace.operators.ordered.folding import Failed, Folding, Went
-from headrace.operators.ordered.gathered import ARGUMENT, COUNT, START, STATE, Came, Given, Groups
-from headrace.operators.ordered.line import Bools, Int64s, runs
+from headrace.operators.ordered.gathered import ARGUMENT, COUNT, START, STATE, Arrivals, FoldAnswers, Groups
+from headrace.operators.ordered.line import runs
 from headrace.operators.ordered.stepping import Stepping
 from headrace.operators.ordered.yields import open_since, slot_end, ties, yields
 from headrace.plan.fold import Fold
@@ -141,13 +141,13 @@ class FoldKernel(Kernel):
         if len(touched) == 0 and len(ends) == 0:
             return Changes.empty(self.node.schema)
         groups = self._gathered(touched, fresh, codes, keys)
-        went = self.folding.go(groups.work(since, upto, seen))
+        result = self.folding.go(groups.work(since, upto, seen))
         self.traces["events"].drop(upto)
         later = fresh.le >= upto
         self.traces["events"].append(fresh.filter(later).to_table(), hashes[codes[later]], add(fresh.le[later], 1))
         self.seen = INFINITY if cti == INFINITY else seen
-        self._remember(groups, went, upto)
-        return self._exchange(groups, went, np.isin(groups.hashes, moving), moving, ends, upto)
+        self._remember(groups, result, upto)
+        return self._exchange(groups, result, np.isin(groups.hashes, moving), moving, ends, upto)
 
     def _settled(self, cti: int) -> int:
         """Up to when nothing changes any more but ends: under a slide of time, slots are settled as a whole."""
@@ -166,10 +166,10 @@ class FoldKernel(Kernel):
     def _next_shown(self, groups: Groups, due: Int64s) -> Int64s:
         if not isinstance(self.frame.slide, Time):
             return due
-        end = slot_end(self.frame.slide, groups.came.le)
+        end = slot_end(self.frame.slide, groups.arrivals.le)
         later = end > self.seen
         due = due.copy()
-        np.minimum.at(due, groups.came.group[later], end[later])
+        np.minimum.at(due, groups.arrivals.group[later], end[later])
         return due
 
     def _hashes(self, table: pa.Table) -> Hashes:
@@ -204,24 +204,24 @@ class FoldKernel(Kernel):
             both = numbered.with_payload(numbered.payload.drop_columns([_GROUP]))
         tuples = without_prefix(both.payload)
         columns = pa.table({name: evaluate(expr, tuples) for name, expr in self.folds.arguments})
-        came = Came.of(both, group, len(first), self.order, columns)
-        return Groups(keys, self._hashes(keys), came, states, of_states)
+        arrivals = Arrivals.of(both, group, len(first), self.order, columns)
+        return Groups(keys, self._hashes(keys), arrivals, states, of_states)
 
-    def _remember(self, groups: Groups, went: Went, cti: int) -> None:
+    def _remember(self, groups: Groups, result: FoldResult, cti: int) -> None:
         """The states as of the CTI, with the tuples that are wanted again."""
         if cti == INFINITY:
             return
         old_state, old_kept = groups.states, groups.kept_counts
-        before = np.r_[0, np.cumsum(went.keep)]
+        before = np.r_[0, np.cumsum(result.keep)]
         kept = before[groups.start[1:]] - before[groups.start[:-1]]
-        same = pc.fill_null(pc.equal(old_state, went.states.cast(pa.binary())), False)
+        same = pc.fill_null(pc.equal(old_state, result.states.cast(pa.binary())), False)
         settled = groups.settle(cti) - groups.begin
-        some = ((settled > 0) | (kept != old_kept) | ~np.asarray(same)) & np.asarray(went.states.is_valid())
+        some = ((settled > 0) | (kept != old_kept) | ~np.asarray(same)) & np.asarray(result.states.is_valid())
         rows = np.flatnonzero(some)
         if len(rows):
             table = groups.keys.take(pa.array(rows))
-            table = table.append_column(STATE, went.states.cast(pa.binary()).take(pa.array(rows)))
-            inside = went.keep & np.repeat(some, np.diff(groups.start))
+            table = table.append_column(STATE, result.states.cast(pa.binary()).take(pa.array(rows)))
+            inside = result.keep & np.repeat(some, np.diff(groups.start))
             offsets = np.r_[0, np.cumsum(kept[rows])]
             values = groups.merged.filter(pa.array(inside))
             for name in values.column_names:
@@ -235,9 +235,9 @@ class FoldKernel(Kernel):
             table = table.append_column(COUNT, pa.array((groups.counts + settled)[rows]))
             table = table.append_column(_ASOF, pa.array(np.full(len(rows), cti)))
             self.traces["states"].append(table, groups.hashes[rows], np.full(len(rows), INFINITY))
-        self._set("show", groups, self._next_shown(groups, went.due), cti)
-        if went.alarm is not None:
-            self._set("alarms", groups, went.alarm, cti)
+        self._set("show", groups, self._next_shown(groups, result.due), cti)
+        if result.alarm is not None:
+            self._set("alarms", groups, result.alarm, cti)
 
     def _set(self, trace: str, groups: Groups, time: Int64s, cti: int) -> None:
         rows = np.flatnonzero(time != INFINITY)
@@ -257,7 +257,9 @@ class FoldKernel(Kernel):
 
     # --- what is taken back and what is given ------------------------------------------------------------------------
 
-    def _exchange(self, groups: Groups, went: Went, moves: Bools, moving: Hashes, ends: Changes, cti: int) -> Changes:
+    def _exchange(
+        self, groups: Groups, result: FoldResult, moves: Bools, moving: Hashes, ends: Changes, cti: int
+    ) -> Changes:
         """Outputs of the groups that move for those that were given, and new ends."""
         parts, times = [], np.empty(0, np.int64)
         found = self.traces["given"].lookup(np.unique(np.r_[moving, self._hashes(ends.payload)]))
@@ -269,39 +271,37 @@ class FoldKernel(Kernel):
             parts.append(Changes(stale.le, stale.re, -stale.weight, stale.payload))
             if len(ends):
                 parts += _moved(standing.filter(~open_), ends, self.schema.names)
-        given = self._given(groups, went, moves)
+        given = self._given(groups, result, moves)
         # What is settled, and was not given before, need not be remembered.
-        last = (given.until <= cti) & ~np.isin(given.time, times) & (given.number >= 0) & ~given.failed
+        last = (given.until <= cti) & ~np.isin(given.time, times) & (given.output >= 0)
         if last.all() and not parts:
-            return self._final(groups, went, given)
-        moved = Changes.concat([self._outputs(groups, went, given.filter(~last)), *parts]).cancelled()
+            return self._final(groups, result, given)
+        moved = Changes.concat([self._outputs(groups, result, given.filter(~last)), *parts]).cancelled()
         until = to_numpy(moved.payload.column(_UNTIL))
         kept = moved.filter(until > cti)
         if len(kept):
             self.traces["given"].append(kept.to_table(), self._hashes(kept.payload), until[until > cti])
-        return Changes.concat([self._final(groups, went, given.filter(last)), self._leaving(moved)])
+        return Changes.concat([self._final(groups, result, given.filter(last)), self._leaving(moved)])
 
-    def _given(self, groups: Groups, went: Went, moves: Bools) -> Given:
+    def _given(self, groups: Groups, result: FoldResult, moves: Bools) -> FoldAnswers:
         """What there is to say of the groups that move: outputs, failures, and tuples at which nothing was returned."""
-        failed = went.failures
+        failed = result.failures
         if failed and self.folds.node.policy.on_error == "fail":
             raise self._failure(groups, failed[0])
-        group = groups.of(went.row) if went.group is None else went.group
-        made = Given(np.arange(len(went.row)), went.row, group, went.time)
-        made = made.filter(self._yields(groups, went.row, group))
+        group = groups.of(result.row) if result.group is None else result.group
+        made = FoldAnswers.outputs(result.row, group, result.time)
+        made = made.filter(self._yields(groups, result.row, group))
         if failed:
             row, of, time = np.array([(f.row, f.group, f.time) for f in failed], np.int64).T
-            made = made.with_more(Given(-2 - np.arange(len(failed)), row, of, time))
+            made = made.with_more(FoldAnswers.failures(row, of, time))
         if self.moves:
             silent = self._silent(groups, made.row)
-            nothing = np.full(len(silent), -1, np.int64)
-            made = made.with_more(Given(nothing, silent, groups.of(silent), groups.le[silent]))
+            made = made.with_more(FoldAnswers.silences(silent, groups.of(silent), groups.le[silent]))
         made = made if moves.all() else made.filter(moves[made.group])
-        made.until = add(made.time, 1)
-        if self.moves:
-            end = groups.came.events.re[groups.came.order[groups.place(made.row, made.group)]]
-            made.until = np.where(end == INFINITY, INFINITY, add(end, 1))
-        return made
+        if not self.moves:
+            return replace(made, until=add(made.time, 1))
+        end = groups.arrivals.events.re[groups.arrivals.order[groups.place(made.row, made.group)]]
+        return replace(made, until=np.where(end == INFINITY, INFINITY, add(end, 1)))
 
     def _silent(self, groups: Groups, row: Int64s) -> Int64s:
         """Tuples at which nothing was returned: their ends tell those of equal tuples apart."""
@@ -310,16 +310,16 @@ class FoldKernel(Kernel):
         here = np.arange(len(groups.le)) >= np.repeat(groups.begin, np.diff(groups.start))
         return np.flatnonzero(quiet & here)
 
-    def _final(self, groups: Groups, went: Went, given: Given) -> Changes:
+    def _final(self, groups: Groups, result: FoldResult, given: FoldAnswers) -> Changes:
         """Outputs that will not change, as the next operator sees them."""
-        events, columns, place = groups.came.events, [], None
+        events, columns, place = groups.arrivals.events, [], None
         if self.folds.beside:
-            place = groups.came.order[groups.place(given.row, given.group)]
+            place = groups.arrivals.order[groups.place(given.row, given.group)]
             given, place = _as_they_came(given, place, len(events))
         keys = {name: key for key, (name, _) in zip(self.keys, self.folds.node.keys, strict=False)}
         for name in self.node.schema.names:
             if name in self.folds.answers.names:
-                columns.append(_taken(went.payload.column(name), given.number))
+                columns.append(_taken(result.payload.column(name), given.output))
             elif place is not None and PREFIX + name in events.payload.column_names:
                 columns.append(_taken(events.payload.column(PREFIX + name), place))
             else:
@@ -327,24 +327,24 @@ class FoldKernel(Kernel):
         end = add(given.time, 1) if place is None else events.re[place]
         return Changes.inserts(given.time, end, pa.Table.from_arrays(columns, schema=self.node.schema.arrow))
 
-    def _outputs(self, groups: Groups, went: Went, given: Given) -> Changes:
+    def _outputs(self, groups: Groups, result: FoldResult, given: FoldAnswers) -> Changes:
         """Outputs, failures and what is silent, as they are remembered."""
         table = groups.keys.take(pa.array(given.group))
         end = add(given.time, 1)
         if self.folds.beside:
             place = groups.place(given.row, given.group)
-            events, rows = groups.came.events, groups.came.order[place]
+            events, rows = groups.arrivals.events, groups.arrivals.order[place]
             for name in self.schema.names[len(self.keys) :]:
                 table = table.append_column(name, _taken(events.payload.column(name), rows))
             end = events.re[rows]
             if self.moves:
                 table = table.append_column(_TIE, pa.array(ties(groups.line)[place]))
-        number = pa.array(given.number, mask=given.number < 0)
-        for name in went.payload.column_names:
-            table = table.append_column(_OUT + name, went.payload.column(name).take(number))
-        reasons = pa.array([f.reason for f in went.failures], pa.string())
-        table = table.append_column(_REASON, reasons.take(pa.array(-2 - given.number, mask=~given.failed)))
-        table = table.append_column(_SILENT, pa.array(given.number == -1))
+        number = pa.array(given.output, mask=given.output < 0)
+        for name in result.payload.column_names:
+            table = table.append_column(_OUT + name, result.payload.column(name).take(number))
+        reasons = pa.array([f.reason for f in result.failures], pa.string())
+        table = table.append_column(_REASON, reasons.take(pa.array(given.failure, mask=given.failure < 0)))
+        table = table.append_column(_SILENT, pa.array(given.silent))
         return Changes.inserts(given.time, end, table.append_column(_UNTIL, pa.array(given.until)))
 
     def _leaving(self, moved: Changes) -> Changes:
@@ -365,7 +365,7 @@ class FoldKernel(Kernel):
         payload = pa.Table.from_arrays([moved.payload.column(n) for n in names], schema=self.node.schema.arrow)
         return Changes(moved.le, moved.re, moved.weight, payload).cancelled()
 
-    def _failure(self, groups: Groups, failed: Failed) -> ModuleFailed:
+    def _failure(self, groups: Groups, failed: FoldFailure) -> ModuleFailed:
         names = [name for name, _ in self.folds.node.keys]
         values = groups.keys.slice(failed.group, 1).to_pylist()[0].values()
         of = ", ".join(f"{name} = {value!r}" for name, value in zip(names, values, strict=False))
@@ -419,15 +419,14 @@ class FoldKernel(Kernel):
         return f"a state a group, and tuples of windows to come; CTI {format_ticks(self.scalars['cti'])}"
 
 
-def _as_they_came(given: Given, place: Int64s, count: int) -> tuple[Given, Int64s]:
+def _as_they_came(given: FoldAnswers, place: Int64s, count: int) -> tuple[FoldAnswers, Int64s]:
     """Outputs in the order of their events, if no event has several: their columns are then found where they are."""
     number = np.full(count, -1, np.int64)
     number[place] = np.arange(len(place))
     if (number[place] != np.arange(len(place))).any():
         return given, place
     rows = np.flatnonzero(number >= 0)
-    columns = (given.number, given.row, given.group, given.time, given.until)
-    return Given(*(column[number[rows]] for column in columns)), rows
+    return given.take(number[rows]), rows
 
 
 def _taken(column: pa.ChunkedArray, rows: Int64s) -> pa.ChunkedArray:

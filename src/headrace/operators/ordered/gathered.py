@@ -11,42 +11,63 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.changes import Changes
-from headrace.columnar import Lists, concat, to_numpy
-from headrace.operators.ordered.folding import Work
-from headrace.operators.ordered.line import Bools, Int64s, Line, in_order
+from headrace.columnar import Bools, Int64s, Lists, concat, to_numpy
+from headrace.modules.folding import FoldWork
+from headrace.operators.ordered.line import Line, in_order
 
-__all__ = ["ARGUMENT", "COUNT", "START", "STATE", "Came", "Given", "Groups"]
+__all__ = ["ARGUMENT", "COUNT", "START", "STATE", "Arrivals", "FoldAnswers", "Groups"]
 
 Hashes = NDArray[np.uint64]
 #: Columns of a group's state: what is kept of tuples, when they are, how many there were, and the state itself.
 ARGUMENT, START, COUNT, STATE = "arg.", "__start", "__count", "__state"
 
 
-class Given:
-    """What there is to say: the number of an output, -1 for nothing, or less for a failure; which tuple it is about,
-    its group, its time, and the CTI from which on it cannot change.
-    """
+@dataclass(frozen=True, eq=False)
+class FoldAnswers:
+    """What there is to say of tuples: an output of the fold, a failure, or that nothing was returned."""
 
-    def __init__(self, number: Int64s, row: Int64s, group: Int64s, time: Int64s, until: Int64s | None = None) -> None:
-        self.number, self.row, self.group, self.time = number, row, group, time
-        self.until = time if until is None else until
+    #: Which output it is, and which failure; -1 if it is none.
+    output: Int64s
+    failure: Int64s
+    #: The tuple it is about, its group, its time, and the CTI from which on it cannot change.
+    row: Int64s
+    group: Int64s
+    time: Int64s
+    until: Int64s
+
+    @classmethod
+    def outputs(cls, row: Int64s, group: Int64s, time: Int64s) -> FoldAnswers:
+        return cls(np.arange(len(row)), np.full(len(row), -1, np.int64), row, group, time, time)
+
+    @classmethod
+    def failures(cls, row: Int64s, group: Int64s, time: Int64s) -> FoldAnswers:
+        return cls(np.full(len(row), -1, np.int64), np.arange(len(row)), row, group, time, time)
+
+    @classmethod
+    def silences(cls, row: Int64s, group: Int64s, time: Int64s) -> FoldAnswers:
+        nothing = np.full(len(row), -1, np.int64)
+        return cls(nothing, nothing, row, group, time, time)
 
     @property
-    def failed(self) -> Bools:
-        return self.number < -1
+    def silent(self) -> Bools:
+        return (self.output < 0) & (self.failure < 0)
 
-    def filter(self, some: Bools) -> Given:
-        if some.all():
-            return self
-        return Given(*(column[some] for column in (self.number, self.row, self.group, self.time, self.until)))
+    def filter(self, some: Bools) -> FoldAnswers:
+        return self if some.all() else self.take(some)
 
-    def with_more(self, more: Given) -> Given:
-        mine, theirs = ((x.number, x.row, x.group, x.time) for x in (self, more))
-        return Given(*(np.r_[a, b] for a, b in zip(mine, theirs, strict=True)))
+    def take(self, some: Bools | Int64s) -> FoldAnswers:
+        return FoldAnswers(*(column[some] for column in self._columns))
+
+    def with_more(self, more: FoldAnswers) -> FoldAnswers:
+        return FoldAnswers(*(np.r_[mine, other] for mine, other in zip(self._columns, more._columns, strict=True)))
+
+    @property
+    def _columns(self) -> tuple[Int64s, ...]:
+        return self.output, self.failure, self.row, self.group, self.time, self.until
 
 
 @dataclass(frozen=True)
-class Came:
+class Arrivals:
     """The tuples that may change: events as they came, and the order that they stand in, by group."""
 
     events: Changes
@@ -59,7 +80,7 @@ class Came:
     columns: pa.Table
 
     @classmethod
-    def of(cls, events: Changes, group: Int64s, groups: int, by: Sequence[str], columns: pa.Table) -> Came:
+    def of(cls, events: Changes, group: Int64s, groups: int, by: Sequence[str], columns: pa.Table) -> Arrivals:
         """Events of some groups, with what is asked of them."""
         order = in_order(events, group, groups, by)
         mine = group[order]
@@ -70,10 +91,12 @@ class Came:
 class Groups:
     """Groups that are looked at: their states, the tuples their windows hold, and those that may change."""
 
-    def __init__(self, keys: pa.Table, hashes: Hashes, came: Came, states: pa.Table | None, codes: Int64s) -> None:
+    def __init__(
+        self, keys: pa.Table, hashes: Hashes, arrivals: Arrivals, states: pa.Table | None, codes: Int64s
+    ) -> None:
         """The states are of the groups that `codes` say."""
-        self.keys, self.hashes, self.came, self.count = keys, hashes, came, keys.num_rows
-        columns = came.columns
+        self.keys, self.hashes, self.arrivals, self.count = keys, hashes, arrivals, keys.num_rows
+        columns = arrivals.columns
         self.states = pa.nulls(self.count, pa.binary())
         self.kept_counts = np.zeros(self.count, np.int64)
         #: How many tuples of each group are in its state.
@@ -93,34 +116,34 @@ class Groups:
             kept = pa.table({name: lists[name].elements for name in columns.column_names}, schema=columns.schema)
             kept_le = to_numpy(lists[START].elements)
             kept_group = np.repeat(np.flatnonzero(row >= 0), counts)
-        self.merged, self.le = columns, came.le
+        self.merged, self.le = columns, arrivals.le
         if len(kept_le):
-            order = np.argsort(np.r_[kept_group, came.group], kind="stable")
-            self.le = np.r_[kept_le, came.le][order]
+            order = np.argsort(np.r_[kept_group, arrivals.group], kind="stable")
+            self.le = np.r_[kept_le, arrivals.le][order]
             self.merged = concat([kept, columns]).take(pa.array(order))
-        self.start = came.start + np.r_[0, np.cumsum(self.kept_counts)]
+        self.start = arrivals.start + np.r_[0, np.cumsum(self.kept_counts)]
         self.begin = self.start[:-1] + self.kept_counts
 
     @cached_property
     def line(self) -> Line:
         """The tuples that may change, with all their columns in this order: only where these are needed so."""
-        came, order = self.came, self.came.order
-        payload = came.events.payload.take(pa.array(order))
-        events = Changes(came.le, came.events.re[order], np.ones(len(order), np.int64), payload)
-        return Line(came.group, came.le, came.start, events)
+        arrivals, order = self.arrivals, self.arrivals.order
+        payload = arrivals.events.payload.take(pa.array(order))
+        events = Changes(arrivals.le, arrivals.events.re[order], np.ones(len(order), np.int64), payload)
+        return Line(arrivals.group, arrivals.le, arrivals.start, events)
 
     def settle(self, cti: int) -> Int64s:
         """For each group, its first tuple that is not before a CTI."""
-        before = self.came.le < cti
-        total = np.diff(self.came.start)
+        before = self.arrivals.le < cti
+        total = np.diff(self.arrivals.start)
         if not before.all():
-            later: Int64s = np.bincount(self.came.group[~before], minlength=self.count)
+            later: Int64s = np.bincount(self.arrivals.group[~before], minlength=self.count)
             total = total - later
         settled: Int64s = self.begin + total
         return settled
 
-    def work(self, since: int, cti: int, seen: int) -> Work:
-        return Work(self.start, self.begin, self.settle(cti), self.le, self.merged, self.states, since, cti, seen)
+    def work(self, since: int, cti: int, seen: int) -> FoldWork:
+        return FoldWork(self.start, self.begin, self.settle(cti), self.le, self.merged, self.states, since, cti, seen)
 
     def of(self, row: Int64s) -> Int64s:
         """The groups of tuples."""
@@ -129,5 +152,5 @@ class Groups:
 
     def place(self, row: Int64s, group: Int64s) -> Int64s:
         """Where tuples are among those that may change."""
-        found: Int64s = row - self.begin[group] + self.came.start[group]
+        found: Int64s = row - self.begin[group] + self.arrivals.start[group]
         return found

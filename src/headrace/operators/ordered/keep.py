@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headrace.columnar import Bools, Int64s
 from headrace.operators.ordered.divide import Spans, next_slide, within
-from headrace.operators.ordered.line import Bools, Int64s, Line, Past
+from headrace.operators.ordered.line import Line, Past
 from headrace.operators.ordered.yields import slot_end
 from headrace.plan.ordered import By, Delta, Fixed, Frame, Landmark, Ordered, Slides, Time, Tuples
 from headrace.time import INFINITY, NEG_INFINITY, add, add_one

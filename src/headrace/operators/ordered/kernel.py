@@ -25,13 +25,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.changes import Changes
-from headrace.columnar import canonical_floats, factorize, to_numpy
+from headrace.columnar import Bools, Int64s, canonical_floats, factorize, to_numpy
 from headrace.expr import col, evaluate
 from headrace.operators.evaluated import evaluated
 from headrace.operators.kernel import Data
 from headrace.operators.ordered.divide import PREFIX, Reach, Spans, closing, divide, next_slide, without_prefix
 from headrace.operators.ordered.keep import Kept, kept, least_bound, next_settled, next_shown
-from headrace.operators.ordered.line import Bools, Int64s, Line, Past, lined_up, ranges
+from headrace.operators.ordered.line import Line, Past, lined_up, ranges
 from headrace.operators.ordered.sums import RunSums
 from headrace.operators.windows.content import Earlier, Outputs
 from headrace.operators.windows.divide import Windows

@@ -9,16 +9,12 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from headrace.changes import Changes
-from headrace.columnar import sortable
+from headrace.columnar import Int64s, sortable
 from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["Bools", "Int64s", "Line", "Past", "distinct", "in_order", "lined_up", "ranges", "runs"]
-
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+__all__ = ["Line", "Past", "distinct", "in_order", "lined_up", "ranges", "runs"]
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import Changes
-from headrace.columnar import factorize, group_sum, to_numpy
+from headrace.columnar import Bools, Int64s, factorize, group_sum, to_numpy
 from headrace.operators.kernel import Data
 from headrace.operators.ordered.divide import PREFIX, Spans
 from headrace.operators.ordered.keep import kept, next_shown
 from headrace.operators.ordered.kernel import Hashes, OrderedKernel
-from headrace.operators.ordered.line import Bools, Int64s, Line
+from headrace.operators.ordered.line import Line
 from headrace.operators.ordered.yields import equals, open_since, slot_end, ties, yields
 from headrace.operators.windows.content import Outputs
 from headrace.operators.windows.divide import Windows

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from headrace.errors import ModuleFailed
 from headrace.modules.fold import Stepper
-from headrace.operators.ordered.folding import Failed, Went, Work, several_values
+from headrace.modules.folding import FoldFailure, FoldResult, FoldWork, several_values
 from headrace.operators.windows.calling import Caller
 from headrace.plan.fold import Fold
 from headrace.time import INFINITY, add_one
@@ -45,7 +45,7 @@ class Stepping:
         #: Whether the tuples of the window are kept here, and not by the steppers.
         self.counts = not folder.keeps_window and (frame.rows is not None or frame.range is not None)
 
-    def go(self, work: Work) -> Went:
+    def go(self, work: FoldWork) -> FoldResult:
         found, states = _Found(), []
         keep = np.zeros(len(work.le), bool)
         due, alarm = np.full((2, work.groups), INFINITY, np.int64)
@@ -55,7 +55,7 @@ class Stepping:
             due[group], alarm[group] = one.due, one.alarm
             if self.counts:
                 keep[one.oldest : int(work.settle[group])] = True
-        return Went(
+        return FoldResult(
             np.array(found.row, np.int64),
             np.array(found.time, np.int64),
             self._table(found.values),
@@ -82,13 +82,13 @@ class _Found:
     row: list[int] = field(default_factory=list)
     time: list[int] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
-    failures: list[Failed] = field(default_factory=list)
+    failures: list[FoldFailure] = field(default_factory=list)
 
 
 class _Group:
     """One group: its stepper, and the tuples that are in the window."""
 
-    def __init__(self, how: Stepping, work: Work, group: int, state: bytes | None, found: _Found) -> None:
+    def __init__(self, how: Stepping, work: FoldWork, group: int, state: bytes | None, found: _Found) -> None:
         self.how, self.work, self.found, self.group = how, work, found, group
         self.first, self.begin = int(work.start[group]), int(work.begin[group])
         self.settle, self.end = int(work.settle[group]), int(work.start[group + 1])
@@ -175,7 +175,7 @@ class _Group:
                 returned = [None]
             self._give(number, le, returned)
         if self.broken:
-            self.found.failures.append(Failed(self.group, le, number, self.broken))
+            self.found.failures.append(FoldFailure(self.group, le, number, self.broken))
         if self.how.counts:
             self.came.append(item)
 
@@ -233,7 +233,7 @@ class _Group:
             left, before = mark + length, self.broken
             self._give(-1, left, self._expire())
             if self.broken and not before:  # of what was broken already, those that come tell
-                self.found.failures.append(Failed(self.group, left, -1, self.broken))
+                self.found.failures.append(FoldFailure(self.group, left, -1, self.broken))
 
     def _leaving(self) -> int:
         """When the oldest tuple leaves by time alone."""
@@ -260,7 +260,7 @@ class _Group:
         return self._guarded(self.stepper.expire, *args)
 
 
-def _rows(work: Work, first: int, last: int) -> Iterator[Item]:
+def _rows(work: FoldWork, first: int, last: int) -> Iterator[Item]:
     """Tuples as Python has them, each with its LE behind; some at a time, since not all may be asked for."""
     for begin in range(first, last, _CHUNK):
         end = min(begin + _CHUNK, last)

@@ -8,11 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.changes import Changes
-from headrace.columnar import to_numpy
+from headrace.columnar import Int64s, to_numpy
 from headrace.expr import evaluate
 from headrace.operators.accumulators import PART
 from headrace.operators.answers import answers
-from headrace.operators.ordered.line import Int64s
 from headrace.operators.windows.content import AggregateContent, Outputs
 from headrace.operators.windows.divide import Windows
 from headrace.plan.nodes import Aggregate

@@ -18,9 +18,9 @@ import pyarrow as pa
 from headrace.expr import evaluate, lit
 from headrace.modules import ModuleCall
 from headrace.modules.base import Window
+from headrace.modules.folding import FoldFailure, Folding, FoldResult, FoldWork, nothing_due
 from headrace.operators.kernel import Kernel
 from headrace.operators.ordered.fold import FoldKernel, Folds, fold_kernel
-from headrace.operators.ordered.folding import Failed, Folding, Went, Work, nothing_due
 from headrace.operators.ordered.over import OverKernel
 from headrace.operators.windows.calling import Caller, Failure
 from headrace.plan.nodes import Fold, Over
@@ -102,7 +102,7 @@ class _Numbers:
     def __init__(self, node: Over) -> None:
         self.node = node
 
-    def go(self, work: Work) -> Went:
+    def go(self, work: FoldWork) -> FoldResult:
         before = np.array(
             [0 if one is None else int.from_bytes(one, "big") for one in work.states.to_pylist()], np.int64
         )
@@ -112,7 +112,7 @@ class _Numbers:
         settled = (before + work.settle - work.begin).tolist()
         states = pa.array([one.to_bytes(8, "big") if one else None for one in settled], pa.binary())
         payload, nothing = _computed(self.node, [pa.array(number[row])]), np.zeros(len(work.le), bool)
-        return Went(row, work.le[row], payload, states, nothing, nothing_due(work.groups))
+        return FoldResult(row, work.le[row], payload, states, nothing, nothing_due(work.groups))
 
 
 @dataclass
@@ -146,10 +146,10 @@ class _Tumbling:
         """The rows that answers come to."""
         return [found]
 
-    def go(self, work: Work) -> Went:
+    def go(self, work: FoldWork) -> FoldResult:
         rows: list[int] = []
         answers: list[list[Any]] = []
-        failures: list[Failed] = []
+        failures: list[FoldFailure] = []
         states: list[bytes | None] = []
         for group, state in enumerate(work.states.to_pylist()):
             slot = _Slot() if state is None else _Slot(*pickle.loads(state))  # noqa: S301 - our own bytes
@@ -161,11 +161,11 @@ class _Tumbling:
         row = np.array(rows, np.int64)
         nothing, never = np.zeros(len(work.le), bool), nothing_due(work.groups)
         payload = self.payload(answers)
-        return Went(row, work.le[row], payload, pa.array(states, pa.binary()), nothing, never, tuple(failures))
+        return FoldResult(row, work.le[row], payload, pa.array(states, pa.binary()), nothing, never, tuple(failures))
 
     def _advance(
-        self, slot: _Slot, work: Work, group: int, first: int, last: int,
-        rows: list[int], answers: list[list[Any]], failures: list[Failed],
+        self, slot: _Slot, work: FoldWork, group: int, first: int, last: int,
+        rows: list[int], answers: list[list[Any]], failures: list[FoldFailure],
     ) -> None:  # fmt: skip
         """Take in the tuples from `first` on, slot by slot."""
         while first < last:
@@ -181,7 +181,7 @@ class _Tumbling:
                 self._answer(slot, work, group, upto - 1, rows, answers, failures)
                 slot.states, slot.failure = [], ""
 
-    def _take(self, slot: _Slot, work: Work, first: int, last: int) -> None:
+    def _take(self, slot: _Slot, work: FoldWork, first: int, last: int) -> None:
         table = work.tuples.slice(first, last - first)
         column = 0
         for number, caller in enumerate(self.callers):
@@ -200,8 +200,8 @@ class _Tumbling:
         return f"{caller.module.name}: {failure.reason}" if len(self.callers) > 1 else failure.reason
 
     def _answer(
-        self, slot: _Slot, work: Work, group: int, row: int,
-        rows: list[int], answers: list[list[Any]], failures: list[Failed],
+        self, slot: _Slot, work: FoldWork, group: int, row: int,
+        rows: list[int], answers: list[list[Any]], failures: list[FoldFailure],
     ) -> None:  # fmt: skip
         time = int(work.le[row])
         found: list[Any] = []
@@ -211,7 +211,7 @@ class _Tumbling:
                 found.append(caller.read(state, Window(time, time + 1)))
                 slot.failure = self._reason(caller, found[-1]) if isinstance(found[-1], Failure) else ""
         if slot.failure:
-            failures.append(Failed(group, time, row, slot.failure))
+            failures.append(FoldFailure(group, time, row, slot.failure))
         else:
             given = self.answered(found)
             rows += [row] * len(given)
@@ -253,25 +253,25 @@ class _Together:
         self.pickled = len(parts) > 1 or parts[0].pickled
         self.widths = [len(module.fields) for module in node.modules]
 
-    def go(self, work: Work) -> Went:
+    def go(self, work: FoldWork) -> FoldResult:
         columns = np.split(np.arange(sum(self.widths)), np.cumsum(self.widths)[:-1])
-        wents = [
+        results = [
             part.go(replace(work, tuples=work.tuples.select(mine.tolist()), states=states))
             for part, mine, states in zip(self.parts, columns, self._apart(work.states), strict=True)
         ]
-        failures = self._failures(wents)
-        row = reduce(np.intersect1d, [went.row for went in wents])
-        found = [went.payload.column(0).take(pa.array(np.searchsorted(went.row, row))) for went in wents]
+        failures = self._failures(results)
+        row = reduce(np.intersect1d, [result.row for result in results])
+        found = [result.payload.column(0).take(pa.array(np.searchsorted(result.row, row))) for result in results]
         payload, nothing = _computed(self.node, found), np.zeros(len(work.le), bool)
-        states = self._as_one([went.states for went in wents])
-        return Went(row, work.le[row], payload, states, nothing, nothing_due(work.groups), failures)
+        states = self._as_one([result.states for result in results])
+        return FoldResult(row, work.le[row], payload, states, nothing, nothing_due(work.groups), failures)
 
-    def _failures(self, wents: list[Went]) -> tuple[Failed, ...]:
+    def _failures(self, results: list[FoldResult]) -> tuple[FoldFailure, ...]:
         """Of each slot that failed, the first."""
-        found: dict[int, Failed] = {}
-        for module, went in zip(self.node.modules, wents, strict=True):
-            for one in went.failures:
-                reason = one.reason if len(wents) == 1 else f"{module.name}: {one.reason}"
+        found: dict[int, FoldFailure] = {}
+        for module, result in zip(self.node.modules, results, strict=True):
+            for one in result.failures:
+                reason = one.reason if len(results) == 1 else f"{module.name}: {one.reason}"
                 found.setdefault(one.row, one._replace(reason=reason))
         return tuple(found.values())
 

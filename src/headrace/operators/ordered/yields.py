@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from headrace.columnar import factorize
-from headrace.operators.ordered.line import Bools, Int64s, Line, runs
+from headrace.columnar import Bools, Int64s, factorize
+from headrace.operators.ordered.line import Line, runs
 from headrace.plan.ordered import Frame, Time, Tuples
 from headrace.time import INFINITY, NEG_INFINITY
 

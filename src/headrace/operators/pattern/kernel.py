@@ -21,13 +21,13 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.changes import Changes
-from headrace.columnar import canonical_floats, factorize, hash_rows, to_numpy
+from headrace.columnar import Bools, Int64s, canonical_floats, factorize, hash_rows, to_numpy
 from headrace.expr import Column, col, lit
 from headrace.operators.evaluated import evaluated
 from headrace.operators.kernel import Data, Kernel, names_of
 from headrace.operators.ordered.divide import PREFIX, without_prefix
 from headrace.operators.ordered.kernel import Hashes
-from headrace.operators.ordered.line import Bools, Int64s, Line, lined_up
+from headrace.operators.ordered.line import Line, lined_up
 from headrace.operators.pattern.measures import Measures
 from headrace.operators.pattern.tables import Found, Searcher, with_earlier
 from headrace.operators.windows.rows import cancelled_rows

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import Changes
-from headrace.columnar import canonical_floats
+from headrace.columnar import Bools, Int64s, canonical_floats
 from headrace.expr import AggregateCall, col, evaluate, lit
-from headrace.operators.ordered.line import Bools, Int64s, ranges
+from headrace.operators.ordered.line import ranges
 from headrace.operators.pattern.registers import Registers
 from headrace.operators.pattern.tables import Found
 from headrace.operators.windows.content import AggregateContent, Earlier

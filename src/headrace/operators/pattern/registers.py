@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from headrace.operators.ordered.line import Bools, Int64s
+from headrace.columnar import Bools, Int64s
 from headrace.operators.pattern import machine
 from headrace.operators.pattern.tables import Found, Numbers
 from headrace.plan.nodes import Match

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headrace.columnar import Bools, Int64s
 from headrace.errors import PatternError
 from headrace.expr import evaluate, predicate_mask
-from headrace.operators.ordered.line import Bools, Int64s, Line
+from headrace.operators.ordered.line import Line
 from headrace.operators.pattern import machine
 from headrace.patterns.nfa import ACCEPT
 from headrace.patterns.program import CONSTANT, TEXT, Program

@@ -26,10 +26,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from headrace.changes import Changes
-from headrace.columnar import canonical_floats, factorize, to_numpy
+from headrace.columnar import Bools, Int64s, canonical_floats, factorize, to_numpy
 from headrace.errors import ModuleFailed
 from headrace.expr import evaluate
 from headrace.operators.kernel import Data
@@ -44,8 +43,6 @@ __all__ = ["MOST_STEPS", "BoundWindowKernel"]
 
 #: Columns of what the kernel remembers of its outputs.
 _WLE, _WRE, _UNTIL, _REASON = "__wle", "__wre", "__until", "__reason"
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 #: In how many steps the changes of one batch are taken, at most.
 MOST_STEPS = 100
 

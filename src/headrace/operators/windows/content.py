@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from headrace.columnar import concat, factorize
+from headrace.columnar import Bools, Int64s, concat, factorize
 from headrace.expr import Expr, col, evaluate
 from headrace.modules import ModuleCall
 from headrace.operators.accumulators import PART, Layout
@@ -28,8 +27,6 @@ from headrace.plan.windows import Snapshot
 
 __all__ = ["Content", "Earlier", "Outputs", "content_of"]
 
-Bools = NDArray[np.bool_]
-Int64s = NDArray[np.int64]
 _WINDOW = "__window"
 
 

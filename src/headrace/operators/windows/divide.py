@@ -10,19 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from headrace.changes import Changes
-from headrace.columnar import factorize
+from headrace.columnar import Bools, Int64s, factorize
 from headrace.operators.overlap import overlapping
 from headrace.operators.spread import spread
 from headrace.plan.windows import ENDLESS, Count, Grid, Session, Snapshot, Window
 from headrace.time import INFINITY
 
 __all__ = ["Events", "Windows", "among", "divide", "grid_windows", "pairs", "places", "same_as"]
-
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

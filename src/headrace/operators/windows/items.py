@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from headrace.changes import Changes
-from headrace.columnar import canonical_floats, sortable
+from headrace.columnar import Bools, Int64s, canonical_floats, sortable
 from headrace.modules import Module
 from headrace.modules.base import Window as Seen
 from headrace.modules.items import items_of
@@ -22,9 +21,6 @@ from headrace.plan.nodes import PerWindow
 from headrace.schema import Type
 
 __all__ = ["Calls", "Members", "ranks"]
-
-Bools = NDArray[np.bool_]
-Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

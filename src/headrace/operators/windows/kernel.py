@@ -31,7 +31,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.changes import Changes
-from headrace.columnar import canonical_floats, factorize, hash_rows, to_numpy
+from headrace.columnar import Bools, Int64s, canonical_floats, factorize, hash_rows, to_numpy
 from headrace.expr import lit
 from headrace.operators.evaluated import evaluated
 from headrace.operators.kernel import Data, Kernel, diverted_rows, names_of
@@ -49,8 +49,6 @@ from headrace.trace import Trace
 
 __all__ = ["WindowKernel"]
 
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 Hashes = NDArray[np.uint64]
 _NOTHING = Events(*(np.empty(0, np.int64),) * 3)
 _WLE, _WRE, _UNTIL, _REASON, _AT, _HOLD = "__wle", "__wre", "__until", "__reason", "__at", "__hold"

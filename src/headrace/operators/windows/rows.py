@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from headrace.changes import Changes
+from headrace.columnar import Int64s
 from headrace.time import INFINITY
 
 __all__ = ["beside", "cancelled_rows", "followed", "one_more"]
-
-Int64s = NDArray[np.int64]
 
 
 def cancelled_rows(table: pa.Table) -> pa.Table:

@@ -24,8 +24,8 @@ from headrace.plan.nodes import Select
 from headrace.plan.ordered import Time, Tuples
 from headrace.plan.windows import Snapshot
 from headrace.sql import syntax as s
-from headrace.sql.aggregates.builtin import as_module
-from headrace.sql.aggregates.online import online
+from headrace.sql.aggregates.adapters.builtin import as_module
+from headrace.sql.aggregates.adapters.online import online
 from headrace.sql.bind.catalog import Catalog, TableEntry
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions, has_aggregate, inside

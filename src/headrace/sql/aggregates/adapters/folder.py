@@ -1,0 +1,162 @@
+"""Aggregates that go from tuple to tuple: what `OVER` keeps of one, for each group (rules 7.3 to 7.5).
+
+A folder makes steppers. A stepper is one group's state: tuples arrive, and expire if the aggregate has a window
+version, and what is returned at each is given back. Who drives it says when: which tuple has left a window is not
+known here.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from headrace.errors import ModuleFailed
+from headrace.modules.folding import Folding
+from headrace.plan.ordered import Frame
+from headrace.schema import Schema
+from headrace.sql.aggregates.front.definition import Definition
+from headrace.sql.aggregates.native.aggregate import Native, native_of
+from headrace.sql.aggregates.native.fold import NativeFolding
+from headrace.sql.aggregates.python.compile import Compiled
+
+__all__ = ["Folder", "Stepper"]
+
+
+class Stepper:
+    """The state of one group.
+
+    `arrive` and `expire` give what is returned at this tuple: bare values, or rows of an aggregate with columns.
+    """
+
+    quiet = False
+
+    def __init__(self, compiled: Compiled, *, terminates: bool) -> None:
+        self._compiled = compiled
+        self._terminates = terminates
+        self._body = compiled.body()
+        self._started = False
+
+    def arrive(self, *arguments: Any, mark: Any = None) -> list[Any]:
+        """A tuple comes; `mark` goes with it where the window is kept here."""
+        body = self._body
+        body.returned = []
+        if self._compiled.definition.keeps_window:
+            arguments = (*arguments, mark)
+        try:
+            if self._started:
+                body.iterate(*arguments)
+            else:
+                self._started = True
+                body.initialize(*arguments)
+            if self._terminates:
+                body.terminate()
+        except ModuleFailed as error:
+            raise self._compiled.located(error) from None
+        found: list[Any] = body.returned
+        return found
+
+    def finish(self) -> list[Any]:
+        """What TERMINATE returns behind the last tuple."""
+        body = self._body
+        body.returned = []
+        try:
+            body.terminate()
+        except ModuleFailed as error:
+            raise self._compiled.located(error) from None
+        found: list[Any] = body.returned
+        return found
+
+    def expire(self, *oldest: Any) -> list[Any]:
+        """The oldest tuple leaves; it is given, unless the window is kept here."""
+        body = self._body
+        body.returned = []
+        try:
+            body.expire(*oldest)
+        except ModuleFailed as error:
+            raise self._compiled.located(error) from None
+        found: list[Any] = body.returned
+        return found
+
+    @property
+    def inwindow(self) -> list[tuple[Any, ...]]:
+        """The tuples of the window, the oldest first, each with its mark behind; where the window is kept here."""
+        found: list[tuple[Any, ...]] = self._body.inwindow
+        return found
+
+    def save(self) -> bytes:
+        """All of it."""
+        return pickle.dumps((self._started, [getattr(self._body, name) for name in self._compiled.attributes]))
+
+    def restore(self, data: bytes) -> None:
+        """Go on from what was saved."""
+        self._started, values = pickle.loads(data)  # noqa: S301 - the engine's own state
+        for name, value in zip(self._compiled.attributes, values, strict=True):
+            setattr(self._body, name, value)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Makes steppers of one version of an aggregate."""
+
+    compiled: Compiled
+    #: Whether TERMINATE is done after each tuple: the base version over all that precedes (rule 7.4).
+    terminates: bool
+    #: Values are cast to what was declared where they are returned.
+    typed: bool = True
+
+    @property
+    def path(self) -> str:
+        """How the window is kept up, for `explain`."""
+        if self.definition.window:
+            return "EXPIRE for each tuple that leaves"
+        return "TERMINATE behind each tuple" if self.terminates else "ITERATE for each tuple that comes"
+
+    @cached_property
+    def native(self) -> Native | str:
+        """It as native code, or why there is none."""
+        return native_of(self.definition, terminates=self.terminates)
+
+    @property
+    def language(self) -> str:
+        """What the code that runs is written in, for `explain`."""
+        return f"Python ({self.native})" if isinstance(self.native, str) else "native code"
+
+    @property
+    def code(self) -> str:
+        """The code that runs."""
+        return self.source if isinstance(self.native, str) else self.native.source
+
+    def folding(self, frame: Frame, answers: Schema, *, active: bool) -> Folding | None:
+        """What goes through the tuples of all groups in one call, where it is native code."""
+        native = self.native
+        return None if isinstance(native, str) else NativeFolding(native, frame, answers, active=active)
+
+    @property
+    def definition(self) -> Definition:
+        return self.compiled.definition
+
+    @property
+    def source(self) -> str:
+        """The Python it runs as."""
+        return self.compiled.source
+
+    @property
+    def algebraic(self) -> bool:
+        return self.definition.algebraic
+
+    @property
+    def keeps_window(self) -> bool:
+        """Whether steppers keep the tuples of the window, because the body looks at them as a table."""
+        return self.definition.keeps_window
+
+    def make(self) -> Stepper:
+        """The state of a group before its first tuple."""
+        return Stepper(self.compiled, terminates=self.terminates)
+
+    def load(self, data: bytes) -> Stepper:
+        """The state of a group as it was saved."""
+        made = self.make()
+        made.restore(data)
+        return made

@@ -1,0 +1,311 @@
+"""Aggregates written in SQL as modules: made from their text, wherever they are needed.
+
+A module of this kind is its text. Workers get the text, and check and compile it again, once in each process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from headrace.errors import SqlError
+from headrace.modules import Aggregate, Module, Operator
+from headrace.modules.fold import Kind
+from headrace.schema import Field, Schema, Type
+from headrace.sql import syntax as s
+from headrace.sql.aggregates.adapters.folder import Folder
+from headrace.sql.aggregates.adapters.steps import RowSteps, Steps
+from headrace.sql.aggregates.front.check import check, lines_of, too_deep
+from headrace.sql.aggregates.front.definition import Definition
+from headrace.sql.aggregates.front.stored import MOST_CHARACTERS, Stored, with_stored
+from headrace.sql.aggregates.python.compile import Compiled, compile_aggregate
+from headrace.sql.aggregates.python.names import field_names
+from headrace.sql.bind.context import Context
+from headrace.sql.parse import parse
+from headrace.sql.printer import to_sql
+
+__all__ = ["SqlAggregate", "SqlRows", "Versions", "completes", "module_of", "modules_of"]
+
+_STORED = re.compile(r"AS STORED '(?:[^']|'')*'")
+#: With the rows of stored tables it may be longer than what people write.
+_MOST_TEXT = 4 * MOST_CHARACTERS
+
+
+@dataclass(frozen=True)
+class Versions:
+    """An aggregate, ready to run: for all tuples of a set, and for windows that tuples come into and leave.
+
+    At least one is there.
+    """
+
+    base: Compiled | None = None
+    window: Compiled | None = None
+
+    @property
+    def main(self) -> Compiled:
+        """What runs over a set of tuples: the base version, else the window version, from which nothing leaves."""
+        return self.all[0]
+
+    @property
+    def all(self) -> list[Compiled]:
+        return [one for one in (self.base, self.window) if one is not None]
+
+    @property
+    def algebraic(self) -> bool:
+        return any(one.definition.algebraic for one in self.all)
+
+
+class Written(NamedTuple):
+    """A statement that makes an aggregate: its text, and the lines its body had where the user wrote it."""
+
+    text: str
+    lines: tuple[int, ...]
+
+
+@lru_cache(maxsize=256)
+def _versions(statements: tuple[Written, ...]) -> Versions:
+    """The last aggregate of some; those before it are what it calls. A window version follows the base version."""
+    known = dict[str, Any]()
+    for written in statements:
+        (part,) = parse(written.text, most=_MOST_TEXT).statements
+        assert isinstance(part, s.CreateAggregate)
+        before = known.get(part.name.text) if part.window else None
+        definition = check(Context(written.text), part, known, written.lines)
+        compiled = compile_aggregate(definition)
+        found = replace(before.versions, window=compiled) if before else Versions(**{_version(part): compiled})
+        made = _made(definition, _statements(definition, before, written))
+        made.__dict__["versions"] = found
+        known[part.name.text] = made
+    return found
+
+
+class _FromText(Module):
+    """What both kinds share."""
+
+    order_sensitive: ClassVar[bool] = True
+
+    def __init__(self, statements: Iterable[Written]) -> None:
+        self.statements = tuple(statements)
+
+    def __getstate__(self) -> dict[str, tuple[Written, ...]]:
+        return {"statements": self.statements}
+
+    @cached_property
+    def text(self) -> str:
+        """The statements that make it: those of what it calls, then its own."""
+        return ";\n\n".join(one.text for one in self.statements)
+
+    @cached_property
+    def versions(self) -> Versions:
+        """Its versions, ready to run."""
+        return _versions(self.statements)
+
+    @property
+    def compiled(self) -> Compiled:
+        """What runs over a set of tuples; `source` is its Python."""
+        return self.versions.main
+
+    @cached_property
+    def definition(self) -> Definition:
+        return replace(self.compiled.definition, algebraic=self.versions.algebraic)
+
+    def folder(self, kind: Kind) -> Folder | None:
+        """What goes from tuple to tuple under OVER; None where the base version is computed anew (rule 7.4)."""
+        if kind == "unbounded":
+            return Folder(self.compiled, terminates=self.blocking)
+        return None if self.versions.window is None else Folder(self.versions.window, terminates=False)
+
+    @property
+    def source(self) -> str:
+        """The Python it runs as, of all its versions."""
+        return "\n\n".join(one.source for one in self.versions.all)
+
+    @property
+    def ways(self) -> list[tuple[str, str]]:
+        """The ways it may run: each with its code, for who reads it before there is a query."""
+        kinds: tuple[Kind, ...] = ("unbounded", "rows")
+        folders = [folder for folder in map(self.folder, kinds) if folder is not None]
+        under_over = {f"{self} under OVER, {one.path}: {one.language}": one.code for one in folders}
+        return [*under_over.items(), (f"{self}, over whole windows: Python", self.compiled.source)]
+
+    @property
+    def composes(self) -> bool:
+        return self.definition.algebraic
+
+    @property
+    def blocking(self) -> bool:
+        """Whether it answers only when all tuples are there (rule 7.2)."""
+        return self.definition.blocking
+
+    @cached_property
+    def fields(self) -> Schema:
+        # A FLOAT takes any number; it is rounded where it comes in.
+        kinds = [Type.DOUBLE if f.type is Type.FLOAT else f.type for f in self.definition.parameters]
+        names = field_names(f.name for f in self.definition.parameters)
+        return Schema(tuple(map(Field, names, kinds)))
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    @property
+    def doc(self) -> str:
+        """Its text, without the rows of stored tables."""
+        return _STORED.sub("AS STORED '…'", self.text)
+
+    @cached_property
+    def mark(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()[:8]
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Its name, what it takes, what it gives, and when it answers."""
+        takes, gives = self.definition.parameters, self.definition.returns
+        given = gives[0].type.value if self.definition.value else ", ".join(map(str, gives))
+        answers = "when all tuples are there (blocking)" if self.blocking else "at each tuple"
+        return self.name, ", ".join(map(str, takes)), given, answers
+
+    def _items(self, items: list[Any]) -> list[tuple[Any, ...]]:
+        return [(item,) for item in items] if len(self.fields) == 1 else items
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.mark}"
+
+    __repr__ = __str__
+
+
+class SqlAggregate(_FromText, Aggregate):
+    """An aggregate written in SQL that gives a value: what it returns at the last tuple and behind it."""
+
+    input = "value DOUBLE"  # stand-ins: an instance knows its own
+    output = "DOUBLE"
+
+    @cached_property
+    def gives(self) -> Type:
+        return self.definition.returns[0].type
+
+    def stepwise(self) -> Module | None:
+        return None if self.versions.base is None else Steps(self)
+
+    def compute(self, items: list[Any]) -> Any:
+        """The value over tuples in their order."""
+        return self.compiled.value(self._items(items))
+
+
+class SqlRows(_FromText, Operator):
+    """An aggregate written in SQL that gives rows: all that it returns."""
+
+    input = "value DOUBLE"  # as above
+    output = "value DOUBLE"
+
+    @cached_property
+    def gives(self) -> Schema:
+        return Schema(self.definition.returns)
+
+    def stepwise(self) -> Module | None:
+        return None if self.versions.base is None else RowSteps(self)
+
+    def compute(self, items: list[Any]) -> list[Any]:
+        """The rows over tuples in their order."""
+        return self.compiled.rows(self._items(items))
+
+
+def module_of(
+    context: Context, part: s.CreateAggregate, known: Mapping[str, Any], stored: Stored | None = None
+) -> SqlAggregate | SqlRows:
+    """The module that a statement makes.
+
+    `known` are the functions and modules it may call, by name; `stored` the tables that it may read.
+    """
+    part = with_stored(context, part, stored or {})
+    before = known.get(part.name.text) if completes(part, known) else None
+    # A base version never calls its own name; a window version means the base version by it (example 11 of ESL).
+    inside = known if before is not None and part.window else {k: v for k, v in known.items() if k != part.name.text}
+    definition = check(context, part, inside)
+    if before is not None:
+        _check_agrees(context, part, definition, before.definition)
+    made = _made(definition, _statements(definition, before, Written(to_sql(part), lines_of(context, part))))
+    try:
+        made.versions  # noqa: B018 - now, where an error has a place to point at
+    except (SyntaxError, RecursionError, MemoryError):
+        raise too_deep(context, part) from None
+    found = getattr(made.versions, _version(part)).definition
+    alone = len(made.versions.all) == 1
+    if alone != (before is None) or [one.text for one in found.calls] != [one.text for one in definition.calls]:
+        raise _two_of_one_name(context, part)
+    return made
+
+
+def _two_of_one_name(context: Context, part: s.CreateAggregate) -> SqlError:
+    """A text names what it calls: it cannot call two aggregates of one name, each made at another time."""
+    return context.error(
+        part.name,
+        f"{part.name.text} and what it calls mean two aggregates by one name: one that was dropped, and a new one",
+        given=part.name.text,
+        instead="DROP AGGREGATE and CREATE AGGREGATE for those that call the old one too, or another name",
+    )
+
+
+def completes(part: s.CreateAggregate, known: Mapping[str, Any]) -> bool:
+    """Whether an aggregate of that name is there, and this is the version that it lacks."""
+    before = known.get(part.name.text)
+    return isinstance(before, _FromText) and getattr(before.versions, _version(part)) is None
+
+
+def _version(part: s.CreateAggregate) -> Literal["base", "window"]:
+    return "window" if part.window else "base"
+
+
+def _check_agrees(context: Context, part: s.CreateAggregate, mine: Definition, other: Definition) -> None:
+    def signature(of: Definition) -> tuple[Any, ...]:
+        columns = [] if of.value else [field.name for field in of.returns]
+        return [field.type for field in of.parameters], [field.type for field in of.returns], of.value, columns
+
+    if signature(mine) != signature(other):
+        given = other.returns[0].type.value if other.value else f"({', '.join(map(str, other.returns))})"
+        raise context.error(
+            part.name,
+            f"the two versions of {part.name.text} take and give the same",
+            given=to_sql(replace(part, tables=(), stages=())).partition(" {")[0],
+            allowed=f"{part.name.text}({', '.join(map(str, other.parameters))}): {given}",
+            instead="another name, if it is another aggregate",
+        )
+
+
+def _made(definition: Definition, statements: Iterable[Written]) -> SqlAggregate | SqlRows:
+    return (SqlAggregate if definition.value else SqlRows)(statements)
+
+
+def _statements(definition: Definition, before: _FromText | None, mine: Written) -> list[Written]:
+    """The statements that make it: those of what it calls, then its own, the base version first."""
+    called = [one for module in definition.calls for one in module.statements]
+    versions = [] if before is None else [*before.statements]
+    if before is not None and not definition.window:  # the window version came first, and is its last statement
+        every = [*called, *versions[:-1], mine, versions[-1]]
+    else:
+        every = [*versions, *called, mine]
+    found: dict[str, Written] = {}
+    for one in every:
+        found.setdefault(one.text, one)
+    return list(found.values())
+
+
+def modules_of(text: str, stored: Stored | None = None) -> dict[str, SqlAggregate | SqlRows]:
+    """The aggregates of a text of CREATE AGGREGATE statements, by name; `stored` are the tables they may read."""
+    if not isinstance(text, str):
+        raise SqlError.of("this is not a text", "", (0, 0), given=text, allowed="CREATE AGGREGATE statements, as a str")
+    context, found = Context(text), dict[str, SqlAggregate | SqlRows]()
+    for part in parse(text).statements:
+        if not isinstance(part, s.CreateAggregate):
+            raise context.error(part, "this is no CREATE AGGREGATE", given=to_sql(part), instead="hr.script(…)")
+        if part.name.text in found and not completes(part, found):
+            raise context.error(part.name, f"{part.name.text!r} exists already", instead="another name")
+        found[part.name.text] = module_of(context, part, found, stored)
+    if not found:
+        instead = "CREATE AGGREGATE f(…): … { … }"
+        raise SqlError.of("this text makes no aggregate", text, (0, len(text)), instead=instead)
+    return found

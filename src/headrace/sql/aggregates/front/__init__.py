@@ -1,0 +1,1 @@
+"""The front end: what the text of an aggregate means, checked."""

@@ -1,0 +1,91 @@
+"""What the rules of aggregates written in SQL make; `build` has the rest and says how."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.sql import syntax as s
+from headrace.sql.build.expressions import Clause, ExpressionBuilder, Token, clause, clauses, unquoted
+from headrace.sql.syntax import Span
+
+__all__ = ["AggregateBuilder"]
+
+
+class AggregateBuilder(ExpressionBuilder):
+    """Makes the aggregates of one text."""
+
+    def create_aggregate(self, at: Span, name: s.Name, *parts: Any, window: bool = False) -> s.CreateAggregate:
+        tables = tuple(part for part in parts if isinstance(part, s.LocalTable))
+        stages = tuple(part for part in parts if isinstance(part, s.Stage))
+        given = [part for part in parts if isinstance(part, Clause)]
+        return self.make(s.CreateAggregate, at, given, name=name, tables=tables, stages=stages, window=window)
+
+    def create_window_aggregate(self, at: Span, name: s.Name, *parts: Any) -> s.CreateAggregate:
+        return self.create_aggregate(at, name, *parts, window=True)
+
+    parameters = clauses("parameters")
+    returned = clause("returns")
+
+    def algebraic(self, at: Span, _: Token) -> Clause:
+        return Clause("algebraic", value=True, at=at)
+
+    def local_table(self, at: Span, name: s.Name, *parts: Any) -> s.LocalTable:
+        columns = tuple(part for part in parts if isinstance(part, s.TypedColumn))
+        return self.make(s.LocalTable, at, [p for p in parts if isinstance(p, Clause)], name=name, columns=columns)
+
+    local_key = clauses("key")
+    local_rows = clauses("rows")
+
+    def local_stored(self, at: Span, rows: Token) -> Clause:
+        return Clause("stored", unquoted(rows.text), at)
+
+    def values_row(self, at: Span, *values: s.Expression) -> s.ValuesRow:
+        return s.ValuesRow(values, at=at)
+
+    def stage(self, at: Span, *parts: Any) -> s.Stage:
+        events = tuple(part for part in parts if isinstance(part, str))
+        return s.Stage(events, parts[len(events) :], at=at)
+
+    def stage_event(self, _: Span, event: str) -> str:
+        return event.lower()
+
+    def insert_rows(self, at: Span, target: s.Name, *rows: s.ValuesRow) -> s.InsertRows:
+        return s.InsertRows(target, rows, at=at)
+
+    def insert_selected(self, at: Span, target: s.Name, select: s.LocalSelect) -> s.InsertSelected:
+        return s.InsertSelected(target, select, at=at)
+
+    def update_rows(self, at: Span, table: s.Name, *parts: Any) -> s.UpdateRows:
+        assignments = tuple(part for part in parts if isinstance(part, s.Assignment))
+        where = [part for part in parts if isinstance(part, Clause)]
+        return self.make(s.UpdateRows, at, where, table=table, assignments=assignments)
+
+    def assignment(self, at: Span, column: s.Name, value: s.Expression) -> s.Assignment:
+        return s.Assignment(column, value, at=at)
+
+    def delete_rows(self, at: Span, table: s.Name, *where: Clause) -> s.DeleteRows:
+        return self.make(s.DeleteRows, at, where, table=table)
+
+    def local_select(self, at: Span, *parts: Any) -> s.LocalSelect:
+        given = [part for part in parts if isinstance(part, Clause)]
+        flat = [c for part in given for c in (part.value if part.field == "from" else (part,))]
+        return self.make(s.LocalSelect, at, flat, distinct="DISTINCT" in parts)
+
+    def local_from(self, at: Span, table: s.Name, *parts: Any) -> Clause:
+        alias = [part for part in parts if isinstance(part, Clause)]
+        joins = tuple(part for part in parts if isinstance(part, s.LocalJoin))
+        return Clause("from", (Clause("table", table, at), *alias, Clause("joins", joins, at)), at)
+
+    def local_join(self, at: Span, table: s.Name, *given: Clause) -> s.LocalJoin:
+        return self.make(s.LocalJoin, at, given, table=table)
+
+    local_group = clauses("group")
+
+    def local_limit(self, at: Span, count: Token) -> Clause:
+        return Clause("limit", self.whole(count), at)
+
+    def scalar_select(self, at: Span, select: s.LocalSelect) -> s.ScalarSelect:
+        return s.ScalarSelect(select, at=at)
+
+    def member(self, at: Span, call: s.Call, name: s.Name) -> s.Member:
+        return s.Member(call, name, at=at)

@@ -1,0 +1,430 @@
+"""A plan as a text of the dialect: the way back from `bind`.
+
+Every operator becomes one SELECT over sub-selects, as it stands in the plan. What it is good for: queries that were
+made by a program can be read as SQL, and the binder is tried with every query that the verification makes up. What the
+dialect has no words for raises a `PlanError`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Any, ClassVar
+
+from headrace.errors import PlanError
+from headrace.expr import AggregateCall, Expr
+from headrace.expr import nodes as engine
+from headrace.expr.python import UdfCall
+from headrace.modules import ModuleCall
+from headrace.patterns.references import START
+from headrace.plan import nodes as p
+from headrace.plan.arrival import stamped
+from headrace.plan.instants import has_points
+from headrace.plan.join import names_beside
+from headrace.plan.ordered import FIRST, Delta, Fixed, Frame, Landmark, Slides, Time, Trigger, Tuples
+from headrace.plan.windows import Count, Grid, Session, Snapshot, Window
+from headrace.schema import STAMPS
+from headrace.sql import syntax as s
+from headrace.sql.bind.scope import visible
+from headrace.sql.bind.values import unit_of
+from headrace.sql.bind.windows import OWN_TIME
+from headrace.sql.printer import to_sql
+from headrace.sql.unbind.patterns import navigated, recognized
+from headrace.time import INFINITY
+
+__all__ = ["Spoken", "unbind"]
+
+_INFIX = {
+    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "modulo": "%", "eq": "=", "ne": "<>", "lt": "<",
+    "le": "<=", "gt": ">", "ge": ">=", "and": "AND", "or": "OR", "bit_and": "&", "bit_or": "|", "bit_xor": "^",
+    "shift_left": "<<", "shift_right": ">>", "time_diff": "-",
+}  # fmt: skip
+_PREFIX = {"negate": "-", "not": "NOT", "bit_not": "~"}
+_LEFT, _RIGHT = "left_side", "right_side"
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """A plan as SQL: the text, and the functions and modules that it calls by name."""
+
+    text: str
+    functions: Mapping[str, Any]
+
+
+def unbind(node: p.Node, names: Mapping[p.Node, str]) -> Spoken:
+    """A plan over streams that have names."""
+    # A window that goes by the order of arrival asks the sources for it: they are the same streams.
+    known = {stamped(one): name for one, name in names.items()} | dict(names)
+    speaker = _Speaker(known)
+    query = speaker.query(node)
+    return Spoken(to_sql(query), speaker.functions)
+
+
+def _unspoken(what: object) -> PlanError:
+    return PlanError("the dialect has no words for this", given=str(what), allowed="what a statement can say")
+
+
+@dataclass(frozen=True)
+class _Speaker:
+    names: Mapping[p.Node, str]
+    functions: dict[str, Any] = field(default_factory=dict)
+    #: How columns are told where two streams meet; None where their names will do.
+    columns: Mapping[str, s.Expression] | None = None
+    #: What aggregates are about, where that is not a window.
+    frame: s.Over | None = None
+
+    # --- operators ---------------------------------------------------------------------------------------------------
+
+    def query(self, node: p.Node) -> s.Query:
+        """A query that gives the node's stream."""
+        if isinstance(node, p.GroupApply):
+            return self.query(node.input)
+        if isinstance(node, p.Final):
+            return s.Query(_everything(self.item(node.input)), emit="final")
+        if isinstance(node, p.Union):
+            return self._united(node)
+        if node in self.names:
+            return s.Query(_everything(self.item(node)))
+        speak = self._spoken.get(type(node))
+        if speak is None:
+            raise _unspoken(node.describe())
+        return speak(self, node)
+
+    def item(self, node: p.Node, *brackets: s.Bracket, alias: str | None = None) -> s.FromItem:
+        """The node's stream in FROM."""
+        named = None if alias is None else _name(alias)
+        if node in self.names:
+            return s.FromItem(_name(self.names[node]), brackets, named)
+        return s.FromItem(s.Subquery(self.query(node)), brackets, named)
+
+    def _united(self, node: p.Union) -> s.Query:
+        first, *rest = [_everything(self.item(part)) for part in node.parts]
+        body: s.Select | s.Union = first
+        for select in rest:
+            body = s.Union(body, select, all=True)
+        return s.Query(body)
+
+    def _where(self, node: p.Where) -> s.Query:
+        return s.Query(_everything(self.item(node.input), where=self.expression(node.predicate)))
+
+    def _select(self, node: p.Select) -> s.Query:
+        return s.Query(s.Select(self.entries(node.outputs), self.item(node.input)))
+
+    def _lifespan(self, node: Any) -> s.Query:
+        kind, ticks = _LIFESPANS[type(node)](node)
+        return s.Query(_everything(self.item(node.input, s.Lifespan(kind, _duration(ticks)))))  # type: ignore[arg-type]
+
+    def _join(self, node: p.Join) -> s.Query:
+        instants = has_points(node.left) and has_points(node.right)  # SQL takes this for a mistake
+        if node.groups or node.names is not None or instants:
+            raise _unspoken(node.describe())
+        on: s.Expression | None = None
+        for mine, theirs in node.on:
+            on = _both(on, s.Binary("=", _of(_LEFT, mine), _of(_RIGHT, theirs)))
+        names = names_beside(node.left.schema, node.right.schema, node.on)
+        columns: dict[str, s.Expression] = {name: _of(_LEFT, name) for name in node.left.schema.names}
+        columns |= {new: _of(_RIGHT, old) for old, new in names.items()}
+        if node.where is not None:
+            on = _both(on, replace(self, columns=columns).expression(node.where))
+        if node.kind == "left" and node.where is None and all(mine == theirs for mine, theirs in node.on):
+            # By USING, which has each key once, as the plan has.
+            using = tuple(_name(mine) for mine, _ in node.on)
+            columns |= {mine: _column(mine) for mine, _ in node.on}
+            return self._listed(node, columns, s.Join("left", self.item(node.right, alias=_RIGHT), None, using))
+        kind: Any = node.kind if on is not None or node.kind != "inner" else "cross"
+        return self._listed(node, columns, s.Join(kind, self.item(node.right, alias=_RIGHT), on))
+
+    def _listed(self, node: p.Join, columns: Mapping[str, s.Expression], join: s.Join) -> s.Query:
+        entries = tuple(s.Entry(columns[name], _name(name)) for name in node.schema.names)
+        return s.Query(s.Select(entries, self.item(node.left, alias=_LEFT), (join,)))
+
+    def _clip(self, node: p.Clip) -> s.Query:
+        if node.groups:
+            raise _unspoken(node.describe())
+        on: s.Expression | None = None
+        for mine, theirs in node.on:
+            on = _both(on, s.Binary("=", _of(_LEFT, mine), _of(_RIGHT, theirs)))
+        join = s.Join("clip", self.item(node.by, alias=_RIGHT), on)
+        return s.Query(s.Select((s.Entry(s.Star(_name(_LEFT))),), self.item(node.input, alias=_LEFT), (join,)))
+
+    def _aggregate(self, node: p.Aggregate) -> s.Query:
+        keys = self.entries(node.keys)
+        group = tuple(s.Entry(entry.value) for entry in keys)
+        source = self.item(node.input, self._window(node))
+        return s.Query(s.Select((*keys, *self.entries(node.outputs)), source, group=group), **_ticking(node.window))
+
+    def _top(self, node: p.Top) -> s.Query:
+        if node.distinct:
+            raise _unspoken(node.describe())
+        order = tuple(s.OrderKey(self.expression(expr), node.descending) for expr in node.by)
+        limit = s.Limit(node.k, tuple(map(self.expression, node.each)))
+        source = self.item(node.input, self._window(node, partition=self._columns(node)))
+        return s.Query(_everything(source, order=order, limit=limit), **_ticking(node.window))
+
+    def _contents(self, node: p.Contents) -> s.Query:
+        if node.start is not None:
+            raise _unspoken(node.describe())
+        window = self._window(node, partition=self._columns(node))
+        return s.Query(_everything(self.item(node.input, window)), **_ticking(node.window))
+
+    def _operate(self, node: p.Operate) -> s.Query:
+        window = self._window(node, partition=self._columns(node))
+        arguments = tuple(self.expression(expr) for _, expr in node.mapping)
+        apply = s.Module(s.Call((self._called(node.module, "operator"),), arguments))
+        return s.Query(_everything(self.item(node.input, window, apply)), **_ticking(node.window))
+
+    def _over_frame(self, node: p.Over) -> s.Query:
+        frame = node.window
+        assert isinstance(frame, Frame)
+        partition = tuple(self.expression(expr) for _, expr in node.keys)
+        if any(name not in node.input.schema for name, _ in node.keys):
+            raise _unspoken(node.describe())
+        slide = None
+        if frame.slide is not None:
+            slide = s.Number(frame.slide.count) if isinstance(frame.slide, Tuples) else _duration(frame.slide.ticks)
+        over = s.Over(partition, slide=slide)
+        if frame.rows is not None:
+            over = s.Over(partition, "rows", s.Number(frame.rows), slide)
+        elif frame.range is not None:
+            over = s.Over(partition, "range", _duration(frame.range), slide)
+        columns = tuple(s.Entry(_column(name)) for name in visible(node.input.schema.names))
+        outputs = replace(self, frame=over).entries(node.outputs)
+        return s.Query(s.Select((*columns, *outputs), self.item(node.input)))
+
+    def _match(self, node: p.Match) -> s.Query:
+        columns = (*node.input.schema.names, START)
+        mine: dict[str, s.Expression] = {name: s.Column(s.Name(name)) for name in columns}
+        mine |= {register.name: _column(register.name) for register in node.pattern.registers}
+        for variable in (*node.pattern.variables, *dict(node.pattern.subsets)):
+            mine |= {f"{variable}.{name}": s.Column(s.Name(name), _name(variable)) for name in columns}
+            mine[variable] = s.Star(_name(variable))  # as `count` takes it
+        matching = recognized(node, self.entries(node.keys), replace(self, columns=mine).expression)
+        return s.Query(_everything(self.item(node.input, matching)))
+
+    def _loop(self, node: p.Recurse) -> s.Query:
+        if node.groups or node.start.columns != node.schema:
+            raise _unspoken(node.describe())
+        numbered = (f"loop_{number}" for number in count(1))
+        name = next(name for name in numbered if name not in self.names.values())
+        inside = replace(self, names={**self.names, node.start: name})
+        both = s.Union(_everything(self.item(node.seed)), _everything(inside.item(node.asked)), all=not node.distinct)
+        named = s.NamedQuery(_name(name), s.Query(both), progress=node.strategy, max_rounds=node.max_rounds)
+        return s.Query(_everything(s.FromItem(_name(name))), named=(named,), recursive=True)
+
+    def _columns(self, node: p.PerWindow) -> tuple[s.Column, ...]:
+        """The keys, which here must be columns."""
+        if any(str(expr) != str(engine.Column(name)) for name, expr in node.keys):
+            raise _unspoken(node.describe())
+        return tuple(_column(name) for name in node.key_names)
+
+    # --- windows -----------------------------------------------------------------------------------------------------
+
+    def _window(self, node: p.PerWindow, partition: tuple[s.Column, ...] = ()) -> s.Window:
+        policy = node.policy
+        if policy.on_error != "fail" or policy.verify or policy.time_limit is not None:
+            raise _unspoken(node.describe())
+        clip = policy.clipping if policy.clipping != "none" else None
+        more: dict[str, Any] = {"partition": partition, "policies": s.WindowPolicies(clip, policy.timestamping)}
+        return self._divided(node.window, unit_of(node.input), more)
+
+    def _divided(self, window: Window, unit: int, more: dict[str, Any]) -> s.Window:
+        if isinstance(window, Grid):
+            origin = None if window.origin == 0 else _instant(window.origin, unit)
+            return s.GridWindow(_span(window.size), _span(window.hop), origin, **more)
+        if isinstance(window, Snapshot):
+            return s.SnapshotWindow(**more)
+        if isinstance(window, Count):
+            return s.CountWindow(window.by, window.n, **more)
+        if isinstance(window, Session):
+            return s.SessionWindow(_span(window.gap), **more)
+        if isinstance(window, Landmark):
+            return s.LandmarkWindow(_instant(window.start, unit), _measure(window.every), **more)
+        if isinstance(window, Fixed):
+            return s.FixedWindow(_instant(window.start, unit), _instant(window.end, unit), **more)
+        if isinstance(window, Delta):
+            return s.DeltaWindow(self.expression(window.delta), self.expression(window.threshold), **more)
+        if isinstance(window, Slides) and not isinstance(window.size, Time | Tuples):
+            raise _unspoken(window)  # the column that it is measured by is a clock of the source's
+        assert isinstance(window, Slides)
+        starting = window.starting if not isinstance(window.starting, int) else _instant(window.starting, unit)
+        return s.SizeWindow(_measure(window.size), _measure(window.every), starting, **more)  # type: ignore[arg-type]
+
+    # --- expressions -------------------------------------------------------------------------------------------------
+
+    def entries(self, outputs: Sequence[tuple[str, Expr]]) -> tuple[s.Entry, ...]:
+        """Named expressions, as a SELECT lists them."""
+        return tuple(s.Entry(self.expression(expr), _name(name)) for name, expr in outputs)
+
+    def expression(self, expr: Expr) -> s.Expression:
+        """An expression of the engine as one of the dialect."""
+        if isinstance(expr, engine.Column):
+            if expr.column.startswith(FIRST):
+                return s.Column(_name(expr.column.removeprefix(FIRST)), _name("first"))
+            return _column(expr.column) if self.columns is None else self.columns[expr.column]
+        if isinstance(expr, engine.Alias):
+            return self.expression(expr.child)
+        if isinstance(expr, engine.Literal):
+            return _literal(expr.value)
+        if isinstance(expr, engine.Cast):
+            return s.Cast(self.expression(expr.child), _name(expr.to.value))
+        if isinstance(expr, engine.Case):
+            branches = tuple((self.expression(when), self.expression(then)) for when, then in expr.branches)
+            return s.Case(branches, self.expression(expr.default))
+        if isinstance(expr, engine.Call):
+            return self._call(expr.function, [self.expression(argument) for argument in expr.args])
+        return self._called_expression(expr)
+
+    def _called_expression(self, expr: Expr) -> s.Expression:
+        if isinstance(expr, ModuleCall):
+            arguments = tuple(map(self.expression, expr.arguments))
+            return s.Call((self._called(expr.module, "module"),), arguments, over=self.frame)
+        if isinstance(expr, AggregateCall):
+            function = "string_agg" if expr.function == "concat" else expr.function
+            argument = s.Star() if expr.argument is None else self.expression(expr.argument)
+            return s.Call((_name(function),), (argument, *map(_literal, expr.parameters)), over=self.frame)
+        of_match = navigated(expr, self.expression)
+        if of_match is not None:
+            return of_match
+        if isinstance(expr, UdfCall):
+            return s.Call((self._called(expr.udf, "function"),), tuple(map(self.expression, expr.children)))
+        raise _unspoken(expr)
+
+    def _call(self, function: str, arguments: list[s.Expression]) -> s.Expression:
+        if function in _INFIX:
+            return s.Binary(_INFIX[function], *arguments)
+        if function in _PREFIX:
+            return s.Unary(_PREFIX[function], *arguments)
+        if function == "isin":
+            if len(arguments) == 1:
+                raise _unspoken("IN ()")
+            return s.In(arguments[0], tuple(arguments[1:]))
+        if function in ("is_null", "is_not_null"):
+            return s.IsNull(arguments[0], negated=function == "is_not_null")
+        if function in ("like", "rlike"):
+            return s.Like(arguments[0], arguments[1], "LIKE" if function == "like" else "REGEXP")
+        if function == "shift_time":
+            raise _unspoken(function)
+        return s.Call((_name("strpos" if function == "position" else function),), tuple(arguments))
+
+    def _called(self, what: Any, kind: str) -> s.Name:
+        """A name for a function or module, the same for the same."""
+        for name, known in self.functions.items():
+            if known is what:
+                return _name(name)
+        name = f"{kind}_{len(self.functions) + 1}"
+        self.functions[name] = what
+        return _name(name)
+
+    _spoken: ClassVar[Mapping[type[p.Node], Callable[[_Speaker, Any], s.Query]]] = {
+        p.Where: _where,
+        p.Select: _select,
+        p.Shift: _lifespan,
+        p.SetDuration: _lifespan,
+        p.Extend: _lifespan,
+        p.CapDuration: _lifespan,
+        p.PointAtStart: _lifespan,
+        p.PointAtEnd: _lifespan,
+        p.Coalesce: _lifespan,
+        p.Join: _join,
+        p.Clip: _clip,
+        p.Aggregate: _aggregate,
+        p.Top: _top,
+        p.Contents: _contents,
+        p.Operate: _operate,
+        p.Over: _over_frame,
+        p.Match: _match,
+        p.Recurse: _loop,
+    }
+
+
+_LIFESPANS: Mapping[type[p.Node], Callable[[Any], tuple[str, int | None]]] = {
+    p.Shift: lambda node: ("shift", node.by),
+    p.SetDuration: lambda node: ("range", node.duration),
+    p.Extend: lambda node: ("extend", node.by),
+    p.CapDuration: lambda node: ("cap", node.duration),
+    p.PointAtStart: lambda _: ("point_at_start", None),
+    p.PointAtEnd: lambda _: ("point_at_end", None),
+    p.Coalesce: lambda _: ("coalesce", None),
+}
+
+
+# --- small things ----------------------------------------------------------------------------------------------------
+
+
+def _everything(source: s.FromItem, **more: Any) -> s.Select:
+    return s.Select((s.Entry(s.Star()),), source, **more)
+
+
+def _name(text: str) -> s.Name:
+    if not text or len(text) > 255 or "\0" in text or text in STAMPS:
+        raise _unspoken(text)
+    return s.Name(text)
+
+
+def _column(name: str) -> s.Column:
+    return s.Column(_name(name))
+
+
+def _of(stream: str, name: str) -> s.Column:
+    return s.Column(_name(name), _name(stream))
+
+
+def _both(one: s.Expression | None, other: s.Expression) -> s.Expression:
+    return other if one is None else s.Binary("AND", one, other)
+
+
+def _span(ticks: int) -> s.Duration:
+    return s.Duration(() if ticks == INFINITY else ((ticks, "us"),))
+
+
+def _duration(ticks: int | None) -> s.Duration | s.Unary | None:
+    if ticks is None:
+        return None
+    return s.Unary("-", _span(-ticks)) if ticks < 0 else _span(ticks)
+
+
+def _instant(ticks: int, unit: int) -> s.Expression:
+    """A time as a number of units; one that lies between them is a date."""
+    number, rest = divmod(ticks, unit)
+    if rest:
+        try:
+            return s.DateTime((datetime(1970, 1, 1) + timedelta(microseconds=ticks)).isoformat())  # noqa: DTZ001 - as text
+        except OverflowError:
+            raise _unspoken(ticks) from None
+    return s.Unary("-", s.Number(-number)) if number < 0 else s.Number(number)
+
+
+def _measure(measure: Trigger) -> s.Measure:
+    if isinstance(measure, Tuples):
+        return s.Tuples(measure.count)
+    return s.Application(_span(measure.ticks), s.Column(s.Name(OWN_TIME)))
+
+
+def _ticking(window: Window) -> dict[str, Any]:
+    if not isinstance(window, Slides) or window.tick == "tuple":
+        return {}
+    return {"tick": window.tick, "tick_by": None if window.batch is None else _column(window.batch)}
+
+
+def _literal(value: Any) -> s.Expression:
+    if value is None or isinstance(value, bool):
+        return s.Value(value)
+    if isinstance(value, str):
+        if "\0" in value:
+            raise _unspoken(repr(value))
+        return s.Text(value)
+    if isinstance(value, datetime):
+        return s.DateTime(value.replace(tzinfo=None).isoformat())
+    if isinstance(value, float) and not math.isfinite(value):
+        return _not_finite(value)
+    negative = value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0)
+    return s.Unary("-", s.Number(-value)) if negative else s.Number(value)
+
+
+def _not_finite(value: float) -> s.Expression:
+    """No literal is infinite, but a text that says too much for a DOUBLE is; less itself, that is no number."""
+    infinity = s.Cast(s.Text("-1e999" if value < 0 else "1e999"), s.Name("DOUBLE"))
+    return s.Binary("-", infinity, infinity) if math.isnan(value) else infinity
