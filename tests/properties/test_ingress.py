@@ -19,9 +19,9 @@ from headrace import col
 from headrace.errors import BadRow, LateEvent
 from headrace.events import physical_schema
 from headrace.io.ingress import COUNTERS, Channel, resolve
-from headrace.operators.admit import RE_NEW
 from headrace.plan.nodes import Source
 from headrace.plan.policies import LATE, Advance, Explicit, Heartbeat, Interval, Physical, Point
+from headrace.plan.source import RE_NEW
 from headrace.progress import Progress
 from headrace.schema import Schema
 from headrace.testing.strategies import batch_sizes

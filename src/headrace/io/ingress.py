@@ -26,10 +26,9 @@ from headrace.columnar import Int64s, to_numpy
 from headrace.errors import BadRow, LateEvent
 from headrace.events import CONTROL, FARTHEST, event_problems
 from headrace.expr import Expr, evaluate
-from headrace.operators.admit import RE_NEW
-from headrace.operators.kernel import diverted_rows
 from headrace.plan.nodes import DIVERTED, Source
 from headrace.plan.policies import Advance, Arrival, Edge, Interval, Physical, Point, ProgressPolicy
+from headrace.plan.source import RE_NEW, diverted_rows
 from headrace.progress import Progress
 from headrace.schema import ARRIVAL, STAMPS, Schema
 from headrace.time import CHRONON, INFINITY, NEG_INFINITY, add, format_ticks

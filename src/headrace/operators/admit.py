@@ -24,16 +24,15 @@ from numpy.typing import NDArray
 from headrace.changes import LE, WEIGHT, Changes
 from headrace.columnar import concat, factorize, hash_rows, to_numpy
 from headrace.errors import EventError
-from headrace.operators.kernel import Data, Kernel, consolidated_rows, diverted_rows
+from headrace.operators.kernel import Data, Kernel, consolidated_rows
 from headrace.plan.nodes import DIVERTED, Admit
+from headrace.plan.source import RE_NEW, diverted_rows
 from headrace.progress import Progress
 from headrace.time import CHRONON, INFINITY, NEG_INFINITY, format_ticks
 from headrace.trace import Trace
 
-__all__ = ["RE_NEW", "AdmitKernel"]
+__all__ = ["AdmitKernel"]
 
-#: The column that tells a retraction (its new end) from an insert (null) on the way here.
-RE_NEW = "__re_new"
 _REASON = "it retracts an event that is not there: never inserted, or diverted"
 
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from headrace.changes import Changes
 from headrace.expr import Expr
-from headrace.plan.nodes import DIVERTED, Node
+from headrace.plan.nodes import Node
 from headrace.progress import Progress
 from headrace.trace import Segment, Trace
 
-__all__ = ["Data", "Kernel", "SavedTraces", "consolidated_rows", "diverted_rows", "names_of"]
+__all__ = ["Data", "Kernel", "SavedTraces", "consolidated_rows", "names_of"]
 
 Data: TypeAlias = "Changes | pa.Table"
 #: Of traces by name: the names of their segments, and the time up to which rows are forgotten.
@@ -81,16 +81,6 @@ class Kernel(ABC):
 def names_of(projection: Iterable[tuple[str, Expr]]) -> dict[str, str]:
     """What columns that are made from expressions are to users."""
     return {name: str(expr) for name, expr in projection if expr.columns()}
-
-
-def diverted_rows(
-    source: str, reasons: Any, rows: Sequence[str], file: str | None = None, lines: pa.Array | None = None
-) -> pa.Table:
-    """Rows of one source that are not used, as the side stream has them; by default nobody knows their place."""
-    size = len(rows)
-    files = pa.array([file] * size, pa.string())
-    places = pa.nulls(size, pa.int64()) if lines is None else lines
-    return pa.table([[source] * size, reasons, files, places, rows], schema=DIVERTED.arrow)
 
 
 def consolidated_rows(table: pa.Table) -> pa.Table:

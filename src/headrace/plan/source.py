@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import pyarrow as pa
 
 from headrace.errors import PlanError
 from headrace.expr import Expr
@@ -12,11 +15,13 @@ from headrace.plan.base import Node, OneInput, Properties, refuse_reserved, walk
 from headrace.plan.policies import BadRowPolicy, Edge, Interval, Lifetime, Physical, ProgressPolicy
 from headrace.schema import ARRIVAL, STAMPS, Schema
 
-__all__ = ["DIVERTED", "Admit", "Diverted", "Orphans", "Source", "diverted_streams"]
+__all__ = ["DIVERTED", "RE_NEW", "Admit", "Diverted", "Orphans", "Source", "diverted_rows", "diverted_streams"]
 
 
 #: Rows that were not used: from where and why, the file and the line in it where those are known, and the row itself.
 DIVERTED = Schema.of("source STRING, reason STRING, file STRING, line LONG, row STRING")
+#: The column that tells a retraction (its new end) from an insert (null) on the way from a source to its `Admit`.
+RE_NEW = "__re_new"
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,3 +149,13 @@ def diverted_streams(*roots: Node, whole: bool) -> list[Node]:
     late: list[Node] = [Diverted(node, whole) for node in nodes if isinstance(node, Source)]
     late += [Orphans(node) for node in nodes if isinstance(node, Admit)]
     return late + [side for node in nodes if (side := node.side()) is not None]
+
+
+def diverted_rows(
+    source: str, reasons: Any, rows: Sequence[str], file: str | None = None, lines: pa.Array | None = None
+) -> pa.Table:
+    """Rows of one source that are not used, as the side stream has them; by default nobody knows their place."""
+    size = len(rows)
+    files = pa.array([file] * size, pa.string())
+    places = pa.nulls(size, pa.int64()) if lines is None else lines
+    return pa.table([[source] * size, reasons, files, places, rows], schema=DIVERTED.arrow)

@@ -20,7 +20,6 @@ import pyarrow as pa
 from headrace.changes import Changes
 from headrace.columnar import concat
 from headrace.io.ingress import Report, resolve
-from headrace.operators.admit import RE_NEW
 from headrace.operators.kernel import Data, Kernel
 from headrace.operators.merge import empty_partial
 from headrace.operators.recurse.spread import SpreadLoop
@@ -39,6 +38,7 @@ from headrace.plan.nodes import (
     Source,
 )
 from headrace.plan.policies import Physical
+from headrace.plan.source import RE_NEW
 from headrace.progress import Progress
 from headrace.stages.cut import Edge, Line
 from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATISTICS, Message, split

@@ -29,7 +29,7 @@ from headrace.errors import ModuleFailed
 from headrace.expr import Expr, col, evaluate, lit
 from headrace.modules.folding import FoldFailure, Folding, FoldResult
 from headrace.operators.evaluated import evaluated
-from headrace.operators.kernel import Data, Kernel, consolidated_rows, diverted_rows, names_of
+from headrace.operators.kernel import Data, Kernel, consolidated_rows, names_of
 from headrace.operators.ordered.divide import PREFIX, without_prefix
 from headrace.operators.ordered.gathered import ARGUMENT, COUNT, START, STATE, Arrivals, FoldAnswers, Groups
 from headrace.operators.ordered.line import runs
@@ -37,7 +37,7 @@ from headrace.operators.ordered.stepping import Stepping
 from headrace.operators.ordered.yields import open_since, slot_end, ties, yields
 from headrace.plan.fold import Fold
 from headrace.plan.ordered import Frame, Time, Tuples, order_columns
-from headrace.plan.source import DIVERTED
+from headrace.plan.source import DIVERTED, diverted_rows
 from headrace.plan.windowed import PerWindow
 from headrace.progress import Progress
 from headrace.schema import Field, Schema

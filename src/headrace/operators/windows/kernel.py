@@ -34,13 +34,13 @@ from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, canonical_floats, factorize, hash_rows, to_numpy
 from headrace.expr import lit
 from headrace.operators.evaluated import evaluated
-from headrace.operators.kernel import Data, Kernel, diverted_rows, names_of
+from headrace.operators.kernel import Data, Kernel, names_of
 from headrace.operators.windows.content import Earlier, Outputs, content_of
 from headrace.operators.windows.divide import Events, Windows, among, divide, grid_windows, pairs, places, same_as
 from headrace.operators.windows.items import Members
 from headrace.operators.windows.rows import beside, cancelled_rows, followed, one_more
 from headrace.plan.nodes import PerWindow
-from headrace.plan.source import DIVERTED
+from headrace.plan.source import DIVERTED, diverted_rows
 from headrace.plan.windows import Count, Grid, Session, Snapshot
 from headrace.progress import Progress
 from headrace.schema import Field, Schema

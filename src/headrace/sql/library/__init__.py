@@ -1,0 +1,76 @@
+"""The library: aggregates that come along, written in the dialect itself. Each is a file here.
+
+`headrace.stdlib` is what users import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+
+from headrace.errors import ModuleError, nearest
+from headrace.sql.aggregates import SqlAggregate, SqlRows, modules_of
+
+__all__ = ["LIBRARY", "NAMES", "about", "aggregate"]
+
+_FOLDER = files(__name__)
+#: The names of all of them.
+NAMES = sorted(one.name.removesuffix(".sql") for one in _FOLDER.iterdir() if one.name.endswith(".sql"))
+#: In SQL they may also be called by this name in front.
+_PREFIX = "stdlib."
+
+
+def about(name: str) -> str:
+    """What an aggregate of the library does, takes and remembers."""
+    comment = _text(_known(name)).partition("CREATE ")[0]
+    return "\n".join(line.removeprefix("--").removeprefix(" ") for line in comment.splitlines())
+
+
+class _Library(Mapping[str, SqlAggregate | SqlRows]):
+    """The aggregates by name, each read when it is asked for."""
+
+    def __getitem__(self, name: str) -> SqlAggregate | SqlRows:
+        return _made(name.removeprefix(_PREFIX))
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.removeprefix(_PREFIX) in NAMES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
+
+
+#: All aggregates that come along, by name.
+LIBRARY: Mapping[str, SqlAggregate | SqlRows] = _Library()
+
+
+@cache
+def _made(name: str) -> SqlAggregate | SqlRows:
+    if name not in NAMES:
+        raise KeyError(name)
+    return modules_of(_text(name))[name]
+
+
+def _text(name: str) -> str:
+    return (_FOLDER / f"{name}.sql").read_text(encoding="utf-8")
+
+
+def _known(name: str) -> str:
+    if name in NAMES:
+        return name
+    close = nearest(name, NAMES)
+    raise _NoSuchAggregate(
+        f"the library has no aggregate {name!r}", given=name, allowed=", ".join(NAMES), instead=close or ""
+    )
+
+
+def aggregate(name: str) -> SqlAggregate | SqlRows:
+    """An aggregate of the library; an error that is an `AttributeError`, too, if there is none of that name."""
+    return _made(_known(name))
+
+
+class _NoSuchAggregate(ModuleError, AttributeError):
+    """An aggregate that the library does not have, asked for as an attribute."""
