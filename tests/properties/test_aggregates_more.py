@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.events import physical_schema
-from headrace.operators.accumulators import Argument
+from headrace.operators.aggregate.accumulators import Argument
 from headrace.schema import Schema
 from headrace.testing.differential import differential_reference
 from headrace.testing.plan_strategies import grids, sources

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.operators.exact import (
+from headrace.operators.aggregate.exact import (
     as_integers,
     float_limbs,
     float_squares,

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.host.local.run import Runner, batches_of
-from headrace.operators.combine import LAST
-from headrace.operators.merge import WINDOW, MergeKernel
-from headrace.operators.sliding import SlidingKernel
+from headrace.operators.aggregate.combine import LAST
+from headrace.operators.aggregate.merge import WINDOW, MergeKernel
+from headrace.operators.aggregate.overlapping import OverlappingKernel
 from headrace.optimizer import optimize
 from headrace.plan.nodes import Output
 from headrace.stages.cut import cut
@@ -39,7 +39,7 @@ def check_kernel(kernel: MergeKernel) -> None:
     cti, seen, grid = kernel.scalars["cti"], kernel.scalars["seen"], kernel.window
     for number in column(kernel.traces["windows"].scan(), WINDOW):
         assert grid.origin + number * grid.hop + grid.size > cti
-    if isinstance(kernel, SlidingKernel):
+    if isinstance(kernel, OverlappingKernel):
         for number in column(kernel.traces["steps"].scan(), WINDOW):
             assert grid.origin + number * grid.hop + grid.size > seen
         groups = kernel.traces["totals"].scan()

@@ -191,37 +191,38 @@ _GRIDS = (
         "which window is the last that has ended is worked out as if windows began at zero",
     ),
     Fault(
-        "runs counted twice", "headrace.operators.merge", "MergeKernel._delta",
+        "runs counted twice", "headrace.operators.aggregate.merge", "MergeKernel._delta",
         "max(before + 1, first_open)", "max(before, first_open)",
         "an event that waits for windows to come is added again to the last one that was given",
     ),
     Fault(
-        "windows dropped when they are seen", "headrace.operators.merge", "MergeKernel.step",
+        "windows dropped when they are seen", "headrace.operators.aggregate.merge", "MergeKernel.step",
         'self.traces["windows"].drop(now.cti)', 'self.traces["windows"].drop(now.seen)',
         "a window is forgotten when its answer is given, and corrections find nothing to correct",
     ),
     Fault(
-        "old answers that stay", "headrace.operators.merge", "MergeKernel._corrections",
+        "old answers that stay", "headrace.operators.aggregate.merge", "MergeKernel._corrections",
         "Changes.concat([before, after]).consolidate()", "after",
         "a corrected window gets a second answer, and the first is not taken back",
     ),
     Fault(
-        "taken back, and still reaching", "headrace.operators.merge", "MergeKernel._ended",
+        "taken back, and still reaching", "headrace.operators.aggregate.merge", "MergeKernel._ended",
         "kept = compact(both, self.layout, [FIRST, LAST])", "kept = both",
         "at the end of time an event that was deleted says how far endless ones go on",
     ),
     Fault(
-        "sliding windows lose their last", "headrace.operators.sliding", "SlidingKernel._enter",
+        "sliding windows lose their last", "headrace.operators.aggregate.overlapping", "OverlappingKernel._enter",
         "(leaving, last + 1, last > before)", "(leaving, last, last > before)",
         "a run of windows leaves at its last window instead of behind it",
     ),
     Fault(
-        "sliding total without the present window", "headrace.operators.sliding", "SlidingKernel._enter",
+        "sliding total without the present window",
+        "headrace.operators.aggregate.overlapping", "OverlappingKernel._enter",
         "(first <= before) & (last > before)", "(first < before) & (last > before)",
         "a late event that begins in the last window given is missing from the next ones",
     ),
     Fault(
-        "sums that run into the next group", "headrace.operators.running", "running_sums",
+        "sums that run into the next group", "headrace.operators.aggregate.running", "running_sums",
         "sums - np.repeat(sums[starts] - values[starts], sizes)", "sums",
         "running sums go on where another group begins",
     ),
@@ -229,37 +230,37 @@ _GRIDS = (
 
 _AGGREGATES = (
     Fault(
-        "nothing counted is nothing changed", "headrace.operators.combine", "compact",
+        "nothing counted is nothing changed", "headrace.operators.aggregate.combine", "compact",
         "zero = pc.and_(zero, pc.equal(merged.column(name), 0))", "pass",
         "an event replaced by another within a batch leaves the count as it was, and its difference in sums is lost",
     ),
     Fault(
-        "sums without weights", "headrace.operators.accumulators", "Layout.sums_table",
+        "sums without weights", "headrace.operators.aggregate.accumulators", "Layout.sums_table",
         "column if plain else column * changes.weight", "column",
         "what is taken back is added instead of subtracted",
     ),
     Fault(
-        "extremes that remember the dead", "headrace.operators.accumulators", "Argument.mergeable_extremes",
+        "extremes that remember the dead", "headrace.operators.aggregate.accumulators", "Argument.mergeable_extremes",
         "bool(self.functions & _EXTREMES) and self.insert_only", "bool(self.functions & _EXTREMES)",
         "min and max are kept as one number although values may be taken back",
     ),
     Fault(
-        "sums that wrap", "headrace.operators.answers", "_sum",
+        "sums that wrap", "headrace.operators.aggregate.answers", "_sum",
         "(count == 0) | ~fits", "count == 0",
         "a sum that does not fit 64 bits is given wrapped around, instead of null",
     ),
     Fault(
-        "infinity less infinity is infinity", "headrace.operators.exact", "_with_specials",
+        "infinity less infinity is infinity", "headrace.operators.aggregate.exact", "_with_specials",
         '(columns["nan"] > 0) | (up & down)', 'columns["nan"] > 0',
         "the sum of both infinities is one of them, not NaN",
     ),
     Fault(
-        "first by chance", "headrace.operators.bags", "Bag._sorted",
+        "first by chance", "headrace.operators.aggregate.bags", "Bag._sorted",
         'for name in ("__group", *columns)]', 'for name in ("__group", *columns[:1])]',
         "of values with equal starts the one that happens to stand first is taken, not the least",
     ),
     Fault(
-        "distinct by start", "headrace.operators.bags", "Bag.distinct",
+        "distinct by start", "headrace.operators.aggregate.bags", "Bag.distinct",
         'self.argument.bag == "values"', 'self.argument.bag is not None',
         "a value that starts at two times counts as two where starts are kept beside values",
     ),
@@ -322,13 +323,13 @@ _WINDOWS = (
 
 _SNAPSHOTS = (
     Fault(
-        "an end hides a start", "headrace.operators.snapshots", "SnapshotKernel._steps",
+        "an end hides a start", "headrace.operators.aggregate.snapshots", "SnapshotKernel._steps",
         "leaving = leaving.append_column(_ENDS, pa.array(changes.weight))",
         "leaving = leaving.append_column(_ENDS, pa.array(-changes.weight))",
         "where one event ends and an equal one starts there is an endpoint, although the sums stay as they are",
     ),
     Fault(
-        "snapshot settled at the CTI", "headrace.operators.snapshots", "SnapshotKernel._settle",
+        "snapshot settled at the CTI", "headrace.operators.aggregate.snapshots", "SnapshotKernel._settle",
         "passed = steps.until(cti - 1)\n    steps.drop(cti - 1)", "passed = steps.until(cti)\n    steps.drop(cti)",
         "an endpoint exactly at the CTI may still move, and is summed up already",
     ),

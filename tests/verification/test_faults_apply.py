@@ -363,7 +363,12 @@ def test_every_fault_has_a_name_of_its_own():
     ("module", "function", "old", "new"),
     [
         ("headrace.trace", "Segment.of", "uuid.uuid4().hex", "uuid.uuid4().hex + NOTE"),
-        ("headrace.operators.merge", "MergeKernel.__init__", "super().__init__(node)", "super().__init__(node); NOTE"),
+        (
+            "headrace.operators.aggregate.merge",
+            "MergeKernel.__init__",
+            "super().__init__(node)",
+            "super().__init__(node); NOTE",
+        ),
         ("headrace.plan.aggregate", "Aggregate.split", "return", "NOTE; return"),
     ],
     ids=["class method", "super", "cached property"],

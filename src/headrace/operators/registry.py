@@ -7,20 +7,20 @@ from typing import Any
 
 from headrace.errors import PlanError
 from headrace.operators.admit import AdmitKernel
+from headrace.operators.aggregate.merge import MergeKernel
+from headrace.operators.aggregate.overlapping import OverlappingKernel, slides
+from headrace.operators.aggregate.snapshots import SnapshotKernel, adds_up
 from headrace.operators.clip import ClipKernel
 from headrace.operators.coalesce import CoalesceKernel
 from headrace.operators.edge import EdgeKernel
 from headrace.operators.final import FinalKernel
 from headrace.operators.join import JoinKernel
 from headrace.operators.kernel import Kernel
-from headrace.operators.merge import MergeKernel
 from headrace.operators.ordered.kernel import OrderedKernel
 from headrace.operators.ordered.tumbling import over_kernel, returning_kernel
 from headrace.operators.output import OutputKernel
 from headrace.operators.recurse import loop_of
 from headrace.operators.recurse.spread import spread_loop_of
-from headrace.operators.sliding import SlidingKernel, slides
-from headrace.operators.snapshots import SnapshotKernel, adds_up
 from headrace.operators.span import LINEAR
 from headrace.operators.windows.bound import BoundWindowKernel
 from headrace.operators.windows.kernel import WindowKernel
@@ -79,7 +79,7 @@ STATEFUL: dict[type[Node], Callable[[Any], Kernel]] = {
     Join: JoinKernel,
     LoopEnd: spread_loop_of,
     Match: _match,
-    Merge: lambda node: SlidingKernel(node) if slides(node) else MergeKernel(node),
+    Merge: lambda node: OverlappingKernel(node) if slides(node) else MergeKernel(node),
     Operate: _windows,
     Output: OutputKernel,
     Over: over_kernel,

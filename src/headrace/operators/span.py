@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.changes import Changes
-from headrace.operators.combine import combine
+from headrace.operators.aggregate.combine import combine
 from headrace.operators.evaluated import evaluated, passing
 from headrace.operators.table import table_join
 from headrace.operators.windows.panes import panes

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headrace.operators.accumulators import Layout
+from headrace.operators.aggregate.accumulators import Layout
+from headrace.operators.aggregate.snapshots import adds_up
 from headrace.operators.ordered.sums import RunSums
 from headrace.operators.ordered.tumbling import at_once, goes_by_slots
-from headrace.operators.snapshots import adds_up
 from headrace.optimizer import RULES
 from headrace.plan.nodes import (
     Aggregate,

@@ -13,8 +13,8 @@ from headrace.columnar import concat
 from headrace.io.decoded import Decoded
 from headrace.io.ingress import Channel, Report, Whole
 from headrace.io.origins import shown_path, whole_rows
-from headrace.operators.accumulators import Layout
-from headrace.operators.combine import FIRST, LAST, compact
+from headrace.operators.aggregate.accumulators import Layout
+from headrace.operators.aggregate.combine import FIRST, LAST, compact
 from headrace.operators.registry import linear_of
 from headrace.plan.nodes import Combine, Diverted, LoopStart, Node, Output, Source
 from headrace.progress import Progress

@@ -20,8 +20,8 @@ import pyarrow as pa
 from headrace.changes import Changes
 from headrace.columnar import concat
 from headrace.io.ingress import Report, resolve
+from headrace.operators.aggregate.merge import empty_partial
 from headrace.operators.kernel import Data, Kernel
-from headrace.operators.merge import empty_partial
 from headrace.operators.recurse.spread import SpreadLoop
 from headrace.operators.recurse.trips import TripReport, Trips
 from headrace.operators.registry import kernel_of, linear_of

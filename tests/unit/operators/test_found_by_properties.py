@@ -15,7 +15,7 @@ from headrace.changes import Changes
 from headrace.columnar import factorize, hash_rows
 from headrace.errors import EventError
 from headrace.io.origins import Events
-from headrace.operators.exact import float_limbs, total_float
+from headrace.operators.aggregate.exact import float_limbs, total_float
 from headrace.operators.final import FinalKernel
 from headrace.plan.nodes import Final, Source
 from headrace.progress import Progress

@@ -10,8 +10,8 @@ import pyarrow as pa
 from headrace.changes import Changes
 from headrace.columnar import Int64s, to_numpy
 from headrace.expr import evaluate
-from headrace.operators.accumulators import PART
-from headrace.operators.answers import answers
+from headrace.operators.aggregate.accumulators import PART
+from headrace.operators.aggregate.answers import answers
 from headrace.operators.windows.content import AggregateContent, Outputs
 from headrace.operators.windows.divide import Windows
 from headrace.plan.nodes import Aggregate

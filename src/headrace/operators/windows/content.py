@@ -16,9 +16,9 @@ import pyarrow as pa
 from headrace.columnar import Bools, Int64s, concat, factorize
 from headrace.expr import Expr, col, evaluate
 from headrace.modules import ModuleCall
-from headrace.operators.accumulators import PART, Layout
-from headrace.operators.answers import answers
-from headrace.operators.combine import compact
+from headrace.operators.aggregate.accumulators import PART, Layout
+from headrace.operators.aggregate.answers import answers
+from headrace.operators.aggregate.combine import compact
 from headrace.operators.windows.calling import Caller
 from headrace.operators.windows.divide import Windows
 from headrace.operators.windows.items import Calls, Members, ranks

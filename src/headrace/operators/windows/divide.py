@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, factorize
+from headrace.operators.aggregate.window_runs import spread
 from headrace.operators.overlap import overlapping
-from headrace.operators.spread import spread
 from headrace.plan.windows import ENDLESS, Count, Grid, Session, Snapshot, Window
 from headrace.time import INFINITY
 

@@ -26,8 +26,8 @@ import pyarrow.compute as pc
 from headrace.changes import Changes
 from headrace.columnar import canonical_floats, hash_rows
 from headrace.expr import AggregateCall, Expr
+from headrace.operators.aggregate.exact import float_limbs, float_squares, integer_limbs, integer_squares
 from headrace.operators.evaluated import evaluated
-from headrace.operators.exact import float_limbs, float_squares, integer_limbs, integer_squares
 from headrace.plan.nodes import Aggregate
 from headrace.schema import Type
 

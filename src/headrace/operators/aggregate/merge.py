@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from headrace.changes import Changes
 from headrace.columnar import Int64s, concat, factorize, hash_rows, to_numpy
-from headrace.operators.accumulators import COUNT, PART, Layout
-from headrace.operators.answers import answers
-from headrace.operators.combine import FIRST, LAST, compact
+from headrace.operators.aggregate.accumulators import COUNT, PART, Layout
+from headrace.operators.aggregate.answers import answers
+from headrace.operators.aggregate.combine import FIRST, LAST, compact
+from headrace.operators.aggregate.window_runs import spread
 from headrace.operators.evaluated import evaluated
 from headrace.operators.kernel import Data, Kernel
-from headrace.operators.spread import spread
 from headrace.plan.nodes import Merge
 from headrace.plan.windows import ENDLESS, Grid
 from headrace.progress import Progress

@@ -8,9 +8,9 @@ import pyarrow.compute as pc
 
 from headrace.columnar import Int64s, to_numpy
 from headrace.expr import AggregateCall
-from headrace.operators.accumulators import COUNT, PART, Argument, Layout
-from headrace.operators.bags import Bag
-from headrace.operators.exact import as_integers, lowest_limb, total_float, total_integer
+from headrace.operators.aggregate.accumulators import COUNT, PART, Argument, Layout
+from headrace.operators.aggregate.bags import Bag
+from headrace.operators.aggregate.exact import as_integers, lowest_limb, total_float, total_integer
 
 __all__ = ["answers"]
 

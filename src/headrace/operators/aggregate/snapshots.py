@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from headrace.changes import Changes
 from headrace.columnar import Int64s, canonical_floats, concat, factorize, hash_rows, to_numpy
-from headrace.operators.accumulators import COUNT, PART, Layout
-from headrace.operators.answers import answers
-from headrace.operators.combine import compact
+from headrace.operators.aggregate.accumulators import COUNT, PART, Layout
+from headrace.operators.aggregate.answers import answers
+from headrace.operators.aggregate.combine import compact
+from headrace.operators.aggregate.running import negative, present, running_sums
 from headrace.operators.evaluated import evaluated
 from headrace.operators.kernel import Data, Kernel, names_of
-from headrace.operators.running import negative, present, running_sums
 from headrace.plan.nodes import Aggregate
 from headrace.plan.windows import Snapshot
 from headrace.progress import Progress

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from headrace.changes import Changes
 from headrace.columnar import Int64s, canonical_floats, concat, factorize, group_sum, to_numpy
-from headrace.operators.accumulators import BAG_LE, COUNT, PART, Argument, Layout
+from headrace.operators.aggregate.accumulators import BAG_LE, COUNT, PART, Argument, Layout
 from headrace.operators.evaluated import evaluated
 from headrace.plan.nodes import Combine
 from headrace.plan.windows import Grid

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from headrace.columnar import Int64s, Lists, factorize, to_numpy
 from headrace.expr import AggregateCall
-from headrace.operators.accumulators import BAG_LE, COUNT, PART, Argument
+from headrace.operators.aggregate.accumulators import BAG_LE, COUNT, PART, Argument
 
 __all__ = ["Bag"]
 

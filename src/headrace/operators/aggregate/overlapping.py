@@ -17,17 +17,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.columnar import Int64s, concat, factorize, to_numpy
-from headrace.operators.accumulators import COUNT, PART, Layout
-from headrace.operators.combine import FIRST, LAST, compact
-from headrace.operators.merge import WINDOW, MergeKernel
-from headrace.operators.running import negative, present, running_sums
+from headrace.operators.aggregate.accumulators import COUNT, PART, Layout
+from headrace.operators.aggregate.combine import FIRST, LAST, compact
+from headrace.operators.aggregate.merge import WINDOW, MergeKernel
+from headrace.operators.aggregate.running import negative, present, running_sums
 from headrace.plan.nodes import Merge
 from headrace.plan.windows import ENDLESS, Grid
 from headrace.progress import Progress
 from headrace.time import INFINITY, NEG_INFINITY
 from headrace.trace import Trace
 
-__all__ = ["SlidingKernel", "slides"]
+__all__ = ["OverlappingKernel", "slides"]
 
 #: Where totals stand instead of a window's number; farther than the last number of any event that never ends.
 _TOTAL = ENDLESS + ENDLESS // 2
@@ -41,7 +41,7 @@ def slides(node: Merge) -> bool:
     return plain and isinstance(window, Grid) and window.size > window.hop
 
 
-class SlidingKernel(MergeKernel):
+class OverlappingKernel(MergeKernel):
     """Answers per group and overlapping window."""
 
     def __init__(self, node: Merge) -> None:

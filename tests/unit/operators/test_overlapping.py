@@ -6,9 +6,9 @@ import pytest
 
 import headrace as hr
 from headrace.api.running import outputs_of
+from headrace.operators.aggregate.overlapping import OverlappingKernel
+from headrace.operators.aggregate.snapshots import SnapshotKernel
 from headrace.operators.registry import kernel_of
-from headrace.operators.sliding import SlidingKernel
-from headrace.operators.snapshots import SnapshotKernel
 from headrace.optimizer import optimize
 from headrace.plan.nodes import Aggregate, Merge, walk
 
@@ -38,7 +38,7 @@ def test_sums_take_the_quick_ways_and_others_do_not():
     for aggregates, kind in (({"s": hr.sum("x"), "n": hr.count()}, True), ({"m": hr.max("x")}, False)):
         plan = walk(*optimize(outputs_of({"out": slid.aggregate(**aggregates).node})))
         (merge,) = [node for node in plan if isinstance(node, Merge)]
-        assert isinstance(kernel_of(merge), SlidingKernel) is kind
+        assert isinstance(kernel_of(merge), OverlappingKernel) is kind
     for aggregates, kind in (({"s": hr.avg("x")}, True), ({"m": hr.median("x")}, False)):
         node = stream.group_by("k").window(hr.snapshot()).aggregate(**aggregates).node
         assert isinstance(node, Aggregate)
