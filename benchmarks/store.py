@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.measure import Row, Section, say
+from headrace.segments import HASH, TIME, Segment
 from headrace.store.blocks import BlockReader, Ledger, write_blocks
 from headrace.store.log import Commit
 from headrace.store.storage import LocalStorage
-from headrace.trace import HASH, TIME, Segment
 
 __all__ = ["measure"]
 

@@ -1,166 +1,229 @@
 """The trace: the one state structure of the engine.
 
-A trace is a bag of rows kept as immutable Arrow *segments*. Each row has a 64-bit hash (of whatever its owner looks
-rows up by) and a time (when it may be forgotten). A batch's rows become one new segment; segments are merged
-geometrically, so there are about log(n) of them and a row is rewritten about log(n) times; rows whose time has passed
-are dropped.
+A trace is a bag of rows. Each row has a 64-bit hash (of whatever its owner looks rows up by) and a time (when it may be
+forgotten). The rows are kept as immutable Arrow *segments* of bounded size, which have unique names. So saving a trace
+means writing the segments that are new and deleting those that are gone, and restoring it means reading only the
+segments a process does not hold already, when they are wanted (`segments.py`).
 
-Segments never change once made and have unique names. So saving a trace means writing the segments that are new and
-deleting those that are gone, and restoring it means reading only the segments a process does not hold already.
+**Runs.** Segments with disjoint ranges of hashes are a *run*, in the order of hashes. The rows of a batch become a new
+run, the last one. The trace keeps each run at least twice as large as the next, so there are about log(n) runs, and a
+row is written about log(n) times: where a run is too small, the one behind it is merged into it.
 
-The owner gives `compact`, which sums rows of equal key and drops those that cancel; it runs whenever segments merge.
+**Merging** is done in slices. A run that is being merged *drains* into the one before: the rows with the lowest hashes
+go first, from one segment of each, so that a slice rewrites at most three segments, whatever the size of the runs. What
+is left of a segment is a part of it, without a copy. Between slices the two runs are as good as any others: for every
+hash the rows of earlier runs are the older ones. So a merge can stop anywhere, also for good.
+
+How many slices a batch does follows from its rows: for every row that is appended, each draining run may move `EFFORT`
+rows. A merge of runs of a and b rows, a < 2 b, has (a + b) / EFFORT < b rows appended meanwhile, so it is done before
+the runs behind have grown as large: work per batch is in proportion to its rows, and to the number of runs.
+
+**Forgetting.** Segments know their least and greatest time, and the order of their rows by time: whatever is due is
+found without looking at the rest. A segment of which all rows are dead is gone; one of which a quarter is dead is
+rewritten, not more of them in a batch than its rows and one segment allow.
+
+**What owners see.** The owner gives `compact`, which sums rows of equal key and drops those that cancel; rows of equal
+key must have equal hashes. It runs whenever segments merge, on rows of some hashes, older ones first. When that is, no
+answer may depend on: rows that have not met may always be there, and rows are always given older ones first.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from headrace.columnar import concat, to_numpy
-from headrace.pieces import Pieces, ipc_pieces
+from headrace.columnar import concat
+from headrace.segments import HASH, TIME, About, Hashes, Int64s, Part, Segment, cut, restored
 from headrace.time import NEG_INFINITY
 
-__all__ = ["Segment", "Trace"]
+__all__ = ["EFFORT", "HASH", "SAVED", "TIME", "Segment", "Trace", "saved_form", "saved_runs", "stored_segments"]
 
-HASH, TIME = "__hash", "__time"
-Int64s = NDArray[np.int64]
-Hashes = NDArray[np.uint64]
+#: So many rows may be moved by merges for each row that is appended, in each run that drains.
+EFFORT = 4
 
 
-@dataclass(frozen=True, eq=False)
-class Segment:
-    """Immutable rows, sorted by hash."""
+@dataclass
+class _Run:
+    """Parts in the order of their hashes, which are disjoint; while it drains, how many rows it may still move."""
 
-    name: str
-    table: pa.Table
+    parts: list[Part]
+    draining: bool = False
+    credit: int = 0
 
-    @classmethod
-    def of(cls, rows: pa.Table) -> Segment:
-        """A new segment of these rows (which carry `HASH` and `TIME`)."""
-        order = np.argsort(rows.column(HASH).to_numpy(), kind="stable")
-        if len(order) and (np.diff(order) != 1).any():
-            rows = rows.take(pa.array(order))
-        return cls(uuid.uuid4().hex, rows.combine_chunks())
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts)
 
-    @cached_property
-    def hashes(self) -> Hashes:
-        return to_numpy(self.table.column(HASH)).view(np.uint64)
-
-    @cached_property
-    def times(self) -> Int64s:
-        return to_numpy(self.table.column(TIME))
-
-    @cached_property
-    def last_time(self) -> int:
-        return int(self.times.max(initial=NEG_INFINITY))
-
-    @cached_property
-    def first_time(self) -> int:
-        return int(self.times.min(initial=2**63 - 1))
-
-    def save(self) -> Pieces:
-        """The segment as an Arrow IPC stream."""
-        return ipc_pieces(self.table)
-
-    @classmethod
-    def load(cls, name: str, data: bytes | pa.Buffer) -> Segment:
-        """The segment of these bytes, which it goes on using."""
-        return cls(name, pa.ipc.open_stream(data).read_all())
+    def meeting(self, wanted: Hashes) -> Iterator[tuple[Part, Hashes]]:
+        """The parts that may have some of the hashes, which are sorted, and those hashes."""
+        lows = np.array([part.low for part in self.parts], np.uint64)
+        highs = np.array([part.high for part in self.parts], np.uint64)
+        start, stop = np.searchsorted(wanted, lows, "left"), np.searchsorted(wanted, highs, "right")
+        for i in np.flatnonzero(start < stop).tolist():
+            yield self.parts[i], wanted[start[i] : stop[i]]
 
 
 class Trace:
     """A bag of rows, looked up by hash and by time, dropped by time."""
+
+    #: Segments have at most so many rows, but for those of a single hash.
+    block: ClassVar[int] = 131_072
 
     def __init__(self, compact: Callable[[pa.Table], pa.Table], *, pickled: bool = False) -> None:
         self._compact = compact
         #: Whether its rows hold values of Python as `pickle` writes them: only the query that saved them may load them.
         self.pickled = pickled
         self._floor = NEG_INFINITY
-        self.segments: list[Segment] = []
+        self._runs: list[_Run] = []
+        #: How many rows have been appended since dead ones were last removed.
+        self._added = 0
+
+    # --- adding rows -------------------------------------------------------------------------------------------------
 
     def append(self, rows: pa.Table, hashes: Hashes, times: Int64s) -> None:
-        """Add rows as a new segment, merging small ones; what is forgotten already is left out."""
+        """Add rows, merging some of those that are there; what is forgotten already is left out."""
         living = times > self._floor
         if not living.all():
             rows, hashes, times = rows.filter(pa.array(living)), hashes[living], times[living]
         if rows.num_rows == 0:
             return
         rows = rows.append_column(HASH, pa.array(hashes.view(np.uint64))).append_column(TIME, pa.array(times))
-        self.segments.append(Segment.of(rows))
-        self._merge()
+        self._runs.append(_Run(cut(rows, self.block)))
+        self._added += rows.num_rows
+        for run in self._runs:
+            run.credit += EFFORT * rows.num_rows if run.draining else 0
+        self._merge(EFFORT * rows.num_rows)
 
-    def _merge(self) -> None:
-        # Keep each segment at least twice as large as the next, so there are about log(n) segments.
-        while len(self.segments) > 1 and self.segments[-2].table.num_rows < 2 * self.segments[-1].table.num_rows:
-            last, before = self.segments.pop(), self.segments.pop()
-            merged = self._compact(concat([self._living(before), self._living(last)]))
-            if merged.num_rows:
-                self.segments.append(Segment.of(merged))
+    def replace(self, rows: pa.Table, hashes: Hashes, times: Int64s) -> None:
+        """Forget everything and keep these rows instead."""
+        self._runs = []
+        self.append(rows, hashes, times)
 
-    def _living(self, segment: Segment) -> pa.Table:
-        if segment.first_time > self._floor:
-            return segment.table
-        return segment.table.filter(pa.array(segment.times > self._floor))
+    # --- merging -----------------------------------------------------------------------------------------------------
+
+    def _merge(self, credit: int) -> None:
+        """Go on with all merges; those that begin now may move so many rows."""
+        self._begin(credit)
+        place = len(self._runs) - 1
+        while place > 0:
+            into, run = self._runs[place - 1 : place + 1]
+            while run.draining and run.credit > 0 and run.parts:
+                run.credit -= self._move(into, run)
+            if run.parts:
+                place -= 1
+                continue
+            self._remove_empty()
+            self._begin(credit)
+            place = len(self._runs) - 1
+
+    def _begin(self, credit: int) -> None:
+        """Let runs drain that are too large for the one before; of three neighbours two are busy at most."""
+        runs = self._runs
+        for place in range(len(runs) - 1, 0, -1):
+            into, run = runs[place - 1], runs[place]
+            busy = into.draining or run.draining or any(behind.draining for behind in runs[place + 1 : place + 2])
+            if not busy and into.rows < 2 * run.rows:
+                run.draining, run.credit = True, credit
+
+    def _move(self, into: _Run, run: _Run) -> int:
+        """Merge the rows of lowest hashes of a run into another; how many rows that took."""
+        first = run.parts[0]
+        place = bisect_left(into.parts, first.low, key=lambda part: part.high)
+        limit = min([first.high, *(part.high for part in into.parts[place : place + 1])])
+        # What the slice before has left small is merged with this one.
+        start = place - 1 if place and into.parts[place - 1].rows < self.block // 4 else place
+        heads, cost, rests = [], 0, []
+        for part in [*into.parts[start : place + 1], first]:
+            head, count, rest = part.split(limit, self._floor)
+            heads.append(head)
+            cost += count
+            rests.append(rest)
+        merged = concat(heads)
+        merged = self._compact(merged) if merged.num_rows else merged
+        left = rests.pop()
+        run.parts[:1] = [left] if left is not None and left.living else []
+        into.parts[start : place + 1] = cut(merged, self.block) + [p for p in rests if p is not None and p.living]
+        return cost
+
+    # --- looking up --------------------------------------------------------------------------------------------------
+
+    @property
+    def _parts(self) -> Iterator[Part]:
+        return (part for run in self._runs for part in run.parts)
 
     def lookup(self, hashes: Hashes) -> pa.Table | None:
         """The living rows with one of these hashes, without `HASH` and `TIME`; None if there are none."""
+        return self._gather((part, rows) for part, rows in self._found(hashes))
+
+    def count(self, hashes: Hashes) -> int:
+        """How many living rows have one of these hashes."""
+        return sum(len(rows) for _, rows in self._found(hashes))
+
+    def _found(self, hashes: Hashes) -> Iterator[tuple[Part, Int64s]]:
         wanted = np.sort(hashes)
         wanted = wanted[np.r_[True, wanted[1:] != wanted[:-1]]] if len(wanted) else wanted
-        return self._gather(self._rows_of(segment, wanted) for segment in self.segments)
-
-    def _rows_of(self, segment: Segment, wanted: Hashes) -> pa.Table:
-        if len(wanted) < len(segment.hashes):
-            low = np.searchsorted(segment.hashes, wanted, "left")
-            count = np.searchsorted(segment.hashes, wanted, "right") - low
-            rows = np.repeat(low - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
-        else:
-            place = np.minimum(np.searchsorted(wanted, segment.hashes), len(wanted) - 1)
-            rows = np.flatnonzero(wanted[place] == segment.hashes)
-        rows = rows[segment.times[rows] > self._floor]
-        return segment.table.take(pa.array(rows)) if len(rows) else segment.table.slice(0, 0)
+        for run in self._runs:
+            for part, some in run.meeting(wanted):
+                yield part, part.find(some, self._floor)
 
     def until(self, time: int) -> pa.Table | None:
         """The living rows whose time is at most `time`."""
-        parts = (
-            s.table.filter(pa.array((s.times <= time) & (s.times > self._floor)))
-            for s in self.segments
-            if s.first_time <= time
-        )
-        return self._gather(parts)
+        return self._gather((part, part.until(time, self._floor)) for part in self._parts if part.first <= time)
 
     def scan(self) -> pa.Table | None:
         """All living rows."""
-        return self._gather(self._living(segment) for segment in self.segments)
+        tables = [part.table(self._floor) for part in self._parts]
+        return concat(tables).drop_columns([HASH, TIME]) if tables else None
 
     @staticmethod
-    def _gather(parts: Iterable[pa.Table]) -> pa.Table | None:
-        found = [part for part in parts if part.num_rows]
-        return concat(found).drop_columns([HASH, TIME]) if found else None
+    def _gather(found: Iterable[tuple[Part, Int64s]]) -> pa.Table | None:
+        tables = [part.take(rows) for part, rows in found if len(rows)]
+        return concat(tables).drop_columns([HASH, TIME]) if tables else None
+
+    # --- forgetting --------------------------------------------------------------------------------------------------
 
     def drop(self, time: int) -> None:
         """Forget every row whose time is at most `time`."""
         if time <= self._floor:
             return
         self._floor = time
-        kept = []
-        for segment in self.segments:
-            if segment.last_time <= time:
-                continue
-            dead = int(np.count_nonzero(segment.times <= time)) if segment.first_time <= time else 0
-            # Rewriting costs as much as the segment is large: wait until a quarter of it is dead.
-            kept.append(Segment.of(self._living(segment)) if 4 * dead > len(segment.times) else segment)
-        self.segments = kept
+        for part in self._parts:
+            part.forget(time)
+        budget, self._added = self.block + EFFORT * self._added, 0
+        for run in self._runs:
+            run.parts = [part for part in run.parts if part.living]
+            budget -= self._tidy(run, budget)
+        self._remove_empty()
 
-    def replace(self, rows: pa.Table, hashes: Hashes, times: Int64s) -> None:
-        """Forget everything and keep these rows instead."""
-        self.segments = []
-        self.append(rows, hashes, times)
+    def _tidy(self, run: _Run, budget: int) -> int:
+        """Rewrite parts of which more than a quarter is dead, within the budget; how many rows that took."""
+        kept: list[Part] = []
+        cost = 0
+        for part in run.parts:
+            if cost >= budget or 4 * part.dead <= part.rows:
+                kept.append(part)
+                continue
+            small = [kept.pop()] if kept and kept[-1].rows < self.block // 4 else []
+            cost += part.rows + sum(other.rows for other in small)
+            kept += cut(concat([other.table(self._floor) for other in [*small, part]]), self.block)
+        run.parts = kept
+        return cost
+
+    def _remove_empty(self) -> None:
+        """Without runs that have no rows; what drained into one of them is a run as any other."""
+        kept: list[_Run] = []
+        for place, run in enumerate(self._runs):
+            run.draining &= place > 0 and bool(self._runs[place - 1].parts)
+            kept += [run] if run.parts else []
+        self._runs = kept
+
+    # --- what is there -----------------------------------------------------------------------------------------------
 
     @property
     def floor(self) -> int:
@@ -170,16 +233,62 @@ class Trace:
     @property
     def rows(self) -> int:
         """How many rows are alive."""
-        return sum(
-            len(s.times) if s.first_time > self._floor else int(np.count_nonzero(s.times > self._floor))
-            for s in self.segments
-        )
+        return sum(part.living for part in self._parts)
 
     @property
     def nbytes(self) -> int:
-        return sum(s.table.nbytes for s in self.segments)
+        """How many bytes its rows have, with those that are dead and not yet removed."""
+        return sum(part.nbytes for part in self._parts)
 
-    def restore(self, names: Iterable[str], floor: int, held: Mapping[str, Segment]) -> None:
-        """Become the trace that consists of these segments."""
-        self._floor = floor
-        self.segments = [held[name] for name in names]
+    @property
+    def segments(self) -> list[Segment]:
+        """All segments that it uses."""
+        return [part.segment for part in self._parts]
+
+    def saved(self) -> dict[str, Any]:
+        """Everything but the rows, as JSON can hold it."""
+        return saved_form(self._floor, [[part.saved() for part in run.parts] for run in self._runs])
+
+    def restore(self, saved: Mapping[str, Any], held: Mapping[str, Segment]) -> None:
+        """Become what was saved, given its segments."""
+        self._floor = saved["floor"]
+        self._runs = [_Run(parts) for parts in saved_runs(saved, held)]
+
+
+#: What is saved of a trace.
+SAVED = ("floor", "segments", "parts", "runs")
+
+
+def saved_form(floor: int, runs: Sequence[Sequence[tuple[str, list[int]]]]) -> dict[str, Any]:
+    """What is saved of a trace of these runs, whose parts are given as the names of their segments and the rest."""
+    parts = [part for run in runs for part in run]
+    values = floor, [name for name, _ in parts], [about for _, about in parts], [len(run) for run in runs]
+    return dict(zip(SAVED, values, strict=True))
+
+
+def saved_runs(saved: Mapping[str, Any], held: Mapping[str, Segment]) -> list[list[Part]]:
+    """The runs of a trace that was saved, given its segments."""
+    names = saved["segments"]
+    # An earlier Headrace had runs of one segment, of which it did not say which rows are dead.
+    about = saved.get("parts", [None] * len(names))
+    parts = [restored(held[name], part) for name, part in zip(names, about, strict=True)]
+    ends = np.cumsum(saved.get("runs", [1] * len(names))).tolist()
+    if "parts" not in saved:
+        for part in parts:
+            part.forget(saved["floor"])
+    runs = [parts[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    return [run for run in runs if any(part.living for part in run)]
+
+
+def stored_segments(
+    traces: Iterable[Mapping[str, Any]], read: Callable[[str], bytes | pa.Buffer]
+) -> dict[str, Segment]:
+    """The segments of traces that were saved, by name; `read` gives the bytes of one when they are wanted."""
+    found: dict[str, Segment] = {}
+    for saved in traces:
+        if "parts" not in saved:  # by an earlier Headrace, which says nothing of its segments
+            found |= {name: Segment.load(name, read(name)) for name in saved["segments"]}
+            continue
+        for name, part in zip(saved["segments"], saved["parts"], strict=True):
+            found[name] = Segment.stored(name, About(*part[: len(About._fields)]), partial(read, name))
+    return found

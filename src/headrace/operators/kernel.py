@@ -17,8 +17,8 @@ from headrace.trace import Segment, Trace
 __all__ = ["Data", "Kernel", "SavedTraces", "consolidated_rows", "names_of"]
 
 Data: TypeAlias = "Changes | pa.Table"
-#: Of traces by name: the names of their segments, and the time up to which rows are forgotten.
-SavedTraces: TypeAlias = "Mapping[str, tuple[Sequence[str], int]]"
+#: Traces by name, as they were saved.
+SavedTraces: TypeAlias = "Mapping[str, Mapping[str, Any]]"
 
 
 class Kernel(ABC):
@@ -55,7 +55,7 @@ class Kernel(ABC):
         """Become what was saved; `held` has the segments."""
         self.scalars = scalars
         for name, trace in self.traces.items():
-            trace.restore(*traces[name], held)
+            trace.restore(traces[name], held)
 
     def column_names(self) -> dict[str, str]:
         """What columns of its traces are to users, where their own names do not say it.

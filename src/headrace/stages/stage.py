@@ -202,7 +202,7 @@ class StageRun:
         """What every trace of an operator consists of; of those that are pickled, also whose they are."""
         saved: dict[str, dict[str, Any]] = {}
         for name, trace in kernel.traces.items():
-            saved[name] = {"floor": trace.floor, "segments": [segment.name for segment in trace.segments]}
+            saved[name] = trace.saved()
         for name in self._pickled(fingerprint, kernel):
             saved[name][PICKLED] = owner_mark(self.line, fingerprint)
         return saved
@@ -218,8 +218,7 @@ class StageRun:
         for fingerprint, kernel in self.kernels.items():
             state = saved["operators"][fingerprint]
             check_marked(self.line, fingerprint, self._pickled(fingerprint, kernel), state["traces"])
-            traces = {name: (trace["segments"], trace["floor"]) for name, trace in state["traces"].items()}
-            kernel.restore(dict(state["scalars"]), traces, held)
+            kernel.restore(dict(state["scalars"]), state["traces"], held)
 
 
 def segment_names(operators: Iterable[Mapping[str, Any]]) -> list[str]:

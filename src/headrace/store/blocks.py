@@ -116,6 +116,11 @@ class BlockReader:
             raise StoreError(f"commit {self._commit.batch} names no block {name!r}", given=self._storage.place)
         return self._bundle(self._commit.blocks[name]).block(name)
 
+    def open(self, names: Iterable[str]) -> None:
+        """Open the files of these blocks: what is missing, or has another length or directory, is found out now."""
+        for file in dict.fromkeys(self._commit.blocks[name] for name in names if name in self._commit.blocks):
+            self._bundle(file)
+
     def _bundle(self, file: str) -> Bundle:
         if file not in self._bundles:
             self._bundles[file] = open_file(self._storage, file, *self._commit.files[file])

@@ -42,6 +42,10 @@ class Storage(ABC):
     def read(self, key: str) -> pa.Buffer:
         """The content of a file; `FileNotFoundError` if there is none."""
 
+    def mapped(self, key: str) -> pa.Buffer | None:  # noqa: ARG002 - this one cannot
+        """The content of a file in memory that belongs to the file; None if it cannot be mapped."""
+        return None
+
     @abstractmethod
     def length(self, key: str) -> int:
         """The length of a file in bytes; `FileNotFoundError` if there is none."""
@@ -127,6 +131,9 @@ class LocalStorage(Storage):
                 return pa.py_buffer(b"")
             with pa.memory_map(path) as file:
                 return file.read_buffer()
+
+    def mapped(self, key: str) -> pa.Buffer | None:
+        return self.read(key)
 
     def length(self, key: str) -> int:
         with _store_errors(f"cannot read {str(self.path / key)!r}"):

@@ -29,7 +29,7 @@ from headrace.store.blocks import BlockReader, Ledger, Written, write_blocks
 from headrace.store.cleanup import Cleaner
 from headrace.store.log import Commit, Log
 from headrace.time import INFINITY
-from headrace.trace import Segment
+from headrace.trace import stored_segments
 
 __all__ = ["Driver", "Finished"]
 
@@ -109,9 +109,9 @@ class Driver:
                 positions = FilePositions(source, self.files_per_batch)
                 if commit is not None and reader is not None:
                     saved = commit.record["positions"][source.fingerprint]
-                    names = segment_names([saved])
-                    positions.restore(saved, {name: Segment.load(name, reader.block(name)) for name in names})
-                    self._stored |= set(names)
+                    segments = stored_segments(saved["traces"].values(), reader.block)
+                    positions.restore(saved, segments)
+                    self._stored |= set(segments)
                 self.positions[source.fingerprint] = positions
 
     @property

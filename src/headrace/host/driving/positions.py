@@ -125,14 +125,12 @@ class FilePositions:
 
     def saved(self) -> dict[str, Any]:
         """Everything but the rows of the segments, as JSON can hold it."""
-        names = [segment.name for segment in self.seen.segments]
-        return {"scalars": {"read": self.read}, "traces": {"seen": {"floor": self.seen.floor, "segments": names}}}
+        return {"scalars": {"read": self.read}, "traces": {"seen": self.seen.saved()}}
 
     def restore(self, saved: Mapping[str, Any], held: Mapping[str, Segment]) -> None:
         """Become what was saved, given its segments."""
         self.read = int(saved["scalars"]["read"])
-        trace = saved["traces"]["seen"]
-        self.seen.restore(trace["segments"], trace["floor"], held)
+        self.seen.restore(saved["traces"]["seen"], held)
         rows = self.seen.scan()
         found = rows.to_pylist() if rows is not None else []
         files = [Listed(row["modified"], self._placed(row["path"]), row["size"]) for row in found]

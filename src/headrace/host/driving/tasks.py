@@ -10,8 +10,9 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from headrace.changes import Changes
@@ -23,11 +24,12 @@ from headrace.io.origins import read_listed
 from headrace.plan.policies import Heartbeat
 from headrace.stages.intake import Intake, circulated
 from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATE, Message, pack, unpack
-from headrace.stages.stage import StageRun, segment_names
-from headrace.store.blocks import BlockReader, write_blocks
+from headrace.stages.stage import StageRun
+from headrace.store.blocks import BlockReader, Written, write_blocks
+from headrace.store.bundle import Bundle
 from headrace.store.log import Commit
 from headrace.time import INFINITY
-from headrace.trace import Segment
+from headrace.trace import Segment, stored_segments
 
 __all__ = ["forget_stages", "run_intake", "run_stage"]
 
@@ -133,10 +135,12 @@ def _restore(job: Job, batch: Batch, run: StageRun, commit: Commit, held: dict[s
     operators = {f: commit.record["state"][f][str(run.bucket)] for f in run.kernels}
     stage = commit.record["stages"][f"{run.level}/{run.bucket}"]
     reader = BlockReader(job.storage, commit)
-    names = segment_names(operators.values())
-    segments = {name: held.get(name) or Segment.load(name, reader.block(name)) for name in names}
+    traces = [trace for operator in operators.values() for trace in operator["traces"].values()]
+    segments = stored_segments(traces, reader.block)
+    reader.open(name for name in segments if name not in held)
+    segments |= {name: segment for name, segment in held.items() if name in segments}
     run.restore({"operators": operators, "trips": stage["trips"]}, batch.start, segments)
-    return set(names)
+    return set(segments)
 
 
 def _save(job: Job, batch: Batch, level: int, bucket: int, kept: _Kept) -> Message:
@@ -144,6 +148,7 @@ def _save(job: Job, batch: Batch, level: int, bucket: int, kept: _Kept) -> Messa
     run, segments = kept.run, kept.run.segments()
     blocks = {name: segment.save() for name, segment in segments.items() if name not in kept.stored}
     written = write_blocks(job.storage, batch.number, batch.epoch, blocks)
+    _use_stored(job, written, segments)
     kept.token, kept.stored = uuid.uuid4().hex, set(segments)
     with _STAGES_LOCK:
         _STAGES[job.storage.place, level, bucket] = kept
@@ -151,6 +156,15 @@ def _save(job: Job, batch: Batch, level: int, bucket: int, kept: _Kept) -> Messa
             del _STAGES[next(iter(_STAGES))]
     state = {"level": level, "bucket": bucket, "token": kept.token, **run.saved(), "written": written.to_json()}
     return Message(bucket, STATE, extra=state)
+
+
+def _use_stored(job: Job, written: Written, segments: Mapping[str, Segment]) -> None:
+    """Use the file that segments were written to instead of memory of this process, where it can be mapped."""
+    data = job.storage.mapped(written.file) if written.file else None
+    if data is not None:
+        bundle = Bundle.open(written.file, data, written.length, written.checksum)
+        for name in written.names:
+            segments[name].move(partial(bundle.unchecked, name))
 
 
 # --- what leaves -----------------------------------------------------------------------------------------------------

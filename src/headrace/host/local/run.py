@@ -35,7 +35,7 @@ from headrace.stages.intake import Intake, circulated
 from headrace.stages.message import FEEDBACK, REPORTS, STATISTICS, Message, pack, unpack
 from headrace.stages.stage import StageRun, count_failed
 from headrace.time import INFINITY
-from headrace.trace import Segment
+from headrace.trace import stored_segments
 
 __all__ = ["Runner", "Saved", "batches_of", "run_local"]
 
@@ -159,8 +159,8 @@ class Runner:
         runner.feedback = [unpack(0, FEEDBACK, chunk) for chunk in saved.feedback]
         for stage, stored in zip(runner.stages, saved.stages, strict=True):
             for run, (state, segments) in zip(stage, stored, strict=True):
-                held = {name: Segment.load(name, data) for name, data in segments.items()}
-                run.restore(state, runner.progress, held)
+                traces = [trace for operator in state["operators"].values() for trace in operator["traces"].values()]
+                run.restore(state, runner.progress, stored_segments(traces, segments.__getitem__))
         return runner
 
     def _intake(self, source: Source, blocks: Sequence[Block], sender: int) -> list[Message]:

@@ -30,11 +30,12 @@ from headrace.host.driving.plan import Plan
 from headrace.host.saved.folder import Folder
 from headrace.host.saved.tables import living
 from headrace.io.object_batches import batches_at
+from headrace.segments import Segment, cut
 from headrace.stages.message import bucket_of, split
 from headrace.stages.stage import segment_names
 from headrace.store.blocks import BlockReader, Ledger, write_blocks
 from headrace.store.log import Commit, Log
-from headrace.trace import Segment
+from headrace.trace import SAVED, Trace, saved_form
 
 __all__ = ["rescale", "rescaled"]
 
@@ -149,23 +150,31 @@ class _Division:
         self, fingerprint: str, name: str, old: Sequence[Mapping[str, Any]], route: Sequence[str]
     ) -> list[dict[str, Any]]:
         """What a trace consists of in every new bucket; its rows are written as segments."""
-        marks = [{key: value for key, value in one.items() if key not in ("floor", "segments")} for one in old]
-        parts: list[pa.Table] = []
-        for bucket, trace in enumerate(old):
-            rows = living(trace, self.reader)
-            if rows is not None:
-                if not set(route) <= set(rows.column_names):
-                    raise self._refused(fingerprint, f"does not keep {', '.join(route)} in {name!r}")
-                if (bucket_of(rows, tuple(route), self.before, bucket) != bucket).any():
-                    raise self._refused(fingerprint, f"has rows of {name!r} in other buckets than it says")
-                parts.append(rows)
-        divided = split(concat(parts), tuple(route), self.buckets, 0) if parts else [None] * self.buckets
-        segments = [[] if rows is None else [Segment.of(rows)] for rows in divided]
-        blocks = {segment.name: segment.save() for each in segments for segment in each}
-        self.ledger.add(write_blocks(self.log.storage, self.last.batch + 1, self.log.epoch, blocks))
         # Rows up to the floor are gone already; what is less than another bucket's floor goes with the next drop.
         floor = min(one["floor"] for one in old)
-        return [{"floor": floor, "segments": [segment.name for segment in each], **marks[0]} for each in segments]
+        marks = {key: value for key, value in old[0].items() if key not in SAVED}
+        new = [_NewTrace(self._write) for _ in range(self.buckets)]
+        for bucket, trace in enumerate(old):
+            for run in living(trace, self.reader):
+                for rows in run:  # one segment after the other: state may be larger than memory
+                    self._check_routes(fingerprint, name, rows, route, bucket)
+                    for writer, part in zip(new, split(rows, tuple(route), self.buckets, 0), strict=True):
+                        if part is not None:
+                            writer.add(part)
+                for writer in new:
+                    writer.end_run()
+        return [writer.saved(floor) | marks for writer in new]
+
+    def _check_routes(self, fingerprint: str, name: str, rows: pa.Table, route: Sequence[str], bucket: int) -> None:
+        """`CheckpointError` unless rows are where the operator says."""
+        if not set(route) <= set(rows.column_names):
+            raise self._refused(fingerprint, f"does not keep {', '.join(route)} in {name!r}")
+        if (bucket_of(rows, tuple(route), self.before, bucket) != bucket).any():
+            raise self._refused(fingerprint, f"has rows of {name!r} in other buckets than it says")
+
+    def _write(self, segments: Sequence[Segment]) -> None:
+        blocks = {segment.name: segment.save() for segment in segments}
+        self.ledger.add(write_blocks(self.log.storage, self.last.batch + 1, self.log.epoch, blocks))
 
     def _refused(self, fingerprint: str, why: str, allowed: str = "") -> CheckpointError:
         what = self.operators.get(fingerprint, {"operator": fingerprint})["operator"]
@@ -175,6 +184,37 @@ class _Division:
             allowed=allowed or f"buckets={self.before}",
             instead="a new checkpoint with new sinks and the number of buckets you want, which reads all input again",
         )
+
+
+class _NewTrace:
+    """A trace of a new bucket, whose rows come run by run, and in the order of hashes."""
+
+    def __init__(self, write: Callable[[Sequence[Segment]], None]) -> None:
+        self._write = write
+        self._runs: list[list[tuple[str, list[int]]]] = [[]]
+        self._waiting: list[pa.Table] = []
+
+    def add(self, rows: pa.Table) -> None:
+        """The next rows of the run."""
+        self._waiting.append(rows)
+        if sum(table.num_rows for table in self._waiting) >= Trace.block:
+            self._store()
+
+    def end_run(self) -> None:
+        """There are no more rows of the run."""
+        self._store()
+        if self._runs[-1]:
+            self._runs.append([])
+
+    def _store(self) -> None:
+        parts = cut(concat(self._waiting), Trace.block) if self._waiting else []
+        self._write([part.segment for part in parts])
+        self._runs[-1] += [part.saved() for part in parts]
+        self._waiting = []
+
+    def saved(self, floor: int) -> dict[str, Any]:
+        """What the trace consists of."""
+        return saved_form(floor, self._runs[:-1])
 
 
 def _nothing_more(output: Mapping[str, Any]) -> dict[str, Any]:

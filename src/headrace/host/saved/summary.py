@@ -10,7 +10,7 @@ from headrace.host.saved.folder import Folder
 from headrace.store.blocks import BlockReader
 from headrace.store.log import Commit
 from headrace.time import format_ticks
-from headrace.trace import Segment
+from headrace.trace import stored_segments
 
 __all__ = ["Summary", "summary_of"]
 
@@ -58,8 +58,8 @@ def _sources(folder: Folder, about: Mapping[str, Any], commit: Commit) -> list[d
         source = {"source": text, "cti": cti, "high": high}
         saved = commit.record["positions"].get(fingerprint)
         if saved is not None:
-            names = saved["traces"]["seen"]["segments"]
-            rows = [row for name in names for row in Segment.load(name, reader.block(name)).table.to_pylist()]
+            segments = stored_segments(saved["traces"].values(), reader.block).values()
+            rows = [row for segment in segments for row in segment.table.to_pylist()]
             newest = max(rows, key=lambda row: (row["modified"], row["path"]), default={"path": None})
             source |= {"files_read": saved["scalars"]["read"], "newest_file": newest["path"]}
         found.append(source)

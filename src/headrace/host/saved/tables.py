@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from headrace.columnar import concat
 from headrace.host.saved.folder import Folder
 from headrace.stages.pickled import PICKLED
 from headrace.store.blocks import BlockReader
-from headrace.trace import HASH, TIME, Segment
+from headrace.trace import HASH, TIME, saved_runs, stored_segments
 
 __all__ = ["OperatorState", "state_of"]
 
@@ -71,21 +71,20 @@ def _table(
     """The living rows of a trace in all buckets; those that cancel are left out."""
     parts = []
     for bucket, state in enumerate(states):
-        rows = living(state["traces"].get(trace, {"segments": [], "floor": 0}), reader)
-        if rows is not None:
-            rows = rows.drop_columns([HASH])
+        runs = living(state["traces"].get(trace, {"segments": [], "floor": 0}), reader)
+        found = [rows for run in runs for rows in run]
+        if found:
+            rows = concat(found).drop_columns([HASH])
             if {LE, RE, WEIGHT} <= set(rows.column_names):
                 rows = Changes.from_table(rows).consolidate().to_table()
             parts.append(rows.append_column(_BUCKET, pa.array(np.full(rows.num_rows, bucket, np.int64))))
     return _renamed(concat(parts), columns) if parts else pa.table({})
 
 
-def living(trace: Mapping[str, Any], reader: BlockReader) -> pa.Table | None:
-    """The rows of a saved trace that are not forgotten, with their hashes and times, older ones first."""
-    segments = [Segment.load(name, reader.block(name)) for name in trace["segments"]]
-    tables = [segment.table.filter(pa.array(segment.times > trace["floor"])) for segment in segments]
-    found = [table for table in tables if table.num_rows]
-    return concat(found) if found else None
+def living(trace: Mapping[str, Any], reader: BlockReader) -> Iterator[Iterator[pa.Table]]:
+    """The rows of a saved trace that are not forgotten, with their hashes and times, older ones first, run by run."""
+    for run in saved_runs(trace, stored_segments([trace], reader.block)):
+        yield (part.table(trace["floor"]) for part in run)
 
 
 def _renamed(table: pa.Table, columns: Mapping[str, str]) -> pa.Table:

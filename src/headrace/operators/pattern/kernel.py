@@ -234,8 +234,8 @@ class MatchKernel(Kernel):
         are most of all: then those of other groups are written again.
         """
         target = self.traces[trace]
-        rows = sum(len(segment.hashes) for segment in target.segments)
-        others = rows - sum(int(np.count_nonzero(_among(s.hashes, touched))) for s in target.segments)
+        rows = target.rows
+        others = rows - target.count(touched)
         if old is None or 2 * others > rows:
             self._write(trace, _difference(new, old))
             return

@@ -134,7 +134,7 @@ class _Round:
     def copy(self) -> _Round:
         """Another one that has seen the same, and gives the same as this."""
         made = _Round(self.node, self.kernel_of)
-        saved = {name: ([s.name for s in t.segments], t.floor) for name, t in self.traces().items()}
+        saved = {name: t.saved() for name, t in self.traces().items()}
         held = {s.name: s for t in self.traces().values() for s in t.segments}
         made.restore(self.scalars(), saved, held)
         return made
@@ -152,6 +152,6 @@ class _Round:
         return [*self.body.state(), kept("found, by round", {"gap": self.gap, **self.united.traces})]
 
     def restore(self, scalars: Mapping[str, int], traces: SavedTraces, held: Mapping[str, Segment]) -> None:
-        self.gap.restore(*traces["gap"], held)
+        self.gap.restore(traces["gap"], held)
         self.united.restore(under("result", scalars), under("result", traces), held)
         self.body.restore(under("body", scalars), under("body", traces), held)

@@ -1,0 +1,288 @@
+"""Segments: the immutable pieces that a trace consists of.
+
+A segment is a table sorted by hash. What has to be known to leave it alone, its ranges of hashes and times, is kept
+beside it, in what a trace saves. So a segment that is stored is opened only when some of its rows may be wanted, and
+then it is mapped into memory: its pages belong to the file, and are shared by all processes of the machine.
+
+A segment whose rows have different times also has their *order* by time, a column of row numbers, so that the rows
+that are due are found without looking at the others.
+
+A trace refers to segments by *parts*: a part is what is left of a segment, its rows from one on.
+"""
+
+from __future__ import annotations
+
+import uuid
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headrace.columnar import to_numpy
+from headrace.pieces import Pieces, ipc_pieces
+from headrace.time import INFINITY
+
+__all__ = ["HASH", "TIME", "About", "Hashes", "Int64s", "Part", "Segment", "cut", "restored"]
+
+HASH, TIME, _ORDER = "__hash", "__time", "__order"
+Int64s = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+#: Of fewer rows all times are looked at, in order or not.
+_FEW = 1024
+#: What consists of so few sorted runs is merged rather than sorted.
+_FEW_RUNS = 4
+
+
+class About(NamedTuple):
+    """What is known of a segment without looking at its rows: how many, their bytes, hashes and times."""
+
+    rows: int
+    nbytes: int
+    low: int
+    high: int
+    first: int
+    last: int
+
+    @classmethod
+    def of(cls, table: pa.Table) -> About:
+        hashes, times = to_numpy(table.column(HASH)), to_numpy(table.column(TIME))
+        return cls(
+            table.num_rows, table.nbytes, int(hashes[0]), int(hashes[-1]), int(times.min()), int(times.max())
+        )  # fmt: skip
+
+
+class Segment:
+    """Immutable rows, at least one, sorted by hash."""
+
+    def __init__(self, name: str, about: About, read: Callable[[], pa.Table]) -> None:
+        self.name, self.about = name, about
+        self._read: Callable[[], pa.Table] | None = read
+        self._table: pa.Table | None = None
+        self._order: NDArray[np.int32] | None = None
+        self._arrays: tuple[Hashes, Int64s] | None = None
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> Segment:
+        """A new segment of these rows, which carry `HASH` and `TIME` and are sorted by hash."""
+        rows = rows.combine_chunks()
+        about = About.of(rows)
+        if about.rows > _FEW and about.first != about.last:
+            order = np.argsort(to_numpy(rows.column(TIME))).astype(np.int32)
+            rows = rows.append_column(_ORDER, pa.array(order))
+        return cls(uuid.uuid4().hex, about, lambda: rows)
+
+    @classmethod
+    def load(cls, name: str, data: bytes | pa.Buffer) -> Segment:
+        """The segment of these bytes, which it goes on using; of which nothing else is known."""
+        table = _opened(data)
+        return cls(name, About.of(table), lambda: table)
+
+    @classmethod
+    def stored(cls, name: str, about: About, read: Callable[[], bytes | pa.Buffer]) -> Segment:
+        """A segment of which `read` gives the bytes, when they are wanted."""
+        return cls(name, about, partial(_read, read))
+
+    def move(self, read: Callable[[], bytes | pa.Buffer]) -> None:
+        """From now on use the bytes that `read` gives: the same rows, where they have been stored."""
+        self._read, self._table, self._order, self._arrays = partial(_read, read), None, None, None
+
+    def _open(self) -> pa.Table:
+        if self._table is None:
+            assert self._read is not None
+            table, self._read = self._read(), None
+            if _ORDER in table.column_names:
+                self._order = table.column(_ORDER).to_numpy()
+                table = table.drop_columns([_ORDER])
+            self._table = table
+        return self._table
+
+    @property
+    def table(self) -> pa.Table:
+        """Its rows, with `HASH` and `TIME`."""
+        return self._open()
+
+    @property
+    def order(self) -> NDArray[np.int32] | None:
+        """The rows in the order of their times, if that is known."""
+        self._open()
+        return self._order
+
+    @property
+    def arrays(self) -> tuple[Hashes, Int64s]:
+        """The hashes and times of its rows."""
+        if self._arrays is None:
+            table = self._open()
+            self._arrays = to_numpy(table.column(HASH)).view(np.uint64), to_numpy(table.column(TIME))
+        return self._arrays
+
+    def save(self) -> Pieces:
+        """The segment as an Arrow IPC stream."""
+        table = self._open()
+        return ipc_pieces(table if self._order is None else table.append_column(_ORDER, pa.array(self._order)))
+
+
+def _read(read: Callable[[], bytes | pa.Buffer]) -> pa.Table:
+    return _opened(read())
+
+
+def _opened(data: bytes | pa.Buffer) -> pa.Table:
+    return pa.ipc.open_stream(data).read_all()
+
+
+@dataclass(slots=True)
+class Part:
+    """The rows of a segment from `start` on, as a trace sees them: so many are dead, and the others have their least
+    hash and time.
+    """
+
+    segment: Segment
+    start: int
+    low: int
+    first: int
+    dead: int = 0
+
+    @classmethod
+    def whole(cls, segment: Segment) -> Part:
+        """All rows of a segment."""
+        return cls(segment, 0, segment.about.low, segment.about.first)
+
+    @property
+    def high(self) -> int:
+        """The greatest hash."""
+        return self.segment.about.high
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are, dead or alive."""
+        return self.segment.about.rows - self.start
+
+    @property
+    def living(self) -> int:
+        """How many rows are alive."""
+        return self.rows - self.dead
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes its rows have."""
+        return self.segment.about.nbytes * self.rows // self.segment.about.rows
+
+    def saved(self) -> tuple[str, list[int]]:
+        """The name of the segment, and what else has to be known."""
+        return self.segment.name, [*self.segment.about, self.start, self.low, self.first, self.dead]
+
+    def forget(self, floor: int) -> None:
+        """Rows up to this time are dead."""
+        if self.first > floor:
+            return
+        if self.segment.about.last <= floor:
+            self.dead, self.first = self.rows, INFINITY
+            return
+        times = self.segment.arrays[1]
+        order = self.segment.order if self.start == 0 else None
+        if order is None:
+            alive = times[self.start :]
+            alive = alive[alive > floor]
+            self.dead, self.first = self.rows - len(alive), int(alive.min(initial=INFINITY))
+        else:
+            self.dead = _due(times, order, floor)
+            self.first = int(times[order[self.dead]])
+
+    def until(self, time: int, floor: int) -> Int64s:
+        """The living rows up to a time, by their numbers in the segment."""
+        times = self.segment.arrays[1]
+        order = self.segment.order if self.start == 0 else None
+        if order is None:
+            some = times[self.start :]
+            return np.flatnonzero((some <= time) & (some > floor)) + self.start
+        return np.sort(order[self.dead : _due(times, order, time)]).astype(np.int64)
+
+    def find(self, wanted: Hashes, floor: int) -> Int64s:
+        """The living rows with one of these hashes, which are sorted, by their numbers in the segment."""
+        hashes, times = self.segment.arrays
+        hashes = hashes[self.start :]
+        if len(wanted) < len(hashes):
+            low = np.searchsorted(hashes, wanted, "left")
+            count = np.searchsorted(hashes, wanted, "right") - low
+            rows = np.repeat(low - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
+        else:
+            place = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
+            rows = np.flatnonzero(wanted[place] == hashes)
+        rows = rows + self.start
+        return rows[times[rows] > floor] if self.dead else rows
+
+    def take(self, rows: Int64s) -> pa.Table:
+        """Rows by their numbers in the segment."""
+        return self.segment.table.take(pa.array(rows))
+
+    def table(self, floor: int) -> pa.Table:
+        """All living rows."""
+        return self._living(self.start, self.rows, floor)
+
+    def split(self, hash_: int, floor: int) -> tuple[pa.Table, int, Part | None]:
+        """The living rows up to a hash; how many rows those are with the dead; and the part behind them."""
+        hashes, _ = self.segment.arrays
+        count = int(np.searchsorted(hashes[self.start :], np.uint64(hash_), "right"))
+        head, stop = self._living(self.start, count, floor), self.start + count
+        if count == self.rows:
+            return head, count, None
+        rest = Part(self.segment, stop, int(hashes[stop]), self.first, self.dead)
+        if count and self.dead:
+            rest.dead, rest.first = 0, min(rest.first, floor)
+            rest.forget(floor)
+        return head, count, rest
+
+    def _living(self, start: int, count: int, floor: int) -> pa.Table:
+        table = self.segment.table.slice(start, count)
+        if not self.dead:
+            return table
+        return table.filter(pa.array(self.segment.arrays[1][start : start + count] > floor))
+
+
+def _due(times: Int64s, order: NDArray[np.int32], time: int) -> int:
+    """How many rows are up to a time, given their order by time."""
+    return bisect_right(range(len(order)), time, key=lambda i: times[order[i]])
+
+
+def restored(segment: Segment, saved: list[int] | None) -> Part:
+    """The part of a segment that was saved; all of it, if it was saved by an earlier Headrace."""
+    if saved is None:
+        return Part.whole(segment)
+    return Part(segment, *saved[len(About._fields) :])
+
+
+def cut(rows: pa.Table, most: int) -> list[Part]:
+    """Rows, which carry `HASH` and `TIME`, as new segments of at most so many, with disjoint ranges of hashes.
+
+    Rows of one hash stay together, in their order, however many they are.
+    """
+    size = rows.num_rows
+    if size == 0:
+        return []
+    hashes = to_numpy(rows.column(HASH)).view(np.uint64)
+    order = _sorted(hashes)
+    if (np.diff(order) != 1).any():
+        rows, hashes = rows.take(pa.array(order)), hashes[order]
+    pieces = -(-size // most)
+    inner = np.searchsorted(hashes, hashes[np.arange(1, pieces) * size // pieces], "left")
+    borders = np.unique(np.r_[0, inner, size]).tolist()
+    rows = rows.combine_chunks() if pieces > 1 else rows
+    return [Part.whole(Segment.of(rows.slice(start, stop - start))) for start, stop in pairwise(borders)]
+
+
+def _sorted(hashes: Hashes) -> Int64s:
+    """The order of hashes; equal ones stay in theirs."""
+    if np.count_nonzero(hashes[1:] < hashes[:-1]) <= _FEW_RUNS:
+        return np.argsort(hashes, kind="stable")
+    order: Int64s = np.argsort(hashes)  # with what follows, several times as quick as the stable one
+    ranked = hashes[order]
+    same = ranked[1:] == ranked[:-1]
+    if same.any():
+        group = np.r_[0, np.cumsum(~same)] * len(order)
+        order = np.sort(group + order) - group
+    return order
