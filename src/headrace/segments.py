@@ -216,6 +216,10 @@ class Part:
         rows = rows + self.start
         return rows[times[rows] > floor] if self.dead else rows
 
+    def hash_at(self, row: int) -> int:
+        """The hash of a row; the greatest one, if there are not so many."""
+        return self.high if row >= self.rows else int(self.segment.arrays[0][self.start + row])
+
     def take(self, rows: Int64s) -> pa.Table:
         """Rows by their numbers in the segment."""
         return self.segment.table.take(pa.array(rows))

@@ -6,17 +6,17 @@ means writing the segments that are new and deleting those that are gone, and re
 segments a process does not hold already, when they are wanted (`segments.py`).
 
 **Runs.** Segments with disjoint ranges of hashes are a *run*, in the order of hashes. The rows of a batch become a new
-run, the last one. The trace keeps each run at least twice as large as the next, so there are about log(n) runs, and a
-row is written about log(n) times: where a run is too small, the one behind it is merged into it.
+run, the last one. When the runs behind one have together `FAN` times its rows, all of them are merged into it. So there
+are about log(n) runs, and a row is written about log(n) times.
 
-**Merging** is done in slices. A run that is being merged *drains* into the one before: the rows with the lowest hashes
-go first, from one segment of each, so that a slice rewrites at most three segments, whatever the size of the runs. What
-is left of a segment is a part of it, without a copy. Between slices the two runs are as good as any others: for every
-hash the rows of earlier runs are the older ones. So a merge can stop anywhere, also for good.
+**Merging** is done in slices. Runs that are being merged *drain* into the one before them: the rows with the lowest
+hashes go first, from one segment of each, so that a slice rewrites a few segments, whatever the size of the runs. What
+is left of a segment is a part of it, without a copy. Between slices the runs are as good as any others: for every hash
+the rows of earlier runs are the older ones. So a merge can stop anywhere, also for good.
 
-How many slices a batch does follows from its rows: for every row that is appended, each draining run may move `EFFORT`
-rows. A merge of runs of a and b rows, a < 2 b, has (a + b) / EFFORT < b rows appended meanwhile, so it is done before
-the runs behind have grown as large: work per batch is in proportion to its rows, and to the number of runs.
+How many slices a batch does follows from its rows: for every row that is appended, each merge may move `EFFORT` rows. A
+merge of a and b rows, b ≥ FAN a, has (a + b) / EFFORT < b rows appended meanwhile, so it is done before the runs behind
+have grown as large: work per batch is in proportion to its rows, and to the number of merges, and flat otherwise.
 
 **Forgetting.** Segments know their least and greatest time, and the order of their rows by time: whatever is due is
 found without looking at the rest. A segment of which all rows are dead is gone; one of which a quarter is dead is
@@ -33,6 +33,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,19 +43,25 @@ from headrace.columnar import concat
 from headrace.segments import HASH, TIME, About, Hashes, Int64s, Part, Segment, cut, restored
 from headrace.time import NEG_INFINITY
 
-__all__ = ["EFFORT", "HASH", "SAVED", "TIME", "Segment", "Trace", "saved_form", "saved_runs", "stored_segments"]
+__all__ = ["EFFORT", "FAN", "HASH", "SAVED", "TIME", "Segment", "Trace", "saved_form", "saved_runs", "stored_segments"]
 
-#: So many rows may be moved by merges for each row that is appended, in each run that drains.
-EFFORT = 4
+#: Runs are merged into one before them when they have so many times its rows.
+FAN = 2.5
+#: So many rows may be moved by each merge for each row that is appended.
+EFFORT = 3
 
 
 @dataclass
 class _Run:
-    """Parts in the order of their hashes, which are disjoint; while it drains, how many rows it may still move."""
+    """Parts in the order of their hashes, which are disjoint."""
 
     parts: list[Part]
+    #: Whether it drains into the next run before it that does not.
     draining: bool = False
+    #: How many rows may still be moved by the merge into it.
     credit: int = 0
+    #: How many rows it had when the merge last went on.
+    share: int = 0
 
     @property
     def rows(self) -> int:
@@ -97,7 +104,7 @@ class Trace:
         self._runs.append(_Run(cut(rows, self.block)))
         self._added += rows.num_rows
         for run in self._runs:
-            run.credit += EFFORT * rows.num_rows if run.draining else 0
+            run.credit += EFFORT * rows.num_rows
         self._merge(EFFORT * rows.num_rows)
 
     def replace(self, rows: pa.Table, hashes: Hashes, times: Int64s) -> None:
@@ -110,45 +117,63 @@ class Trace:
     def _merge(self, credit: int) -> None:
         """Go on with all merges; those that begin now may move so many rows."""
         self._begin(credit)
-        place = len(self._runs) - 1
-        while place > 0:
-            into, run = self._runs[place - 1 : place + 1]
-            while run.draining and run.credit > 0 and run.parts:
-                run.credit -= self._move(into, run)
-            if run.parts:
-                place -= 1
-                continue
-            self._remove_empty()
-            self._begin(credit)
-            place = len(self._runs) - 1
+        end = len(self._runs)
+        while end:
+            start = end - 1
+            while self._runs[start].draining:
+                start -= 1
+            into, others = self._runs[start], self._runs[start + 1 : end]
+            for run in [into, *others]:
+                run.share = run.rows
+            while into.credit > 0 and any(run.parts for run in others):
+                into.credit -= self._move(into, [run for run in others if run.parts])
+            if others and not any(run.parts for run in others):  # it is done, and another one may begin
+                self._remove_empty()
+                self._begin(credit)
+                start = len(self._runs)
+            end = start
+        self._remove_empty()
 
     def _begin(self, credit: int) -> None:
-        """Let runs drain that are too large for the one before; of three neighbours two are busy at most."""
-        runs = self._runs
-        for place in range(len(runs) - 1, 0, -1):
-            into, run = runs[place - 1], runs[place]
-            busy = into.draining or run.draining or any(behind.draining for behind in runs[place + 1 : place + 2])
-            if not busy and into.rows < 2 * run.rows:
-                run.draining, run.credit = True, credit
+        """Let runs drain into one that is small beside them, the first such; runs of other merges are left alone."""
+        runs, stop = self._runs, len(self._runs)
+        while stop > 0:
+            start = stop
+            while start > 0 and not runs[start - 1].draining:
+                start -= 1
+            behind = [0, *accumulate(run.rows for run in reversed(runs[start:stop]))][::-1]
+            for place in range(start, stop - 1):
+                if behind[place - start + 1] >= FAN * runs[place].rows:
+                    runs[place].credit = credit
+                    for run in runs[place + 1 : stop]:
+                        run.draining = True
+                    break
+            while start > 0 and runs[start - 1].draining:
+                start -= 1
+            stop = start - 1  # without the run that they drain into
 
-    def _move(self, into: _Run, run: _Run) -> int:
-        """Merge the rows of lowest hashes of a run into another; how many rows that took."""
-        first = run.parts[0]
-        place = bisect_left(into.parts, first.low, key=lambda part: part.high)
-        limit = min([first.high, *(part.high for part in into.parts[place : place + 1])])
+    def _move(self, into: _Run, others: Sequence[_Run]) -> int:
+        """Merge the rows of lowest hashes of some runs into another; how many rows that took."""
+        low = min(run.parts[0].low for run in others)
+        place = bisect_left(into.parts, low, key=lambda part: part.high)
+        meeting = [(run, run.parts[0]) for run in others] + [(into, part) for part in into.parts[place : place + 1]]
+        # From each so many rows as it has of all: together hardly more than a segment, whatever the hashes are.
+        total = sum(run.share for run, _ in meeting)
+        limit = max(low, min(part.hash_at(self.block * run.share // total) for run, part in meeting))
         # What the slice before has left small is merged with this one.
         start = place - 1 if place and into.parts[place - 1].rows < self.block // 4 else place
-        heads, cost, rests = [], 0, []
-        for part in [*into.parts[start : place + 1], first]:
-            head, count, rest = part.split(limit, self._floor)
-            heads.append(head)
-            cost += count
-            rests.append(rest)
+        heads, cost = [], 0
+        for run, first, last in [(into, start, place + 1), *((run, 0, 1) for run in others)]:
+            rests = []
+            for part in run.parts[first:last]:
+                head, count, rest = part.split(limit, self._floor)
+                heads.append(head)
+                cost += count
+                rests += [rest] if rest is not None and rest.living else []
+            run.parts[first:last] = rests
         merged = concat(heads)
         merged = self._compact(merged) if merged.num_rows else merged
-        left = rests.pop()
-        run.parts[:1] = [left] if left is not None and left.living else []
-        into.parts[start : place + 1] = cut(merged, self.block) + [p for p in rests if p is not None and p.living]
+        into.parts[start:start] = cut(merged, self.block)
         return cost
 
     # --- looking up --------------------------------------------------------------------------------------------------
@@ -217,11 +242,11 @@ class Trace:
 
     def _remove_empty(self) -> None:
         """Without runs that have no rows; what drained into one of them is a run as any other."""
-        kept: list[_Run] = []
-        for place, run in enumerate(self._runs):
-            run.draining &= place > 0 and bool(self._runs[place - 1].parts)
-            kept += [run] if run.parts else []
-        self._runs = kept
+        filled = False
+        for run in self._runs:
+            filled = filled if run.draining else bool(run.parts)
+            run.draining &= filled
+        self._runs = [run for run in self._runs if run.parts]
 
     # --- what is there -----------------------------------------------------------------------------------------------
 
