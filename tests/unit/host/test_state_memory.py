@@ -1,0 +1,31 @@
+"""State larger than memory: it belongs to the files of the checkpoint, and batches take as long as before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.fixtures.growing_state import KINDS, run, write_events
+
+#: Small batches, and segments to match: what a batch needs for itself is in proportion to both.
+BATCHES, ROWS, BLOCK = 260, 10_000, 16_384
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("growing") / "events"
+    write_events(folder, BATCHES, ROWS)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_state_is_three_times_the_memory_of_its_process(kind: str, events: Path, tmp_path: Path):
+    batches = run(kind, events, tmp_path / "checkpoint", BLOCK)
+    last = batches[-1]
+    assert last["state"] > 50 * BATCHES * ROWS
+    assert last["state"] >= 3 * last["anonymous"]
+    # Processor time, since others use the machine, too. A tenth of the state is there after a tenth of the batches.
+    early, late = (sorted(b["cpu"] for b in some) for some in (batches[25:75], batches[-50:]))
+    assert late[45] <= 2.5 * early[45], "all but the slowest batches"
+    assert late[25] <= 2.5 * early[25], "the median batch"
