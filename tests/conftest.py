@@ -64,4 +64,5 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
     """A new place on the S3 server, which the environment says how to reach."""
     for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HEADRACE_CACHE_MB", "200")
     return f"s3://{BUCKET}/{uuid.uuid4().hex}"

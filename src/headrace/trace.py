@@ -46,9 +46,9 @@ from headrace.time import NEG_INFINITY
 __all__ = ["EFFORT", "FAN", "HASH", "SAVED", "TIME", "Segment", "Trace", "saved_form", "saved_runs", "stored_segments"]
 
 #: Runs are merged into one before them when they have so many times its rows.
-FAN = 2.5
+FAN = 1.5
 #: So many rows may be moved by each merge for each row that is appended.
-EFFORT = 3
+EFFORT = 4
 
 
 @dataclass

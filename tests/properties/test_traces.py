@@ -157,7 +157,7 @@ def test_work_per_batch_is_bounded_while_state_grows(size: int):
     trace.block = 200
     written = filled(trace, 300, size)
     assert len(trace._runs) <= 20
-    assert sum(written) <= 8 * 300 * size
+    assert sum(written) <= 6 * 300 * size
     # However large the runs are, a merge moves EFFORT rows for each row of a batch, and a slice beyond.
     merges = 3
     assert max(written) <= (1 + EFFORT * merges) * size + 2 * merges * trace.block

@@ -21,6 +21,7 @@ class Report(dict[str, Any]):
 
     `examples` has, of each source that lost rows, one that was not used: its reason, file, line and text.
     `operators` are those that remember something; `loops` are those of them that are loops, also inside of others.
+    `fetched` says how many bytes of state workers got from a remote store, because their machine had them not.
     """
 
     @classmethod
@@ -33,11 +34,13 @@ class Report(dict[str, Any]):
         examples: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Report:
         """What the stages told of a batch, and how far the sources are."""
+        statistics = list(statistics)
         operators = list(operators_of(statistics).values())
         cti = min((p[0] for p in sources.values()), default=NEG_INFINITY)
         loops = [loop for operator in operators for loop in _loops(operator)]
         shown = {"batch": batch, "cti": cti, "sources": sources, "counts": counts, "examples": examples or {}}
-        return cls(**shown, operators=operators, loops=loops)
+        fetched = sum(part.get("fetched", 0) for part in statistics)
+        return cls(**shown, operators=operators, loops=loops, fetched=fetched)
 
     def __str__(self) -> str:
         lines = [f"batch {self.get('batch', -1)}, CTI {format_ticks(self.get('cti', NEG_INFINITY))}"]
@@ -47,6 +50,8 @@ class Report(dict[str, Any]):
         for operator in self.get("operators", ()):
             lines.append(f"  {operator['operator']}: {_size(operator)}, held by {operator['held_by']}")
             lines += [f"    {line}" for line in _loop_lines(operator)]
+        if self.get("fetched"):
+            lines.append(f"  fetched {self['fetched']:,} bytes of state that a worker's machine had not")
         return "\n".join(lines)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,6 +107,8 @@ class BlockReader:
     def __init__(self, storage: Storage, commit: Commit) -> None:
         self._storage, self._commit = storage, commit
         self._bundles: dict[str, Bundle] = {}
+        #: How many bytes this machine had not on its own disk.
+        self.fetched = 0
 
     def block(self, name: str) -> pa.Buffer:
         """A block, checked; those in files are mapped into memory."""
@@ -123,12 +125,18 @@ class BlockReader:
 
     def _bundle(self, file: str) -> Bundle:
         if file not in self._bundles:
-            self._bundles[file] = open_file(self._storage, file, *self._commit.files[file])
+            length, checksum = self._commit.files[file]
+            self._bundles[file] = open_file(self._storage, file, length, checksum, self._counted)
         return self._bundles[file]
 
+    def _counted(self, size: int) -> None:
+        self.fetched += size
 
-def open_file(storage: Storage, file: str, length: int, checksum: int) -> Bundle:
-    """A file that a commit names, with the length and the checksum that it must have."""
+
+def open_file(
+    storage: Storage, file: str, length: int, checksum: int, fetched: Callable[[int], None] = lambda _: None
+) -> Bundle:
+    """A file that a commit names, with the length and the checksum that it must have; tells what had to be fetched."""
     # A file that is shorter than its map ends the process that reads behind its end: look before mapping.
     found = _length(storage, file)
     if found != length:
@@ -137,7 +145,11 @@ def open_file(storage: Storage, file: str, length: int, checksum: int) -> Bundle
             given=f"{storage.place}/{file}",
             instead="a copy of the checkpoint, or a new checkpoint, which reads all input again",
         )
-    return Bundle.open(file, storage.read(file), length, checksum)
+    data = storage.mapped(file)
+    if data is None:
+        data = storage.read(file)
+        fetched(length)
+    return Bundle.open(file, data, length, checksum)
 
 
 def _length(storage: Storage, file: str) -> int:

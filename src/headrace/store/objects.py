@@ -23,6 +23,8 @@ import pyarrow as pa
 
 from headrace.errors import StoreError, without_secrets
 from headrace.pieces import Data, Pieces
+from headrace.store.kept_files import KeptFiles
+from headrace.store.log import DATA
 from headrace.store.remote import RemoteStorage, Unanswered
 
 try:
@@ -48,6 +50,8 @@ _TIMEOUT = timedelta(minutes=5)
 #: Larger files are read in parts of so many bytes, several at once.
 _PART = 16 << 20
 _READERS = 4
+#: How the keys begin of files that may be kept.
+_KEPT = f"{DATA}/"
 #: Answers that leave open whether a call has happened, beside those without a status: the server failed or is busy.
 _OPEN = re.compile(r"status code: (408|409|425|429|5\d\d)")
 _STATUS = re.compile(r"status code: \d{3}")
@@ -57,7 +61,7 @@ _TOLD = re.compile(r"<Code>([^<]*)</Code>(?:<Message>([^<]*)</Message>)?")
 class ObjectStorage(RemoteStorage):
     """A bucket, or what begins with a prefix in it. It is connected where it is used: tasks get it by pickle."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, keep: bool = False) -> None:
         self._scheme = url.partition("://")[0].lower().replace("abfss", "abfs")
         if self._scheme not in SCHEMES:
             raise StoreError(
@@ -68,6 +72,8 @@ class ObjectStorage(RemoteStorage):
             )
         self._url = url.rstrip("/")
         self._store: Any = None
+        #: Files that workers read again and again, and that never change: their machine keeps them, if it is told to.
+        self._kept = KeptFiles(self.place) if keep else None
 
     @property
     def place(self) -> str:
@@ -81,6 +87,15 @@ class ObjectStorage(RemoteStorage):
 
     # --- the calls of a store -----------------------------------------------------------------------------------------
 
+    def create(self, key: str, data: Data, *, lasting: bool = True) -> bool:
+        created = super().create(key, data, lasting=lasting)
+        if created and self._kept is not None and key.startswith(_KEPT):
+            self._kept.add(key, data)
+        return created
+
+    def mapped(self, key: str) -> pa.Buffer | None:
+        return self._kept.get(key) if self._kept is not None else None
+
     def put(self, key: str, data: Data) -> bool:
         pieces = [memoryview(p).cast("B") for p in (data if isinstance(data, Pieces) else [data]) if memoryview(p)]
         with self._errors(f"cannot write {key!r}", open_ended=True):
@@ -91,6 +106,13 @@ class ObjectStorage(RemoteStorage):
         return True
 
     def read(self, key: str) -> pa.Buffer:
+        found = self._fetched(key)
+        if self._kept is None or not key.startswith(_KEPT):
+            return found
+        self._kept.add(key, found)
+        return self._kept.get(key) or found
+
+    def _fetched(self, key: str) -> pa.Buffer:
         with self._errors(f"cannot read {key!r}"):
             store = self._connected()
             found = obstore.get(store, key)
@@ -141,6 +163,8 @@ class ObjectStorage(RemoteStorage):
             return obstore.open_reader(self._connected(), key, buffer_size=_PART // 4)
 
     def remove(self, key: str) -> None:
+        if self._kept is not None:
+            self._kept.remove(key)
         with self._errors(f"cannot remove {key!r}"):
             try:
                 obstore.delete(self._connected(), key)

@@ -75,7 +75,7 @@ class Checkpoint:
 
     def _storage(self, below: str) -> Storage:
         if self.path is None:
-            found = ObjectStorage(f"{self.place}{below}")
+            found = ObjectStorage(f"{self.place}{below}", keep=True)
             if not below:
                 found.check()
             return found

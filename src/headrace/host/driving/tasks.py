@@ -23,7 +23,7 @@ from headrace.io.ingress import Report
 from headrace.io.origins import read_listed
 from headrace.plan.policies import Heartbeat
 from headrace.stages.intake import Intake, circulated
-from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATE, Message, pack, unpack
+from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATE, STATISTICS, Message, pack, unpack
 from headrace.stages.stage import StageRun
 from headrace.store.blocks import BlockReader, Written, write_blocks
 from headrace.store.bundle import Bundle
@@ -41,6 +41,8 @@ class _Kept:
     token: str
     run: StageRun
     stored: set[str]
+    #: How many bytes were fetched for it that its machine had not.
+    fetched: int = 0
 
 
 #: Stages kept between batches, by store, level and bucket, the most recently used last. Tasks of one process may be
@@ -110,6 +112,9 @@ def run_stage(job: Job, batch: Batch, level: int, bucket: int, arrived: Iterable
     messages = list(arrived)
     kept = _current(job, batch, level, bucket)
     out = kept.run.step(messages)
+    for message in out:
+        if message.edge == STATISTICS and kept.fetched:
+            message.extra["fetched"], kept.fetched = kept.fetched, 0
     if level == job.line.depth and bucket == 0:
         out += [message for message in messages if message.edge == REPORTS]
     out = [_delivered(job, batch, message) for message in out]
@@ -127,11 +132,13 @@ def _current(job: Job, batch: Batch, level: int, bucket: int) -> _Kept:
     if token is None or batch.last is None:
         return _Kept("", run, set())
     held = kept.run.segments() if kept is not None else {}
-    return _Kept(token, run, _restore(job, batch, run, batch.last, held))
+    return _Kept(token, run, *_restore(job, batch, run, batch.last, held))
 
 
-def _restore(job: Job, batch: Batch, run: StageRun, commit: Commit, held: dict[str, Segment]) -> set[str]:
-    """Make a stage what the commit says, reading the segments that this process does not hold; gives their names."""
+def _restore(job: Job, batch: Batch, run: StageRun, commit: Commit, held: dict[str, Segment]) -> tuple[set[str], int]:
+    """Make a stage what the commit says, with the segments that this process holds; the others are read when they are
+    wanted. Gives the names of all, and how many bytes were fetched.
+    """
     operators = {f: commit.record["state"][f][str(run.bucket)] for f in run.kernels}
     stage = commit.record["stages"][f"{run.level}/{run.bucket}"]
     reader = BlockReader(job.storage, commit)
@@ -140,7 +147,7 @@ def _restore(job: Job, batch: Batch, run: StageRun, commit: Commit, held: dict[s
     reader.open(name for name in segments if name not in held)
     segments |= {name: segment for name, segment in held.items() if name in segments}
     run.restore({"operators": operators, "trips": stage["trips"]}, batch.start, segments)
-    return set(segments)
+    return set(segments), reader.fetched
 
 
 def _save(job: Job, batch: Batch, level: int, bucket: int, kept: _Kept) -> Message:
