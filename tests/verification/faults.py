@@ -49,29 +49,29 @@ _CHANGES = (
 
 _TRACES = (
     Fault(
-        "merge that drops a segment", "headrace.trace", "Trace._merge",
-        "concat([self._living(before), self._living(last)])", "self._living(last)",
-        "of two segments that are merged only the later one is kept",
+        "merge that drops a segment", "headrace.trace", "Trace._move",
+        "merged = concat(heads)", "merged = heads[-1]",
+        "of the segments that are merged only the last one is kept",
     ),
     Fault(
-        "segment dropped with its first row", "headrace.trace", "Trace.drop",
-        "segment.last_time <= time", "segment.first_time <= time",
+        "segment dropped with its first row", "headrace.segments", "Part.forget",
+        "self.segment.about.last <= floor", "self.segment.about.first <= floor",
         "a whole segment is forgotten as soon as one of its rows may be",
     ),
     Fault(
-        "lookup that finds one row a key", "headrace.trace", "Trace._rows_of",
-        'np.searchsorted(segment.hashes, wanted, "right") - low',
-        'np.minimum(np.searchsorted(segment.hashes, wanted, "right") - low, 1)',
+        "lookup that finds one row a key", "headrace.segments", "Part.find",
+        'np.searchsorted(hashes, wanted, "right") - low',
+        'np.minimum(np.searchsorted(hashes, wanted, "right") - low, 1)',
         "only the first of several rows with one hash is found",
     ),
     Fault(
-        "rows due now that are left behind", "headrace.trace", "Trace.until",
-        "s.times <= time", "s.times < time",
+        "rows due now that are left behind", "headrace.segments", "Part.until",
+        "some <= time", "some < time",
         "rows whose time is just reached are not found, and dropped right after",
     ),
     Fault(
         "restore that forgets what is forgotten", "headrace.trace", "Trace.restore",
-        "self._floor = floor", "self._floor = NEG_INFINITY",
+        'self._floor = saved["floor"]', "self._floor = NEG_INFINITY",
         "after a restart rows that were dead, but not yet rewritten, are alive again",
         needs="restarts",
     ),

@@ -172,7 +172,9 @@ EXAMPLES: dict[str, Example] = {
     "deletion that says its old end": Example(unchanged, ("[0,1) a 1 1.0 | [0,1)->0 a 1 1.0",)),
     "deletion that leaves an instant": Example(unchanged, ("[0,1) a 1 1.0; [0,1)->0 a 1 1.0",)),
     "minus zero is another key": Example(lambda a, b: a.join(b, "x"), ("[0,1) a 1 -0.0", "[0,1) a 1 0.0")),
-    "merge that drops a segment": Example(lambda s: s.coalesce(), ("[0,1) b 1 0.0 | [0,1) a 1 1.0 | [0,1) b 1 0.0",)),
+    "merge that drops a segment": Example(
+        lambda s: s.coalesce(), ("[0,1) b 1 0.0 | [0,1) a 1 1.0 | [0,1) a 2 1.0 | [0,1) b 1 0.0",)
+    ),
     "segment dropped with its first row": Example(lambda s: s.final(), ("[0,1) a 1 1.0; cti 2; [2,3) a 1 1.0",)),
     "lookup that finds one row a key": Example(
         lambda s: s.coalesce(), ("[0,1) a 2 0.0; [0,2) a 2 0.0 | [0,1)->0 a 2 0.0",)
@@ -362,7 +364,7 @@ def test_every_fault_has_a_name_of_its_own():
 @pytest.mark.parametrize(
     ("module", "function", "old", "new"),
     [
-        ("headrace.trace", "Segment.of", "uuid.uuid4().hex", "uuid.uuid4().hex + NOTE"),
+        ("headrace.segments", "Segment.of", "uuid.uuid4().hex", "uuid.uuid4().hex + NOTE"),
         (
             "headrace.operators.aggregate.merge",
             "MergeKernel.__init__",

@@ -15,7 +15,9 @@ of them carries all the safety: *create if absent*.
 **Segments.** The state of an operator is a set of traces (`headrace.trace`), a trace is a list of immutable segments,
 and a segment has a unique name. So saving state means writing the segments that are new, in one file per task, and
 naming all that are alive. Small segments travel in the task's report and live in the commit itself. Files are
-*bundles* (`bundle.py`): blocks with checksums, mapped into memory when they are read.
+*bundles* (`bundle.py`): blocks with checksums, mapped into memory when they are read. The process that has written one
+uses it in the same way, and gives up its own copy: state is no memory of a worker, but pages of files, which the
+workers of a machine share. Files of stores behind a network are kept on the machine's disk for that (`kept_files.py`).
 
 **Commits.** The commit of batch n names everything the batch made: the sources' positions and progress, the state of
 every operator in every bucket, the counts, and the parts that sinks have to publish. *What no commit names does not
@@ -70,7 +72,8 @@ that moment. Checkpoints in the temporary directory, of queries that were
 given none, are not flushed: they end with their process.
 
 **How many files.** A running query has one epoch, at most two floors, and at most `KEPT` + 4 = 14 commits and as many
-plans, because it cleans up after every fourth batch. Of data it has what these commits name: per bucket and trace about
-as many segments as the logarithm of its rows, and what the batches since the last clean-up have left. However long a
-query runs, it never has more, but for old commits that readers have pinned.
+plans, because it cleans up after every fourth batch. Of data it has what these commits name, at most one file for each
+segment, and what the batches since the last clean-up have left; how many segments there are follows from the rows that
+are remembered (`headrace.trace`). However long a query runs, it never has more, but for old commits that readers have
+pinned.
 """
