@@ -74,12 +74,13 @@ class KeptFiles:
         path, size = self._path(key), length(data)
         if path is None or size > _limit():
             return
-        draft = path.with_name(f".{uuid.uuid4().hex}")
+        draft, crc = path.with_name(f".{uuid.uuid4().hex}"), checksum(data)
         try:
             with draft.open("xb") as file:
                 file.writelines(map(memoryview, data if isinstance(data, Pieces) else [data]))
-                file.write(_TAIL.pack(size, checksum(data), _MAGIC))
+                file.write(_TAIL.pack(size, crc, _MAGIC))
             draft.replace(path)
+            self._checked.add((path.name, crc))
         except OSError:  # the disk is full, or somebody clears the folder: it can do without
             with suppress(OSError):
                 draft.unlink()

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from tests.fixtures.growing_state import KINDS, run, write_events
 
+from headrace.io.sinks import Nowhere
+
 #: Small batches, and segments to match: what a batch needs for itself is in proportion to both.
 BATCHES, ROWS, BLOCK = 260, 10_000, 16_384
 
@@ -29,3 +31,24 @@ def test_state_is_three_times_the_memory_of_its_process(kind: str, events: Path,
     early, late = (sorted(b["cpu"] for b in some) for some in (batches[25:75], batches[-50:]))
     assert late[45] <= 2.5 * early[45], "all but the slowest batches"
     assert late[25] <= 2.5 * early[25], "the median batch"
+
+
+def test_progress_says_what_a_machine_had_to_fetch(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def answered(machine: str) -> int:
+        """Run the query over one more file on a machine; how many bytes of state that had to fetch."""
+        number = len(list((tmp_path / "events").iterdir())) if (tmp_path / "events").exists() else 0
+        write_events(tmp_path / f"more-{number}", 1, 5_000)
+        (tmp_path / "events").mkdir(exist_ok=True)
+        (tmp_path / f"more-{number}" / "00000.parquet").rename(tmp_path / "events" / f"{number}.parquet")
+        monkeypatch.setenv("HEADRACE_CACHE", str(tmp_path / machine))
+        query = KINDS["groups"](str(tmp_path / "events")).start(Nowhere(), host="local", checkpoint=s3, buckets=2)
+        query.process_all_available()
+        query.stop()
+        return int(query.progress()["fetched"])
+
+    assert answered("one") == 0
+    assert answered("one") == 0
+    fetched = answered("two")
+    assert fetched > 200_000
+    assert answered("two") == 0
+    assert 0 < answered("one") < 2 * fetched, "what was written on the other one"
