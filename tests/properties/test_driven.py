@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +87,19 @@ class Twice(InProcess):
 class Query:
     """A stream whose inputs are files, one for each batch of events, with a sink of files and one in memory."""
 
-    def __init__(self, stream: Stream, n: int, place: Path, per_batch: int | None, *, twice: bool = False) -> None:
-        self.place, self.n, self.per_batch, self.twice = place, n, per_batch, twice
+    def __init__(
+        self,
+        stream: Stream,
+        n: int,
+        place: Path,
+        per_batch: int | None,
+        *,
+        twice: bool = False,
+        max_trips: int | None = None,
+    ) -> None:
+        self.place, self.n, self.per_batch, self.twice, self.max_trips = place, n, per_batch, twice, max_trips
+        #: How many trips its batches had.
+        self.trips: list[int] = []
         self.storage = Mortal(place / "checkpoint")
         self.sinks = (FileSink("events", (), str(place / "out"), "jsonl"), Memory())
         self.outputs = rewrite(optimize([Output(stream.node, name) for name in ("files", "memory")]), self._spilled)
@@ -111,13 +123,14 @@ class Query:
         job = Job("job", self.line, self.n, self.storage, (self.sinks[0], None))
         executor = Twice(job) if self.twice else InProcess(job)
         publisher = Publisher(self.line.outputs, self.sinks, self.storage)
-        return Driver(job, executor, publisher, lambda: 0, self.per_batch, ending=True)
+        bounds = {"max_trips": self.max_trips, "trip_seconds": inf}
+        return Driver(job, executor, publisher, lambda: 0, self.per_batch, ending=True, **bounds)
 
     def run(self) -> None:
         """Drive to the end."""
         self.driver.open()
         while (plan := self.driver.plan()) is not None:
-            self.driver.run(plan)
+            self.trips.append(self.driver.run(plan).trips)
 
     def run_mortal(self, deaths: list[tuple[int, bool]], *, forget: bool) -> None:
         """The same by drivers that die, each at a call; `forget` also what this process knows of the stages."""

@@ -162,8 +162,17 @@ SEVERAL = st.dictionaries(st.integers(1, 9), st.integers(2, 5), min_size=1, max_
 
 
 @settings(max_examples=EXAMPLES)
-@given(seeds(), edges(), st.integers(2, 4), SEVERAL, st.sampled_from(["reached", "closure", "bag"]))
-def test_loops_that_go_across_buckets(seed: hr.Stream, links: hr.Stream, n: int, counts: dict[int, int], kind: str):
+@given(
+    seeds(),
+    edges(),
+    st.integers(2, 4),
+    SEVERAL,
+    st.sampled_from(["reached", "closure", "bag"]),
+    st.sampled_from([1, 2, None]),
+)
+def test_loops_that_go_across_buckets(
+    seed: hr.Stream, links: hr.Stream, n: int, counts: dict[int, int], kind: str, trips: int | None
+):
     """While something circulates, too; a promise may come a little later than it would."""
     loops = {
         "reached": lambda: reached(seed, links),
@@ -172,7 +181,7 @@ def test_loops_that_go_across_buckets(seed: hr.Stream, links: hr.Stream, n: int,
     }
     query = loops[kind]()
     with tempfile.TemporaryDirectory() as place:
-        disturbed = Query(query, n, Path(place), 1)
+        disturbed = Query(query, n, Path(place), 1, max_trips=trips)
         assert disturbed.line.loops
         disturbed.run_rescaled(counts)
         assert_same_history(disturbed.files(), query.cht())
@@ -248,7 +257,7 @@ def test_who_dies_while_rescaling_has_rescaled_or_not(tmp_path: Path, after: boo
 def test_a_driver_with_the_old_number_of_buckets_ends(tmp_path: Path):
     """It has taken over while the state was divided, and finds the commit that it was about to make."""
     query = closure(LINKS)
-    driven = Query(query, 2, tmp_path, 1)
+    driven = Query(query, 2, tmp_path, 1, max_trips=1)
     driven.driver.open()
     driven.driver.run(driven.driver.plan())
     rescaler = Log(driven.storage)
@@ -268,7 +277,7 @@ def test_a_driver_with_the_old_number_of_buckets_ends(tmp_path: Path):
 
 def test_a_driver_that_is_faster_is_not_undone(tmp_path: Path):
     """The batch that was to be the division is committed by another: the division begins anew from there."""
-    driven = Query(closure(LINKS), 2, tmp_path, 1)
+    driven = Query(closure(LINKS), 2, tmp_path, 1, max_trips=1)
     driven.driver.open()
     driven.driver.run(driven.driver.plan())
     driven.driver.log.claim()

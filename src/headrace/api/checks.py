@@ -26,7 +26,7 @@ __all__ = [
     "refuse_instants",
 ]  # fmt: skip
 
-_POSITIVE = ("buckets", "batch_rows", "files_per_batch")
+_POSITIVE = ("buckets", "batch_rows", "files_per_batch", "max_trips")
 
 
 class HasNode(Protocol):

@@ -212,9 +212,10 @@ def start(
     """Run streams, each into its sink, as one query, until stopped.
 
     `host` is `"spark"`, or `"local"` for this process, which needs no Java and cannot read what only Spark can. Options
-    of both: `checkpoint`, `buckets`, `trigger`, `files_per_batch`, `name`. A checkpoint that was made on one host goes
-    on on the other. On Spark also `master` and `spark`, a session to run on, whose options stay as they are; without it
-    the active session is taken, or one is started.
+    of both: `checkpoint`, `buckets`, `trigger`, `files_per_batch`, `max_trips` (how often a loop across buckets goes
+    round in one batch at most; by default as often as fits in a second), `name`. A checkpoint that was made on one host
+    goes on on the other. On Spark also `master` and `spark`, a session to run on, whose options stay as they are;
+    without it the active session is taken, or one is started.
     """
     wanted = [(_consistent(node, consistency), sink) for node, sink in checked_pairs(pairs)]
     begin = _starter(host)

@@ -31,7 +31,7 @@ from headrace.io import console
 from headrace.io.encode import physical_to_jsonl, rows_to_jsonl
 from headrace.io.object_batches import batches_at
 from headrace.io.sinks import Call, Console, FileSink, Memory, Nowhere, Sink, rows_of
-from headrace.io.upserts import check_columns
+from headrace.io.upserts import check_columns, latest_of
 from headrace.plan.nodes import EdgeLifetimes, Final, Node, Output, PointAtStart
 from headrace.progress import Progress
 from headrace.schema import Schema
@@ -54,6 +54,7 @@ __all__ = [
     "publish_parts",
     "show_losses",
     "task_sinks",
+    "together",
     "write_part",
 ]
 
@@ -74,9 +75,13 @@ def prepared(node: Node, sink: Sink | None) -> Node:
     return EdgeLifetimes(PointAtStart(node), sink.key, latest=True)
 
 
-def task_sinks(sinks: Iterable[Sink]) -> tuple[TaskSink | None, ...]:
-    """The sink of every output that tasks write themselves; None for outputs that the driver takes."""
-    return tuple(sink if isinstance(sink, TaskSink) else None for sink in sinks)
+def task_sinks(sinks: Iterable[Sink], *, trips: bool = False) -> tuple[TaskSink | None, ...]:
+    """The sink of every output that tasks write themselves; None for outputs that the driver takes.
+
+    With `trips`, a batch may consist of several, of which a task knows one. Upsert rows say what became of a key in a
+    batch: then the driver writes them.
+    """
+    return tuple(s if isinstance(s, TaskSink) and not (trips and s.encoding == "upsert") else None for s in sinks)
 
 
 def check_places(sinks: Iterable[Sink], *, new: bool) -> None:
@@ -126,34 +131,48 @@ def _bytes(table: pa.Table, sink: FileSink) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class Departure:
-    """What leaves by one output in a batch: the messages of its buckets, and how far it has come."""
+    """What leaves by one output in a batch: the messages of its buckets, trip by trip, and how far it has come."""
 
     output: Output
-    messages: Sequence[Message]
+    trips: Sequence[Sequence[Message]]
     progress: Progress
+
+    @property
+    def messages(self) -> list[Message]:
+        return [message for trip in self.trips for message in trip]
 
     def changes(self) -> Changes:
         """The rows of all buckets."""
-        tables = [Changes.from_table(m.table) for m in self.messages if m.table is not None]
-        return Changes.concat([Changes.empty(self.output.schema), *tables])
+        parts = [[Changes.from_table(m.table) for m in trip if m.table is not None] for trip in self.trips]
+        return together(self.output, [Changes.concat([Changes.empty(self.output.schema), *part]) for part in parts])
 
 
-def departures(line: Line, messages: Iterable[Message], sources: Mapping[str, Progress]) -> list[Departure]:
-    """What leaves by every output, from the last messages of a batch.
+def departures(line: Line, trips: Sequence[Iterable[Message]], sources: Mapping[str, Progress]) -> list[Departure]:
+    """What leaves by every output, from the last messages of every trip of a batch.
 
     An output has come as far as the last of its buckets; one without a stage, as far as its sources allow.
     """
-    found: dict[int, list[Message]] = {number: [] for number in range(len(line.outputs))}
-    for message in messages:
-        if RESULT - message.edge in found:
-            found[RESULT - message.edge].append(message)
+    found = [[list[Message]() for _ in trips] for _ in line.outputs]
+    for place, messages in enumerate(trips):
+        for message in messages:
+            if 0 <= RESULT - message.edge < len(found):
+                found[RESULT - message.edge][place].append(message)
     at_intake = intake_progress(line, sources)
     left = []
-    for number, output in enumerate(line.outputs):
-        sent = [m.progress for m in found[number] if m.progress is not None]
+    for output, mine in zip(line.outputs, found, strict=True):
+        sent = [m.progress for m in mine[-1] if m.progress is not None]
         progress = Progress.together(sent or [at_intake[output.fingerprint]])
-        left.append(Departure(output, found[number], progress))
+        left.append(Departure(output, mine, progress))
     return left
+
+
+def together(output: Output, trips: Sequence[Changes]) -> Changes:
+    """What an output gives in a batch, from what it gives in each of its trips."""
+    if len(trips) == 1:
+        return trips[0]
+    if isinstance(output.input, EdgeLifetimes) and output.input.latest:
+        return latest_of(trips, output.input.key)
+    return Changes.concat(trips).consolidate()
 
 
 def write_part(sink: TaskSink, changes: Changes, batch: int) -> str | None:

@@ -30,7 +30,7 @@ from headrace.columnar import factorize, to_numpy
 from headrace.errors import PlanError
 from headrace.schema import Schema
 
-__all__ = ["BATCH", "OP", "check_columns", "fold", "upserts"]
+__all__ = ["BATCH", "OP", "check_columns", "fold", "latest_of", "upserts"]
 
 OP, BATCH = "op", "_batch"
 
@@ -68,6 +68,25 @@ def upserts(changes: Changes, key: Sequence[str], batch: int) -> pa.Table:
         chunks = [*new.payload.column(name).chunks, *kept.chunks]
         table = table.append_column(name, pa.chunked_array(chunks, kind))
     return table
+
+
+def latest_of(trips: Sequence[Changes], key: Sequence[str]) -> Changes:
+    """The changes of a batch, from those of its trips, one after the other: what became of each key in the end.
+
+    If the last trip that tells of a key gives it a row, that row is all there is to say. If it only takes rows, the key
+    has none left from the earliest one that was taken in the batch.
+    """
+    changes = Changes.concat(trips)
+    if not len(changes):
+        return changes
+    codes = factorize(changes.payload.select(list(key)))[0] if key else np.zeros(len(changes), np.int64)
+    trip = np.repeat(np.arange(len(trips)), [len(part) for part in trips])
+    last, given = (np.full(int(codes.max()) + 1, -1) for _ in range(2))
+    np.maximum.at(last, codes, trip)
+    new = changes.weight > 0
+    np.maximum.at(given, codes[new], trip[new])
+    lasting = (given == last)[codes]
+    return changes.filter(np.where(lasting, new & (trip == last[codes]), ~new))
 
 
 def fold(rows: pa.Table, key: Sequence[str]) -> pa.Table:

@@ -181,6 +181,25 @@ class Log:
         except FileNotFoundError as error:
             raise StoreError(f"the commit of batch {batch} is missing", given=f"{self.storage.place}/{key}") from error
 
+    # --- trips -------------------------------------------------------------------------------------------------------
+
+    def note_trip(self, made: Commit, trip: int) -> None:
+        """Write down what a trip of a batch has made, for the tasks of the next one; it is no commit."""
+        key = _trip_key(made.batch, made.epoch, trip)
+        if not self.storage.create(key, made.packed(), lasting=False):
+            raise StoreError("a trip of a batch was made twice by the same driver", given=f"{self.storage.place}/{key}")
+
+    def after_trip(self, batch: int, epoch: int, trip: int) -> Commit:
+        """What a trip of a driver's batch has made."""
+        key = _trip_key(batch, epoch, trip)
+        try:
+            return Commit.unpacked(key, self.storage.read(key))
+        except FileNotFoundError as error:
+            place = f"{self.storage.place}/{key}"
+            raise StoreError(f"what trip {trip} of batch {batch} has made is missing", given=place) from error
+
+    # --- what is there -----------------------------------------------------------------------------------------------
+
     def batches(self) -> list[int]:
         """The batches whose commits are kept, in order."""
         return [number_of(key) for key in self.storage.keys(COMMITS)]
@@ -266,6 +285,11 @@ def epoch_of(key: str) -> int:
     3
     """
     return _part(key, 1)
+
+
+def _trip_key(batch: int, epoch: int, trip: int) -> str:
+    """A file of data that no commit names: it is cleaned up with the others."""
+    return f"{DATA}/{batch:012d}-{epoch:08d}-trip-{trip:06d}"
 
 
 def _part(key: str, place: int) -> int:

@@ -89,7 +89,7 @@ def test_an_output_came_as_far_as_the_last_of_its_buckets():
     changes = hr.run({"out": EVENTS.select("k", n=hr.lit(1))}).results["out"].batches[0][0]
     messages = [Message(0, RESULT, changes.to_table(), Progress(4, 7)), Message(1, RESULT, None, Progress(3, 9))]
     sources = {source.fingerprint: Progress(2, 8) for source in line.sources}
-    first, second = departures(line, messages, sources)
+    first, second = departures(line, [messages], sources)
     assert (first.progress.cti, second.progress.cti) == (3, 2)  # the second has no stage: what its sources allow
     assert (len(first.changes()), len(second.changes())) == (len(changes), 0)
     assert second.changes().payload.column_names == ["k", "t"]

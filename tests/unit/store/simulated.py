@@ -2,11 +2,13 @@
 
 The input is a row of numbered items. A task has those of its bucket, reads what its bucket has had before from the last
 commit, and stages both: so an output is right only if every batch had the state it should have, and every item once.
+Most items go round a loop, too: each of them so many times, and from one bucket to the other.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +27,7 @@ from headrace.io.files import Listed
 from headrace.io.origins import Files
 from headrace.io.sinks import FileSink
 from headrace.progress import Progress
-from headrace.stages.message import REPORTS, RESULT, STATE, Message
+from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATE, Message
 from headrace.store import blocks as blocks_module
 from headrace.store import cleanup as cleanup_module
 from headrace.store import log as log_module
@@ -81,17 +83,28 @@ def install(patch: pytest.MonkeyPatch) -> None:
 # --- tasks -----------------------------------------------------------------------------------------------------------
 
 
+def trips_of(item: int) -> int:
+    """How often an item goes round."""
+    return item % 4
+
+
 def run_task(storage: MemoryStorage, batch: Batch, bucket: int, inline: int) -> list[Message]:
-    """Read the state of the last commit, add the items of a batch to it, stage both."""
-    items = [
-        file.modified for files in batch.plan.files.values() for file in files if file.modified % BUCKETS == bucket
-    ]
-    segments: dict[str, list[int]] = {}
-    if batch.number:
-        commit = Log(storage).read(batch.number - 1)
-        reader = BlockReader(storage, commit)
-        names = commit.record["state"]["sum"][str(bucket)]["traces"]["items"]["segments"]
-        segments = {name: json.loads(reader.block(name).to_pybytes()) for name in names}
+    """Read the state of the last commit or trip, add the items of a batch to it, stage both; feed some back.
+
+    An item stands with how often it has been round.
+    """
+    read = [(file.modified, 0) for files in batch.plan.files.values() for file in files]
+    segments: dict[str, list[tuple[int, int]]] = {}
+    if batch.number or batch.trip:
+        log = Log(storage)
+        last = log.after_trip(batch.number, batch.epoch, batch.trip - 1) if batch.trip else log.read(batch.number - 1)
+        reader = BlockReader(storage, last)
+        names = last.record["state"]["sum"][str(bucket)]["traces"]["items"]["segments"]
+        blocks = {name: reader.block(name).to_pybytes() for name in [*names, *last.record["feedback"]]}
+        found = {name: [tuple(pair) for pair in json.loads(text)] for name, text in blocks.items()}
+        segments = {name: found[name] for name in names}
+        read += [pair for name in last.record["feedback"] for pair in found[name]]
+    items = [(item, times) for item, times in read if (item + times) % BUCKETS == bucket]
     before = [item for segment in segments.values() for item in segment]
     merged = len(segments) >= MOST_SEGMENTS
     new = World.current.name()
@@ -106,6 +119,11 @@ def run_task(storage: MemoryStorage, batch: Batch, bucket: int, inline: int) -> 
     messages = [Message(bucket, STATE, extra=state), Message(bucket, RESULT, None, Progress(), {"staged": staged})]
     if bucket == 0:
         messages.append(Message(0, REPORTS, extra={"files": {"source": len(items)}}))
+    if again := [(item, times + 1) for item, times in items if times < trips_of(item)]:
+        name = World.current.name()
+        written = write_blocks(storage, batch.number, batch.epoch, {name: json.dumps(again).encode()}, inline)
+        about = {"blocks": [name], "busy": True, "written": written.to_json()}
+        messages.append(Message(bucket, FEEDBACK, extra=about))
     return messages
 
 
@@ -117,8 +135,9 @@ class Tasks(Executor):
 
     def run(self, batch: Batch) -> list[Message]:
         world = self.world
-        plan = world.attempted.setdefault(batch.number, batch.plan.to_json())
-        if plan != batch.plan.to_json() and batch.number >= world.floor():
+        plan = batch.plan.to_json()
+        first = world.attempted.setdefault(batch.number, plan) if batch.trip == 0 else plan
+        if plan != first and batch.number >= world.floor():
             raise Broken(f"batch {batch.number} is tried with another plan")
         found: dict[int, list[Message]] = {}
         for bucket in range(BUCKETS):
@@ -167,12 +186,16 @@ class Query:
         pick = self.world.random.choice
         self.kept, self.inline = pick([2, 2, 3]), pick([0, 0, 1_000])
         self.twice = pick([0.0, 0.3])
+        self.max_trips = [1, 2, None]
         self.drivers: list[Actor] = []
 
     def driver(self) -> Driver:
         job = Job("job", LINE, BUCKETS, self.storage, (SINK,))
         publisher = Publisher(LINE.outputs, [SINK], self.storage)
-        driver = Driver(job, Tasks(self), publisher, lambda: 0, files_per_batch=2)
+        trips = self.world.random.choice(self.max_trips)
+        driver = Driver(
+            job, Tasks(self), publisher, lambda: 0, files_per_batch=2, max_trips=trips, trip_seconds=math.inf
+        )
         driver._cleaner = Cleaner(driver.log, self.kept)
         return driver
 
@@ -180,7 +203,7 @@ class Query:
         """What a driver does: all there is."""
         driver = self.driver()
         driver.open()
-        while driver.positions["source"].next < self.items:
+        while driver.positions["source"].next < self.items or driver.circulating:
             plan = driver.plan()
             if plan is None:
                 self.arrive()
@@ -240,13 +263,13 @@ class Query:
         if sorted(world.published) != sorted(world.counted):
             raise Broken(f"published: {sorted(world.published)}, committed: {sorted(world.counted)}")
         for batch in sorted(world.published):
-            parts = {bucket: (before, items) for bucket, before, items in world.published[batch]}
-            for bucket, (before, items) in parts.items():
+            for bucket, before, items in world.published[batch]:
                 if before != had[bucket]:
                     raise Broken(f"batch {batch} began with {before}, and {had[bucket]} came before")
                 had[bucket] += items
-        everything = [list(range(bucket, self.items, BUCKETS)) for bucket in range(BUCKETS)]
-        if had != everything:
+        pairs = [(item, times) for item in range(self.items) for times in range(trips_of(item) + 1)]
+        everything = [[pair for pair in pairs if sum(pair) % BUCKETS == bucket] for bucket in range(BUCKETS)]
+        if [sorted(items) for items in had] != everything:
             raise Broken(f"the answer is {had}, not {everything}")
 
     def check_litter(self) -> None:

@@ -1,4 +1,4 @@
-"""The loop of a query: plan a batch, run it, commit it, publish it.
+"""The loop of a query: plan a batch, run its trips, commit it, publish it.
 
 The protocol stands in `headrace.store`. A driver may die between any two calls and a new one goes on; two drivers may
 run at once, and one of them stops.
@@ -16,13 +16,14 @@ from headrace.errors import SinkError, Superseded
 from headrace.host.driving.plan import Batch, Executor, Job, Plan, reached
 from headrace.host.driving.positions import FilePositions
 from headrace.host.driving.publish import Publisher
+from headrace.host.driving.trips import Made, reports_of
 from headrace.host.report import operators_of
 from headrace.io.egress import departures
 from headrace.io.ingress import COUNTERS, Report, count_orphans, resolve
 from headrace.io.origins import Files
 from headrace.plan.policies import Heartbeat
 from headrace.progress import Progress
-from headrace.stages.message import FEEDBACK, REPORTS, STATE, STATISTICS, Message
+from headrace.stages.message import Message
 from headrace.stages.pickled import check_owner
 from headrace.stages.stage import count_failed, segment_names
 from headrace.store.blocks import BlockReader, Ledger, Written, write_blocks
@@ -37,6 +38,9 @@ Clock = Callable[[], int]
 #: Whether to run the tasks of a batch again, after so many attempts and this failure.
 Again = Callable[[int, Exception], bool]
 _CLEANED_EVERY = 4
+#: After so many seconds a batch is committed although something goes round a loop, which goes on in the next one: new
+#: input waits no longer than that, and no more is done again after a crash.
+TRIP_SECONDS = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +50,7 @@ class Finished:
     commit: Commit
     statistics: list[dict[str, Any]]
     seconds: float
+    trips: int
 
 
 @dataclass(eq=False)
@@ -61,6 +66,11 @@ class Driver:
     tasks: int = 2
     #: Whether the input ends when all that is there has been read.
     ending: bool = False
+    #: A batch is committed after so many trips or seconds, if nothing else ends it; and after the trip that runs, if
+    #: the query is being stopped.
+    max_trips: int | None = None
+    trip_seconds: float = TRIP_SECONDS
+    stopping: bool = False
     last: Commit | None = None
     positions: dict[str, FilePositions] = field(default_factory=dict)
 
@@ -180,13 +190,20 @@ class Driver:
         started, self._unplanned = time.monotonic(), -1
         plan = Plan.from_json(self.log.plan(self.number, plan.to_json()))
         batch = Batch(self.job.line, self.number, self.log.epoch, plan, self.last, self.tasks)
-        messages = self._messages(batch, again)
-        commit = self._committed(batch, messages)
+        made = Made(batch, batch, self._messages(batch, again))
+        while made.feedback and not self._bounded(len(made.trips), time.monotonic() - started):
+            batch = batch.after(self._interim(made))
+            made.add(batch, self._messages(batch, again))
+        commit = self._committed(made)
         self.publisher.publish(commit)
         if commit.batch % _CLEANED_EVERY == 0 and commit.epoch == self.log.epoch:
             self._cleaner.clean_up(commit)
-        statistics = [m.extra for m in messages if m.edge == STATISTICS]
-        return Finished(commit, statistics, time.monotonic() - started)
+        return Finished(commit, made.statistics, time.monotonic() - started, len(made.trips))
+
+    def _bounded(self, trips: int, seconds: float) -> bool:
+        """Whether a batch is committed although something circulates."""
+        many = self.max_trips is not None and trips >= self.max_trips
+        return many or self.stopping or seconds >= self.trip_seconds
 
     def _messages(self, batch: Batch, again: Again) -> Sequence[Message]:
         attempt = 0
@@ -200,62 +217,77 @@ class Driver:
 
     # --- the commit --------------------------------------------------------------------------------------------------
 
-    def _committed(self, batch: Batch, messages: Sequence[Message]) -> Commit:
-        for source, files in batch.plan.files.items():
+    def _committed(self, made: Made) -> Commit:
+        for source, files in made.first.plan.files.items():
             self.positions[source].take(files)
-        ledger = Ledger.of(self.last)
-        record = self._record(batch, messages, ledger)
-        ledger.unload(self.job.storage, batch.number, batch.epoch)
-        commit = Commit(batch.number, batch.epoch, record, ledger.files, ledger.blocks, ledger.inline)
+        ledger = Ledger.of(made.trip.last)
+        record = self._record(made, ledger)
+        ledger.unload(self.job.storage, self.number, self.log.epoch)
+        commit = Commit(self.number, self.log.epoch, record, ledger.files, ledger.blocks, ledger.inline)
         if not self.log.commit(commit):
             # An older driver has looked for a newer one before this one began, and has committed since: its batch had
             # the same plan, so it counts, and this attempt at it does not.
-            commit = self.log.read(batch.number)
+            commit = self.log.read(self.number)
             self._load(commit)
         self.last = commit
         return commit
 
-    def _record(self, batch: Batch, messages: Sequence[Message], ledger: Ledger) -> dict[str, Any]:
+    def _record(self, made: Made, ledger: Ledger) -> dict[str, Any]:
         """Everything that the commit says; the blocks that it names are entered in the ledger."""
         before = self.last.record if self.last is not None else {}
-        reports = [m.extra for m in messages if m.edge == REPORTS and m.bucket == 0]
-        statistics = [m.extra for m in messages if m.edge == STATISTICS]
-        sources = self._sources(batch, reports)
-        states = [m.extra for m in messages if m.edge == STATE]
-        feedback = [m.extra for m in messages if m.edge == FEEDBACK]
-        left = departures(self.job.line, messages, sources)
-        outputs, rows = self.publisher.record(batch.number, left, before.get("outputs", ()))
+        reports = made.reports
+        state = self._state(made, ledger)
+        left = departures(self.job.line, made.trips, {source: Progress(*p) for source, p in state["sources"].items()})
+        outputs, rows = self.publisher.record(self.number, left, before.get("outputs", ()))
         record = {
-            "plan": batch.plan.to_json(),
+            "plan": made.first.plan.to_json(),
             "time": time.time(),
             "buckets": self.job.buckets,
-            "sources": {source: [p.cti, p.high] for source, p in sources.items()},
             "outputs": outputs,
             "examples": self._examples(reports) | before.get("examples", {}),
-            "counts": self._counted(before.get("counts", {}), reports, statistics),
+            "counts": self._counted(before.get("counts", {}), reports, made.counted),
             "files": _added(before.get("files", {}), [report.get("files", {}) for report in reports]),
             "positions": {source: positions.saved() for source, positions in self.positions.items()},
-            "state": _by_operator(states),
-            "operators": _sizes(statistics),
-            "stages": {f"{s['level']}/{s['bucket']}": {"token": s["token"], "trips": s["trips"]} for s in states},
-            "feedback": [name for part in feedback for name in part["blocks"]],
-            "circulating": any(part["busy"] for part in feedback),
+            "operators": _sizes(made.statistics),
+            **state,
         }
-        for part in [*states, *feedback]:
-            ledger.add(Written.from_json(part["written"]))
-        self._save_positions(batch, ledger)
-        ledger.add(write_blocks(self.job.storage, batch.number, batch.epoch, rows))
-        ledger.keep([*_segments(record), *(name for part in feedback for name in part["blocks"]), *rows])
+        self._save_positions(ledger)
+        ledger.add(write_blocks(self.job.storage, self.number, self.log.epoch, rows))
+        ledger.keep([*_segments(record), *record["feedback"], *rows])
         return record
 
-    def _save_positions(self, batch: Batch, ledger: Ledger) -> None:
+    def _state(self, made: Made, ledger: Ledger) -> dict[str, Any]:
+        """What the latest trip has left, for a commit or for the next trip."""
+        sources = self._sources(made.trip, reports_of(made.messages))
+        for part in [*made.states, *made.feedback]:
+            ledger.add(Written.from_json(part["written"]))
+        return {
+            "sources": {source: [p.cti, p.high] for source, p in sources.items()},
+            "state": _by_operator(made.states),
+            "stages": {f"{s['level']}/{s['bucket']}": {"token": s["token"], "trips": s["trips"]} for s in made.states},
+            "feedback": [name for part in made.feedback for name in part["blocks"]],
+            "circulating": any(part["busy"] for part in made.feedback),
+        }
+
+    def _interim(self, made: Made) -> Commit:
+        """Write down what a trip has made, for the next one."""
+        ledger = Ledger.of(made.trip.last)
+        kept = self.last.record["positions"] if self.last is not None else {}
+        record = {**self._state(made, ledger), "positions": kept}
+        ledger.keep([*_segments(record), *record["feedback"]])
+        ledger.unload(self.job.storage, self.number, self.log.epoch)
+        interim = Commit(self.number, self.log.epoch, record, ledger.files, ledger.blocks, ledger.inline)
+        self.log.note_trip(interim, made.trip.trip)
+        return interim
+
+    def _save_positions(self, ledger: Ledger) -> None:
         segments = {s.name: s for positions in self.positions.values() for s in positions.seen.segments}
         new = {name: segment.save() for name, segment in segments.items() if name not in self._stored}
-        ledger.add(write_blocks(self.job.storage, batch.number, batch.epoch, new))
+        ledger.add(write_blocks(self.job.storage, self.number, self.log.epoch, new))
         self._stored = set(segments)
 
     def _sources(self, batch: Batch, reports: Sequence[Mapping[str, Any]]) -> dict[str, Progress]:
-        """How far every source came with a batch."""
+        """How far every source came with a trip."""
         reached = {}
         for source in self.job.line.sources:
             found = [Report.from_json(r) for report in reports for r in report.get(source.fingerprint, [])]

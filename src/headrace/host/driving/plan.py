@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -61,29 +61,39 @@ class Share:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """One batch, as its tasks see it: its plan and the last commit, and what follows from them."""
+    """One trip of a batch, as its tasks see it: its plan and the last commit, and what follows from them.
+
+    Behind the first trip there is no input, and in place of the last commit stands what the trip before has made.
+    """
 
     line: Line
     number: int
     epoch: int
     plan: Plan
-    #: The commit that holds the state to begin with, and what goes round loops.
+    #: What holds the state to begin with, and what goes round loops.
     last: Commit | None
     #: How many intake tasks it has at most.
     tasks: int
+    trip: int = 0
 
     @classmethod
-    def planned(cls, job: Job, number: int, epoch: int, tasks: int) -> Batch:
+    def planned(cls, job: Job, number: int, epoch: int, tasks: int, trip: int = 0) -> Batch:
         """A batch whose plan is fixed, from the store alone."""
         log = Log(job.storage)
+        if trip:
+            return cls(job.line, number, epoch, Plan(), log.after_trip(number, epoch, trip - 1), tasks, trip)
         plan, last = log.planned(number), log.read(number - 1) if number else None
         if plan is None:
             raise StoreError(f"the plan of batch {number} is missing", given=job.storage.place)
         return cls(job.line, number, epoch, Plan.from_json(plan), last, tasks)
 
+    def after(self, made: Commit) -> Batch:
+        """The trip that follows, from what this one has made."""
+        return replace(self, plan=Plan(), last=made, trip=self.trip + 1)
+
     @cached_property
     def start(self) -> dict[str, Progress]:
-        """The progress of every source before the batch."""
+        """The progress of every source before the trip."""
         return reached(self.line, self.last)
 
     @cached_property
@@ -126,7 +136,7 @@ def _shares(files: Sequence[tuple[int, Listed]], feedback: tuple[str, ...], task
 
 
 class Executor:
-    """Runs the tasks of a batch; what else a loop must know of whatever runs them has an answer for this process."""
+    """Runs the tasks of a trip; what else a loop must know of whatever runs them has an answer for this process."""
 
     def run(self, batch: Batch) -> Sequence[Any]:
         """The messages that the tasks of the last level gave."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.changes import Changes
 from headrace.errors import SinkError
-from headrace.io.egress import Departure, hand_over, publish_parts, task_sinks
+from headrace.io.egress import Departure, hand_over, publish_parts, task_sinks, write_part
 from headrace.io.object_batches import batches_at
 from headrace.io.sinks import FileSink, Nowhere, Sink
 from headrace.pieces import Data, ipc_pieces
@@ -52,6 +52,9 @@ class Publisher:
             about: dict[str, Any] = {"cti": cti, "high": departure.progress.high}
             if isinstance(sink, FileSink):
                 parts = [m.extra["staged"] for m in departure.messages if m.extra.get("staged")]
+                if any(m.table is not None for m in departure.messages):  # tasks have left them to the driver
+                    part = write_part(sink, departure.changes(), batch)
+                    parts += [part] if part else []
                 moved = sink.encoding == "events" and cti > old["cti"]
                 # How many batches the directory has got files of, and their sum: both are checked at the next start.
                 got = bool(parts or moved)

@@ -80,6 +80,8 @@ class Query:
     interval: float = 0.0
     report: Report = field(default_factory=Report)
     batch_seconds: list[float] = field(default_factory=list)
+    #: How many trips each of these batches had.
+    batch_trips: list[int] = field(default_factory=list)
     statistics: list[list[dict[str, Any]]] = field(default_factory=list)
     #: What brings lines from hosts, and what the loop cannot read by itself.
     receivers: list[Receiver] = field(default_factory=list)
@@ -142,7 +144,7 @@ class Query:
             if not self.executor.is_gone(error):
                 raise
             self._failure = self._failure or self.explained(error)
-            self.fail_soon()
+            self.end_soon()
             return False
         return True
 
@@ -196,8 +198,7 @@ class Query:
     def stop(self) -> None:
         """End it; the checkpoint stays, and starting again with it continues."""
         self.end_receivers()
-        self._stop.set()
-        self._wake.set()
+        self.end_soon()
         if self._thread.ident is not None:
             while not self._ended.is_set():  # again, because tasks may not have been under way yet
                 with suppress(Exception):  # the executor itself may be gone
@@ -210,8 +211,9 @@ class Query:
             self.driver.log.release()
         self.checkpoint.close()
 
-    def fail_soon(self) -> None:
-        """End the loop, because a receiver has failed."""
+    def end_soon(self) -> None:
+        """End the loop, after the trip that is running."""
+        self.driver.stopping = True
         self._stop.set()
         self._wake.set()
 
@@ -299,6 +301,8 @@ class Query:
         show_losses(self.sinks, self._count(record))
         self.statistics.append(batch.statistics)
         self.batch_seconds.append(batch.seconds)
-        del self.statistics[:-_KEPT_BATCHES], self.batch_seconds[:-_KEPT_BATCHES]
+        self.batch_trips.append(batch.trips)
+        for kept in (self.statistics, self.batch_seconds, self.batch_trips):
+            del kept[:-_KEPT_BATCHES]
         found = batch.commit.batch, record["sources"], self.counts, batch.statistics, self.examples
         self.report = Report.of(*found)

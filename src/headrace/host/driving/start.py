@@ -87,6 +87,7 @@ class Asked:
     files_per_batch: int | None = None
     trigger: str | None = None
     name: str = "headrace"
+    max_trips: int | None = None
 
     @property
     def interval(self) -> float:
@@ -126,10 +127,11 @@ def _built(host: Host, place: Checkpoint, outputs: list[Output], sinks: list[Sin
     count = place.buckets(asked.buckets, host.buckets)
     line = cut(plan, count)
     place.claim(line, count, sinks)
-    job = Job(uuid.uuid4().hex, line, count, place.storage, task_sinks(sinks), _environment(place, line, sinks))
+    written = task_sinks(sinks, trips=bool(line.loops))
+    job = Job(uuid.uuid4().hex, line, count, place.storage, written, _environment(place, line, sinks))
     executor = host.executor(job, asked.name)
     publisher = Publisher(line.outputs, sinks, place.storage)
-    driver = Driver(job, executor, publisher, _now, asked.files_per_batch, tasks=count)
+    driver = Driver(job, executor, publisher, _now, asked.files_per_batch, tasks=count, max_trips=asked.max_trips)
     _open(driver, place, sinks, host)
     counts = {str(source.origin): dict.fromkeys(COUNTERS, 0) for source in line.sources}
     query = Query(asked.name, line, place, tuple(sinks), driver, executor, counts, interval=asked.interval)
@@ -215,7 +217,7 @@ def _begin(query: Query, host: Host, outputs: Sequence[Output]) -> None:
         query.receivers.append(_receiver(query, origin))
     host.begin(query)
     for receiver in query.receivers:
-        receiver.on_failure = query.fail_soon
+        receiver.on_failure = query.end_soon
         receiver.start()
     query.begin()
 

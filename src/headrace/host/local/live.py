@@ -27,6 +27,7 @@ def start_local(
     buckets: int | None = None,
     files_per_batch: int | None = None,
     trigger: str | None = None,
+    max_trips: int | None = None,
     name: str = "headrace",
 ) -> Query:
     """Start streams, each into its sink, as one query of this process; options as `start_query` on Spark has them.
@@ -37,7 +38,7 @@ def start_local(
     nearly twice as long for a batch of a thousand events, and about as long for a million. Several are worth it where
     most of the time goes to compiled code, or where the query is to go on on Spark with as many.
     """
-    return start_on(_LocalHost(), pairs, Asked(checkpoint, buckets, files_per_batch, trigger, name))
+    return start_on(_LocalHost(), pairs, Asked(checkpoint, buckets, files_per_batch, trigger, name, max_trips))
 
 
 class _LocalHost(Host):

@@ -16,12 +16,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.changes import Changes
 from headrace.errors import PlanError
 from headrace.host.received import received
 from headrace.host.result import Finished, Result
 from headrace.io.decoded import Decoded
-from headrace.io.egress import departures
+from headrace.io.egress import departures, together
 from headrace.io.ingress import COUNTERS, Report, count_orphans, resolve
 from headrace.io.origins import Events, Files, FrameRead, in_memory, read_listed
 from headrace.optimizer import RULES, Rule
@@ -131,15 +130,15 @@ class Runner:
 
     def rest(self) -> None:
         """Let loops come to rest; what they give belongs to the latest batch."""
-        batches = [result.batches for result in self.done.results.values()]
+        batches = [self.done.results[output.name].batches for output in self.line.outputs]
         latest = [mine[-1:] for mine in batches]
         while self.feedback:
             self.trip()
             for mine, parts in zip(batches, latest, strict=True):
                 parts.append(mine.pop())
-        for mine, parts in zip(batches, latest, strict=True):
+        for output, mine, parts in zip(self.line.outputs, batches, latest, strict=True):
             if len(parts) > 1:
-                mine[-1] = Changes.concat([changes for changes, _ in parts]).consolidate(), parts[-1][1]
+                mine[-1] = together(output, [changes for changes, _ in parts]), parts[-1][1]
 
     def save(self) -> Saved:
         """What a fresh runner needs to go on after the last batch; later batches do not change it."""
@@ -202,7 +201,7 @@ class Runner:
         count_failed(self.done.counts, statistics)
         for source in self.line.sources:
             count_orphans(self.done.counts[str(source.origin)], source.fingerprint, statistics)
-        for left in departures(self.line, messages, self.progress):
+        for left in departures(self.line, [messages], self.progress):
             self.done.results[left.output.name].batches.append((left.changes(), left.progress))
 
 

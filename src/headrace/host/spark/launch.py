@@ -42,6 +42,7 @@ def start_query(
     buckets: int | None = None,
     files_per_batch: int | None = None,
     trigger: str | None = None,
+    max_trips: int | None = None,
     name: str = "headrace",
     options: dict[str, str] | None = None,
 ) -> Query:
@@ -49,15 +50,16 @@ def start_query(
 
     `checkpoint` is where the query keeps its state; starting again with it continues. `buckets` is how many parts state
     is divided into (fixed for the life of a checkpoint). `trigger` is a duration such as '10 seconds'; by default a
-    batch starts as soon as there is input and the one before has ended. `spark` is a session to run beside; it stays as
-    it is.
+    batch starts as soon as there is input and the one before has ended. `max_trips` is how often a loop across buckets
+    goes round in one batch at most; by default as often as fits in a second. `spark` is a session to run beside; it
+    stays as it is.
 
     `spark_checkpoint` is for a checkpoint on an object store, and sources that only Spark can read: a directory that
     every worker can reach, where Spark keeps its log of what it has read, and the rows that no batch has taken yet. It
     is part of the checkpoint: the query goes on only with both.
     """
     host = _SparkHost(spark, master, options, _checked(checkpoint, spark_checkpoint))
-    return start_on(host, pairs, Asked(checkpoint, buckets, files_per_batch, trigger, name))
+    return start_on(host, pairs, Asked(checkpoint, buckets, files_per_batch, trigger, name, max_trips))
 
 
 def _checked(checkpoint: str | None, spark_checkpoint: str | None) -> str | None:

@@ -1,8 +1,8 @@
-"""A batch as one Spark job: rows that hold chunks, tasks that run in Spark's Python workers.
+"""A trip of a batch as one Spark job: rows that hold chunks, tasks that run in Spark's Python workers.
 
     range ─ mapInArrow(intake) ─ [repartitionById(bucket) ─ mapInArrow(stage)]* ─ rows for the driver
 
-Partition i of the range is the i-th share of the batch, partition b of every shuffle is bucket b. A task that is run
+Partition i of the range is the i-th share of the trip, partition b of every shuffle is bucket b. A task that is run
 again, because its machine was lost, finds its rows in another order: it sorts them, so that it gives the same again.
 Functions and classes here are importable, not `__main__`'s, so that workers keep stages between batches.
 """
@@ -52,20 +52,28 @@ Batches = Iterator[pa.RecordBatch]
 
 @dataclass(frozen=True)
 class _Planned:
-    """A batch as its functions name it, before its plan is known."""
+    """A trip of a batch as its functions name it, before its plan is known."""
 
     job: bytes
     number: int
     epoch: int
     tasks: int
     shares: int
+    trip: int = 0
+
+    def next_trip(self) -> _Planned:
+        """What circulates is one share."""
+        return replace(self, trip=self.trip + 1, shares=1)
+
+    def next_batch(self) -> _Planned:
+        return replace(self, number=self.number + 1, trip=0)
 
 
 class SparkExecutor(Executor):
-    """Runs the tasks of a batch as one job.
+    """Runs the tasks of a trip as one job.
 
-    To build a frame takes dozens of calls to the JVM, and needs nothing that the batch before decides: tasks find plan
-    and state in the store. So the frame of the next batch is built while this one runs.
+    To build a frame takes dozens of calls to the JVM, and needs nothing that the trip before decides: tasks find plan
+    and state in the store. So the frame of the next batch is built while this one runs, and that of the next trip.
     """
 
     def __init__(self, spark: SparkSession, job: Job, name: str, secrets: Sequence[str] = ()) -> None:
@@ -73,7 +81,7 @@ class SparkExecutor(Executor):
         #: Values of options that Spark's texts may hold, and nobody may see.
         self.secrets = secrets
         self._packed = pack_job(job)
-        self._ready: tuple[_Planned, DataFrame] | None = None
+        self._ready: dict[_Planned, DataFrame] = {}
 
     @property
     def tag(self) -> str:
@@ -99,14 +107,17 @@ class SparkExecutor(Executor):
             self.spark.interruptAll()
 
     def run(self, batch: Batch) -> list[Message]:
-        """Run a batch; gives what the tasks of the last level gave."""
-        planned = _Planned(self._packed, batch.number, batch.epoch, batch.tasks, len(batch.shares))
-        ready, self._ready = self._ready, None
-        frame = ready[1] if ready is not None and ready[0] == planned else self._frame(planned)
-        threading.Thread(
-            target=self._prepare, args=(replace(planned, number=planned.number + 1),), name="headrace-next", daemon=True
-        ).start()
-        self._name_job(f"{self.name}: batch {batch.number}")
+        """Run a trip; gives what the tasks of the last level gave."""
+        planned = _Planned(self._packed, batch.number, batch.epoch, batch.tasks, len(batch.shares), batch.trip)
+        ready = self._ready
+        frame = ready.get(planned) or self._frame(planned)
+        following = [planned.next_trip()] if self.job.line.loops else []
+        following += [] if batch.trip else [planned.next_batch()]
+        # Of frames that are ready, only that of the next batch may still be asked for.
+        self._ready = {p: f for p, f in list(ready.items()) if p.number > batch.number}
+        threading.Thread(target=self._prepare, args=(following,), name="headrace-next", daemon=True).start()
+        trip = f", trip {batch.trip}" if batch.trip else ""
+        self._name_job(f"{self.name}: batch {batch.number}{trip}")
         return _messages(frame.toArrow().to_batches())
 
     def _name_job(self, description: str) -> None:
@@ -116,11 +127,13 @@ class SparkExecutor(Executor):
         else:
             self.spark.sparkContext.setJobDescription(description)
 
-    def _prepare(self, planned: _Planned) -> None:
-        with suppress(Exception):  # if something is wrong, the batch itself will tell
-            frame = self._frame(planned)
-            _ = frame.schema  # asked for when it is collected
-            self._ready = planned, frame
+    def _prepare(self, following: Sequence[_Planned]) -> None:
+        ready = self._ready
+        for planned in following:
+            with suppress(Exception):  # if something is wrong, the batch itself will tell
+                frame = self._frame(planned)
+                _ = frame.schema  # asked for when it is collected
+                ready[planned] = frame
 
     def _frame(self, planned: _Planned) -> DataFrame:
         frame = self.spark.range(0, planned.shares, 1, planned.shares).mapInArrow(_IntakeTask(planned), _CHUNK)
@@ -174,8 +187,8 @@ def _job(packed: bytes) -> Job:
 
 @lru_cache(maxsize=4)
 def _batch(planned: _Planned) -> Batch:
-    """A batch, read once in a worker."""
-    return Batch.planned(_job(planned.job), planned.number, planned.epoch, planned.tasks)
+    """A trip of a batch, read once in a worker."""
+    return Batch.planned(_job(planned.job), planned.number, planned.epoch, planned.tasks, planned.trip)
 
 
 def _chunks(messages: list[Message], sender: int) -> pa.RecordBatch:
