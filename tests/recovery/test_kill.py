@@ -1,8 +1,9 @@
 """Kill the whole process at any moment, start it again: the output holds the expected history, no more and no less.
 
 On Spark, kills are aimed at the moments between the steps of a batch: when a driver has claimed the query, when a batch
-is planned, when rows have been staged, when the batch is committed and when it is published; and at random ones. In
-process there is one file system call after the other, and the process dies before any of them.
+is planned, when rows have been staged, between two trips round a loop, when the batch is committed and when it is
+published; and at random ones. In process there is one file system call after the other, and the process dies before any
+of them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from headrace.testing import check_output
 DRIVER = Path(__file__).with_name("driver.py")
 SEED = int(os.environ.get("HEADRACE_KILL_SEED", "1"))
 #: What a driver is killed at, one life after the other; the last one lives.
-MOMENTS = ("claimed", "planned", "staged", "committed", "published", "at random", "at random")
+MOMENTS = ("claimed", "planned", "staged", "circulating", "committed", "published", "circulating", "at random")
 PATIENCE = 120.0
 
 
@@ -52,6 +53,7 @@ def traces_of(folder: Path, moment: str) -> set[str]:
         "claimed": "state/store/epochs/*",
         "planned": "state/store/plans/*",
         "staged": "out/counts/_staging/*/*",
+        "circulating": "state/store/data/*-trip-*",
         "committed": "state/store/commits/*",
         "published": "out/stream/batch-*",
     }

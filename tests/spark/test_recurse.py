@@ -1,4 +1,4 @@
-"""Loops on Spark: inside a bucket they come to rest in the batch; others go across buckets, a round a batch."""
+"""Loops on Spark: inside a bucket they come to rest in the batch; others go across buckets, a round a trip."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A loop that no key keeps inside a bucket is cut open. Its body becomes a part of the plan like any other, so that its
 operators stand in stages and their inputs are brought together as usual. It reads `LoopStart`, and ends in `LoopEnd`.
-What `LoopEnd` gives goes on as the result, and travels back: in the next batch it is what `LoopStart` gives.
+What `LoopEnd` gives goes on as the result, and travels back: in the next trip it is what `LoopStart` gives.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["LoopEnd", "LoopStart"]
 
 @dataclass(frozen=True, eq=False)
 class LoopStart(FedNode):
-    """What has changed of a loop's result in the batch before, each change with the round it came up in in front.
+    """What has changed of a loop's result in the trip before, each change with the round it came up in in front.
 
     Its name is the loop's fingerprint.
     """
@@ -58,7 +58,7 @@ class LoopEnd(Node):
         return Progress.together(inputs)
 
     def describe(self) -> str:
-        return f"{self.loop.describe()}, a round a batch"
+        return f"{self.loop.describe()}, across buckets"
 
     @property
     def marks(self) -> str:

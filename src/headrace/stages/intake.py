@@ -103,7 +103,7 @@ class Intake:
 
 
 def circulated(line: Line, back: Message, buckets: int, sender: int) -> Iterable[Message]:
-    """What a loop gave in the batch before: rows by bucket, and the report, which every bucket hears."""
+    """What a loop gave in the trip before: rows by bucket, and the report, which every bucket hears."""
     loop = back.extra["loop"]
     if back.table is not None and back.table.num_rows:
         given: dict[str, Changes] = {}

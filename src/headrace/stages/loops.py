@@ -35,4 +35,4 @@ def how_it_runs(node: Recurse) -> str:
     if not node.circulates:
         return "columnar, incremental; operators of their own for every round, since the body may take back"
     how = "columnar, incremental; a round costs what is new in it" + ("; by level" if node.distinct else "")
-    return how + ("; across buckets, if there are several: a round a batch" if goes_across(node) else "")
+    return how + ("; across buckets, if there are several: a round a trip" if goes_across(node) else "")

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 #: Edge numbers of messages that are not rows of an edge. Results of output i travel as `RESULT - i`. What a loop feeds
-#: back is read in the next batch. `STATE` says what a bucket of a stage has saved.
+#: back is read in the next trip. `STATE` says what a bucket of a stage has saved.
 REPORTS, STATISTICS, FEEDBACK, STATE, RESULT = -1, -2, -3, -4, -10
 _META = b"headrace"
 _MOST_ROWS = 100_000

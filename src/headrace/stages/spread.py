@@ -2,8 +2,8 @@
 
 A loop that a key keeps inside a bucket comes to rest there, within a batch. One that does not would have to run in one
 bucket altogether. So it is cut open, if there are several: its operators are spread like all others, and what goes
-round travels from one batch to the next. Only loops whose body looks at events or pairs alone can do that; all others
-stay in one bucket.
+round travels from one trip to the next (`host/driving/trips.py`). Only loops whose body looks at events or pairs alone
+can do that; all others stay in one bucket.
 """
 
 from __future__ import annotations

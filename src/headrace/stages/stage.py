@@ -1,10 +1,10 @@
-"""A stage in one bucket: every operator of its level, run once a batch on the messages that came.
+"""A stage in one bucket: every operator of its level, run once a trip on the messages that came.
 
 Progress is worked out here too. Sources tell what they saw in reports; every bucket hears all of them and so all come
 to the same CTI. From the sources' progress follows that of every linear operator of level 0; other edges carry the
 progress of the buckets that sent them, of which the least counts (rule 3.4).
 
-A loop that goes across buckets begins in the intake, with what it gave in the batch before, and is told of by reports
+A loop that goes across buckets begins in the intake, with what it gave in the trip before, and is told of by reports
 as sources are. Beside the progress of its operators goes the guess of what they would promise if the loop brought
 nothing more (`operators/recurse/trips.py`).
 """
@@ -64,7 +64,7 @@ class StageRun:
     # --- one batch ---------------------------------------------------------------------------------------------------
 
     def step(self, messages: Iterable[Message]) -> list[Message]:
-        """Run one batch: messages in, messages out."""
+        """Run one trip: messages in, messages out."""
         arrived = list(messages)
         out = [message for message in arrived if self._passes(message)]
         self._hear([m.extra for m in arrived if m.edge == REPORTS])

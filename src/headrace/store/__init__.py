@@ -7,6 +7,7 @@ of them carries all the safety: *create if absent*.
     epochs/<epoch>                 who drives the query: one file for every start
     plans/<batch>                  what a batch reads, written before it runs; if it is lost, plans/<batch>-1, -2, …
     data/<batch>-<epoch>-<name>    state and rows that tasks have written
+    data/<batch>-<epoch>-trip-<n>  what trip n of a batch has made: for the tasks of trip n + 1, and for nobody else
     commits/<batch>                the one file that makes a batch exist
     pins/<batch>-<name>            a reader is using this commit
     floors/<batch>                 commits before this one do not exist any more: they are being removed
@@ -33,7 +34,10 @@ commit names.
    anything, because every driver publishes batch n before it plans batch n + 1.
 3. It plans batch n and creates `plans/n`. If that file exists, an earlier driver has planned the batch and died, or is
    about to: the plan that is there is the one that counts. So every attempt at a batch reads the same input.
-4. It runs the batch. Tasks write files whose names carry the epoch and the batch.
+4. It runs the batch. Tasks write files whose names carry the epoch and the batch. Where something goes round a loop,
+   it runs the tasks again, trip after trip, each from what the one before has made. What a trip has made is written
+   down in the form of a commit, but as data: no commit names it, so it does not exist for anybody but the tasks of this
+   driver's next trip. After a crash the batch is run from its beginning.
 5. It looks for a newer epoch; if there is one, it stops (`Superseded`). Otherwise it creates `commits/n`. If that file
    exists, another driver was faster: this one stops too. There is at most one commit for a batch, because a file is
    created at most once, and a commit names only files that were complete before it was created.
@@ -64,12 +68,12 @@ content, and a call that comes late leaves only what does not count.
 
 **What survives.** A commit and everything it names are flushed to disk (`fsync`) before the commit counts, and so are
 the entries of their folders. So committed batches survive `kill -9` and loss of power. Epochs and floors are flushed,
-too. Plans and the marks under `published/` are not: they survive `kill -9`, which leaves what the system was asked to
-write, and after a loss of power may be missing or empty. A plan without a commit has had no effect, since all that
-counts comes of commits, so another one is made, beside it: no plan is ever replaced, because tasks read the plan of
-their batch themselves. Without its mark a batch is handed to the sinks of the process once more, as after any crash in
-that moment. Checkpoints in the temporary directory, of queries that were
-given none, are not flushed: they end with their process.
+too. Plans, records of trips and the marks under `published/` are not: they survive `kill -9`, which leaves what the
+system was asked to write, and after a loss of power may be missing or empty. A plan without a commit has had no effect,
+since all that counts comes of commits, so another one is made, beside it: no plan is ever replaced, because tasks read
+the plan of their batch themselves. Without its mark a batch is handed to the sinks of the process once more, as after
+any crash in that moment. Checkpoints in the temporary directory, of queries that were given none, are not flushed: they
+end with their process.
 
 **How many files.** A running query has one epoch, at most two floors, and at most `KEPT` + 4 = 14 commits and as many
 plans, because it cleans up after every fourth batch. Of data it has what these commits name, at most one file for each

@@ -2,7 +2,9 @@
 
     range ─ mapInArrow(intake) ─ [repartitionById(bucket) ─ mapInArrow(stage)]* ─ rows for the driver
 
-Partition i of the range is the i-th share of the trip, partition b of every shuffle is bucket b. A task that is run
+Partition i of the range is the i-th share of the trip, partition b of every shuffle is bucket b. Behind the first trip
+there is no input: partition b of the range is bucket b of the first stage, which takes from what was fed back what is
+its own. That saves a shuffle, which would cost more than to look at all of it in every bucket. A task that is run
 again, because its machine was lost, finds its rows in another order: it sorts them, so that it gives the same again.
 Functions and classes here are importable, not `__main__`'s, so that workers keep stages between batches.
 """
@@ -62,8 +64,7 @@ class _Planned:
     trip: int = 0
 
     def next_trip(self) -> _Planned:
-        """What circulates is one share."""
-        return replace(self, trip=self.trip + 1, shares=1)
+        return replace(self, trip=self.trip + 1, shares=1)  # of what circulates
 
     def next_batch(self) -> _Planned:
         return replace(self, number=self.number + 1, trip=0)
@@ -136,8 +137,10 @@ class SparkExecutor(Executor):
                 ready[planned] = frame
 
     def _frame(self, planned: _Planned) -> DataFrame:
-        frame = self.spark.range(0, planned.shares, 1, planned.shares).mapInArrow(_IntakeTask(planned), _CHUNK)
-        for level in range(1, self.job.line.depth + 1):
+        count = self.job.buckets if planned.trip else planned.shares
+        first = _TripTask if planned.trip else _IntakeTask
+        frame = self.spark.range(0, count, 1, count).mapInArrow(first(planned), _CHUNK)
+        for level in range(2 if planned.trip else 1, self.job.line.depth + 1):
             frame = frame.repartitionById(self.job.buckets, "bucket")
             frame = frame.mapInArrow(_StageTask(planned, level), _CHUNK)
         return frame
@@ -153,6 +156,19 @@ class _IntakeTask:
         job, batch = _job(self.planned.job), _batch(self.planned)
         for task in [task for rows in batches for task in rows.column(0).to_pylist()]:
             yield _chunks(run_intake(job, batch, task), task)
+
+
+class _TripTask:
+    """The function for `mapInArrow` over a range: each row is a bucket of the first stage, in a later trip."""
+
+    def __init__(self, planned: _Planned) -> None:
+        self.planned = planned
+
+    def __call__(self, batches: Batches) -> Batches:
+        job, batch = _job(self.planned.job), _batch(self.planned)
+        for bucket in [bucket for rows in batches for bucket in rows.column(0).to_pylist()]:
+            arrived = [message for message in run_intake(job, batch, 0) if message.bucket == bucket]
+            yield _chunks(run_stage(job, batch, 1, bucket, arrived), bucket)
 
 
 class _StageTask:

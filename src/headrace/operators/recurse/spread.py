@@ -1,4 +1,4 @@
-"""The end of a loop that is spread over buckets: what comes round, one trip a batch (`trips.py`).
+"""The end of a loop that is spread over buckets: what comes round, trip by trip (`trips.py`).
 
 In a trip one round has its turn. What else is in hand waits for its own turn, and is remembered: derivations of higher
 rounds, and what came too late for this wave.

@@ -1,7 +1,8 @@
 """Progress of a loop that is spread over buckets: what each bucket knows of the others, one trip after the other.
 
-What a loop gives in one batch comes round in the next: a *trip*. Buckets hear of each other once a trip, from the
-reports that travel along. All hear the same and come to the same conclusions, so there is nobody who decides.
+What a loop gives in one *trip* comes round in the next, of the same batch or of the next one. Buckets hear of each
+other once a trip, from the reports that travel along. All hear the same and come to the same conclusions, so there is
+nobody who decides.
 
 **Promises.** A guess rides along with every trip, since it costs nothing there: it sets out at infinity, every operator
 on the loop lowers it to what it is sure of, and what comes home says what may still come from outside. Whatever else
