@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import time
@@ -94,6 +95,24 @@ def test_a_loop_across_buckets_is_quiet_when_nothing_circulates_and_goes_on_from
     assert again.batches[-1][1].cti == INFINITY
     assert running.driver.last is not None
     assert running.driver.last.record["feedback"] == [], "what was read is forgotten"
+
+
+@pytest.mark.parametrize("most", [3, None])
+def test_a_batch_goes_round_as_often_as_it_may(most: int | None, tmp_path: Path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    links = hr.read_events(str(folder), "src LONG, dst LONG", format="json", progress=hr.explicit())
+    kept = hr.memory()
+    running = closure(links).start(kept, buckets=2, max_trips=most)
+    running.driver.trip_seconds = math.inf
+    for number in range(2):
+        chain(folder, number, range(4 * number, 4 * number + 4))
+        running.process_all_available()
+    running.stop()
+    assert kept.cht().num_rows == 36
+    assert kept.batches[-1][1].cti == 8
+    assert sum(running.batch_trips) >= 6
+    assert len(running.batch_trips) == 2 if most is None else max(running.batch_trips) == 3
 
 
 def test_a_loop_does_not_keep_a_query_with_a_clock_from_being_done(tmp_path: Path):
