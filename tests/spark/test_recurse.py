@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.unit.recurse.loops import closure, reached
 from tests.unit.recurse.test_closure import Told, searched
+from tests.unit.recurse.test_keyed_rounds import keyed_cheapest, keyed_closed
 from tests.unit.recurse.test_random_rounds import cheapest
 
 import headrace as hr
@@ -38,12 +39,13 @@ def test_differential_loops_on_spark(buckets: int):
             keyed, lambda f: f.join(keyed, on={"t": "t", "dst": "src"}).select("t", "src", dst=col("dst_right"))
         ),
     }
+    queries |= {"keyed cheapest": keyed_cheapest(keyed), "keyed closed": keyed_closed(keyed)}
     begin, chained = [{"le": 0, "re": 9, "node": 0}], [{"le": 0, "re": 9, "src": n, "dst": n + 1} for n in range(5)]
     queries["chain"] = reached(hr.events(begin, "node LONG"), hr.events(chained, "src LONG, dst LONG"))
     rising = hr.pattern("A B+").define(B=col("dst") > hr.prev("dst")).within(8).all_matches()
     rules = hr.events(rising.transitions())  # the re-entrant form of patterns is a loop, too
     queries["rising"] = links.match(rising, transitions=rules, begin=hr.first("dst"), end=hr.last("dst"))
-    assert queries["keyed"].node.need(0) == ("t",)
+    assert {queries[name].node.need(0) for name in ("keyed", "keyed cheapest", "keyed closed")} == {("t",)}
     here, there = hr.run(queries), hr.run(queries, host="spark", buckets=buckets)
     for name in queries:
         assert hr.history_diff(here.cht(name), there.cht(name), names=("local", "spark")) == ""

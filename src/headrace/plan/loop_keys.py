@@ -1,14 +1,15 @@
 """Whether a loop stays inside a key, so that its rows may be spread over buckets by it (rule 9.1).
 
 A column of the result is such a key when the body passes it on, and when everything that meets a fact on the way
-agrees with it: the streams of a join have it among the columns that must be equal. Then no derivation ever needs rows
-of two keys, and each key has a loop of its own. What is needed to see that is which columns, at each operator of the
-body, hold the value that the result's column had.
+agrees with it: the streams of a join have it among the columns that must be equal, aggregates and rankings are grouped
+by it, a loop inside stays inside it. Then no derivation ever needs rows of two keys, and each key has a loop of its
+own, whatever its operators are. What is needed to see that is which columns, at each operator of the body, hold the
+value that the result's column had.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from headrace.expr.nodes import Column
 from headrace.plan.aggregate import Aggregate
@@ -17,67 +18,122 @@ from headrace.plan.coalesce import Coalesce
 from headrace.plan.group_apply import GroupApply
 from headrace.plan.join import Join
 from headrace.plan.operate import Top
-from headrace.plan.span import Select, Shift, Union, Where
+from headrace.plan.span import (
+    CapDuration,
+    Extend,
+    PointAtEnd,
+    PointAtStart,
+    Select,
+    SetDuration,
+    Shift,
+    Union,
+    Where,
+)
 from headrace.plan.table import TableJoin
 
-__all__ = ["loop_keys"]
+__all__ = ["loop_keys", "why_no_key"]
 
-#: The columns of each operator's output that hold the key.
-Held = Mapping[str, set[str]]
+_KEEP = (
+    CapDuration, Coalesce, Extend, GroupApply, PointAtEnd, PointAtStart, SetDuration, Shift, TableJoin, Where,
+)  # fmt: skip
 
 
 def loop_keys(body: Node, ports: Sequence[Node]) -> tuple[str, ...] | None:
     """A column of each input of a loop, the result first, by which rows may be spread; None if there is none."""
-    found = (_spread_by(name, body, ports) for name in ports[0].schema.names)
+    found = (_Way(name, body, ports).keys for name in ports[0].schema.names)
     return next((keys for keys in found if keys is not None), None)
 
 
-def _spread_by(key: str, body: Node, ports: Sequence[Node]) -> tuple[str, ...] | None:
-    routes: dict[str, set[str]] = {port.fingerprint: set() for port in ports}
-    routes[ports[0].fingerprint] = {key}
-    held: dict[str, set[str]] = {ports[0].fingerprint: {key}}
-    for node in walk(body):
-        if node.fingerprint not in routes:
-            held[node.fingerprint] = _held(node, held, routes, key)
-    keys = [next(iter(routes[port.fingerprint]), "") for port in ports]
-    alike = all(len(routes[port.fingerprint]) == 1 for port in ports)
-    return tuple(keys) if alike and key in held[body.fingerprint] else None
+def why_no_key(body: Node, ports: Sequence[Node]) -> str:
+    """What stands in the way of every column of the result, if there is no such key."""
+    ways = [_Way(name, body, ports) for name in ports[0].schema.names]
+    return "; ".join(f"{way.key}: {way.lost}" for way in ways if way.keys is None)
 
 
-def _held(node: Node, held: Held, routes: dict[str, set[str]], key: str) -> set[str]:
-    below = [held.get(child.fingerprint, set()) for child in node.inputs]
-    if isinstance(node, (Where, Shift, Coalesce, GroupApply, TableJoin)):
-        return below[0]
-    if isinstance(node, Select):
-        return {name for name, expr in node.outputs if isinstance(expr, Column) and expr.name in below[0]}
-    if isinstance(node, (Aggregate, Top)):
-        keys = {name for name, expr in node.keys if isinstance(expr, Column) and expr.name in below[0]}
-        return keys and (keys | below[0]) & set(node.schema.names) if isinstance(node, Top) else keys
-    if isinstance(node, Union):
-        return _of_union(node, below, held, routes, key)
-    return _of_join(node, below, held, routes) if isinstance(node, Join) else set()
+class _Way:
+    """A column of the result on its way through the body."""
 
+    def __init__(self, key: str, body: Node, ports: Sequence[Node]) -> None:
+        self.key = key
+        #: What it is lost by first, for people.
+        self.lost = ""
+        #: The columns that each operator's output holds it in, and by which each input would be spread.
+        self._held: dict[str, set[str]] = {ports[0].fingerprint: {key}}
+        self._routes: dict[str, set[str]] = {port.fingerprint: set() for port in ports}
+        self._routes[ports[0].fingerprint] = {key}
+        for node in walk(body):
+            if node.fingerprint not in self._routes:
+                self._held[node.fingerprint] = self._through(node)
+        self.keys = self._found(body, ports)
 
-def _of_union(node: Union, below: list[set[str]], held: Held, routes: dict[str, set[str]], key: str) -> set[str]:
-    """What all parts hold; a part from outside is spread by the column that is the key there."""
-    inside = [mine for part, mine in zip(node.parts, below, strict=True) if part.fingerprint in held]
-    common = set.intersection(*inside)
-    for part in node.parts:
-        if part.fingerprint not in held:
-            common &= {key}
-            routes[part.fingerprint] |= common or {""}
-    return common
+    def _found(self, body: Node, ports: Sequence[Node]) -> tuple[str, ...] | None:
+        routes = [sorted(self._routes[port.fingerprint]) for port in ports]
+        twice = next((route for route in routes if len(route) > 1), None)
+        back = self._held[body.fingerprint]
+        if back and self.key not in back:
+            self._lose(f"it comes back as {', '.join(sorted(back))}")
+        elif twice is not None:
+            self._lose(f"it is met by a stream from outside as {' and as '.join(twice)}")
+        elif not (back and all(routes)):
+            self._lose("rows from outside do not have it")
+        return None if self.lost else tuple(route[0] for route in routes)
 
-
-def _of_join(node: Join, below: list[set[str]], held: Held, routes: dict[str, set[str]]) -> set[str]:
-    """What either side holds, if both agree on it; one from outside is spread by what must be equal to the key."""
-    for side, child in enumerate(node.inputs):
-        if child.fingerprint not in held:
-            other = below[1 - side]
-            equal = [pair[side] for pair in node.on if pair[1 - side] in other]
-            routes[child.fingerprint] |= {equal[0] if equal else ""}
-            below[side] = set(equal[:1])
-    if not any(mine in below[0] and theirs in below[1] for mine, theirs in node.on):
+    def _lose(self, why: str) -> set[str]:
+        self.lost = self.lost or why
         return set()
-    right = {node.right_columns[name] for name in below[1] if name in node.right_columns}
-    return below[0] | (right if node.kind == "inner" else set())
+
+    def _through(self, node: Node) -> set[str]:
+        below = [self._held.get(child.fingerprint, set()) for child in node.inputs]
+        if not any(below):
+            return set()  # it was lost before
+        if isinstance(node, Union):
+            return self._through_union(node, below)
+        if isinstance(node, Join):
+            return self._through_join(node, below)
+        if node.inside:
+            return self._through_loop(node, below)
+        if isinstance(node, _KEEP):
+            return below[0]
+        if isinstance(node, Select):
+            kept = {name for name, expr in node.outputs if isinstance(expr, Column) and expr.name in below[0]}
+            return kept or self._lose(f"{node.describe()} does not pass it on")
+        if isinstance(node, (Aggregate, Top)):
+            kept = {name for name, expr in node.keys if isinstance(expr, Column) and expr.name in below[0]}
+            if kept and isinstance(node, Top):
+                return (kept | below[0]) & set(node.schema.names)
+            return kept or self._lose(f"{node.describe()} is not grouped by it")
+        return self._lose(f"{node.describe()} looks at more than one value of it")
+
+    def _through_union(self, node: Union, below: list[set[str]]) -> set[str]:
+        """What all parts hold; a part from outside is spread by the column that is the key there."""
+        inside = [mine for part, mine in zip(node.parts, below, strict=True) if part.fingerprint in self._held]
+        common = set.intersection(*inside)
+        outside = [part for part in node.parts if part.fingerprint not in self._held]
+        if outside:
+            common &= {self.key}
+        for part in outside:
+            self._routes[part.fingerprint] |= common
+        return common or self._lose(f"{node.describe()} adds rows that have it in another column, or not at all")
+
+    def _through_join(self, node: Join, below: list[set[str]]) -> set[str]:
+        """What either side holds, if both agree on it; one from outside is spread by what must be equal to the key."""
+        for side, child in enumerate(node.inputs):
+            if child.fingerprint not in self._held:
+                equal = [pair[side] for pair in node.on if pair[1 - side] in below[1 - side]]
+                self._routes[child.fingerprint] |= set(equal[:1])
+                below[side] = set(equal[:1])
+        if not any(mine in below[0] and theirs in below[1] for mine, theirs in node.on):
+            return self._lose(f"{node.describe()} brings rows together that differ in it")
+        right = {node.right_columns[name] for name in below[1] if name in node.right_columns}
+        return below[0] | (right if node.kind == "inner" else set())
+
+    def _through_loop(self, node: Node, below: list[set[str]]) -> set[str]:
+        """A loop inside, which is spread by one column of each of its inputs, or not at all."""
+        needs = [node.need(position) or () for position in range(len(node.inputs))]
+        for child, need, mine in zip(node.inputs, needs, below, strict=True):
+            inside = child.fingerprint in self._held
+            if len(need) != 1 or (inside and need[0] not in mine):
+                return self._lose(f"{node.describe()} inside of it brings rows together that differ in it")
+            if not inside:
+                self._routes[child.fingerprint] |= set(need)
+        return set(needs[0])

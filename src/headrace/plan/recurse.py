@@ -28,7 +28,7 @@ from headrace.plan.base import Node, Properties, walk
 from headrace.plan.coalesce import Coalesce
 from headrace.plan.group_apply import GroupApply
 from headrace.plan.join import Join
-from headrace.plan.loop_keys import loop_keys
+from headrace.plan.loop_keys import loop_keys, why_no_key
 from headrace.plan.operate import Top
 from headrace.plan.span import (
     CapDuration,
@@ -168,6 +168,11 @@ class Recurse(Node):
     @cached_property
     def _keys(self) -> tuple[str, ...] | None:
         return loop_keys(self.body, self.ports)
+
+    @property
+    def why_in_one_bucket(self) -> str | None:
+        """What keeps a loop from being spread by a key; None if nothing does."""
+        return None if self.need(0) else why_no_key(self.body, self.ports)
 
     def need(self, position: int) -> tuple[str, ...] | None:
         if self.groups or self._keys is None:

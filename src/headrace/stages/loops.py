@@ -22,6 +22,8 @@ def loop_lines(node: Recurse, number: int, reads: Sequence[int]) -> tuple[str, .
             from_ = ", ".join(names[child.fingerprint] for child in inner.inputs)
             lines.append(f"  {mine} {inner.describe()} ← {from_}")
     lines.append(f"  ↺ result ← #{reads[0]}, {names[node.body.fingerprint]}")
+    if not goes_across(node) and node.why_in_one_bucket is not None:
+        lines.append(f"  in one bucket, since no column is kept all the way round: {node.why_in_one_bucket}")
     return tuple(lines)
 
 
@@ -31,8 +33,17 @@ def _its_end(node: Recurse) -> str:
 
 
 def how_it_runs(node: Recurse) -> str:
-    """What goes round in it."""
-    if not node.circulates:
-        return "columnar, incremental; operators of their own for every round, since the body may take back"
-    how = "columnar, incremental; a round costs what is new in it" + ("; by level" if node.distinct else "")
-    return how + ("; across buckets, if there are several: a round a trip" if goes_across(node) else "")
+    """What goes round in it, and where."""
+    if node.circulates:
+        how = "columnar, incremental; a round costs what is new in it" + ("; by level" if node.distinct else "")
+    else:
+        how = "columnar, incremental; operators of their own for every round, since the body may take back"
+    return f"{how}; {_where(node)}"
+
+
+def _where(node: Recurse) -> str:
+    if goes_across(node):
+        return "across buckets, if there are several: a round a trip"
+    if node.why_in_one_bucket is None:
+        return f"in every bucket a loop of its own, by {', '.join(node.need(0) or ())}"
+    return "all in one bucket"
