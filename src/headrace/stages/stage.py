@@ -214,7 +214,7 @@ class StageRun:
     def restore(self, saved: Mapping[str, Any], clocks: Mapping[str, Progress], held: Mapping[str, Segment]) -> None:
         """Become what was saved, given its segments and the progress of the sources."""
         self.clocks |= clocks
-        self.trips |= {loop: Trips(**trips) for loop, trips in saved["trips"].items()}
+        self.trips |= {loop: Trips.from_json(trips) for loop, trips in saved["trips"].items()}
         for fingerprint, kernel in self.kernels.items():
             state = saved["operators"][fingerprint]
             check_marked(self.line, fingerprint, self._pickled(fingerprint, kernel), state["traces"])

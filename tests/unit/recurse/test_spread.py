@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from dataclasses import dataclass, field
@@ -160,6 +161,28 @@ def test_the_highest_time_is_promised_once_all_of_it_is_proved():
     assert trips.definite == 10, "the next guess, behind the highest time seen by then"
     trips.hear([TripReport(5, home=15)])
     assert trips.definite == 10
+
+
+def test_a_guess_that_has_just_set_out_is_not_home():
+    trips = Trips("hwm")
+    trips.hear([])
+    trips.hear([TripReport(1, home=INFINITY, rows=1, earliest=5, latest=7)])
+    assert trips.definite == NEG_INFINITY, "5 is on its way"
+    trips.hear([TripReport(2, home=INFINITY, rows=1, earliest=6, latest=6)])
+    assert trips.definite == NEG_INFINITY, "the guess was 8, and 6 came past: it goes round once more"
+    trips.hear([TripReport(3, home=INFINITY, rows=1, earliest=9, latest=9)])
+    assert trips.definite == 8
+    trips.hear([TripReport(4, home=INFINITY)])
+    assert trips.definite == INFINITY
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_what_is_known_outlives_a_restart(strategy: str):
+    trips = Trips(strategy)  # type: ignore[arg-type]
+    for number, report in enumerate([[], [TripReport(1, home=9, rows=2, earliest=5, latest=7, later=3)]]):
+        trips.hear(report)
+        again = Trips.from_json(json.loads(json.dumps(trips.to_json())))
+        assert again == trips, number
 
 
 def test_a_trip_that_is_lost_or_comes_twice_is_found_out():

@@ -21,7 +21,8 @@ Whoever reads an input from outside has a say in it, because the guess knows not
   gets past it. (The paper looks at the latest event, whoever sent it. Then one input that is silent, while another goes
   on, would keep guesses going round that teach nothing.)
 
-These are automata over messages and know nothing of what carries them. A time t of a punctuation says what a CTI
+These are automata over messages and know nothing of what carries them: queues between operators (`flying.py`), or trips
+of a batch (`trips.py`), which is how they run on every host. A time t of a punctuation says what a CTI
 says: nothing before t will come. (The paper's punctuation at t says: nothing at t or before. Its numbers are one
 chronon less.)
 """
@@ -120,6 +121,15 @@ class FlyingFixedPoint:
             self._home(message, given)
         if self.guess is None:
             self._set_out(given)
+        return given
+
+    def end(self) -> Given:
+        """Nothing is on the loop, and nothing will come from outside: there is nothing left to guess."""
+        given = Given()
+        self.guess = None
+        if self.definite < INFINITY:
+            self.definite = INFINITY
+            given.both(Definite(INFINITY))
         return given
 
     def external(self, origin: int) -> int:

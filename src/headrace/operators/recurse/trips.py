@@ -4,14 +4,15 @@ What a loop gives in one *trip* comes round in the next, of the same batch or of
 other once a trip, from the reports that travel along. All hear the same and come to the same conclusions, so there is
 nobody who decides.
 
-**Promises.** A guess rides along with every trip, since it costs nothing there: it sets out at infinity, every operator
-on the loop lowers it to what it is sure of, and what comes home says what may still come from outside. Whatever else
-may come follows from changes that circulate, or from such as are held back at the end of the loop. The least of the
-three is definite (`ffp.py` has the reasons), and known one trip later. Strategies differ in what they make of it:
+**Promises** are those of the flying fixed-point operator (`ffp.py`). All buckets have the same one, and tell it what
+came past in a trip: the changes that were given, and the guess. A guess rides along with every trip, since it costs
+nothing there. It sets out behind what was fed back; every operator on the loop lowers it to what it is sure of, and
+what is held back at the end of the loop lowers it, too: that is a gate, which the guess passes before it is home. So a
+guess takes one trip, and what it proves is known at the start of the next.
 
-- `probing` and `hybrid` promise all that is proved. If nothing circulates, a trip is made for the guess alone when its
-  coming home would teach something. (A probing loop that never stopped would keep a cluster busy for nothing.)
-- `hwm` promises the highest time that was seen when the guess set out, once all of it is proved, and no more.
+What the strategies differ in is `hwm`, whose guess waits at the gate, and what nobody needs: a trip for a guess alone,
+when nothing circulates. It is made only if its coming home would teach something, with `probing` as with `hybrid`. (A
+probing loop that never stopped would keep a cluster busy for nothing.)
 
 **Turns.** Where every payload counts once, derivations are worked off by rounds (`levels.py`), in *waves*: within one,
 rounds only go up. Which round has its turn in a trip, all buckets know: the lowest that some bucket has in hand, or
@@ -21,13 +22,14 @@ next wave, as in `works.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from headrace.errors import HostError
+from headrace.operators.recurse.ffp import Event, FlyingFixedPoint, Gate, Speculative
 from headrace.plan.recurse import LoopProgress
-from headrace.time import CHRONON, INFINITY, NEG_INFINITY, add_one
+from headrace.time import INFINITY, NEG_INFINITY
 
 __all__ = ["TripReport", "Trips"]
 
@@ -63,16 +65,27 @@ class Trips:
     #: How many trips there were, and how many changes the last one brought.
     trip: int = 0
     circulating: int = 0
-    #: What is promised, and the highest time seen.
-    definite: int = NEG_INFINITY
-    high: int = NEG_INFINITY
-    #: What `hwm` waits for.
-    guess: int = NEG_INFINITY
     #: The round that has its turn, and whether a wave begins with it.
     turn: int = 0
     fresh: bool = True
     #: Whether something waits for the next wave.
     waits: bool = False
+    ffp: FlyingFixedPoint = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Riding along, a guess costs nothing: Hybrid has no reason to keep it back.
+        self.ffp = FlyingFixedPoint("hwm" if self.strategy == "hwm" else "probing")
+        self.ffp.begin()
+
+    @property
+    def definite(self) -> int:
+        """What is promised."""
+        return self.ffp.definite
+
+    @property
+    def high(self) -> int:
+        """The highest time seen."""
+        return self.ffp.high
 
     def hear(self, reports: Iterable[TripReport]) -> None:
         """Another trip begins, with what was told at the end of the last. Who has nothing to say is silent."""
@@ -86,21 +99,17 @@ class Trips:
         self.trip += 1
         self.circulating = sum(report.rows for report in told)
         if told:
-            self._promise(told)
+            self._pass(told)
         self._take_turns(told)
 
-    def _promise(self, told: list[TripReport]) -> None:
-        self.high = max(self.high, *(report.latest for report in told))
-        proved = min(min(report.home, report.earliest, report.held) for report in told)
-        self.definite = max(self.definite, self._promised(proved))
-        if proved >= self.guess:
-            self.guess = add_one(self.high, CHRONON)
-
-    def _promised(self, proved: int) -> int:
-        """How much of what is proved is promised."""
-        if self.strategy != "hwm" or proved == INFINITY:
-            return proved
-        return self.guess if proved >= self.guess else NEG_INFINITY
+    def _pass(self, told: list[TripReport]) -> None:
+        """What came past in the last trip: changes, and behind them the guess, if it set out before that trip."""
+        rode, alone = self.ffp.guess is not None, not self.circulating
+        for report in told:
+            if report.rows:
+                self.ffp.take(Event(report.earliest, latest=report.latest))
+        if rode or alone:
+            _come_home(self.ffp, min(min(report.home, report.held) for report in told), alone=alone)
 
     def _take_turns(self, told: list[TripReport]) -> None:
         pending = min((report.pending for report in told), default=INFINITY)
@@ -113,8 +122,34 @@ class Trips:
             self.turn = later if later < INFINITY else 0
 
     def teaches(self, home: int) -> bool:
-        """Whether it is worth a trip to tell that a guess came home like this, if nothing else moves."""
-        return self._promised(home) > self.definite
+        """Whether it is worth a trip to tell that a guess came home like this, if nothing else moves.
+
+        A guess that has waited while something came past goes round once more before anything is promised.
+        """
+        later = replace(self.ffp)
+        for _ in range(2):
+            _come_home(later, home, alone=True)
+        return later.definite > self.definite
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        known = {name: getattr(self.ffp, name) for name in _KNOWN}
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.init} | {"ffp": known}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Trips:
+        trips = cls(**{name: value for name, value in data.items() if name != "ffp"})
+        trips.ffp = replace(trips.ffp, **data["ffp"])
+        return trips
+
+
+#: What the operator that finds progress remembers.
+_KNOWN = ("definite", "high", "guess", "earliest")
+
+
+def _come_home(ffp: FlyingFixedPoint, sure: int, *, alone: bool) -> None:
+    """The guess has gone round, and nothing from before `sure` will be added; `alone` says that it met nothing."""
+    if alone and sure == INFINITY:
+        ffp.end()
+    elif ffp.guess is not None:
+        for guess in Gate(ffp.strategy, sure).take(Speculative(ffp.guess)):
+            ffp.take(guess)
