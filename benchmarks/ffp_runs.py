@@ -1,9 +1,10 @@
 """The W query on a loop that runs freely, on a simulated clock: what the evaluation of flying fixed-point measures.
 
 The query is the paper's: `U D+ U+ D+ U+` over coin tosses, with as many ups as downs after the first, within 30 events.
-Its loop is figure 4: what is matched so far joins the next symbol, guards and counters follow, every symbol is also
-the start of a match, and FFP closes the loop. FFP and all that operators do with punctuations is the engine's
-(`Flying`); the join and the guard are small ones of dictionaries and lists, so that a run has many events.
+Its loop is figure 4: what is matched so far joins the next symbol, guards and counters follow, every symbol is also the
+start of a match, and FFP closes the loop. FFP is the engine's, and so are the gates that guesses pass; queues between
+operators are those of `ffp_loop.py`; the join and the guard are small ones of dictionaries and lists, so that a run has
+many events.
 
 Time is simulated, so that a run is the same on every machine. There is one processor. It serves the message that has
 waited longest, and a tick of its clock is one event or one punctuation that one operator handles. Input comes at ticks
@@ -27,8 +28,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from benchmarks.ffp_loop import RESULT, Flying, Placed, Work
 from headrace.operators.recurse.ffp import Definite, Event, Message
-from headrace.operators.recurse.flying import RESULT, Flying, Placed, Posted, Work
 from headrace.plan.recurse import LoopProgress
 
 __all__ = ["Found", "Setting", "arrivals", "matches", "run"]
@@ -50,7 +51,7 @@ TRANSITIONS = {
 Row = tuple[int, int, Any]
 
 
-def _posted(rows: list[Row]) -> list[Posted]:
+def _posted(rows: list[Row]) -> list[Message]:
     return [Event(min(r[0] for r in rows), rows, max(r[0] for r in rows))] if rows else []
 
 
@@ -81,7 +82,7 @@ class NextSymbol(Work):
     def __init__(self) -> None:
         self.sides = Synopsis(), Synopsis()
 
-    def take(self, side: int, event: Event) -> list[Posted]:
+    def take(self, side: int, event: Event) -> list[Message]:
         mine, other = self.sides[side], self.sides[1 - side]
         given = []
         for row in event.payload:
@@ -95,7 +96,7 @@ class NextSymbol(Work):
                     given.append((le, re, (match, symbol)))
         return _posted(given)
 
-    def hear(self, promised: Sequence[int]) -> list[Posted]:
+    def hear(self, promised: Sequence[int]) -> list[Message]:
         for side, synopsis in enumerate(self.sides):
             synopsis.forget(promised[1 - side])
         return []
@@ -108,7 +109,7 @@ class NextSymbol(Work):
 class Follow(Work):
     """Where there is a transition and its guard holds, the match that is one symbol longer."""
 
-    def take(self, side: int, event: Event) -> list[Posted]:  # noqa: ARG002 - it has one input
+    def take(self, side: int, event: Event) -> list[Message]:  # noqa: ARG002 - it has one input
         given = []
         for le, re, ((begin, _, state, balance), (place, letter)) in event.payload:
             following, change = TRANSITIONS.get((state, letter), ("", 0))
@@ -121,7 +122,7 @@ class Follow(Work):
 class Together(Work):
     """What is derived, and the starts."""
 
-    def take(self, side: int, event: Event) -> list[Posted]:  # noqa: ARG002 - all inputs alike
+    def take(self, side: int, event: Event) -> list[Message]:  # noqa: ARG002 - all inputs alike
         return [event]
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
+from benchmarks.ffp_loop import RESULT, Flying, Placed, Work
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.operators.recurse.ffp import Definite, Event, External, FlyingFixedPoint, Gate, Speculative
-from headrace.operators.recurse.flying import RESULT, Flying, Placed, Posted, Work
+from headrace.operators.recurse.ffp import Definite, Event, External, FlyingFixedPoint, Gate, Message, Speculative
 from headrace.plan.recurse import LoopProgress
 from headrace.time import INFINITY, NEG_INFINITY
 
@@ -23,14 +23,14 @@ STRATEGIES = get_args(LoopProgress)
 class Pass(Work):
     """What comes goes on."""
 
-    def take(self, side: int, event: Event) -> list[Posted]:  # noqa: ARG002 - all inputs alike
+    def take(self, side: int, event: Event) -> list[Message]:  # noqa: ARG002 - all inputs alike
         return [event]
 
 
 class Derive(Work):
     """An event says how much later than itself each of the events is that come of it, one after the other."""
 
-    def take(self, side: int, event: Event) -> list[Posted]:  # noqa: ARG002 - all inputs alike
+    def take(self, side: int, event: Event) -> list[Message]:  # noqa: ARG002 - all inputs alike
         later, *others = event.payload or (0,)
         return [Event(event.time + later, (*others,))] if others else []
 

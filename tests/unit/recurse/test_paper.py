@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 import headrace as hr
 from headrace import col
 from headrace.errors import Diverged
 from headrace.events import history_diff
+from headrace.plan.recurse import LoopProgress
 from headrace.testing.differential import differential_reference
-from headrace.time import INFINITY
+from headrace.time import INFINITY, NEG_INFINITY
 
 # Figure 2: nodes n2 and n3 are sources from time 1 on; a path is a set of bits, n1 the highest of four.
 SOURCES = """
@@ -29,7 +32,7 @@ TIME_3 = [(3, 3, 2, "1110"), (3, 2, 3, "0110"), (3, 2, 1, "1110")]
 TIME_4 = [(4, 3, 4, "0011"), (4, 2, 4, "0111")]
 
 
-def paths(sources: hr.Stream, links: hr.Stream) -> hr.Stream:
+def paths(sources: hr.Stream, links: hr.Stream, progress: LoopProgress = "hybrid") -> hr.Stream:
     """Figure 1: all paths from sources that meet no node twice. The operators have bag semantics."""
     start = sources.select(origin=col("node"), node=col("node"), bv=col("bit"))
 
@@ -37,7 +40,7 @@ def paths(sources: hr.Stream, links: hr.Stream) -> hr.Stream:
         step = found.join(links, on={"node": "src"}).where(col("bv").bit_and(col("bit")) == 0)
         return step.select("origin", node=col("dst"), bv=col("bv").bit_or(col("bit")))
 
-    return hr.recurse(start, further, distinct=False)
+    return hr.recurse(start, further, distinct=False, progress=progress)
 
 
 def lines(run: hr.Run, batch: int | None = None) -> list[tuple[int, int, int, str]]:
@@ -47,6 +50,18 @@ def lines(run: hr.Run, batch: int | None = None) -> list[tuple[int, int, int, st
     longer = [r for r in rows if r["origin"] != r["node"]]
     assert all(r["__weight"] == 1 and r["__re"] == INFINITY for r in longer)
     return sorted((r["__le"], r["origin"], r["node"], f"{r['bv']:04b}") for r in longer)
+
+
+@pytest.mark.parametrize("progress", get_args(LoopProgress))
+def test_times_1_to_4_across_buckets_with_a_promise_after_each(progress: LoopProgress):
+    """What came round is promised as far as both inputs have promised, by whichever strategy."""
+    sources = hr.events(SOURCES + "\ncti | 6 | | | |", batches=[3, 0, 0, 0])
+    rows = [*LINKS.strip().splitlines()]
+    links = hr.events("\n".join([*rows[:2], "cti | 3 | | | | |", *rows[2:], "cti | 5 | | | | |"]), batches=[0, 2, 2, 2])
+    run = paths(sources, links, progress).run(buckets=3, finish=False)
+    assert [lines(run, batch) for batch in range(4)] == [[], sorted(TIME_2), sorted(TIME_3), sorted(TIME_4)]
+    promised = [reached.cti for _, reached in run.results["out"].batches]
+    assert promised == [NEG_INFINITY, 3, 3, 5]
 
 
 def test_times_1_to_4_one_after_the_other():

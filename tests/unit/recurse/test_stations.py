@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import get_args
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from benchmarks.ffp_loop import Station, Work
+from benchmarks.ffp_runs import Together
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.recurse.loops import FEW, edges
-from tests.unit.recurse.test_flying import sharp
 
 import headrace as hr
 from headrace import col
 from headrace.changes import Changes
-from headrace.operators.recurse.ffp import Definite, Event, External, Speculative
-from headrace.operators.recurse.flying import Posted, Station, Turn, Work
-from headrace.operators.recurse.works import Kernels, Linear, Together, Waves, event_of
+from headrace.operators.recurse.ffp import Definite, Event, External, Message, Speculative
 from headrace.operators.registry import kernel_of
+from headrace.operators.span import LINEAR
+from headrace.plan.base import Node
 from headrace.plan.recurse import LoopInput, LoopProgress
+from headrace.progress import Progress
 from headrace.schema import Schema
 from headrace.time import INFINITY, NEG_INFINITY
 
@@ -42,14 +44,74 @@ NODES = {
 WORKS: dict[str, Callable[[], tuple[Work, tuple[bool, ...]]]] = {
     **{name: lambda stream=stream: _placed(stream) for name, stream in NODES.items()},  # type: ignore[misc]
     "together": lambda: (Together(), (True, False)),
-    "levels": lambda: (Waves(SCHEMA, "round"), (True, False)),
 }
 each = pytest.mark.parametrize("name", WORKS)
 
 
+def event_of(changes: Changes) -> Event:
+    """Changes as a message that says which times they alter."""
+    times = changes.sync_times()
+    return Event(int(times.min()), changes, int(times.max()))
+
+
+def posted(changes: Changes) -> list[Message]:
+    changes = changes.consolidate()
+    return [event_of(changes)] if len(changes) else []
+
+
+class Linear(Work):
+    """An operator without state."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def take(self, side: int, event: Event) -> list[Message]:  # noqa: ARG002 - all inputs alike
+        return posted(LINEAR[type(self.node)](self.node, event.payload))
+
+    def reached(self, promised: Sequence[int]) -> int:
+        return self.node.progress([Progress(time, time) for time in promised]).cti
+
+
+class Kernels(Work):
+    """An operator with state. It is told no more promises than it was given, and shows all that it has seen."""
+
+    def __init__(self, node: Node) -> None:
+        self.node, self.kernel = node, kernel_of(node)
+        self.promised = [NEG_INFINITY] * len(node.inputs)
+        self.high = NEG_INFINITY
+
+    def take(self, side: int, event: Event) -> list[Message]:
+        changes: Changes = event.payload
+        ends = changes.re[changes.re < INFINITY]
+        # A result that waits for time to pass would wait for a promise: so time is as late as any end that is known.
+        self.high = max(self.high, int(changes.le.max()), int(ends.max(initial=NEG_INFINITY)))
+        return self._step({side: changes})
+
+    def hear(self, promised: Sequence[int]) -> list[Message]:
+        self.promised = list(promised)
+        return self._step({})
+
+    def reached(self, promised: Sequence[int]) -> int:
+        return self.node.progress([Progress(time, time) for time in promised]).cti
+
+    def _step(self, fed: dict[int, Changes]) -> list[Message]:
+        inputs = [fed.get(side, Changes.empty(child.schema)) for side, child in enumerate(self.node.inputs)]
+        changes, _ = self.kernel.step(inputs, [Progress(time, self.high) for time in self.promised])
+        return posted(changes)
+
+
+def sharp(stream: hr.Stream) -> list[tuple[Changes, int]]:
+    """The changes of a stream, batch by batch, each with the most that can be promised after it."""
+    found, least = [], INFINITY
+    for changes, _ in reversed(stream.run().results["out"].batches):
+        found.append((changes, least))
+        least = min(least, int(changes.sync_times().min(initial=INFINITY)))
+    return found[::-1]
+
+
 def _placed(stream: hr.Stream) -> tuple[Work, tuple[bool, ...]]:
     node = stream.node
-    work = Linear(node) if node.linear else Kernels(node, kernel_of)
+    work = Linear(node) if node.linear else Kernels(node)
     return work, tuple(child == FOUND.node for child in node.inputs)
 
 
@@ -59,37 +121,28 @@ class Driven:
     def __init__(self, name: str, strategy: LoopProgress = "probing") -> None:
         work, on_loop = WORKS[name]()
         self.station = Station(work, on_loop, strategy)
-        self.given: list[Posted] = []
+        self.given: list[Message] = []
 
-    def take(self, side: int, message: Posted) -> list[Posted]:
+    def take(self, side: int, message: Message) -> list[Message]:
         given = self.station.take(side, message)
-        if Turn() in given:  # nothing comes of what it gave, so the mark is back at once
-            given.remove(Turn())
-            given += self.take(0, Turn())
-            return given
         self.given += given
         return given
 
-    def loop(self, message: Posted) -> list[Posted]:
+    def loop(self, message: Message) -> list[Message]:
         """A message that comes round: on all inputs that read the loop."""
         return [m for side, mine in enumerate(self.station.on_loop) if mine for m in self.take(side, message)]
 
-    def changes(self, side: int, changes: Changes) -> list[Posted]:
+    def changes(self, side: int, changes: Changes) -> list[Message]:
         """Changes of an input, if there are any."""
-        if isinstance(self.station.work, Waves) and side == 0:
-            changes = self.station.work.levels.stamped(changes, 1)
         return self.take(side, event_of(changes)) if len(changes) else []
 
     @property
     def net(self) -> list[str]:
-        """The changes it gave, summed up, without the rounds."""
+        """The changes it gave, summed up."""
         parts = [m.payload for m in self.given if isinstance(m, Event)]
         if not parts:
             return []
-        total = Changes.concat(parts)
-        if "round" in total.payload.column_names:
-            total = total.with_payload(total.payload.drop_columns(["round"]))
-        return sorted(map(repr, total.consolidate().to_table().to_pylist()))
+        return sorted(map(repr, Changes.concat(parts).consolidate().to_table().to_pylist()))
 
 
 def feeds(name: str, streams: list[hr.Stream], choose: random.Random) -> list[tuple[int, Changes, int]]:
@@ -166,7 +219,7 @@ def test_s3_is_forward_moving(name: str, streams: list[hr.Stream], choose: rando
         driven.take(side, Definite(cti))
 
 
-@pytest.mark.parametrize("name", ["union", "join", "together", "levels", "anti join"])
+@pytest.mark.parametrize("name", ["union", "join", "together", "anti join"])
 def test_where_the_loop_meets_a_stream_from_outside_progress_is_told_at_once(name: str):
     driven = Driven(name)
     assert External(5) in driven.take(1, Definite(5))

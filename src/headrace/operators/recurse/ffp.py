@@ -21,8 +21,8 @@ Whoever reads an input from outside has a say in it, because the guess knows not
   gets past it. (The paper looks at the latest event, whoever sent it. Then one input that is silent, while another goes
   on, would keep guesses going round that teach nothing.)
 
-These are automata over messages and know nothing of what carries them: queues between operators (`flying.py`), or trips
-of a batch (`trips.py`), which is how they run on every host. A time t of a punctuation says what a CTI
+These are automata over messages and know nothing of what carries them: trips of a batch on every host (`trips.py`),
+queues between operators in the paper's evaluation (`benchmarks/ffp_loop.py`). A time t of a punctuation says what a CTI
 says: nothing before t will come. (The paper's punctuation at t says: nothing at t or before. Its numbers are one
 chronon less.)
 """

@@ -17,7 +17,7 @@ probing loop that never stopped would keep a cluster busy for nothing.)
 **Turns.** Where every payload counts once, derivations are worked off by rounds (`levels.py`), in *waves*: within one,
 rounds only go up. Which round has its turn in a trip, all buckets know: the lowest that some bucket has in hand, or
 the one above the last, if something was given that is on its way. What comes too late for its round waits for the
-next wave, as in `works.py`.
+next wave.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A loop that runs freely: operators connected by queues, and FFP where the loop closes (rules 9.2 and 9.3).
+"""A loop that runs freely, as the paper has it: operators connected by queues, and FFP where the loop closes.
+
+FFP and the gates that guesses pass are those that run on every host (`operators/recurse/ffp.py`). There a guess rides
+along with a trip and all operators take their turns; here, messages are handled one by one, on a clock.
 
 Messages wait in a queue for each input of each operator, first in, first out, and any queue may be served next. New
 input enters while older changes circulate. Whatever is served when, the changes that leave the loop add up to the
@@ -7,7 +10,7 @@ same; only how soon progress is known depends on it.
 A `Station` is an operator on the loop. What it computes is its `Work`; what it does with punctuations is the same for
 all, and makes them speculation-friendly:
 
-- A guess passes a `Gate`, which knows what outer inputs have promised and what is kept back. Then it is answered as if
+- A guess passes a `Gate`, which knows what outer inputs have promised. Then it is answered as if
   it were a promise: the operator's own rule for CTIs says what it would promise itself.
 - An operator that reads the loop several times waits until the guess has come on every way, since what is ahead of it
   on one may still give something. Then all that was ahead has been seen.
@@ -20,49 +23,31 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from headrace.operators.recurse.ffp import Definite, Event, External, FlyingFixedPoint, Gate, Message, Speculative
 from headrace.plan.recurse import LoopProgress
 from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["RESULT", "Flying", "Placed", "Station", "Turn", "Work"]
+__all__ = ["RESULT", "Flying", "Placed", "Station", "Work"]
 
 #: The input that the loop itself feeds.
 RESULT = "result"
-
-
-@dataclass(frozen=True)
-class Turn:
-    """Set out by an operator that must know when all that came of what it gave is back."""
-
-
-Posted: TypeAlias = Message | Turn
 
 
 class Work(ABC):
     """What an operator computes."""
 
     @abstractmethod
-    def take(self, side: int, event: Event) -> list[Posted]:
+    def take(self, side: int, event: Event) -> list[Message]:
         """What comes of an event of an input."""
 
-    def hear(self, promised: Sequence[int]) -> list[Posted]:  # noqa: ARG002 - most give nothing for it
+    def hear(self, promised: Sequence[int]) -> list[Message]:  # noqa: ARG002 - most give nothing for it
         """The promises of all inputs: state may go."""
         return []
 
     def reached(self, promised: Sequence[int]) -> int:
         """What may be promised if the inputs promise this."""
         return min(promised)
-
-    def turn(self) -> list[Posted]:
-        """The mark that some operator has set out comes past."""
-        return [Turn()]
-
-    @property
-    def held(self) -> int:
-        """The earliest time of what is kept here and will go on later."""
-        return INFINITY
 
     @property
     def rows(self) -> int:
@@ -82,20 +67,19 @@ class Station:
     promised: list[int] = field(init=False)
     given: int = NEG_INFINITY
     gate: Gate = field(init=False)
-    #: Marks of each kind that have come, by input.
-    _waiting: dict[type, dict[int, Posted]] = field(init=False)
+    #: The guess as it has come, by input.
+    _waiting: dict[int, Speculative] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.promised = [NEG_INFINITY] * len(self.on_loop)
-        self.gate = Gate(self.strategy, self._sure())
-        self._waiting = {Speculative: {}, Turn: {}}
+        self.gate = Gate(self.strategy, self._outer())
 
     @property
     def meets(self) -> bool:
         """Whether the loop meets an input from outside here."""
         return any(self.on_loop) and not all(self.on_loop)
 
-    def take(self, side: int, message: Posted) -> list[Posted]:
+    def take(self, side: int, message: Message) -> list[Message]:
         """One message of an input: what goes on."""
         if isinstance(message, Event):
             given = self.work.take(side, message)
@@ -104,43 +88,37 @@ class Station:
         elif isinstance(message, External):
             given = [message]
         else:
-            given = self._mark(side, message)
-        return given + [self._answered(guess) for guess in self.gate.moved(self._sure())]
+            given = self._guess(side, message)
+        return given + [self._answered(guess) for guess in self.gate.moved(self._outer())]
 
-    def _promise(self, side: int, promise: Definite) -> list[Posted]:
+    def _promise(self, side: int, promise: Definite) -> list[Message]:
         before = self._outer()
         self.promised[side] = max(self.promised[side], promise.time)
         given = self.work.hear(self.promised)
         if self.meets and self._outer() > before:
             given.append(External(self._outer(), self.number))
-        reached = min(self.work.reached(self.promised), self.work.held)
+        reached = self.work.reached(self.promised)
         if reached > self.given:
             self.given = reached
             given.append(Definite(reached))
         return given
 
-    def _mark(self, side: int, mark: Speculative | Turn) -> list[Posted]:
-        waiting = self._waiting[type(mark)]
-        waiting[side] = mark
-        if len(waiting) < sum(self.on_loop):
+    def _guess(self, side: int, guess: Speculative) -> list[Message]:
+        self._waiting[side] = guess
+        if len(self._waiting) < sum(self.on_loop):
             return []
-        self._waiting[type(mark)] = {}
-        if isinstance(mark, Turn):
-            return self.work.turn()
-        self.gate.sure = self._sure()
-        least = min(guess.time for guess in waiting.values() if isinstance(guess, Speculative))
+        least = min(guess.time for guess in self._waiting.values())
+        self._waiting = {}
+        self.gate.sure = self._outer()
         return [self._answered(guess) for guess in self.gate.take(Speculative(least))]
 
-    def _answered(self, guess: Speculative) -> Posted:
+    def _answered(self, guess: Speculative) -> Message:
         """What the operator would promise if the guess were a promise."""
         return Speculative(self.work.reached([guess.time] * len(self.on_loop)))
 
     def _outer(self) -> int:
         outer = [p for p, mine in zip(self.promised, self.on_loop, strict=True) if not mine]
         return min(outer, default=INFINITY)
-
-    def _sure(self) -> int:
-        return min(self._outer(), self.work.held)
 
 
 @dataclass(frozen=True)
@@ -178,7 +156,7 @@ class Flying:
         for number, station in enumerate(meeting):
             station.number = number
         self.ffp = FlyingFixedPoint(strategy, origins=len(meeting))
-        self.queues: dict[Edge, deque[tuple[int, Posted]]] = {
+        self.queues: dict[Edge, deque[tuple[int, Message]]] = {
             edge: deque() for edges in self.edges.values() for edge in edges
         }
         #: What has left the loop, and how many guesses have set out.
@@ -200,17 +178,15 @@ class Flying:
         """The queue whose next message has waited longest."""
         return min(self.waiting(), key=lambda edge: self.queues[edge][0][0], default=None)
 
-    def serve(self, edge: Edge) -> Posted:
+    def serve(self, edge: Edge) -> Message:
         """Hand over the oldest message of a queue."""
         _, message = self.queues[edge].popleft()
         if edge.to:
             self._post(edge.to, self.stations[edge.to].take(edge.side, message))
-        elif not isinstance(message, Turn):
+        else:
             given = self.ffp.take(message)
             self.out += given.out
             self._round(given.loop)
-        else:
-            self._round([message])
         return message
 
     def rest(self, most: int = 1_000_000) -> bool:
@@ -228,11 +204,11 @@ class Flying:
             idle = idle + 1 if isinstance(message, Speculative) and self.ffp.definite == before else 0
         return False
 
-    def _round(self, messages: Sequence[Posted]) -> None:
+    def _round(self, messages: Sequence[Message]) -> None:
         self.guesses += sum(isinstance(message, Speculative) for message in messages)
         self._post(RESULT, messages)
 
-    def _post(self, name: str, messages: Sequence[Posted]) -> None:
+    def _post(self, name: str, messages: Sequence[Message]) -> None:
         for message in messages:
             for edge in self.edges.get(name, ()):
                 self._sent += 1
@@ -249,6 +225,6 @@ class Flying:
         """How much each operator remembers."""
         return {name: station.work.rows for name, station in self.stations.items()}
 
-    def circulating(self) -> Iterator[Posted]:
+    def circulating(self) -> Iterator[Message]:
         """All that waits in queues."""
         return (message for queue in self.queues.values() for _, message in queue)
