@@ -14,7 +14,7 @@ from benchmarks.measure import Section, show
 #: Each is a module here with `measure(root, options)`. Loaded when it runs: growth needs no Spark session.
 BENCHMARKS = (
     "throughput", "live", "objects", "nexmark", "store", "memory", "growth", "esl", "patterns", "patterns_spark", "ffp",
-    "recursion",
+    "recursion", "trips",
 )  # fmt: skip
 
 
