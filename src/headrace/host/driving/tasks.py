@@ -50,6 +50,8 @@ class _Kept:
 _STAGES: dict[tuple[str, int, int], _Kept] = {}
 _MOST_STAGES = 64
 _STAGES_LOCK = threading.Lock()
+#: Segments of so many bytes stay in memory when they are stored. A trace has only a few that are so small.
+_SMALL = 1 << 18
 
 
 def forget_stages(job: Job) -> None:
@@ -166,11 +168,15 @@ def _save(job: Job, batch: Batch, level: int, bucket: int, kept: _Kept) -> Messa
 
 
 def _use_stored(job: Job, written: Written, segments: Mapping[str, Segment]) -> None:
-    """Use the file that segments were written to instead of memory of this process, where it can be mapped."""
-    data = job.storage.mapped(written.file) if written.file else None
+    """Use the file that segments were written to instead of memory of this process, where it can be mapped.
+
+    To open small ones again costs more than the memory that they take.
+    """
+    large = [name for name in written.names if segments[name].about.nbytes > _SMALL]
+    data = job.storage.mapped(written.file) if large else None
     if data is not None:
         bundle = Bundle.open(written.file, data, written.length, written.checksum)
-        for name in written.names:
+        for name in large:
             segments[name].move(partial(bundle.unchecked, name))
 
 
