@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.errors import PlanError
-from headrace.plan.base import OneInput
+from headrace.plan.nodes import Coalesce, Node
 from headrace.testing.differential import differential_reference
 from headrace.testing.plan_strategies import aggregates, sources, spans
 from headrace.testing.strategies import batch_sizes, buckets, physical_streams
@@ -245,8 +245,10 @@ def test_what_has_no_meaning_for_a_group_is_refused_when_it_is_built(function: C
 
 
 @dataclass(frozen=True, eq=False)
-class Unheard(OneInput):
+class Unheard(Coalesce):
     """An operator that nobody has said how to lift."""
+
+    lifted = Node.lifted
 
 
 def test_an_operator_that_is_not_known_to_keep_groups_apart_is_refused_by_name():

@@ -11,7 +11,7 @@ from itertools import count
 
 from headrace.expr import AggregateCall, Expr
 from headrace.expr.nodes import Column
-from headrace.plan.contents import always_ends
+from headrace.plan.instants import always_ends
 from headrace.plan.nodes import Aggregate, Node, Select, Top, Where
 from headrace.plan.windows import Grid, Window, WindowPolicy
 from headrace.schema import STAMPS

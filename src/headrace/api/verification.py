@@ -9,7 +9,7 @@ from headrace.events import history_diff
 from headrace.history.duckdb import DuckDBHistory
 from headrace.host.local import run_local
 from headrace.io.origins import Events, Files
-from headrace.plan.nodes import Node, Output, Source, walk
+from headrace.plan.nodes import Node, Output, Source, sources_of
 from headrace.testing.checks import Shape, Violation, check_output
 from headrace.testing.generators.generate import Pattern
 from headrace.testing.generators.traits import Traits, anything
@@ -54,7 +54,7 @@ def verify_own_data(node: Node, *, shape: Shape = "interval", order: Order = "co
     and in small ones. What it gives is checked as well: no promise is broken, and every correction finds what it
     corrects.
     """
-    sources = [n for n in walk(node) if isinstance(n, Source)]
+    sources = sources_of(node)
     if not all(isinstance(source.origin, (Events, Files)) for source in sources):
         return None
     oracle = DuckDBHistory()

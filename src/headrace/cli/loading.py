@@ -80,9 +80,9 @@ def find_stream(target: str) -> tuple[str, Stream]:
 def endless(streams: Iterable[Stream]) -> list[str]:
     """What these streams read that has no end by itself: hosts without a limit, and what only Spark can read."""
     from headrace.io.origins import FrameRead, HostRead, SparkRead
-    from headrace.plan.nodes import Source, walk
+    from headrace.plan.nodes import sources_of
 
-    origins = [node.origin for node in walk(*(stream.node for stream in streams)) if isinstance(node, Source)]
+    origins = [source.origin for source in sources_of(*(stream.node for stream in streams))]
     batch = [o for o in origins if isinstance(o, FrameRead) and not o.streaming]
     kept = [o for o in origins if isinstance(o, SparkRead) or (isinstance(o, HostRead) and o.limit is None)]
     kept = [o for o in kept if o not in batch]

@@ -8,7 +8,7 @@ A text among the arguments is the name of a column.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,12 +47,16 @@ Parameter = float | int | str
 
 @dataclass(frozen=True)
 class Aggregation:
-    """An aggregate function: the types it takes, the type it gives for each, and the check of each parameter."""
+    """An aggregate function: the types it takes, the type it gives for each, and the check of each parameter.
+
+    It `adds_up` if its answer follows from sums, which can be added and subtracted, without the values themselves.
+    """
 
     takes: str
     fits: Callable[[Type], bool]
     gives: Callable[[Type], Type]
     parameters: tuple[Callable[[Any], Parameter], ...] = ()
+    adds_up: bool = False
 
 
 def _fraction(value: Any) -> float:
@@ -83,6 +87,10 @@ def _of_numbers(gives: Callable[[Type], Type], *parameters: Callable[[Any], Para
     return Aggregation("numbers", lambda kind: kind.is_numeric, gives, parameters)
 
 
+def _of_sums(gives: Callable[[Type], Type]) -> Aggregation:
+    return replace(_of_numbers(gives), adds_up=True)
+
+
 def _itself(type: Type) -> Type:
     return type
 
@@ -100,18 +108,18 @@ def _list(type: Type) -> Type:
 
 
 AGGREGATES: Mapping[str, Aggregation] = {
-    "count": Aggregation("anything", lambda _: True, _long),
-    "sum": _of_numbers(lambda kind: Type.LONG if kind.is_integer else Type.DOUBLE),
-    "avg": _of_numbers(_double),
-    "var": _of_numbers(_double),
-    "stddev": _of_numbers(_double),
+    "count": Aggregation("anything", lambda _: True, _long, adds_up=True),
+    "sum": _of_sums(lambda kind: Type.LONG if kind.is_integer else Type.DOUBLE),
+    "avg": _of_sums(_double),
+    "var": _of_sums(_double),
+    "stddev": _of_sums(_double),
     "min": _of_any(_itself),
     "max": _of_any(_itself),
     "first": _of_any(_itself),
     "last": _of_any(_itself),
     "median": _of_numbers(_double),
     "quantile": _of_numbers(_double, _fraction),
-    "geometric_mean": _of_numbers(_double),
+    "geometric_mean": _of_sums(_double),
     "collect": _of_any(_list),
     "distinct_count": _of_any(_long),
     "approx_distinct": _of_any(_long),

@@ -10,27 +10,26 @@ from tempfile import TemporaryDirectory
 
 from headrace.io.host_source import receive_all
 from headrace.io.origins import HostRead
-from headrace.optimizer.rewrite import rewrite
-from headrace.plan.nodes import Node, Output, Source, walk
+from headrace.optimizer.rewrite import rewrite_sources
+from headrace.plan.nodes import Output, Source, sources_of
 
 __all__ = ["hosts_of", "received", "spooled"]
 
 
 def hosts_of(outputs: Sequence[Output]) -> list[HostRead]:
     """The hosts that a query reads from, each once."""
-    origins = [node.origin for node in walk(*outputs) if isinstance(node, Source)]
+    origins = [source.origin for source in sources_of(*outputs)]
     return list(dict.fromkeys(origin for origin in origins if isinstance(origin, HostRead)))
 
 
 def spooled(outputs: Sequence[Output], folder: Path) -> tuple[Output, ...]:
     """The query over the files of its hosts' spools; those without a directory of their own are below `folder`."""
 
-    def over_files(node: Node) -> Node:
-        if isinstance(node, Source) and isinstance(node.origin, HostRead):
-            return replace(node, origin=node.origin.files(folder))
-        return node
+    def over_files(source: Source) -> Source:
+        origin = source.origin
+        return replace(source, origin=origin.files(folder)) if isinstance(origin, HostRead) else source
 
-    return rewrite(tuple(outputs), over_files)
+    return rewrite_sources(tuple(outputs), over_files)
 
 
 @contextmanager

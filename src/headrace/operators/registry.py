@@ -1,98 +1,91 @@
-"""Which kernel runs which node: one table, so that a missing kernel fails with the node's name."""
+"""What runs which node, in tables: a missing kernel fails with the node's name; `explain` reads here how and why."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.errors import PlanError
 from headrace.operators.admit import AdmitKernel
-from headrace.operators.aggregate.merge import MergeKernel
-from headrace.operators.aggregate.overlapping import OverlappingKernel, slides
-from headrace.operators.aggregate.snapshots import SnapshotKernel, adds_up
+from headrace.operators.aggregate.choice import combine_runs, merge_choice
+from headrace.operators.choice import Choice, Choose, always
 from headrace.operators.clip import ClipKernel
 from headrace.operators.coalesce import CoalesceKernel
 from headrace.operators.edge import EdgeKernel
 from headrace.operators.final import FinalKernel
 from headrace.operators.join import JoinKernel
 from headrace.operators.kernel import Kernel
-from headrace.operators.ordered.kernel import OrderedKernel
-from headrace.operators.ordered.tumbling import over_kernel, returning_kernel
+from headrace.operators.ordered.choice import fold_choice, over_choice
 from headrace.operators.output import OutputKernel
-from headrace.operators.recurse import loop_of
+from headrace.operators.pattern.choice import match_choice
+from headrace.operators.recurse import loop_choice
 from headrace.operators.recurse.spread import spread_loop_of
 from headrace.operators.span import LINEAR
-from headrace.operators.windows.bound import BoundWindowKernel
-from headrace.operators.windows.kernel import WindowKernel
+from headrace.operators.windows.choice import aggregate_choice, window_choice
 from headrace.plan.nodes import (
     Admit,
     Aggregate,
     Clip,
     Coalesce,
+    Combine,
     Contents,
+    Diverted,
     EdgeLifetimes,
+    Failures,
     Final,
     Fold,
     Join,
     LoopEnd,
+    LoopStart,
     Match,
     Merge,
     Node,
     Operate,
+    Orphans,
     Output,
     Over,
-    PerWindow,
     Recurse,
+    Source,
     Top,
 )
-from headrace.plan.ordered import Ordered
 
-__all__ = ["kernel_of", "linear_of"]
+__all__ = ["BY_THE_STAGE", "STATEFUL", "code_of", "kernel_of", "linear_of", "runs_as"]
 
-
-def _windows(node: PerWindow) -> Kernel:
-    if isinstance(node.window, Ordered):
-        return OrderedKernel(node)
-    if isinstance(node, Aggregate) and adds_up(node):
-        return SnapshotKernel(node)
-    # Without modules, over snapshots, answers are bound in time by themselves.
-    bound = node.timestamping == "time_bound" and node.modules
-    return BoundWindowKernel(node) if bound else WindowKernel(node)
-
-
-def _match(node: Match) -> Kernel:
-    # Here, because loading the compiler takes longer than all the rest of a start-up, and most queries have no pattern.
-    from headrace.operators.pattern.kernel import MatchKernel
-
-    return MatchKernel(node)
-
-
-STATEFUL: dict[type[Node], Callable[[Any], Kernel]] = {
-    Admit: AdmitKernel,
-    Clip: ClipKernel,
-    Coalesce: CoalesceKernel,
-    Aggregate: _windows,
-    Contents: _windows,
-    EdgeLifetimes: EdgeKernel,
-    Final: FinalKernel,
-    Fold: returning_kernel,
-    Join: JoinKernel,
-    LoopEnd: spread_loop_of,
-    Match: _match,
-    Merge: lambda node: OverlappingKernel(node) if slides(node) else MergeKernel(node),
-    Operate: _windows,
-    Output: OutputKernel,
-    Over: over_kernel,
-    Recurse: lambda node: loop_of(node, kernel_of),
-    Top: _windows,
+#: The choice of a kernel for every node with a state.
+STATEFUL: Mapping[type[Node], Choose] = {
+    Admit: always(AdmitKernel),
+    Aggregate: aggregate_choice,
+    Clip: always(ClipKernel),
+    Coalesce: always(CoalesceKernel),
+    Contents: window_choice,
+    EdgeLifetimes: always(EdgeKernel),
+    Final: always(FinalKernel),
+    Fold: fold_choice,
+    Join: always(JoinKernel),
+    LoopEnd: always(spread_loop_of),
+    Match: match_choice,
+    Merge: merge_choice,
+    Operate: window_choice,
+    Output: always(OutputKernel),
+    Over: over_choice,
+    Recurse: lambda node: loop_choice(node, kernel_of),
+    Top: window_choice,
 }
+
+#: Nodes that no kernel runs, because the stage itself has what they give: rows that it reads, that another operator
+#: has diverted, or that went round a loop.
+BY_THE_STAGE: frozenset[type[Node]] = frozenset({Diverted, Failures, LoopStart, Orphans, Source})
+
+
+def _choice(node: Node) -> Choice:
+    if type(node) not in STATEFUL:
+        raise PlanError(f"no kernel runs {type(node).__name__}", allowed=", ".join(t.__name__ for t in STATEFUL))
+    return STATEFUL[type(node)](node)
 
 
 def kernel_of(node: Node) -> Kernel:
     """A fresh kernel for a stateful node."""
-    if type(node) not in STATEFUL:
-        raise PlanError(f"no kernel runs {type(node).__name__}", allowed=", ".join(t.__name__ for t in STATEFUL))
-    return STATEFUL[type(node)](node)
+    return _choice(node).kernel()
 
 
 def linear_of(node: Node) -> Callable[[Any, Any], Any]:
@@ -100,3 +93,17 @@ def linear_of(node: Node) -> Callable[[Any, Any], Any]:
     if type(node) not in LINEAR:
         raise PlanError(f"no kernel runs {type(node).__name__}", allowed=", ".join(t.__name__ for t in LINEAR))
     return LINEAR[type(node)]
+
+
+def runs_as(node: Node) -> str:
+    """How a node runs and, where there was a choice, why so."""
+    if not node.linear:
+        return _choice(node).runs
+    if isinstance(node, Combine):
+        return combine_runs(node)
+    return "columnar, filter in the reader" if isinstance(node, Source) and node.pushed is not None else "columnar"
+
+
+def code_of(node: Node) -> Mapping[str, str]:
+    """Code that was made for a node, with titles."""
+    return {} if node.linear else _choice(node).code()

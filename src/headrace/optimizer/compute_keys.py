@@ -7,7 +7,8 @@ from dataclasses import replace
 from headrace.expr import Expr, col
 from headrace.expr.nodes import Column
 from headrace.optimizer.rewrite import rewrite
-from headrace.plan.nodes import Aggregate, Contents, Fold, Match, Node, Output, Over, PerWindow, Select, Top
+from headrace.plan.keyed import Keyed
+from headrace.plan.nodes import Node, Output, Select
 
 __all__ = ["compute_keys"]
 
@@ -18,7 +19,7 @@ def compute_keys(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
 
 
 def _computed(node: Node) -> Node:
-    if not isinstance(node, (Match, PerWindow)) or (isinstance(node, Aggregate) and node.splits):
+    if not isinstance(node, Keyed) or node.splits:
         return node
     if all(isinstance(expr, Column) for _, expr in node.keys):
         return node
@@ -30,10 +31,9 @@ def _computed(node: Node) -> Node:
     return replace(node, input=inner, keys=tuple((name, col(new)) for name, new in names.items()))
 
 
-def _name(name: str, expr: Expr, node: Match | PerWindow) -> str:
+def _name(name: str, expr: Expr, node: Keyed) -> str:
     """The column that a key is, or will be; it may not hide one that the operator reads."""
-    passes_on = isinstance(node, Match) and node.rows == "all"
-    if passes_on or isinstance(node, (Contents, Fold, Over, Top)):  # which have their keys among its columns, in front
+    if node.passes_on:
         return name
     if isinstance(expr, Column):
         return expr.name

@@ -12,13 +12,11 @@ from dataclasses import replace
 from functools import reduce
 from operator import and_
 
-from headrace.expr import Expr, col
+from headrace.expr import Expr
 from headrace.expr.nodes import Column
 from headrace.expr.pushdown import conjuncts
 from headrace.optimizer.rewrite import rewrite
-from headrace.plan.contents import always_ends
-from headrace.plan.nodes import Contents, Node, Operate, Output, PerWindow, Where, walk
-from headrace.plan.windows import Grid
+from headrace.plan.nodes import Node, Output, PerWindow, Where, walk
 
 __all__ = ["filter_before_windows"]
 
@@ -34,7 +32,7 @@ def filter_before_windows(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
         # Others that read the operator want all of it; and where the CTI waits for groups, leaving some out would show.
         if readers[window.fingerprint] > 1 or window.waits or window.policy.on_error == "skip":
             return node
-        through = _through(window)
+        through = window.filtered_before
         parts = conjuncts(node.predicate)
         early = [part for part in parts if part.columns() <= through.keys()]
         late = [part for part in parts if not part.columns() <= through.keys()]
@@ -45,18 +43,6 @@ def filter_before_windows(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
         return Where(moved, reduce(and_, late)) if late else moved
 
     return rewrite(outputs, push)
-
-
-def _through(node: PerWindow) -> dict[str, Expr]:
-    """The output columns that a filter may use before the operator, and what they are there."""
-    found = dict(node.keys)
-    if isinstance(node, Contents) and node.each_alone:
-        found |= {name: col(name) for name in node.input.schema.names}
-    # Where windows depend on the events in them, what a filter leaves out would change them.
-    if isinstance(node, Operate) and isinstance(node.window, Grid) and always_ends(node.input):
-        fields = dict(node.mapping)
-        found |= {name: fields[name] for name in node.module.filter_through if name in fields and name not in found}
-    return found
 
 
 def _renamed(expr: Expr, through: dict[str, Expr]) -> Expr:

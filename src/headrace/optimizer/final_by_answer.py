@@ -9,37 +9,16 @@ through.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from headrace.optimizer.rewrite import rewrite
 from headrace.plan.nodes import (
-    CapDuration,
-    Extend,
     Failures,
     Final,
-    GroupApply,
-    Match,
     Node,
     Output,
-    PerWindow,
-    PointAtEnd,
-    PointAtStart,
-    Select,
-    SetDuration,
-    Shift,
-    TableJoin,
-    Union,
-    Where,
     walk,
 )
-from headrace.plan.ordered import Frame
 
 __all__ = ["final_by_answer"]
-
-#: What looks at each event alone: of a final event it makes a final one.
-_EACH_ALONE = (
-    CapDuration, Extend, GroupApply, PointAtEnd, PointAtStart, Select, SetDuration, Shift, TableJoin, Where,
-)  # fmt: skip
 
 
 def final_by_answer(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
@@ -52,10 +31,11 @@ def final_by_answer(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
 
     def diverted(node: Node) -> Node:
         """The failures of windows that nobody else reads early are given with the final answers."""
-        if not isinstance(node, Failures) or not _by_answer(node.input):
+        final = node.input.by_answer() if isinstance(node, Failures) else None
+        if final is None or final.fingerprint not in readers:
             return node
-        final, alone = _itself(node.input), all(r == node for r in readers.get(node.input.fingerprint, ()))
-        return Failures(final) if alone and final.fingerprint in readers else node
+        alone = all(reader == node for reader in readers.get(node.inputs[0].fingerprint, ()))
+        return node.with_inputs(final) if alone else node
 
     return rewrite(moved, diverted)
 
@@ -63,32 +43,18 @@ def final_by_answer(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
 def _final(node: Node) -> Node:
     """What is final of a stream, each answer as early as it can be."""
     above: list[Node] = []
-    while isinstance(node, _EACH_ALONE):
+    while node.by_event and len(node.inputs) == 1:
         above.append(node)
         node = node.inputs[0]
-    if isinstance(node, Union):
-        return node.with_inputs(*(_final(_through(part, above)) for part in node.parts))
+    if node.by_event and node.inputs:
+        return node.with_inputs(*(_final(_through(part, above)) for part in node.inputs))
     if isinstance(node, Final):
         return _through(node, above)
-    return _through(_itself(node), above) if _by_answer(node) else Final(_through(node, above))
+    itself = node.by_answer()
+    return Final(_through(node, above)) if itself is None else _through(itself, above)
 
 
 def _through(node: Node, above: list[Node]) -> Node:
     for reader in reversed(above):
         node = reader.with_inputs(node)
     return node
-
-
-def _by_answer(node: Node) -> bool:
-    """Whether answers may be final that the output CTI has not passed: it waits for what is remembered.
-
-    Of frames it waits for the open slot alone, which is the same for all groups.
-    """
-    if isinstance(node, PerWindow) and isinstance(node.window, Frame):
-        return False
-    return isinstance(node, (Match, PerWindow)) and node.waits
-
-
-def _itself(node: Node) -> Node:
-    assert isinstance(node, (Match, PerWindow))
-    return replace(node, final=True)

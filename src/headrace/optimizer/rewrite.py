@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from headrace.plan.nodes import Node, Output, walk
+from headrace.plan.nodes import Node, Output, Source, walk
 
-__all__ = ["rewrite"]
+__all__ = ["rewrite", "rewrite_sources"]
 
 
 def rewrite(outputs: tuple[Output, ...], change: Callable[[Node], Node]) -> tuple[Output, ...]:
@@ -18,3 +18,8 @@ def rewrite(outputs: tuple[Output, ...], change: Callable[[Node], Node]) -> tupl
         same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
         new[node.fingerprint] = change(node if same else node.with_inputs(*inputs))
     return tuple(cast("Output", new[output.fingerprint]) for output in outputs)
+
+
+def rewrite_sources(outputs: tuple[Output, ...], change: Callable[[Source], Node]) -> tuple[Output, ...]:
+    """The plan with `change` applied to its sources."""
+    return rewrite(outputs, lambda node: change(node) if isinstance(node, Source) else node)

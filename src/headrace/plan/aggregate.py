@@ -9,8 +9,10 @@ from typing import ClassVar
 
 from headrace.errors import PlanError
 from headrace.expr import AggregateCall, Expr, col, split_aggregates
+from headrace.expr.aggregates import AGGREGATES
 from headrace.modules import Module, ModuleCall
-from headrace.plan.base import OneInput, Properties, refuse_reserved, renamed
+from headrace.plan.base import OneInput, Properties, Reach, refuse_reserved, renamed
+from headrace.plan.liveliness import AS_INPUT, Liveliness
 from headrace.plan.ordered import Frame
 from headrace.plan.windowed import PerWindow
 from headrace.plan.windows import Grid, Timestamping
@@ -23,6 +25,7 @@ __all__ = ["Aggregate", "Combine", "Merge"]
 class Aggregate(PerWindow):
     """Aggregates per group and window; the optimizer splits what it can into `Combine` and `Merge`."""
 
+    passes_on: ClassVar[bool] = False
     outputs: tuple[tuple[str, Expr], ...]
 
     def __post_init__(self) -> None:
@@ -54,13 +57,29 @@ class Aggregate(PerWindow):
 
     @property
     def splits(self) -> bool:
-        """Whether partial results can be combined wherever the rows are."""
         return isinstance(self.window, Grid) and not self.modules
 
     @cached_property
     def split(self) -> tuple[dict[str, AggregateCall], dict[str, Expr]]:
         """The aggregate calls by internal column, and the outputs written over those columns."""
         return split_aggregates(dict(self.outputs))
+
+    @property
+    def reach(self) -> Reach:
+        return self.at_instants
+
+    @cached_property
+    def adds_up(self) -> bool:
+        """Whether all that is asked for can be computed from what is added and subtracted, without the values."""
+        return not self.modules and all(AGGREGATES[call.function].adds_up for call in self.split[0].values())
+
+    @cached_property
+    def by_sums(self) -> bool:
+        """Whether the answers of runs of tuples are differences of running sums."""
+        return self.adds_up and bool(self.split[0])
+
+    def takes(self, needed: set[str]) -> set[str]:  # noqa: ARG002 - all outputs are computed
+        return set().union(*(expr.columns() for _, expr in self.outputs))
 
     def describe(self) -> str:
         outputs = ", ".join(f"{name} = {expr}" for name, expr in self.outputs)
@@ -80,6 +99,7 @@ def _columns_outside_calls(expr: Expr) -> Iterator[str]:
 class Combine(OneInput):
     """The first half of an aggregate: partial results per group and span of windows, wherever the rows are."""
 
+    reach: ClassVar[Reach] = "streams"
     aggregate: Aggregate
 
     @cached_property
@@ -90,6 +110,13 @@ class Combine(OneInput):
     def properties(self) -> Properties:
         below = self.input.properties
         return Properties(below.insert_only, below.settled, renamed(below.keys, self.aggregate.keys))
+
+    @property
+    def liveliness(self) -> Liveliness:
+        return AS_INPUT
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:
+        return self.aggregate.uses(side, needed)
 
     def describe(self) -> str:
         return f"Combine for {self.aggregate.describe()}"
@@ -103,6 +130,7 @@ class Merge(OneInput):
     """
 
     linear: ClassVar[bool] = False
+    reach: ClassVar[Reach] = "streams"
     aggregate: Aggregate
     by: tuple[str, ...] | None = None
 
@@ -119,6 +147,13 @@ class Merge(OneInput):
     @property
     def needs(self) -> tuple[str, ...] | None:
         return self.aggregate.key_names if self.by is None else self.by
+
+    @property
+    def liveliness(self) -> Liveliness:
+        return self.aggregate.liveliness
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - all of them
+        return self.all_of(side)
 
     def describe(self) -> str:
         together = "" if self.by is None else f", brought together by {', '.join(self.by)}"

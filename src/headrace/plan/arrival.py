@@ -17,26 +17,11 @@ from headrace.expr.nodes import Column
 from headrace.plan.base import Node
 from headrace.plan.policies import Advance, Arrival, Explicit, Interval, Physical, Point, ProgressPolicy
 from headrace.plan.source import Admit, Source
-from headrace.plan.span import (
-    CapDuration,
-    Extend,
-    PointAtEnd,
-    PointAtStart,
-    Select,
-    SetDuration,
-    Shift,
-    Union,
-    Where,
-)
+from headrace.plan.span import EachAlone, PointAtStart, Select, Union, Where
 from headrace.plan.table import TableJoin
 from headrace.schema import ARRIVAL, POSITION, STAMPS, Type
 
 __all__ = ["ARRIVAL", "POSITION", "is_stamped", "stamped", "starts_at", "timed_by"]
-
-_SPAN = (CapDuration, Extend, PointAtEnd, PointAtStart, SetDuration, Shift)
-#: Change only lifetimes, and leave no event out: without a meaning once rows have another time.
-_ONLY_LIFETIMES = (CapDuration, PointAtStart, SetDuration, Shift)
-_KEEPS_START = (Where, TableJoin, CapDuration, Extend, PointAtStart, SetDuration)
 
 
 class _Origin(Protocol):
@@ -81,7 +66,7 @@ def _stamped(node: Node) -> Deep[Node]:
     if isinstance(node, TableJoin):
         own = tuple((name, col(name)) for name in node.schema.names if name not in STAMPS)
         return Select(node.with_inputs((yield _stamped(node.input))), (*own, *_STAMP_COLUMNS))
-    if isinstance(node, (Where, *_SPAN)):
+    if isinstance(node, EachAlone):
         return node.with_inputs((yield _stamped(node.input)))
     raise PlanError(f"{type(node).__name__} does not pass rows on one by one", given=node.describe())
 
@@ -105,11 +90,18 @@ def starts_at(node: Node, at: Expr) -> bool:
             waiting += [(part, at) for part in node.parts]
         elif isinstance(node, Select):
             waiting.append((node.input, _below(node, at)))
-        elif isinstance(node, _KEEPS_START) and not (isinstance(node, TableJoin) and not _below_table(node, at)):
+        elif _keeps_start(node, at):
             waiting.append((node.inputs[0], at))
         elif not _begins_at(node, at):
             return False
     return True
+
+
+def _keeps_start(node: Node, at: Expr) -> bool:
+    """Whether its rows start at this time if those of its input do."""
+    if isinstance(node, TableJoin):
+        return _below_table(node, at)
+    return isinstance(node, EachAlone) and node.keeps_start
 
 
 def _begins_at(node: Node, at: Expr) -> bool:
@@ -159,7 +151,7 @@ def _timed(node: Node, at: Expr | Literal["arrival"], progress: ProgressPolicy |
         return Select((yield _timed(node.input, below, progress)), node.outputs)
     if isinstance(node, Union):
         return Union(tuple((yield from each(_timed(part, at, progress) for part in node.parts))))
-    if isinstance(node, _ONLY_LIFETIMES) or (isinstance(node, Extend) and node.by >= 0):
+    if isinstance(node, EachAlone) and node.keeps_events:
         found: Node = yield _timed(node.inputs[0], at, progress)
         return found
     if isinstance(node, Where) or (isinstance(node, TableJoin) and _below_table(node, at)):

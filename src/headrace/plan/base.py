@@ -8,17 +8,24 @@ against the schema of its inputs. Two nodes are equal when they would compute th
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headrace.errors import PlanError, SchemaError
 from headrace.expr import Expr, col
+from headrace.plan.liveliness import Liveliness
 from headrace.progress import Progress
 from headrace.schema import NUMBERED, RESERVED, STAMPS, Schema
 
-__all__ = ["Node", "OneInput", "Properties", "refuse_reserved", "renamed", "walk"]
+__all__ = ["Node", "OneInput", "Properties", "Reach", "refuse_reserved", "renamed", "walk"]
+
+#: What one output of an operator follows from: from one event, as long as that lasts or moved to a later time; from one
+#: event, at other times, or at times before it; from a pair of events, while both last; from all that holds at an
+#: instant; or from any part of its inputs.
+Reach = Literal["event", "event, another time", "event, back in time", "pair", "instant", "streams"]
 
 
 @dataclass(frozen=True)
@@ -61,8 +68,12 @@ else:
 
 
 @dataclass(frozen=True, eq=False)
-class Node:
-    """An operator and its inputs."""
+class Node(ABC):
+    """An operator and its inputs.
+
+    What others have to know of it before it runs is declared here: a class that leaves an abstract member out cannot be
+    built.
+    """
 
     #: Linear operators may run on any part of their input, so they run wherever their input is.
     linear: ClassVar[bool] = True
@@ -94,6 +105,49 @@ class Node:
         return self.inputs[0].properties
 
     @property
+    @abstractmethod
+    def reach(self) -> Reach:
+        """What one of its outputs follows from."""
+
+    @property
+    def by_event(self) -> bool:
+        """Whether each output is made of one event alone: of a final event it makes a final one."""
+        return self.reach.startswith("event")
+
+    @property
+    def pairwise(self) -> bool:
+        """Whether it gives more for more, of each event or pair of events alone, and never reaches back in time."""
+        return self.reach in ("event", "event, another time", "pair")
+
+    @property
+    def instant_wise(self) -> bool:
+        """Whether what it gives at an instant follows from what it is given then, whatever lifetimes say else."""
+        return self.reach in ("event", "pair", "instant")
+
+    @property
+    def instants(self) -> bool | None:
+        """Whether all its events are instants; None: as far as those of its inputs are. False says that none knows."""
+        return False
+
+    @property
+    def ends(self) -> bool | None:
+        """Whether none of its events lasts for ever; None and False as for `instants`."""
+        return False
+
+    @property
+    @abstractmethod
+    def liveliness(self) -> Liveliness:
+        """Its output CTI, what it remembers, and what would improve either, for people (rule 6.4)."""
+
+    @abstractmethod
+    def uses(self, side: int, needed: set[str]) -> set[str]:
+        """The columns of one input that it uses, when its readers use `needed` of its own."""
+
+    def all_of(self, side: int) -> set[str]:
+        """All columns of one input, for operators that tell events apart or put them in order."""
+        return set(self.inputs[side].schema.names)
+
+    @property
     def needs(self) -> tuple[str, ...] | None:
         """Columns of the input that rows must be brought together by; () for all in one place, None for no need."""
         return None
@@ -105,6 +159,13 @@ class Node:
     def progress(self, inputs: list[Progress]) -> Progress:
         """The output's progress, for operators without state."""
         return inputs[0]
+
+    def by_answer(self) -> Node | None:
+        """The same operator with each answer given once, when it is final, if it knows that before its CTI tells.
+
+        None where the output CTI alone tells what is final (rule 3.5).
+        """
+        return None
 
     def side(self) -> Node | None:
         """The stream of what it diverts, if it diverts anything."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from headrace.errors import PlanError
-from headrace.plan.base import Node, Properties
-from headrace.plan.join import Keys, Meeting, check_keys
+from headrace.plan.base import Node, Properties, Reach
+from headrace.plan.join import BOTH_ENDED, Keys, Meeting, check_keys
+from headrace.plan.liveliness import Liveliness, of_all_inputs
 
 __all__ = ["Clip"]
 
@@ -16,6 +18,7 @@ __all__ = ["Clip"]
 class Clip(Meeting):
     """Ends a lifetime where the first event of `by` with equal keys (nulls equal nothing) starts strictly inside it."""
 
+    reach: ClassVar[Reach] = "streams"
     input: Node
     by: Node
     on: Keys = ()
@@ -32,6 +35,13 @@ class Clip(Meeting):
     @cached_property
     def properties(self) -> Properties:
         return Properties(insert_only=False, settled=False, keys=self.need(0))
+
+    @property
+    def liveliness(self) -> Liveliness:
+        return of_all_inputs(f"{BOTH_ENDED}, but for those that are cut for good")
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:
+        return self.keys_of(side) if side else self.keys_of(side) | needed
 
     def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:
         if all(derived):

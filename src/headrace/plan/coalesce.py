@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from headrace.plan.base import Node, OneInput, Properties
+from headrace.plan.base import Node, OneInput, Properties, Reach
+from headrace.plan.liveliness import AS_INPUT, NOT_ENDED, Liveliness
 
 __all__ = ["Coalesce"]
 
@@ -20,6 +21,8 @@ class Coalesce(OneInput):
     """
 
     linear: ClassVar[bool] = False
+    reach: ClassVar[Reach] = "instant"
+    ends: ClassVar[None] = None
 
     @property
     def needs(self) -> tuple[str, ...] | None:
@@ -30,6 +33,13 @@ class Coalesce(OneInput):
         # Rows that are together by some of the columns agree on them, and stay where they are.
         below = self.input.properties.keys
         return Properties(insert_only=False, settled=False, keys=self.needs if below is None else below)
+
+    @property
+    def liveliness(self) -> Liveliness:
+        return AS_INPUT.remembering(NOT_ENDED)
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - all of them
+        return self.all_of(side)
 
     def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:  # noqa: ARG002
         return self.with_inputs(*inputs)  # the keys are part of the payload

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from headrace.errors import PlanError
-from headrace.plan.base import Node, Properties, refuse_reserved
-from headrace.plan.coalesce import Coalesce
-from headrace.plan.group_apply import GroupApply, GroupInput
-from headrace.plan.output import Final
-from headrace.plan.policies import Point
-from headrace.plan.source import Admit, Source
-from headrace.plan.span import CapDuration, PointAtEnd, PointAtStart, Select, SetDuration, Shift, Union, Where
-from headrace.plan.table import TableJoin
+from headrace.expr import Expr, col
+from headrace.plan.base import Properties, Reach, refuse_reserved
+from headrace.plan.instants import always_ends
 from headrace.plan.windowed import PerWindow
-from headrace.plan.windows import Count, Grid, Session
+from headrace.plan.windows import Grid
 from headrace.schema import Field, Schema, Type
 
-__all__ = ["Contents", "always_ends"]
+__all__ = ["Contents"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +24,8 @@ class Contents(PerWindow):
     `start` names a column for the time at which the window starts, so that events of the same window can be found.
     """
 
+    reach: ClassVar[Reach] = "streams"
+    passes_on: ClassVar[bool] = True
     start: str | None = None
 
     def __post_init__(self) -> None:
@@ -75,35 +73,14 @@ class Contents(PerWindow):
         insert_only = self.final or (below.insert_only and isinstance(self.window, Grid))
         return Properties(insert_only, settled=not self.prompt, keys=below.keys if together else needs)
 
+    @property
+    def filtered_before(self) -> dict[str, Expr]:
+        own = {name: col(name) for name in self.input.schema.names} if self.each_alone else {}
+        return {**super().filtered_before, **own}
+
+    def takes(self, needed: set[str]) -> set[str]:
+        return needed
+
     def describe(self) -> str:
         start = f" with start as {self.start}" if self.start is not None else ""
         return f"Contents{start} {self.over()}"
-
-
-_FINITE = 2**60  # ticks: far beyond all calendars, and added to any of their times not yet infinite
-
-
-def always_ends(node: Node) -> bool:
-    """Whether no event of a stream can last for ever, as far as the plan tells."""
-    waiting = [node]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, _PASSING):
-            waiting += node.inputs
-        elif not _ends(node):
-            return False
-    return True
-
-
-_PASSING = (Admit, Coalesce, Final, GroupApply, GroupInput, Select, Shift, TableJoin, Union, Where)
-
-
-def _ends(node: Node) -> bool:
-    """Whether an operator lets no event last for ever."""
-    if isinstance(node, Source):
-        return isinstance(node.lifetime, Point)
-    if isinstance(node, (SetDuration, CapDuration)):
-        return node.duration < _FINITE
-    if isinstance(node, PerWindow):
-        return node.timestamping == "align" and isinstance(node.window, (Count, Grid, Session))
-    return isinstance(node, (PointAtStart, PointAtEnd))

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from headrace.errors import PlanError
 from headrace.expr import Expr
-from headrace.plan.base import Node, OneInput, Properties
+from headrace.plan.base import Node, OneInput, Properties, Reach
+from headrace.plan.liveliness import AS_INPUT, Liveliness
 from headrace.schema import Type
 
 __all__ = ["EdgeLifetimes"]
@@ -19,6 +20,7 @@ class EdgeLifetimes(OneInput):
     """Turns samples (points) into a signal: each lasts until the next sample of its key."""
 
     linear: ClassVar[bool] = False
+    reach: ClassVar[Reach] = "streams"
     key: tuple[str, ...]
     closes: Expr | None = None
     #: Only the sample that still lasts, one a key: the latest value.
@@ -40,6 +42,13 @@ class EdgeLifetimes(OneInput):
         below = self.input.properties.keys
         keys = below if below is not None and set(below) <= set(self.key) else self.key
         return Properties(insert_only=False, settled=False, keys=keys)
+
+    @property
+    def liveliness(self) -> Liveliness:
+        return AS_INPUT.remembering("last sample per key, samples after the CTI")
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - it has one input
+        return needed | set(self.key) | (self.closes.columns() if self.closes is not None else set())
 
     def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:  # noqa: ARG002
         return replace(self, input=inputs[0], key=(*keys, *self.key))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.modules import Module, Operator
 from headrace.modules.fold import Folder, Kind, Recomputed
-from headrace.plan.base import Properties, refuse_reserved
-from headrace.plan.ordered import Frame, Time
+from headrace.plan.base import Properties, Reach, refuse_reserved
+from headrace.plan.ordered import Frame, Ordered, Time, Tuples
 from headrace.plan.windowed import PerWindow
 from headrace.schema import Field, Schema
 
@@ -33,6 +34,8 @@ class Fold(PerWindow):
     returned then, and when one comes, is an instant, and beside it are the keys alone.
     """
 
+    reach: ClassVar[Reach] = "streams"
+    passes_on: ClassVar[bool] = True
     module: Module
     mapping: tuple[tuple[str, Expr], ...]
     #: What the columns that it gives are called.
@@ -123,6 +126,18 @@ class Fold(PerWindow):
     def properties(self) -> Properties:
         # Columns that are passed on do not say where rows are, once these have moved to be together by the keys.
         return replace(super().properties, settled=self.active or self.input.properties.settled)
+
+    @cached_property
+    def by_slots(self) -> bool:
+        """Whether the frames tumble by tuples, and the module gives rows tuple by tuple."""
+        stepwise = self.module.folder(self.kind) is None and self.module.stepwise() is not None
+        return self.frame.tumbles and isinstance(self.frame.slide, Tuples) and not self.gives_value and stepwise
+
+    def remembers(self, window: Ordered) -> str:  # noqa: ARG002 - it is the frame
+        return self.frame.remembered(by_slots=self.by_slots)
+
+    def takes(self, needed: set[str]) -> set[str]:  # noqa: ARG002 - a frame looks at all columns
+        return self.all_of(0)
 
     def describe(self) -> str:
         fields = ", ".join(f"{name}: {expr}" for name, expr in self.mapping)

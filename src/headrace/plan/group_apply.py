@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import count
+from typing import ClassVar
 
 from headrace.errors import PlanError
 from headrace.expr import Expr, col
-from headrace.plan.base import Node, OneInput, walk
+from headrace.plan.base import Node, OneInput, Reach, walk
+from headrace.plan.liveliness import AS_INPUT, Liveliness
 from headrace.plan.span import Select
 
 __all__ = ["GroupApply", "GroupInput", "apply_to_groups"]
@@ -25,12 +27,21 @@ _numbers = count(1)
 class GroupInput(OneInput):
     """The events of one group, whichever it is: what a plan inside `apply` begins with. It is lifted, never run."""
 
+    reach: ClassVar[Reach] = "streams"
+    ends: ClassVar[None] = None
     #: Tells it from the groups of other calls of `apply`, inside which this one may stand.
     number: int
 
     @property
     def marks(self) -> str:
         return f"group {self.number}"
+
+    @property
+    def liveliness(self) -> Liveliness:
+        return AS_INPUT
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - it has one input
+        return needed
 
     @classmethod
     def of(cls, input: Node) -> GroupInput:
@@ -46,9 +57,18 @@ class GroupApply(OneInput):
     over the stream `group` of one group, is kept beside it: it is what the answer is checked against.
     """
 
+    reach: ClassVar[Reach] = "event"
+    ends: ClassVar[None] = None
     keys: tuple[tuple[str, Expr], ...]
     group: GroupInput
     body: Node
+
+    @property
+    def liveliness(self) -> Liveliness:
+        return AS_INPUT
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - it has one input
+        return needed
 
     def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:  # noqa: ARG002
         return inputs[0]

@@ -1,15 +1,12 @@
-"""Streams of instants, as far as a plan tells: which joins can find nothing to meet."""
+"""How long the events of a stream last, as far as a plan tells: instants, of which joins find none to meet; or not for
+ever.
+"""
 
 from __future__ import annotations
 
 from headrace.plan.base import Node
-from headrace.plan.output import Final
-from headrace.plan.pattern import Match
-from headrace.plan.policies import Point
-from headrace.plan.source import Diverted, Orphans, Source
-from headrace.plan.span import PointAtEnd, PointAtStart, Select, Shift, Union, Where
 
-__all__ = ["BOTH_INSTANTS", "has_points"]
+__all__ = ["BOTH_INSTANTS", "always_ends", "has_points"]
 
 #: What is wrong with a join of two streams of instants.
 BOTH_INSTANTS = "a join needs to know how long each tuple can be met, and both sides are instants"
@@ -20,11 +17,20 @@ def has_points(node: Node) -> bool:
     waiting = [node]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, (Where, Select, Shift, Union, Final)):
+        if node.instants is None:
             waiting += node.inputs
-        elif isinstance(node, Source):
-            if not isinstance(node.lifetime, Point):
-                return False
-        elif not isinstance(node, (Diverted, Match, Orphans, PointAtStart, PointAtEnd)):
+        elif not node.instants:
+            return False
+    return True
+
+
+def always_ends(node: Node) -> bool:
+    """Whether no event of a stream can last for ever, as far as the plan tells."""
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        if node.ends is None:
+            waiting += node.inputs
+        elif not node.ends:
             return False
     return True

@@ -10,17 +10,20 @@ from typing import ClassVar, Literal
 
 from headrace.errors import PlanError
 from headrace.expr import Expr
-from headrace.plan.base import Node, Properties
+from headrace.plan.base import Node, Properties, Reach
+from headrace.plan.liveliness import Liveliness, of_all_inputs
 from headrace.plan.span import keys_first
 from headrace.progress import Progress
 from headrace.schema import Field, Schema, Type
 
-__all__ = ["Join", "JoinKind", "Keys", "Meeting", "check_keys", "keys_to_meet_by", "names_beside"]
+__all__ = ["BOTH_ENDED", "Join", "JoinKind", "Keys", "Meeting", "check_keys", "keys_to_meet_by", "names_beside"]
 
 JoinKind = Literal["inner", "left", "anti"]
 #: Pairs of columns that must be equal, of the left side and of the right.
 Keys = tuple[tuple[str, str], ...]
 
+#: What operators remember that tell where an event has no match.
+BOTH_ENDED = "events whose end the lesser of both CTIs has not passed"
 _TITLES = {"inner": "Join", "left": "LeftJoin", "anti": "AntiJoin"}
 
 
@@ -79,6 +82,10 @@ class Meeting(Node):
 
     def need(self, position: int) -> tuple[str, ...] | None:
         return tuple(pair[position] for pair in self._together)
+
+    def keys_of(self, side: int) -> set[str]:
+        """The columns of one input that must be equal to some of the other."""
+        return {pair[side] for pair in self.on}
 
     def progress(self, inputs: list[Progress]) -> Progress:
         return Progress.together(inputs)
@@ -143,6 +150,20 @@ class Join(Meeting):
         if self.kind != "inner":  # a match that comes later takes back what was given as unmatched
             return Properties(insert_only=False, settled=False, keys=keys)
         return Properties(left.insert_only and right.insert_only, left.settled and right.settled, keys)
+
+    @property
+    def reach(self) -> Reach:
+        return "pair" if self.kind == "inner" else "instant"
+
+    @property
+    def liveliness(self) -> Liveliness:
+        met = "events whose end the other side's CTI has not passed"
+        return of_all_inputs(met if self.kind == "inner" else BOTH_ENDED)
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:
+        used = needed | (self.where.columns() if self.where is not None else set())
+        taken = {name for name, new in self.right_columns.items() if new in used} if side else used
+        return self.keys_of(side) | taken
 
     def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:
         (left, right), same = inputs, tuple((name, name) for name in keys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
@@ -55,6 +56,21 @@ class Keyed(OneInput):
     def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:  # noqa: ARG002
         own = tuple((name, col(name)) for name in keys)
         return keys_first(replace(self, input=inputs[0], keys=(*own, *self.keys)), keys)
+
+    @property
+    @abstractmethod
+    def passes_on(self) -> bool:
+        """Whether whole events are passed on, so that the keys are among its columns, in front."""
+
+    @property
+    def splits(self) -> bool:
+        """Whether partial results can be combined wherever the rows are."""
+        return False
+
+    @cached_property
+    def key_columns(self) -> set[str]:
+        """The columns of the input that keys are computed from."""
+        return set().union(*(expr.columns() for _, expr in self.keys))
 
     def by_group(self, *, settled: bool, insert_only: bool = False) -> Properties:
         """The properties of what is given group by group."""

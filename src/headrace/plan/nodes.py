@@ -15,7 +15,7 @@ from headrace.plan.over import Over
 from headrace.plan.panes import Panes
 from headrace.plan.pattern import Match
 from headrace.plan.recurse import LoopInput, Recurse
-from headrace.plan.source import DIVERTED, Admit, Diverted, Orphans, Source, diverted_streams
+from headrace.plan.source import DIVERTED, Admit, Diverted, Orphans, Source, diverted_streams, sources_of
 from headrace.plan.span import (
     CapDuration,
     Extend,
@@ -36,5 +36,5 @@ __all__ = [
     "EdgeLifetimes", "Extend", "Failures", "Final", "Fold", "GroupApply", "GroupInput", "Join", "LoopEnd",
     "LoopInput", "LoopStart", "Match", "Merge", "Node", "Operate", "Orphans", "Output", "Over", "Panes",
     "PerWindow", "PointAtEnd", "PointAtStart", "Properties", "Recurse", "Select", "SetDuration", "Shift", "Source",
-    "TableJoin", "Top", "Union", "Where", "diverted_streams", "walk",
+    "TableJoin", "Top", "Union", "Where", "diverted_streams", "sources_of", "walk",
 ]  # fmt: skip

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.modules import Module, Operator
-from headrace.plan.base import refuse_reserved
+from headrace.plan.base import Reach, refuse_reserved
+from headrace.plan.instants import always_ends
 from headrace.plan.windowed import PerWindow
-from headrace.plan.windows import Timestamping
+from headrace.plan.windows import Grid, Timestamping
 from headrace.schema import Schema
 
 __all__ = ["Operate", "Top"]
@@ -20,6 +22,8 @@ __all__ = ["Operate", "Top"]
 class Operate(PerWindow):
     """A user's operator: the bag of a window to any number of outputs."""
 
+    reach: ClassVar[Reach] = "streams"
+    passes_on: ClassVar[bool] = False
     module: Operator
     mapping: tuple[tuple[str, Expr], ...]
 
@@ -44,6 +48,17 @@ class Operate(PerWindow):
     def timestamping(self) -> Timestamping:
         return self.policy.timestamping or ("unchanged" if self.module.time_sensitive else "align")
 
+    @property
+    def filtered_before(self) -> dict[str, Expr]:
+        # Where windows depend on the events in them, what a filter leaves out would change them.
+        if not isinstance(self.window, Grid) or not always_ends(self.input):
+            return super().filtered_before
+        fields = dict(self.mapping)
+        return {name: fields[name] for name in self.module.filter_through if name in fields} | super().filtered_before
+
+    def takes(self, needed: set[str]) -> set[str]:  # noqa: ARG002 - the module sees all fields
+        return set().union(*(expr.columns() for _, expr in self.mapping))
+
     def describe(self) -> str:
         fields = ", ".join(f"{name}: {expr}" for name, expr in self.mapping)
         return f"Operate {self.module}[{fields}] {self.over()}"
@@ -57,6 +72,7 @@ class Top(PerWindow):
     these values, and `each` takes k events for each combination of those values.
     """
 
+    passes_on: ClassVar[bool] = True
     k: int
     by: tuple[Expr, ...]
     descending: bool = True
@@ -81,6 +97,13 @@ class Top(PerWindow):
     @cached_property
     def schema(self) -> Schema:
         return self.with_keys
+
+    @property
+    def reach(self) -> Reach:
+        return self.at_instants
+
+    def takes(self, needed: set[str]) -> set[str]:  # noqa: ARG002 - all columns decide between equal events
+        return self.all_of(0)
 
     def describe(self) -> str:
         order = ", ".join(map(str, self.by))

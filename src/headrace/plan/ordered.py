@@ -37,6 +37,7 @@ the CTI has reached its upper bound: no legal change can touch it (rule 3.1).
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -167,6 +168,25 @@ def order_columns(schema: Schema) -> tuple[str, ...]:
 class Ordered(Window):
     """Windows of tuples in their order."""
 
+    @property
+    @abstractmethod
+    def state(self) -> str:
+        """What is remembered, for people: a lower bound may lie as far back as the tuples that are kept."""
+
+    @property
+    def cti(self) -> str:
+        """What the output CTI is, for people."""
+        return "lower bound of the first open window"
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """What would make the output CTI better, for people."""
+        return ()
+
+    @property
+    def quiet(self) -> tuple[str, str] | None:
+        return "goes quiet", "a window measured by time: sliding('10 s', ...)"
+
     def check(self, schema: Schema) -> None:
         """Refuse what makes no sense over these columns."""
 
@@ -229,6 +249,20 @@ class Slides(Ordered):
         """Where slides of time are counted from; None for the group's first tuple."""
         return None if self.starting == "first" else int(self.starting or 0)
 
+    @property
+    def delay(self) -> str:
+        return f"up to {self.size}" if isinstance(self.size, Time) else "until the slowest group has its next windows"
+
+    @property
+    def state(self) -> str:
+        if isinstance(self.size, Time):
+            return f"tuples of the last {self.size}, a row a group"
+        return f"the last {self.size} of each group, tuples after the CTI, a row a group"
+
+    @property
+    def quiet(self) -> tuple[str, str] | None:
+        return None if isinstance(self.size, Time) else super().quiet
+
     def __str__(self) -> str:
         parts = [str(self.size), f"every {self.every}"]
         parts += [f"tick {self.tick}"] if self.tick != "tuple" else []
@@ -271,6 +305,14 @@ class Delta(Ordered):
             )
         self.joins.type(both)
 
+    @property
+    def delay(self) -> str:
+        return "as long as the longest open run"
+
+    @property
+    def state(self) -> str:
+        return "tuples since the open run of each group began"
+
     def __str__(self) -> str:
         return f"delta({self.delta}, threshold {self.threshold})"
 
@@ -285,6 +327,26 @@ class Landmark(Ordered):
     def __post_init__(self) -> None:
         _check_every(self.every)
         _check_time("a landmark", self.start)
+
+    @property
+    def cti(self) -> str:
+        return "the landmark"
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        return ("the CTI never passes the landmark; that of windows of a size goes on: sliding(...)",)
+
+    @property
+    def delay(self) -> str:
+        return "until the input ends"
+
+    @property
+    def state(self) -> str:
+        return "all tuples since the landmark"
+
+    @property
+    def quiet(self) -> None:
+        return None
 
     def __str__(self) -> str:
         return f"landmark({self.start}, every {self.every})"
@@ -306,6 +368,18 @@ class Fixed(Ordered):
                 given=f"{self.start} to {self.end}",
                 instead=f"fixed({self.end}, {self.start})",
             )
+
+    @property
+    def delay(self) -> str:
+        return f"up to {format_duration(self.end - self.start)}"
+
+    @property
+    def state(self) -> str:
+        return "tuples until it has ended"
+
+    @property
+    def quiet(self) -> None:
+        return None
 
     def __str__(self) -> str:
         return f"fixed({self.start} to {self.end})"
@@ -381,6 +455,33 @@ class Frame(Ordered):
         if self.rows is not None:
             return f"{self.rows} rows preceding"
         return "all preceding" if self.range is None else f"{format_duration(self.range)} preceding"
+
+    @property
+    def cti(self) -> str:
+        return "the last tuple of the first open slot" if isinstance(self.slide, Time) else "as its input"
+
+    @property
+    def delay(self) -> str:
+        return f"up to {self.slide}" if isinstance(self.slide, Time) else "none"
+
+    @property
+    def state(self) -> str:
+        return self.remembered(by_slots=False)
+
+    def remembered(self, *, by_slots: bool, total: bool = False) -> str:
+        """What is kept, for people: of slots a state, or of groups a total where all that precedes adds up."""
+        state = "all tuples" if self.endless else "tuples of the frame before the CTI and those after it"
+        if self.endless and total:
+            state = "a total of each group, tuples after the CTI"
+        if by_slots:
+            state = "a state of each group, tuples after the CTI"
+        elif isinstance(self.slide, Tuples):
+            state += ", a row a group"
+        return f"{state}; results of tuples that have not ended"
+
+    @property
+    def quiet(self) -> None:
+        return None
 
     def __str__(self) -> str:
         return self.preceding if self.slide is None else f"{self.preceding}, slide {self.slide}"

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from headrace.plan.base import Node, OneInput, Properties
+from headrace.plan.base import Node, OneInput, Properties, Reach
+from headrace.plan.liveliness import AS_INPUT, Liveliness
 
 __all__ = ["Final", "Output"]
 
@@ -16,6 +17,9 @@ class Final(OneInput):
     """Lets an event out only when no legal change can touch it any more (rule 3.5)."""
 
     linear: ClassVar[bool] = False
+    reach: ClassVar[Reach] = "streams"
+    instants: ClassVar[None] = None
+    ends: ClassVar[None] = None
 
     @property
     def needs(self) -> tuple[str, ...] | None:
@@ -26,6 +30,25 @@ class Final(OneInput):
         below = self.input.properties
         return Properties(insert_only=True, settled=True, keys=below.keys)
 
+    @property
+    def liveliness(self) -> Liveliness:
+        state = "events the CTI has not made final"
+        if self.input.properties.settled:
+            return Liveliness("as its input", f"none; answers wait for {self._waits_for()}", state)
+        advice = "lifetimes that never change let events out at their start: set_duration(...), or speculative answers"
+        delay = f"as long as events last; answers wait for {self._waits_for()}"
+        return Liveliness("start of the oldest event that waits", delay, state, (advice,))
+
+    def _waits_for(self) -> str:
+        """Whose CTI it is that a final answer waits for: the nearest operator's that does not just pass one on."""
+        below = self.input
+        while len(below.inputs) == 1 and below.liveliness.cti == AS_INPUT.cti:
+            below = below.inputs[0]
+        return f"the CTI of {type(below).__name__}: {below.liveliness.cti}"
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - it has one input
+        return needed
+
     def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:  # noqa: ARG002
         return self.with_inputs(*inputs)
 
@@ -35,11 +58,19 @@ class Output(OneInput):
     """Where a stream leaves: events that one correction is made of must be together, to be paired (rule 2.3)."""
 
     linear: ClassVar[bool] = False
+    reach: ClassVar[Reach] = "streams"
     name: str
 
     @property
     def needs(self) -> tuple[str, ...] | None:
         return None if self.input.properties.insert_only else self.input.schema.names
+
+    @property
+    def liveliness(self) -> Liveliness:
+        return AS_INPUT
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - all of them
+        return self.all_of(side)
 
     def describe(self) -> str:
         return f"Output {self.name}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 from headrace.errors import PlanError
 from headrace.expr import Expr
-from headrace.modules import Module
+from headrace.modules import Module, ModuleCall
 from headrace.plan.aggregate import Aggregate
-from headrace.plan.base import Properties
-from headrace.plan.ordered import Frame, Time
+from headrace.plan.base import Properties, Reach
+from headrace.plan.ordered import Frame, Ordered, Time, Tuples
 from headrace.plan.windowed import PerWindow
 from headrace.schema import Schema
 
@@ -24,6 +25,8 @@ class Over(PerWindow):
     Of tuples that are equal but for their ends, the one that ends first comes first.
     """
 
+    reach: ClassVar[Reach] = "streams"
+    passes_on: ClassVar[bool] = True
     outputs: tuple[tuple[str, Expr], ...]
 
     def __post_init__(self) -> None:
@@ -37,6 +40,11 @@ class Over(PerWindow):
                 instead=f"aggregate({taken[0]}_over=...)",
             )
         self.aggregate  # noqa: B018 - which checks the rest
+
+    @property
+    def frame(self) -> Frame:
+        assert isinstance(self.window, Frame)
+        return self.window
 
     @cached_property
     def aggregate(self) -> Aggregate:
@@ -54,13 +62,25 @@ class Over(PerWindow):
     @cached_property
     def prompt(self) -> bool:
         # A result starts where its tuple does; but which tuple of a slot of time is the last, only its end tells.
-        assert isinstance(self.window, Frame)
-        return not isinstance(self.window.slide, Time)
+        return not isinstance(self.frame.slide, Time)
 
     @cached_property
     def properties(self) -> Properties:
         # Columns that are passed on do not say where rows are, once these have moved to be together by the keys.
         return replace(super().properties, settled=self.input.properties.settled)
+
+    @cached_property
+    def by_slots(self) -> bool:
+        """Whether the frames tumble by tuples, and all that is asked of them can be computed tuple by tuple."""
+        calls = self.aggregate.split[0].values()
+        stepwise = all(isinstance(call, ModuleCall) and call.module.stepwise() is not None for call in calls)
+        return self.frame.tumbles and isinstance(self.frame.slide, Tuples) and stepwise
+
+    def remembers(self, window: Ordered) -> str:  # noqa: ARG002 - it is the frame
+        return self.frame.remembered(by_slots=self.by_slots, total=self.aggregate.by_sums)
+
+    def takes(self, needed: set[str]) -> set[str]:  # noqa: ARG002 - a frame looks at all columns
+        return self.all_of(0)
 
     def describe(self) -> str:
         outputs = ", ".join(f"{name} = {expr}" for name, expr in self.outputs)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from headrace.modules import ModuleCall
 from headrace.plan.aggregate import Aggregate
-from headrace.plan.base import OneInput, Properties, renamed
+from headrace.plan.base import OneInput, Properties, Reach, renamed
+from headrace.plan.liveliness import AS_INPUT, Liveliness
 from headrace.schema import Field, Schema, Type
 
 __all__ = ["Panes"]
@@ -17,6 +19,7 @@ __all__ = ["Panes"]
 class Panes(OneInput):
     """Events of a batch that are in one group and the same windows become one event, with a state for each module."""
 
+    reach: ClassVar[Reach] = "streams"
     aggregate: Aggregate
 
     @cached_property
@@ -33,6 +36,13 @@ class Panes(OneInput):
     def properties(self) -> Properties:
         below = self.input.properties
         return Properties(below.insert_only, below.settled, renamed(below.keys, self.aggregate.keys))
+
+    @property
+    def liveliness(self) -> Liveliness:
+        return AS_INPUT
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:
+        return self.aggregate.uses(side, needed)
 
     @property
     def marks(self) -> str:

@@ -40,17 +40,19 @@ What is remembered are the tuples from the first open one on, and those before i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.patterns import Pattern, References
 from headrace.patterns.program import Program, Slot, carried, compiled
-from headrace.plan.base import Properties, refuse_reserved
+from headrace.plan.base import Node, Properties, Reach, refuse_reserved
 from headrace.plan.keyed import Keyed
+from headrace.plan.liveliness import AS_INPUT, Liveliness
 from headrace.schema import Field, Schema, Type
+from headrace.time import format_duration
 
 __all__ = ["COMPLETE", "Match", "Rows"]
 
@@ -74,6 +76,8 @@ class _Resolved:
 class Match(Keyed):
     """The matches of a pattern in each group, with measures."""
 
+    reach: ClassVar[Reach] = "streams"
+    instants: ClassVar[bool] = True
     pattern: Pattern
     measures: tuple[tuple[str, Expr], ...]
     rows: Rows = field(default="one", kw_only=True)
@@ -220,6 +224,41 @@ class Match(Keyed):
     def waits(self) -> bool:
         """Whether the output CTI depends on what is remembered."""
         return self.rows == "all" or self.pattern.matches == "one"
+
+    @property
+    def liveliness(self) -> Liveliness:
+        span = self.pattern.span
+        delay = "as long as runs last" if span is None else f"up to {format_duration(span)}"
+        found = Liveliness(self._cti, delay if self.waits else "none", self._remembered)
+        if span is None:
+            found = found.advising("within(...) bounds how long a run is open, and so the state")
+        return found.by_answer() if self.final else found
+
+    @property
+    def _cti(self) -> str:
+        if self.rows == "all":
+            return "the first tuple that a match may still begin with"
+        if self.pattern.matches == "all":
+            return AS_INPUT.cti
+        if self.alone:
+            return "the end of the first match that may still grow"
+        return "the end of the first match behind a tuple that a match may still begin with"
+
+    @property
+    def _remembered(self) -> str:
+        back = self.references.back
+        state = "tuples of each group from its first open one on" + (f", and {back} before" if back else "")
+        return state + ("; how many matches each has had" if self.numbered else "")
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - all of them
+        return self.all_of(side)
+
+    @property
+    def passes_on(self) -> bool:
+        return self.rows == "all"
+
+    def by_answer(self) -> Node | None:
+        return replace(self, final=True) if self.waits else None
 
     def describe(self) -> str:
         measures = ", ".join(f"{name} = {expr}" for name, expr in self.measures)

@@ -23,26 +23,11 @@ from itertools import count
 from typing import ClassVar, Literal, get_args
 
 from headrace.errors import PlanError
-from headrace.plan.aggregate import Aggregate
-from headrace.plan.base import Node, Properties, walk
+from headrace.plan.base import Node, Properties, Reach, walk
 from headrace.plan.coalesce import Coalesce
-from headrace.plan.group_apply import GroupApply
-from headrace.plan.join import Join
+from headrace.plan.columns import columns_used
+from headrace.plan.liveliness import Liveliness, of_all_inputs
 from headrace.plan.loop_keys import loop_keys, why_no_key
-from headrace.plan.operate import Top
-from headrace.plan.span import (
-    CapDuration,
-    Extend,
-    PointAtEnd,
-    PointAtStart,
-    Select,
-    SetDuration,
-    Shift,
-    Union,
-    Where,
-)
-from headrace.plan.table import TableJoin
-from headrace.plan.windows import Snapshot
 from headrace.progress import Progress
 from headrace.schema import Schema
 
@@ -54,15 +39,13 @@ LoopProgress = Literal["hwm", "probing", "hybrid"]
 #: Rounds that no loop should need when its user has named no bound: fewer where payloads may repeat for ever.
 _MOST_ROUNDS, _MOST_PLAIN_ROUNDS = 10_000, 1_000
 _numbers = count(1)
-#: Operators that give more for more, a result for each event or pair of events alone.
-_PAIRWISE = (GroupApply, Select, TableJoin, Union, Where)
-_LIFETIMES = (CapDuration, PointAtEnd, PointAtStart, SetDuration)
 
 
 @dataclass(frozen=True, eq=False)
 class FedNode(Node):
     """What a loop begins with; whoever runs the loop feeds it."""
 
+    reach: ClassVar[Reach] = "event"
     columns: Schema
     name: str
 
@@ -73,6 +56,13 @@ class FedNode(Node):
     @cached_property
     def properties(self) -> Properties:
         return Properties(insert_only=False, settled=False)
+
+    @property
+    def liveliness(self) -> Liveliness:
+        return Liveliness("by its loop", "by its loop", "none")
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002
+        raise AssertionError("it has no input")
 
     def describe(self) -> str:
         return f"{type(self).__name__} {self.name}"
@@ -153,7 +143,7 @@ class Recurse(Node):
     @cached_property
     def circulates(self) -> bool:
         """Whether changes can go round on their own: the body gives more for more, of each event or pair alone."""
-        return all(_pairwise(node) or isinstance(node, Coalesce) for node in walk(self.body))
+        return all(node.pairwise or isinstance(node, Coalesce) for node in walk(self.body))
 
     @cached_property
     def properties(self) -> Properties:
@@ -164,6 +154,10 @@ class Recurse(Node):
             settled=plain and all(p.settled for p in below),
             keys=self.need(0),
         )
+
+    @property
+    def reach(self) -> Reach:
+        return "instant" if self.distinct else "streams"
 
     @cached_property
     def _keys(self) -> tuple[str, ...] | None:
@@ -178,6 +172,13 @@ class Recurse(Node):
         if self.groups or self._keys is None:
             return self.groups
         return (self._keys[position],)
+
+    @property
+    def liveliness(self) -> Liveliness:
+        return of_all_inputs("what the loop has found, and events its operators met, whose end the CTI has not passed")
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - what goes round goes round whole
+        return self.all_of(side) if side == 0 else columns_used(self.body)[self.ports[side].fingerprint]
 
     def progress(self, inputs: list[Progress]) -> Progress:
         return Progress.together(inputs)
@@ -275,27 +276,8 @@ def _parted(nodes: list[Node], start: LoopInput) -> tuple[list[Node], tuple[Node
 # --- what a body may hold --------------------------------------------------------------------------------------------
 
 
-def _pairwise(node: Node) -> bool:
-    if isinstance(node, Join):
-        return node.kind == "inner"
-    if isinstance(node, (Shift, Extend)):
-        return node.by >= 0
-    return isinstance(node, (LoopInput, *_PAIRWISE, *_LIFETIMES))
-
-
-def _instant_wise(node: Node) -> bool:
-    """Whether what an operator gives at an instant follows from what it is given then, whatever lifetimes say else."""
-    if isinstance(node, (Aggregate, Top)):
-        # A module that sees lifetimes sees other instants; what one diverts would be lost in the loop.
-        plain = not node.sensitive and node.policy.on_error == "fail"
-        return isinstance(node.window, Snapshot) and plain
-    if isinstance(node, (Extend, *_LIFETIMES)):
-        return False
-    return _pairwise(node) or isinstance(node, (Coalesce, Join)) or (isinstance(node, Recurse) and node.distinct)
-
-
 def _check_allowed(node: Node, *, distinct: bool) -> None:
-    if distinct and not _instant_wise(node):
+    if distinct and not node.instant_wise:
         raise PlanError(
             f"a loop of distinct payloads cannot hold {type(node).__name__}: it looks at more than one instant",
             given=node.describe(),
@@ -303,7 +285,7 @@ def _check_allowed(node: Node, *, distinct: bool) -> None:
             "shift forward, loops",
             instead="put it before the loop or behind it",
         )
-    if not distinct and not _pairwise(node):
+    if not distinct and not node.pairwise:
         raise PlanError(
             f"a loop of all events cannot hold {type(node).__name__}: it looks at more than single events and pairs, "
             "or back in time",

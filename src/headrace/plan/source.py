@@ -11,11 +11,14 @@ import pyarrow as pa
 
 from headrace.errors import PlanError
 from headrace.expr import Expr
-from headrace.plan.base import Node, OneInput, Properties, refuse_reserved, walk
-from headrace.plan.policies import BadRowPolicy, Edge, Interval, Lifetime, Physical, ProgressPolicy
+from headrace.plan.base import Node, OneInput, Properties, Reach, refuse_reserved, walk
+from headrace.plan.liveliness import AS_INPUT, NOT_ENDED, Liveliness
+from headrace.plan.policies import BadRowPolicy, Edge, Interval, Lifetime, Physical, Point, ProgressPolicy
 from headrace.schema import ARRIVAL, STAMPS, Schema
 
-__all__ = ["DIVERTED", "RE_NEW", "Admit", "Diverted", "Orphans", "Source", "diverted_rows", "diverted_streams"]
+__all__ = [
+    "DIVERTED", "RE_NEW", "Admit", "Diverted", "Orphans", "Source", "diverted_rows", "diverted_streams", "sources_of",
+]  # fmt: skip
 
 
 #: Rows that were not used: from where and why, the file and the line in it where those are known, and the row itself.
@@ -31,6 +34,7 @@ class Source(Node):
     `origin` is told apart by its text only; the host's reader knows what to do with it.
     """
 
+    reach: ClassVar[Reach] = "streams"
     origin: object
     columns: Schema
     lifetime: Lifetime
@@ -69,6 +73,21 @@ class Source(Node):
         physical = isinstance(self.lifetime, Physical)
         return Properties(insert_only=not physical, settled=not physical)
 
+    @property
+    def instants(self) -> bool:
+        return isinstance(self.lifetime, Point)
+
+    @property
+    def ends(self) -> bool:
+        return self.instants
+
+    @property
+    def liveliness(self) -> Liveliness:
+        return Liveliness("by its policy", "by its policy", "none")
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002
+        raise AssertionError("a source has no input")
+
     def describe(self) -> str:
         pushed = f", reads only where {self.pushed}" if self.pushed is not None else ""
         bad = "" if self.bad_rows == "divert" else f", bad rows {self.bad_rows}"
@@ -80,6 +99,8 @@ class Source(Node):
 class Diverted(Node):
     """The side stream of a source: rows that were late or malformed, as points at the CTI they broke."""
 
+    reach: ClassVar[Reach] = "streams"
+    instants: ClassVar[bool] = True
     source: Source
     #: Whether somebody reads it, so that rows must be given whole, with columns the query itself does not use.
     whole: bool = True
@@ -87,6 +108,13 @@ class Diverted(Node):
     @property
     def inputs(self) -> tuple[Node, ...]:
         return (self.source,)
+
+    @property
+    def liveliness(self) -> Liveliness:
+        return AS_INPUT
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - the rows as they came
+        return self.all_of(side) if self.whole else set()
 
     def describe(self) -> str:
         return "Diverted" + (" with all columns" if self.whole else "")
@@ -109,6 +137,8 @@ class Admit(OneInput):
     """Lets a retraction of physical events in only if the event it speaks of is there."""
 
     linear: ClassVar[bool] = False
+    reach: ClassVar[Reach] = "streams"
+    ends: ClassVar[None] = None
     #: Columns that rows are brought together by; any will do, since equal events agree on all of them. The optimizer
     #: chooses; before it has, others need not heed where the rows are.
     by: tuple[str, ...] = ()
@@ -126,6 +156,13 @@ class Admit(OneInput):
     def properties(self) -> Properties:
         return Properties(insert_only=False, settled=False, keys=self.by or None)
 
+    @property
+    def liveliness(self) -> Liveliness:
+        return AS_INPUT.remembering(NOT_ENDED)
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - all of them
+        return self.all_of(side)
+
     def describe(self) -> str:
         return f"Admit retractions of known events, rows together by {', '.join(self.needs or ())}"
 
@@ -133,6 +170,9 @@ class Admit(OneInput):
 @dataclass(frozen=True, eq=False)
 class Orphans(OneInput):
     """The retractions that an `Admit` has diverted: its second output."""
+
+    reach: ClassVar[Reach] = "streams"
+    instants: ClassVar[bool] = True
 
     @cached_property
     def schema(self) -> Schema:
@@ -142,11 +182,23 @@ class Orphans(OneInput):
     def properties(self) -> Properties:
         return Properties(insert_only=True, settled=True)
 
+    @property
+    def liveliness(self) -> Liveliness:
+        return AS_INPUT
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - it has columns of its own
+        return set()
+
+
+def sources_of(*roots: Node) -> list[Source]:
+    """The sources that a plan reads, each once."""
+    return [node for node in walk(*roots) if isinstance(node, Source)]
+
 
 def diverted_streams(*roots: Node, whole: bool) -> list[Node]:
     """The streams of what a plan diverts: late and malformed rows, retractions of nothing, windows that failed."""
     nodes = list(walk(*roots))
-    late: list[Node] = [Diverted(node, whole) for node in nodes if isinstance(node, Source)]
+    late: list[Node] = [Diverted(source, whole) for source in sources_of(*roots)]
     late += [Orphans(node) for node in nodes if isinstance(node, Admit)]
     return late + [side for node in nodes if (side := node.side()) is not None]
 

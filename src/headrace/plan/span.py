@@ -2,34 +2,62 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from headrace.errors import PlanError
 from headrace.expr import Expr, col
-from headrace.plan.base import Node, OneInput, Properties, refuse_reserved, renamed
+from headrace.plan.base import Node, OneInput, Properties, Reach, refuse_reserved, renamed
+from headrace.plan.liveliness import AS_INPUT, Liveliness, of_all_inputs
 from headrace.progress import Progress
 from headrace.schema import Field, Schema, Type
 from headrace.time import add_one, format_duration
 
 __all__ = [
-    "CapDuration", "Extend", "PointAtEnd", "PointAtStart", "Select", "SetDuration", "Shift", "Union", "Where",
-    "keys_first",
+    "CapDuration", "EachAlone", "Extend", "PointAtEnd", "PointAtStart", "Select", "SetDuration", "Shift", "Union",
+    "Where", "keys_first",
 ]  # fmt: skip
 
 
+_FINITE = 2**60  # ticks: far beyond all calendars, and added to any of their times not yet infinite
+
+
 @dataclass(frozen=True, eq=False)
-class _EachAlone(OneInput):
+class EachAlone(OneInput):
     """An operator that looks at each event alone, and passes its payload on: whose group it is makes no difference."""
+
+    @property
+    @abstractmethod
+    def keeps_start(self) -> bool:
+        """Whether events start when they did."""
+
+    @property
+    @abstractmethod
+    def keeps_events(self) -> bool:
+        """Whether every event is there, for however long: nothing is left to do where events get another time."""
+
+    @property
+    def liveliness(self) -> Liveliness:
+        return AS_INPUT
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - it has one input
+        return needed
 
     def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:  # noqa: ARG002
         return self.with_inputs(*inputs)
 
 
 @dataclass(frozen=True, eq=False)
-class Where(_EachAlone):
+class Where(EachAlone):
     """Keeps events for which the predicate is true."""
 
+    reach: ClassVar[Reach] = "event"
+    keeps_start: ClassVar[bool] = True
+    keeps_events: ClassVar[bool] = False
+    instants: ClassVar[None] = None
+    ends: ClassVar[None] = None
     predicate: Expr
 
     def __post_init__(self) -> None:
@@ -41,6 +69,9 @@ class Where(_EachAlone):
                 instead=f"({self.predicate}) > 0",
             )
 
+    def uses(self, side: int, needed: set[str]) -> set[str]:
+        return super().uses(side, needed) | self.predicate.columns()
+
     def describe(self) -> str:
         return f"Where {self.predicate}"
 
@@ -49,6 +80,9 @@ class Where(_EachAlone):
 class Select(OneInput):
     """Maps payloads: each output column is an expression over the input's."""
 
+    reach: ClassVar[Reach] = "event"
+    instants: ClassVar[None] = None
+    ends: ClassVar[None] = None
     outputs: tuple[tuple[str, Expr], ...]
 
     def __post_init__(self) -> None:
@@ -65,6 +99,13 @@ class Select(OneInput):
         below = self.input.properties
         return Properties(below.insert_only, below.settled, renamed(below.keys, self.outputs))
 
+    @property
+    def liveliness(self) -> Liveliness:
+        return AS_INPUT
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - all outputs are computed
+        return set().union(*(expr.columns() for _, expr in self.outputs))
+
     def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:  # noqa: ARG002
         return Select(inputs[0], (*((name, col(name)) for name in keys), *self.outputs))
 
@@ -75,22 +116,37 @@ class Select(OneInput):
 
 
 @dataclass(frozen=True, eq=False)
-class Shift(_EachAlone):
+class Shift(EachAlone):
     """Moves lifetimes: `[LE + d, RE + d)`."""
 
+    keeps_start: ClassVar[bool] = False
+    keeps_events: ClassVar[bool] = True
+    instants: ClassVar[None] = None
+    ends: ClassVar[None] = None
     by: int
+
+    @property
+    def reach(self) -> Reach:
+        return "event" if self.by >= 0 else "event, back in time"
 
     def progress(self, inputs: list[Progress]) -> Progress:
         return Progress(add_one(inputs[0].cti, self.by), add_one(inputs[0].high, self.by))
+
+    @property
+    def liveliness(self) -> Liveliness:
+        return Liveliness(f"its input's, moved by {format_duration(self.by)}", "none", "none")
 
     def describe(self) -> str:
         return f"Shift by {format_duration(self.by)}"
 
 
 @dataclass(frozen=True, eq=False)
-class SetDuration(_EachAlone):
+class SetDuration(EachAlone):
     """Gives every event the same duration: `[LE, LE + d)`."""
 
+    reach: ClassVar[Reach] = "event, another time"
+    keeps_start: ClassVar[bool] = True
+    keeps_events: ClassVar[bool] = True
     duration: int
 
     def __post_init__(self) -> None:
@@ -102,26 +158,50 @@ class SetDuration(_EachAlone):
         below = self.input.properties
         return Properties(below.insert_only, settled=True, keys=below.keys)
 
+    @property
+    def ends(self) -> bool:
+        return self.duration < _FINITE
+
     def describe(self) -> str:
         return f"SetDuration {format_duration(self.duration)}"
 
 
 @dataclass(frozen=True, eq=False)
-class Extend(_EachAlone):
+class Extend(EachAlone):
     """Moves ends: `[LE, RE + d)`; events that d makes empty vanish."""
 
+    keeps_start: ClassVar[bool] = True
     by: int
+
+    @property
+    def reach(self) -> Reach:
+        return "event, another time" if self.by >= 0 else "event, back in time"
+
+    @property
+    def keeps_events(self) -> bool:
+        return self.by >= 0
 
     def progress(self, inputs: list[Progress]) -> Progress:
         return Progress(add_one(inputs[0].cti, min(0, self.by)), inputs[0].high)
+
+    @property
+    def liveliness(self) -> Liveliness:
+        late = format_duration(-self.by)
+        return Liveliness(f"its input's less {late}", late, "none") if self.by < 0 else super().liveliness
 
     def describe(self) -> str:
         return f"Extend by {format_duration(self.by)}"
 
 
 @dataclass(frozen=True, eq=False)
-class PointAtStart(_EachAlone):
+class PointAtStart(EachAlone):
     """Keeps the first instant of every event."""
+
+    reach: ClassVar[Reach] = "event, another time"
+    keeps_start: ClassVar[bool] = True
+    keeps_events: ClassVar[bool] = True
+    instants: ClassVar[bool] = True
+    ends: ClassVar[bool] = True
 
     @cached_property
     def properties(self) -> Properties:
@@ -130,13 +210,19 @@ class PointAtStart(_EachAlone):
 
 
 @dataclass(frozen=True, eq=False)
-class PointAtEnd(_EachAlone):
+class PointAtEnd(EachAlone):
     """Keeps the instant at which an event ends, `[RE, RE + h)`; one that never ends gives none.
 
     When an event's end moves, its point goes and another comes, so no lifetime ever changes; and a point before the CTI
     stands for an end that nothing can move any more.
     """
 
+    reach: ClassVar[Reach] = "event, another time"
+    keeps_start: ClassVar[bool] = False
+    keeps_events: ClassVar[bool] = False
+    instants: ClassVar[bool] = True
+    ends: ClassVar[bool] = True
+
     @cached_property
     def properties(self) -> Properties:
         below = self.input.properties
@@ -144,14 +230,21 @@ class PointAtEnd(_EachAlone):
 
 
 @dataclass(frozen=True, eq=False)
-class CapDuration(_EachAlone):
+class CapDuration(EachAlone):
     """Lets no event last longer than a duration: `[LE, min(RE, LE + d))`."""
 
+    reach: ClassVar[Reach] = "event, another time"
+    keeps_start: ClassVar[bool] = True
+    keeps_events: ClassVar[bool] = True
     duration: int
 
     def __post_init__(self) -> None:
         if self.duration <= 0:
             raise PlanError("a duration must be positive", given=self.duration, instead="cap_duration('10 s')")
+
+    @property
+    def ends(self) -> bool:
+        return self.duration < _FINITE
 
     def describe(self) -> str:
         return f"CapDuration {format_duration(self.duration)}"
@@ -161,6 +254,9 @@ class CapDuration(_EachAlone):
 class Union(Node):
     """The bag union of streams with equal columns."""
 
+    reach: ClassVar[Reach] = "event"
+    instants: ClassVar[None] = None
+    ends: ClassVar[None] = None
     parts: tuple[Node, ...]
 
     def __post_init__(self) -> None:
@@ -183,6 +279,13 @@ class Union(Node):
         known = [part.properties for part in self.parts]
         keys = known[0].keys if all(p.keys == known[0].keys for p in known) else None
         return Properties(all(p.insert_only for p in known), all(p.settled for p in known), keys)
+
+    @property
+    def liveliness(self) -> Liveliness:
+        return of_all_inputs()
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - all inputs alike
+        return needed or {self.schema.names[0]}  # its inputs must agree on which column they keep
 
     def progress(self, inputs: list[Progress]) -> Progress:
         return Progress.together(inputs)

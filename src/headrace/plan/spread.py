@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from headrace.plan.base import Node, Properties
+from headrace.plan.base import Node, Properties, Reach
+from headrace.plan.liveliness import Liveliness
 from headrace.plan.recurse import FedNode, Recurse
 from headrace.progress import Progress
 
@@ -31,6 +32,7 @@ class LoopEnd(Node):
     """Where the seed of a loop meets what its body gives, and the result leaves it."""
 
     linear: ClassVar[bool] = False
+    reach: ClassVar[Reach] = "streams"
     seed: Node
     body: Node
     loop: Recurse
@@ -53,6 +55,13 @@ class LoopEnd(Node):
     def round_column(self) -> str:
         """The column in front of what the body gives."""
         return self.body.schema.names[0]
+
+    @property
+    def liveliness(self) -> Liveliness:
+        return self.loop.liveliness
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - all of them
+        return self.all_of(side)
 
     def progress(self, inputs: list[Progress]) -> Progress:
         return Progress.together(inputs)

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 from headrace.errors import PlanError
-from headrace.plan.base import Node, OneInput, refuse_reserved
+from headrace.plan.base import Node, OneInput, Reach, refuse_reserved
 from headrace.plan.join import Keys, check_keys, names_beside
+from headrace.plan.liveliness import AS_INPUT, Liveliness
 from headrace.schema import Field, Schema
 
 __all__ = ["HOW", "TableJoin", "TableJoinKind"]
@@ -31,6 +32,8 @@ class TableJoin(OneInput):
     The payload is made as that of a `Join`. With `how="left"` an event without a row in the table stays, with nulls.
     """
 
+    reach: ClassVar[Reach] = "event"
+    ends: ClassVar[None] = None
     #: The rows, or where they are read from when the query starts; told apart by its text.
     table: object
     columns: Schema
@@ -63,6 +66,13 @@ class TableJoin(OneInput):
     def schema(self) -> Schema:
         added = (Field(new, self.columns[name].type) for name, new in self.table_columns.items())
         return Schema((*self.input.schema.fields, *added))
+
+    @property
+    def liveliness(self) -> Liveliness:
+        return AS_INPUT
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - it has one input
+        return needed | {name for name, _ in self.on}
 
     def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:  # noqa: ARG002
         return self.with_inputs(*inputs)

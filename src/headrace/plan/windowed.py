@@ -7,19 +7,28 @@ outputs get, and whether its windows can only be shortened (`prompt`: the output
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from abc import abstractmethod
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import ClassVar
 
 from headrace.errors import PlanError
+from headrace.expr import Expr
 from headrace.modules.base import Module
-from headrace.plan.base import Node, OneInput, Properties
+from headrace.plan.base import Node, OneInput, Properties, Reach
 from headrace.plan.keyed import Keyed
-from headrace.plan.ordered import Ordered
+from headrace.plan.liveliness import AS_INPUT, Liveliness
+from headrace.plan.ordered import Frame, Ordered
 from headrace.plan.source import DIVERTED
-from headrace.plan.windows import PLAIN_POLICY, Grid, Snapshot, Timestamping, Window, WindowPolicy
+from headrace.plan.windows import PLAIN_POLICY, Count, Grid, Session, Snapshot, Timestamping, Window, WindowPolicy
 from headrace.schema import Schema
 
 __all__ = ["Failures", "PerWindow"]
+
+_CLOSED = "groups × windows the CTI has not closed"
+_ENDED = "groups × windows the CTI has not closed or that hold an event it has not ended"
+_MEANWHILE = "final() gives the answers of closed windows all the same"
+_BOUND = "timestamping='time_bound': output CTI is the input's, if no output depends on what comes after its start"
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +84,78 @@ class PerWindow(Keyed):
         return not self.prompt and (self.holds_ends or not isinstance(self.window, Grid))
 
     @property
+    def ends(self) -> bool:
+        return self.timestamping == "align" and isinstance(self.window, (Count, Grid, Session))
+
+    @property
+    def at_instants(self) -> Reach:
+        """The reach of what is computed of all events of a window: over snapshots, of all that holds at an instant.
+
+        A module that sees lifetimes sees other instants; what one sets aside would be lost in a loop.
+        """
+        plain = not self.sensitive and self.policy.on_error == "fail"
+        return "instant" if isinstance(self.window, Snapshot) and plain else "streams"
+
+    @property
+    def liveliness(self) -> Liveliness:
+        found = self._over_tuples(self.window) if isinstance(self.window, Ordered) else self._over_time()
+        return found.by_answer() if self.final else found
+
+    def _over_tuples(self, window: Ordered) -> Liveliness:
+        advice = (*window.advice, *self._quiet_advice())
+        return Liveliness(window.cti, window.delay, self.remembers(window), advice)
+
+    def remembers(self, window: Ordered) -> str:
+        """What is kept of windows of tuples, for people."""
+        return window.state
+
+    def _over_time(self) -> Liveliness:
+        state = _ENDED if self.holds_ends else _CLOSED
+        if self.prompt:
+            return AS_INPUT.remembering(state).advising(*self._clip_advice(delayed=False))
+        cti, delay = "start of the first open window", self.window.delay
+        if self.holds_ends:
+            cti, delay = f"{cti}, or of the first that holds an open event", f"{delay}, and as long as events last"
+        advice = self._clip_advice(delayed=True) + self._bound_advice() + self._quiet_advice()
+        return Liveliness(cti, delay, state, advice)
+
+    def _clip_advice(self, *, delayed: bool) -> tuple[str, ...]:
+        if not self.holds_ends:
+            return ()
+        gain = "output CTI no longer waits for open events; " if delayed else ""
+        side = "full" if self.policy.clipping == "left" else "right"
+        return (f"clipping={side!r}: {gain}state bound falls from {_ENDED} to {_CLOSED}",)
+
+    def _bound_advice(self) -> tuple[str, ...]:
+        """Whether outputs could be bound in time: not if a window is known only when its last time has come."""
+        own_times = self.timestamping in ("unchanged", "clip") and not isinstance(self.window, Count)
+        return (_BOUND,) if self.sensitive and (own_times or isinstance(self.window, Snapshot)) else ()
+
+    def _quiet_advice(self) -> tuple[str, ...]:
+        """What to do about one group that holds back the output CTI of all."""
+        if not self.keys or self.window.quiet is None:
+            return ()
+        does, remedy = self.window.quiet
+        return (f"a group that {does} holds the output CTI of all groups; {_MEANWHILE}; {remedy}",)
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:
+        # Where windows depend on the order of tuples, all columns do, which decide it.
+        return self.all_of(side) if isinstance(self.window, Ordered) else self.key_columns | self.takes(needed)
+
+    @abstractmethod
+    def takes(self, needed: set[str]) -> set[str]:
+        """The columns of its input, besides those of the keys, that go into the content of windows that divide time."""
+
+    @property
+    def filtered_before(self) -> dict[str, Expr]:
+        """The output columns that a filter may as well use before the operator, and what they are there: the keys."""
+        return dict(self.keys)
+
+    def by_answer(self) -> Node | None:
+        # Of frames the CTI waits for the open slot alone, which is the same for all groups.
+        return replace(self, final=True) if self.waits and not isinstance(self.window, Frame) else None
+
+    @property
     def marks(self) -> str:
         return ", ".join(f"{module.name} {module.mark}" for module in self.modules)
 
@@ -128,6 +209,8 @@ class PerWindow(Keyed):
 class Failures(OneInput):
     """The windows whose module failed under `on_error="skip"`: an operator's second output."""
 
+    reach: ClassVar[Reach] = "streams"
+
     @cached_property
     def schema(self) -> Schema:
         return DIVERTED
@@ -136,3 +219,10 @@ class Failures(OneInput):
     def properties(self) -> Properties:
         below = self.input.properties
         return Properties(insert_only=False, settled=below.settled)
+
+    @property
+    def liveliness(self) -> Liveliness:
+        return AS_INPUT
+
+    def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - it has columns of its own
+        return set()

@@ -11,6 +11,7 @@ starts at or before the event does: at the end of time, when all else has ended,
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -35,6 +36,7 @@ __all__ = [
 
 ENDLESS = 2**62
 _LIMIT = 2**60
+_BY_TIME = "windows that end by time alone: tumbling(...)"
 
 
 Clipping = Literal["none", "left", "right", "full"]
@@ -42,8 +44,18 @@ Timestamping = Literal["align", "unchanged", "clip", "time_bound"]
 
 
 @dataclass(frozen=True)
-class Window:
+class Window(ABC):
     """How the time axis of a group is divided."""
+
+    @property
+    @abstractmethod
+    def delay(self) -> str:
+        """How far the start of the first open window is behind, for people."""
+
+    @property
+    @abstractmethod
+    def quiet(self) -> tuple[str, str] | None:
+        """What a group does that holds back the output CTI of all, and what would help; None if none can."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +116,14 @@ class Grid(Window):
             return time
         return self.start_of(self.closed(time) + 1)
 
+    @property
+    def delay(self) -> str:
+        return f"up to {format_duration(self.size)}"
+
+    @property
+    def quiet(self) -> None:
+        return None
+
     def __str__(self) -> str:
         origin = f", origin={self.origin}" if self.origin else ""
         if self.size == self.hop:
@@ -119,6 +139,15 @@ def _bounded(times: Int64s) -> Int64s:
 @dataclass(frozen=True)
 class Snapshot(Window):
     """Between each pair of neighbouring endpoints of the group's events."""
+
+    @property
+    def delay(self) -> str:
+        return "as long as nothing starts or ends in the slowest group"
+
+    @property
+    def quiet(self) -> tuple[str, str]:
+        does = "has an event that lasts, while nothing starts or ends in it,"
+        return does, "cap_duration(...) before it, which bounds how long events last"
 
     def __str__(self) -> str:
         return "snapshot"
@@ -140,6 +169,14 @@ class Count(Window):
                 instead=f"count_by_{self.by}(3)",
             )
 
+    @property
+    def delay(self) -> str:
+        return f"until the slowest group has {self.n} {self.by} times"
+
+    @property
+    def quiet(self) -> tuple[str, str]:
+        return f"goes quiet before it has {self.n} {self.by} times", _BY_TIME
+
     def __str__(self) -> str:
         return f"count_by_{self.by}({self.n})"
 
@@ -153,6 +190,14 @@ class Session(Window):
     def __post_init__(self) -> None:
         if not 0 < self.gap < _LIMIT:
             raise PlanError("a session's gap must be positive and finite", given=self.gap, instead="session('30 s')")
+
+    @property
+    def delay(self) -> str:
+        return f"as long as the longest open session, at least {format_duration(self.gap)}"
+
+    @property
+    def quiet(self) -> tuple[str, str]:
+        return "never pauses", _BY_TIME
 
     def __str__(self) -> str:
         return f"session({format_duration(self.gap)})"

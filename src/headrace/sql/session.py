@@ -20,7 +20,7 @@ from headrace.expr import Udf
 from headrace.io.tables import is_table, table_of
 from headrace.modules import Module
 from headrace.modules.registry import modules
-from headrace.plan.nodes import DIVERTED, Source, walk
+from headrace.plan.nodes import DIVERTED, sources_of
 from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.aggregates import completes, module_of
@@ -414,7 +414,7 @@ def _show_streams(catalog: Catalog) -> _Shown:
 
 def _sources(entry: StreamEntry) -> list[str]:
     assert entry.node is not None
-    return [str(node.origin) for node in walk(entry.node) if isinstance(node, Source)]
+    return [str(source.origin) for source in sources_of(entry.node)]
 
 
 _SHOWS: Mapping[str, Callable[[Catalog], _Shown]] = {

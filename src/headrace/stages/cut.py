@@ -16,7 +16,18 @@ from functools import cached_property
 
 from headrace.errors import PlanError
 from headrace.optimizer import RULES, Rule, optimize
-from headrace.plan.nodes import Diverted, GroupInput, LoopEnd, LoopInput, LoopStart, Node, Output, Source, walk
+from headrace.plan.nodes import (
+    Diverted,
+    GroupInput,
+    LoopEnd,
+    LoopInput,
+    LoopStart,
+    Node,
+    Output,
+    Source,
+    sources_of,
+    walk,
+)
 from headrace.stages.spread import spread_loops
 
 __all__ = ["Edge", "Line", "cut", "line_of"]
@@ -56,7 +67,7 @@ class Line:
 
     @cached_property
     def sources(self) -> tuple[Source, ...]:
-        return tuple(node for node in self.nodes if isinstance(node, Source))
+        return tuple(sources_of(*self.outputs))
 
     @cached_property
     def loops(self) -> tuple[LoopEnd, ...]:

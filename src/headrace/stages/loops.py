@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.operators.registry import runs_as
 from headrace.plan.convergence import why_it_may_not_end
 from headrace.plan.nodes import LoopInput, Recurse, walk
 from headrace.stages.spread import goes_across
@@ -34,11 +35,7 @@ def _its_end(node: Recurse) -> str:
 
 def how_it_runs(node: Recurse) -> str:
     """What goes round in it, and where."""
-    if node.circulates:
-        how = "columnar, incremental; a round costs what is new in it" + ("; by level" if node.distinct else "")
-    else:
-        how = "columnar, incremental; operators of their own for every round, since the body may take back"
-    return f"{how}; {_where(node)}"
+    return f"{runs_as(node)}; {_where(node)}"
 
 
 def _where(node: Recurse) -> str:

@@ -14,7 +14,7 @@ from headrace.operators.reference import Row, bag, history_of, progress_of, refe
 from headrace.operators.reference.plan import Seen
 from headrace.optimizer import RULES, Rule
 from headrace.optimizer.final_by_answer import final_by_answer
-from headrace.plan.nodes import Final, Match, Node, Output, PerWindow, Recurse, Shift, Source, walk
+from headrace.plan.nodes import Final, Match, Node, Output, PerWindow, Recurse, Shift, sources_of, walk
 from headrace.progress import Progress
 from headrace.testing.checks import Violation, check_output
 from headrace.time import INFINITY, format_ticks
@@ -85,10 +85,9 @@ def _until(rows: Iterable[Row], time: int) -> list[Row]:
 def seen_after(node: Node, batches: int) -> Seen:
     """What the sources of a plan have given after so many batches."""
     found = {}
-    for source in walk(node):
-        if isinstance(source, Source):
-            if not isinstance(source.origin, Events):
-                raise PlanError("only streams held in memory can be replayed", given=str(source.origin))
-            rows = [row for table in list(source.origin.batches())[:batches] for row in table.to_pylist()]
-            found[source.fingerprint] = (history_of(rows), progress_of(rows))
+    for source in sources_of(node):
+        if not isinstance(source.origin, Events):
+            raise PlanError("only streams held in memory can be replayed", given=str(source.origin))
+        rows = [row for table in list(source.origin.batches())[:batches] for row in table.to_pylist()]
+        found[source.fingerprint] = (history_of(rows), progress_of(rows))
     return found

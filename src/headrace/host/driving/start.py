@@ -27,8 +27,8 @@ from headrace.io.ingress import COUNTERS
 from headrace.io.origins import Events, Files, HostRead, check_frames
 from headrace.io.sinks import FileSink, Sink
 from headrace.optimizer import optimize
-from headrace.optimizer.rewrite import rewrite
-from headrace.plan.nodes import Node, Output, Source, diverted_streams, walk
+from headrace.optimizer.rewrite import rewrite_sources
+from headrace.plan.nodes import Node, Output, Source, diverted_streams, sources_of
 from headrace.stages.cut import Line, cut
 from headrace.store.environment import Environment
 from headrace.time import duration
@@ -161,10 +161,10 @@ def _check_places(outputs: Sequence[Output], sinks: Sequence[Sink], checkpoint: 
     written = [sink.path for sink in sinks if isinstance(sink, FileSink)]
     if checkpoint is not None:
         written.append(local_path(str(checkpoint)) or str(checkpoint))
-    for node in walk(*outputs):
-        if isinstance(node, Source) and isinstance(node.origin, Files):
-            node.origin.check()
-            _check_apart(node.origin.path, written)
+    for source in sources_of(*outputs):
+        if isinstance(source.origin, Files):
+            source.origin.check()
+            _check_apart(source.origin.path, written)
     check_places(sinks, new=False)
 
 
@@ -192,15 +192,13 @@ def _add_side_outputs(outputs: list[Output], sinks: list[Sink], place: Checkpoin
 def _on_disk(outputs: Sequence[Output], place: Checkpoint, host: Host) -> tuple[Output, ...]:
     """The plan over files: what is held in memory is written down, and so is what the loop cannot read."""
 
-    def stored(node: Node) -> Node:
-        if isinstance(node, Source) and isinstance(node.origin, Events):
-            return replace(node, origin=place.spill(node.origin))
-        return host.stored(node, place) if isinstance(node, Source) else node
+    def stored(source: Source) -> Node:
+        if isinstance(source.origin, Events):
+            return replace(source, origin=place.spill(source.origin))
+        return host.stored(source, place)
 
-    def fed(node: Node) -> Node:
-        return host.fed(node, place) if isinstance(node, Source) else node
-
-    return rewrite(optimize(rewrite(tuple(outputs), stored)), fed)
+    on_disk = optimize(rewrite_sources(tuple(outputs), stored))
+    return rewrite_sources(on_disk, lambda source: host.fed(source, place))
 
 
 def _open(driver: Driver, place: Checkpoint, sinks: Sequence[Sink], host: Host) -> None:

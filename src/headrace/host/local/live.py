@@ -15,7 +15,7 @@ from headrace.host.driving.query import Query
 from headrace.host.driving.start import Asked, Host, start_on
 from headrace.io.origins import SparkRead
 from headrace.io.sinks import Sink
-from headrace.plan.nodes import Node, Output, Source, walk
+from headrace.plan.nodes import Node, Output, sources_of
 
 __all__ = ["start_local"]
 
@@ -45,11 +45,11 @@ class _LocalHost(Host):
     """Tasks run in threads of this process."""
 
     def check(self, outputs: Sequence[Output]) -> None:
-        for node in walk(*outputs):
-            if isinstance(node, Source) and isinstance(node.origin, SparkRead):
+        for source in sources_of(*outputs):
+            if isinstance(source.origin, SparkRead):
                 raise PlanError(
                     "only Spark can read this source",
-                    given=str(node.origin),
+                    given=str(source.origin),
                     allowed="with host='local': files, hosts, events in memory, generated streams",
                     instead="start(..., host='spark')",
                 )

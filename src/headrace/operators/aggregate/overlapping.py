@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.columnar import Int64s, concat, factorize, to_numpy
-from headrace.operators.aggregate.accumulators import COUNT, PART, Layout
+from headrace.operators.aggregate.accumulators import COUNT, PART
 from headrace.operators.aggregate.combine import FIRST, LAST, compact
 from headrace.operators.aggregate.merge import WINDOW, MergeKernel
 from headrace.operators.aggregate.running import negative, present, running_sums
@@ -35,10 +35,8 @@ _TOTAL = ENDLESS + ENDLESS // 2
 
 def slides(node: Merge) -> bool:
     """Whether windows overlap and all that is remembered can be subtracted."""
-    layout = Layout(node.aggregate)
-    plain = not any(argument.bag or argument.mergeable_extremes for argument in layout.arguments.values())
     window = node.aggregate.window
-    return plain and isinstance(window, Grid) and window.size > window.hop
+    return node.aggregate.adds_up and isinstance(window, Grid) and window.size > window.hop
 
 
 class OverlappingKernel(MergeKernel):

@@ -39,10 +39,7 @@ _AT, _ENDS = "__window", "__ends"
 
 def adds_up(node: Aggregate) -> bool:
     """Whether the windows are snapshots, and all that is remembered of them can be subtracted."""
-    if not isinstance(node.window, Snapshot) or node.modules:
-        return False
-    arguments = Layout(node).arguments.values()
-    return not any(argument.bag or argument.mergeable_extremes for argument in arguments)
+    return isinstance(node.window, Snapshot) and node.adds_up
 
 
 class SnapshotKernel(Kernel):

@@ -31,11 +31,7 @@ class RunSums:
     @classmethod
     def of(cls, node: Aggregate) -> RunSums | None:
         """For a node of which all can be subtracted; None for others."""
-        content = AggregateContent(node)
-        if content.modules or content.layout is None:
-            return None
-        adds_up = not any(a.bag or a.mergeable_extremes for a in content.layout.arguments.values())
-        return cls(content) if adds_up else None
+        return cls(AggregateContent(node)) if node.by_sums else None
 
     def of_tuples(self, tuples: Changes) -> dict[str, Int64s]:
         """What each tuple adds."""

@@ -15,86 +15,27 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.expr import evaluate, lit
-from headrace.modules import ModuleCall
+from headrace.expr import evaluate
 from headrace.modules.base import Window
 from headrace.modules.folding import FoldFailure, Folding, FoldResult, FoldWork, nothing_due
-from headrace.operators.kernel import Kernel
-from headrace.operators.ordered.fold import FoldKernel, Folds, fold_kernel
-from headrace.operators.ordered.over import OverKernel
 from headrace.operators.windows.calling import Caller, Failure
 from headrace.plan.nodes import Fold, Over
 from headrace.plan.ordered import Frame, Tuples
 from headrace.schema import Field, Schema
 
-__all__ = ["at_once", "goes_by_slots", "over_kernel", "returning_kernel"]
-
-
-def goes_by_slots(node: Over | Fold) -> bool:
-    """Whether the frames tumble, and all that is asked of them can be computed tuple by tuple."""
-    frame = node.window
-    assert isinstance(frame, Frame)
-    if not frame.tumbles or not isinstance(frame.slide, Tuples):
-        return False
-    if isinstance(node, Fold):
-        return not node.gives_value and node.module.folder(node.kind) is None and node.module.stepwise() is not None
-    calls = node.aggregate.split[0].values()
-    return all(isinstance(call, ModuleCall) and call.module.stepwise() is not None for call in calls)
+__all__ = ["Numbers", "Rows", "Together", "Values", "at_once"]
 
 
 def at_once(node: Over | Fold) -> list[Folding] | None:
     """What goes through the slots of all groups in one call, a part for each module; None if one has no such."""
-    frame = node.window
-    assert isinstance(frame, Frame)
     steps = [module.stepwise() for module in node.modules]
     answers = [node.answers] if isinstance(node, Fold) else [Schema((field,)) for field in _answers(node)]
-    parts = [None if step is None else step.by_slots(frame, one) for step, one in zip(steps, answers, strict=True)]
+    parts = [None if step is None else step.by_slots(node.frame, one) for step, one in zip(steps, answers, strict=True)]
     found = [part for part in parts if part is not None]
     return found if len(found) == len(parts) else None
 
 
-def over_kernel(node: Over) -> Kernel:
-    """What keeps as little as possible."""
-    if _only_numbers(node):
-        fields = Schema(node.aggregate.schema.fields[len(node.keys) :])
-        return FoldKernel(Folds(node, (("one", lit(1)),), fields, beside=True), _Numbers(node))
-    if not goes_by_slots(node):
-        return OverKernel(node)
-    arguments, calls = [], node.aggregate.split[0].values()
-    for number, call in enumerate(calls, 1):
-        assert isinstance(call, ModuleCall)
-        whose = f"{call.module.name}#{number}." if len(calls) > 1 else ""
-        for name, expr in call.mapping.items():
-            kind = call.module.fields[name].type
-            plain = expr.type(node.input.schema) is kind
-            arguments.append((whose + name, expr if plain else expr.cast(kind)))
-    fields = Schema(node.aggregate.schema.fields[len(node.keys) :])
-    return FoldKernel(Folds(node, tuple(arguments), fields, beside=True), _slots(node))
-
-
-def _slots(node: Over) -> Folding:
-    parts = at_once(node)
-    return _Values(node) if parts is None else _Together(node, parts)
-
-
-def returning_kernel(node: Fold) -> Kernel:
-    """As `over_kernel`, of a module that returns rows."""
-    kernel = fold_kernel(node)
-    if not goes_by_slots(node):
-        return kernel
-    parts = at_once(node)
-    return FoldKernel(kernel.folds, _Rows(node) if parts is None else parts[0])
-
-
-def _only_numbers(node: Over) -> bool:
-    """Whether no more is asked than the number of each tuple in its group."""
-    frame, calls = node.window, list(node.aggregate.split[0].values())
-    assert isinstance(frame, Frame)
-    counts = len(calls) == 1 and calls[0].function == "count" and calls[0].argument is None
-    return frame.endless and frame.slide is None and counts
-
-
-class _Numbers:
+class Numbers:
     """Numbers the tuples of groups; a state is how many there were."""
 
     pickled = False
@@ -218,7 +159,7 @@ class _Tumbling:
             answers += given
 
 
-class _Values(_Tumbling):
+class Values(_Tumbling):
     """Aggregates, and expressions over them."""
 
     def __init__(self, node: Over) -> None:
@@ -230,7 +171,7 @@ class _Values(_Tumbling):
         return _computed(self.node, columns)
 
 
-class _Rows(_Tumbling):
+class Rows(_Tumbling):
     """A module that returns rows."""
 
     def __init__(self, node: Fold) -> None:
@@ -245,7 +186,7 @@ class _Rows(_Tumbling):
         return pa.Table.from_arrays(columns, schema=self.schema)
 
 
-class _Together:
+class Together:
     """Aggregates that are native code, and expressions over them. A state is that of the one, or those of all."""
 
     def __init__(self, node: Over, parts: list[Folding]) -> None:

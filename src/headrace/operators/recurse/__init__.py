@@ -1,16 +1,20 @@
 """Loops: a body run round by round until nothing new comes of it."""
 
-from headrace.operators.kernel import Kernel
+from headrace.operators.choice import INCREMENTAL, Choice
 from headrace.operators.recurse.body import KernelOf
 from headrace.operators.recurse.kernel import DistinctLoop, PlainLoop
 from headrace.operators.recurse.unrolled import UnrolledLoop
 from headrace.plan.recurse import Recurse
 
-__all__ = ["loop_of"]
+__all__ = ["loop_choice"]
 
 
-def loop_of(node: Recurse, kernel_of: KernelOf) -> Kernel:
-    """The kernel of a loop; `kernel_of` gives those of the operators on it."""
+def loop_choice(node: Recurse, kernel_of: KernelOf) -> Choice:
+    """What goes round in a loop; `kernel_of` gives the kernels of the operators on it."""
+    if not node.circulates:
+        how = f"{INCREMENTAL}; operators of their own for every round, since the body may take back"
+        return Choice(lambda: UnrolledLoop(node, kernel_of), how)
+    how = f"{INCREMENTAL}; a round costs what is new in it"
     if not node.distinct:
-        return PlainLoop(node, kernel_of)
-    return DistinctLoop(node, kernel_of) if node.circulates else UnrolledLoop(node, kernel_of)
+        return Choice(lambda: PlainLoop(node, kernel_of), how)
+    return Choice(lambda: DistinctLoop(node, kernel_of), f"{how}; by level")

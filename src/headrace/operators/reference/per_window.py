@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -135,15 +135,20 @@ def _high(node: PerWindow, now: Progress) -> int:
 
 def outputs_of(node: PerWindow, members: list[Row], span: WindowSpan) -> list[Row]:
     """What is said of one window with these members; the keys are not in the payloads."""
-    if isinstance(node, Top):
-        return [(*span, payload) for _, _, payload in _first_of(node, _ranked(node, members))]
-    if isinstance(node, Contents):
-        return contents(node, members, span)
-    if isinstance(node, Operate):
-        mapped = [[value_of(expr, row[2], node.input.schema) for _, expr in node.mapping] for row in members]
-        outputs = _called(node, node.module, members, mapped, span)
-        return [row for output in outputs if (row := _stamped(node, output, span)) is not None]
-    assert isinstance(node, Aggregate)
+    return _OUTPUTS[type(node)](node, members, span)
+
+
+def _top(node: Top, members: list[Row], span: WindowSpan) -> list[Row]:
+    return [(*span, payload) for _, _, payload in _first_of(node, _ranked(node, members))]
+
+
+def _operated(node: Operate, members: list[Row], span: WindowSpan) -> list[Row]:
+    mapped = [[value_of(expr, row[2], node.input.schema) for _, expr in node.mapping] for row in members]
+    outputs = _called(node, node.module, members, mapped, span)
+    return [row for output in outputs if (row := _stamped(node, output, span)) is not None]
+
+
+def _aggregated(node: Aggregate, members: list[Row], span: WindowSpan) -> list[Row]:
     below = node.input.schema
     calls, exprs = node.split
     results: Payload = {}
@@ -234,3 +239,11 @@ def _stamped(node: Operate, output: Any, span: WindowSpan) -> Row | None:
     if isinstance(output, dict):
         values = [output[name] for name in node.module.gives.names]
     return (le, re, dict(zip(node.module.gives.names, values, strict=True))) if le < re else None
+
+
+_OUTPUTS: dict[type[PerWindow], Callable[[Any, list[Row], WindowSpan], list[Row]]] = {
+    Aggregate: _aggregated,
+    Contents: contents,
+    Operate: _operated,
+    Top: _top,
+}

@@ -30,45 +30,38 @@ from headrace.plan.nodes import (
     Aggregate,
     Clip,
     Coalesce,
+    Contents,
     EdgeLifetimes,
     Extend,
     Final,
+    Fold,
     GroupApply,
     GroupInput,
     Join,
     LoopInput,
     Match,
     Node,
+    Operate,
     Output,
+    Over,
     PerWindow,
     Recurse,
     Shift,
     Source,
+    Top,
     Union,
 )
-from headrace.plan.ordered import Frame, Ordered
+from headrace.plan.ordered import Ordered
 from headrace.plan.windows import Grid
 from headrace.progress import Progress
 from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["Seen", "reference_history", "reference_stream"]
+__all__ = ["TWINS", "WHOLE_PLANS", "Seen", "reference_history", "reference_stream"]
 
 #: What came of each source, and of the group that is looked at, by the fingerprint of its node: history and progress.
 Seen = Mapping[str, tuple[Sequence[Row], Progress]]
-
-
-def _same(node: Node, rows: Sequence[Row]) -> list[Row]:  # noqa: ARG001 - twins of one family are called alike
-    return list(rows)
-
-
-#: Operators of one history that pass progress on, or move it by a duration.
-PLAIN: dict[type[Node], Callable[[Any, Sequence[Row]], list[Row]]] = {
-    **SPAN,
-    Admit: _same,
-    Coalesce: coalesce,
-    EdgeLifetimes: edge_lifetimes,
-    Output: _same,
-}
+#: What an operator gave: its history and its progress.
+Given = tuple[list[Row], Progress]
 
 
 def reference_history(node: Node, seen: Seen, *, ended: bool = True) -> list[Row]:
@@ -76,54 +69,35 @@ def reference_history(node: Node, seen: Seen, *, ended: bool = True) -> list[Row
     return reference_stream(node, seen, ended=ended)[0]
 
 
-def reference_stream(node: Node, seen: Seen, *, ended: bool = True) -> tuple[list[Row], Progress]:
+def reference_stream(node: Node, seen: Seen, *, ended: bool = True) -> Given:
     """The history and the progress of a plan's output."""
-    if isinstance(node, GroupApply):
-        return _group_apply(node, seen, ended=ended)
-    if isinstance(node, Final):
-        return _final(node.input, seen, ended=ended)
-    if isinstance(node, Recurse):
-        return _recurse(node, seen, ended=ended)
-    if isinstance(node, (GroupInput, LoopInput, Source)):
-        rows, progress = seen[node.fingerprint]
-        return list(rows), Progress(INFINITY, progress.high) if ended else progress
+    if type(node) in WHOLE_PLANS:
+        return WHOLE_PLANS[type(node)](node, seen, ended)
     return _of_inputs(node, [reference_stream(child, seen, ended=ended) for child in node.inputs])
 
 
-def _of_inputs(node: Node, below: Sequence[tuple[list[Row], Progress]]) -> tuple[list[Row], Progress]:
+def _of_inputs(node: Node, below: Sequence[Given]) -> Given:
     """An operator over what its inputs gave."""
-    rows, now = below[0]
-    if isinstance(node, Union):
-        ctis, highs = [p.cti for _, p in below], [p.high for _, p in below]
-        return [row for part, _ in below for row in part], Progress(min(ctis), max(highs))
-    if isinstance(node, (Clip, Join)):
-        ctis, highs = [p.cti for _, p in below], [p.high for _, p in below]
-        given = join(node, rows, below[1][0]) if isinstance(node, Join) else clip(node, rows, below[1][0])
-        return given, Progress(min(ctis), max(highs))
-    if isinstance(node, PerWindow) and isinstance(node.window, Ordered):
-        return ordered(node, rows, now)
-    if isinstance(node, Match):
-        return match(node, rows, now)
-    if isinstance(node, PerWindow) and not (isinstance(node, Aggregate) and node.splits):
-        return per_window(node, rows, now)
-    if isinstance(node, Aggregate):
-        assert isinstance(node.window, Grid)
-        return aggregate(node, rows, _reached(now), ended=now.cti == INFINITY), _window_progress(node.window, now)
-    if type(node) not in PLAIN:
-        raise PlanError(f"no twin for {type(node).__name__}", allowed=", ".join(t.__name__ for t in PLAIN))
-    return PLAIN[type(node)](node, rows), _span_progress(node, now)
+    if type(node) not in TWINS:
+        raise PlanError(f"no twin for {type(node).__name__}", allowed=", ".join(t.__name__ for t in TWINS))
+    return TWINS[type(node)](node, below)
 
 
-def _group_apply(node: GroupApply, seen: Seen, *, ended: bool) -> tuple[list[Row], Progress]:
+def _fed(node: Node, seen: Seen, ended: bool) -> Given:
+    rows, progress = seen[node.fingerprint]
+    return list(rows), Progress(INFINITY, progress.high) if ended else progress
+
+
+def _group_apply(node: GroupApply, seen: Seen, ended: bool) -> Given:
     rows, now = reference_stream(node.group.input, seen, ended=ended)
 
-    def of_one(mine: Sequence[Row]) -> tuple[list[Row], Progress]:
+    def of_one(mine: Sequence[Row]) -> Given:
         return reference_stream(node.body, {**seen, node.group.fingerprint: (mine, now)}, ended=ended)
 
     return group_apply(node, rows, of_one)
 
 
-def _recurse(node: Recurse, seen: Seen, *, ended: bool) -> tuple[list[Row], Progress]:
+def _recurse(node: Recurse, seen: Seen, ended: bool) -> Given:
     below = [reference_stream(child, seen, ended=ended) for child in node.inputs]
     now = Progress(min(p.cti for _, p in below), max(p.high for _, p in below))
 
@@ -157,7 +131,7 @@ def _window_progress(window: Grid, now: Progress) -> Progress:
     return Progress(cti, high)
 
 
-def _final(node: Node, seen: Seen, *, ended: bool) -> tuple[list[Row], Progress]:
+def _final(node: Node, seen: Seen, *, ended: bool) -> Given:
     """What is final of a stream (rule 3.5)."""
     above: list[Node] = []
     while type(node) in SPAN:
@@ -169,10 +143,9 @@ def _final(node: Node, seen: Seen, *, ended: bool) -> tuple[list[Row], Progress]
         whole = _through(node, above)
         return _passed(*reference_stream(whole, seen, ended=ended), settled=whole.properties.settled)
     if isinstance(node, GroupApply):
-        found = _group_apply(replace(node, body=Final(node.body)), seen, ended=ended)
+        found = _group_apply(replace(node, body=Final(node.body)), seen, ended)
     else:
-        itself = replace(node, final=True) if isinstance(node, (Match, PerWindow)) else node
-        found = reference_stream(itself, seen, ended=ended)
+        found = reference_stream(node.by_answer() or node, seen, ended=ended)
     for reader in above:  # what is made of a final answer is final
         found = _of_inputs(reader, [found])
     return found
@@ -191,14 +164,79 @@ def _by_answer(node: Node) -> bool:
         while type(body) in SPAN:
             body = body.inputs[0]
         return isinstance(body, Union) or _by_answer(body)
-    frame = isinstance(node, PerWindow) and isinstance(node.window, Frame)
-    return isinstance(node, Final) or (isinstance(node, (Match, PerWindow)) and node.waits and not frame)
+    return isinstance(node, Final) or node.by_answer() is not None
 
 
-def _passed(rows: list[Row], now: Progress, *, settled: bool) -> tuple[list[Row], Progress]:
+def _passed(rows: list[Row], now: Progress, *, settled: bool) -> Given:
     """What the CTI has passed; the promise waits for the earliest event that is held back."""
     if now.cti == INFINITY:
         return rows, now
     out = [row for row in rows if (row[0] if settled else row[1]) < now.cti]
     held = [] if settled else [row[0] for row in rows if row[1] >= now.cti]
     return out, Progress(min([now.cti, *held]), now.high)
+
+
+# --- the twin of every node ------------------------------------------------------------------------------------------
+
+
+def _of_one(twin: Callable[[Any, Sequence[Row]], list[Row]]) -> Callable[[Any, Sequence[Given]], Given]:
+    """Of an operator of one history that passes progress on, or moves it by a duration."""
+    return lambda node, below: (twin(node, below[0][0]), _span_progress(node, below[0][1]))
+
+
+def _of_two(twin: Callable[[Any, Sequence[Row], Sequence[Row]], list[Row]]) -> Callable[[Any, Sequence[Given]], Given]:
+    return lambda node, below: (twin(node, below[0][0], below[1][0]), _of_all(below))
+
+
+def _same(_: Node, rows: Sequence[Row]) -> list[Row]:
+    return list(rows)
+
+
+def _union(_: Union, below: Sequence[Given]) -> Given:
+    return [row for part, _ in below for row in part], _of_all(below)
+
+
+def _of_all(below: Sequence[Given]) -> Progress:
+    return Progress(min(p.cti for _, p in below), max(p.high for _, p in below))
+
+
+def _aggregate(node: Aggregate, below: Sequence[Given]) -> Given:
+    if not node.splits:
+        return _windows(node, below)
+    rows, now = below[0]
+    assert isinstance(node.window, Grid)
+    return aggregate(node, rows, _reached(now), ended=now.cti == INFINITY), _window_progress(node.window, now)
+
+
+def _windows(node: PerWindow, below: Sequence[Given]) -> Given:
+    return ordered(node, *below[0]) if isinstance(node.window, Ordered) else per_window(node, *below[0])
+
+
+#: The twin of every operator that follows from what its inputs gave.
+TWINS: Mapping[type[Node], Callable[[Any, Sequence[Given]], Given]] = {
+    **{kind: _of_one(twin) for kind, twin in SPAN.items()},
+    Admit: _of_one(_same),
+    Aggregate: _aggregate,
+    Clip: _of_two(clip),
+    Coalesce: _of_one(coalesce),
+    Contents: _windows,
+    EdgeLifetimes: _of_one(edge_lifetimes),
+    Fold: _windows,
+    Join: _of_two(join),
+    Match: lambda node, below: match(node, *below[0]),
+    Operate: _windows,
+    Output: _of_one(_same),
+    Over: _windows,
+    Top: _windows,
+    Union: _union,
+}
+
+#: Of the others: inputs, and what looks at a plan of its own.
+WHOLE_PLANS: Mapping[type[Node], Callable[[Any, Seen, bool], Given]] = {
+    Final: lambda node, seen, ended: _final(node.input, seen, ended=ended),
+    GroupApply: _group_apply,
+    GroupInput: _fed,
+    LoopInput: _fed,
+    Recurse: _recurse,
+    Source: _fed,
+}

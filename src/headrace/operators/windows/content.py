@@ -7,6 +7,7 @@ in one call. Members are pairs of a window and an event, with how often the even
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -79,14 +80,7 @@ class Content(ABC):
 
 def content_of(node: PerWindow) -> Content:
     """The content that a node asks for."""
-    if isinstance(node, Aggregate):
-        return AggregateContent(node)
-    if isinstance(node, Operate):
-        return OperateContent(node)
-    if isinstance(node, Contents):
-        return WholeContent(node)
-    assert isinstance(node, Top)
-    return TopContent(node)
+    return _CONTENTS[type(node)](node)
 
 
 class AggregateContent(Content):
@@ -294,3 +288,11 @@ def _places(group: Int64s) -> Int64s:
     places = np.empty(len(group), np.int64)
     places[order] = np.arange(len(group)) - np.repeat(first, np.diff(np.r_[first, len(group)]))
     return places
+
+
+_CONTENTS: dict[type[PerWindow], Callable[[Any], Content]] = {
+    Aggregate: AggregateContent,
+    Contents: WholeContent,
+    Operate: OperateContent,
+    Top: TopContent,
+}

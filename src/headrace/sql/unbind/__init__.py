@@ -2,7 +2,7 @@
 
 Every operator becomes one SELECT over sub-selects, as it stands in the plan. What it is good for: queries that were
 made by a program can be read as SQL, and the binder is tried with every query that the verification makes up. What the
-dialect has no words for raises a `PlanError`.
+dialect has no words for raises `NoWords`; a node that is neither said nor listed as `UNSPOKEN` is a mistake.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from headrace.sql.bind.scope import visible
 from headrace.sql.bind.values import unit_of
 from headrace.sql.bind.windows import OWN_TIME
 from headrace.sql.printer import to_sql
-from headrace.sql.unbind.patterns import navigated, recognized
+from headrace.sql.unbind.patterns import NoWords, navigated, recognized
 from headrace.time import INFINITY
 
-__all__ = ["Spoken", "unbind"]
+__all__ = ["UNSPOKEN", "NoWords", "Speaker", "Spoken", "unbind"]
 
 _INFIX = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "modulo": "%", "eq": "=", "ne": "<>", "lt": "<",
@@ -58,17 +58,40 @@ def unbind(node: p.Node, names: Mapping[p.Node, str]) -> Spoken:
     """A plan over streams that have names."""
     # A window that goes by the order of arrival asks the sources for it: they are the same streams.
     known = {stamped(one): name for one, name in names.items()} | dict(names)
-    speaker = _Speaker(known)
+    speaker = Speaker(known)
     query = speaker.query(node)
     return Spoken(to_sql(query), speaker.functions)
 
 
-def _unspoken(what: object) -> PlanError:
-    return PlanError("the dialect has no words for this", given=str(what), allowed="what a statement can say")
+_INSIDE = "it is a part of another operator, which has words of its own"
+_OPTIMIZED = "it is made by the optimizer; a plan is said as it was written"
+_ENTERS = "streams enter a statement by their names"
+_COUNTED = "what was diverted is read from the query that diverted it"
+#: Nodes that no statement can say, and why.
+UNSPOKEN: Mapping[type[p.Node], str] = {
+    p.Admit: _ENTERS,
+    p.Combine: _OPTIMIZED,
+    p.Diverted: _COUNTED,
+    p.EdgeLifetimes: _ENTERS,
+    p.Failures: _COUNTED,
+    p.Fold: "an aggregate that is kept from tuple to tuple is called by a name that the plan does not have",
+    p.GroupInput: _INSIDE,
+    p.LoopEnd: _OPTIMIZED,
+    p.LoopInput: _INSIDE,
+    p.LoopStart: _OPTIMIZED,
+    p.Merge: _OPTIMIZED,
+    p.Orphans: _COUNTED,
+    p.Output: "where a stream goes is said by the statement around the query",
+    p.Panes: _OPTIMIZED,
+    p.Source: _ENTERS,
+    p.TableJoin: "tables are joined by a name that the plan does not have",
+}
 
 
 @dataclass(frozen=True)
-class _Speaker:
+class Speaker:
+    """Says the operators and expressions of a plan."""
+
     names: Mapping[p.Node, str]
     functions: dict[str, Any] = field(default_factory=dict)
     #: How columns are told where two streams meet; None where their names will do.
@@ -80,18 +103,14 @@ class _Speaker:
 
     def query(self, node: p.Node) -> s.Query:
         """A query that gives the node's stream."""
-        if isinstance(node, p.GroupApply):
-            return self.query(node.input)
-        if isinstance(node, p.Final):
-            return s.Query(_everything(self.item(node.input)), emit="final")
-        if isinstance(node, p.Union):
-            return self._united(node)
         if node in self.names:
             return s.Query(_everything(self.item(node)))
-        speak = self._spoken.get(type(node))
-        if speak is None:
-            raise _unspoken(node.describe())
-        return speak(self, node)
+        if type(node) in UNSPOKEN:
+            raise NoWords(node.describe(), why=UNSPOKEN[type(node)])
+        if type(node) not in self.spoken:
+            name = type(node).__name__
+            raise PlanError(f"{name} is neither said nor unspoken", given=node.describe(), instead=f"UNSPOKEN[{name}]")
+        return self.spoken[type(node)](self, node)
 
     def item(self, node: p.Node, *brackets: s.Bracket, alias: str | None = None) -> s.FromItem:
         """The node's stream in FROM."""
@@ -99,6 +118,12 @@ class _Speaker:
         if node in self.names:
             return s.FromItem(_name(self.names[node]), brackets, named)
         return s.FromItem(s.Subquery(self.query(node)), brackets, named)
+
+    def _group_apply(self, node: p.GroupApply) -> s.Query:
+        return self.query(node.input)
+
+    def _final(self, node: p.Final) -> s.Query:
+        return s.Query(_everything(self.item(node.input)), emit="final")
 
     def _united(self, node: p.Union) -> s.Query:
         first, *rest = [_everything(self.item(part)) for part in node.parts]
@@ -120,7 +145,7 @@ class _Speaker:
     def _join(self, node: p.Join) -> s.Query:
         instants = has_points(node.left) and has_points(node.right)  # SQL takes this for a mistake
         if node.groups or node.names is not None or instants:
-            raise _unspoken(node.describe())
+            raise NoWords(node.describe())
         on: s.Expression | None = None
         for mine, theirs in node.on:
             on = _both(on, s.Binary("=", _of(_LEFT, mine), _of(_RIGHT, theirs)))
@@ -143,7 +168,7 @@ class _Speaker:
 
     def _clip(self, node: p.Clip) -> s.Query:
         if node.groups:
-            raise _unspoken(node.describe())
+            raise NoWords(node.describe())
         on: s.Expression | None = None
         for mine, theirs in node.on:
             on = _both(on, s.Binary("=", _of(_LEFT, mine), _of(_RIGHT, theirs)))
@@ -158,7 +183,7 @@ class _Speaker:
 
     def _top(self, node: p.Top) -> s.Query:
         if node.distinct:
-            raise _unspoken(node.describe())
+            raise NoWords(node.describe())
         order = tuple(s.OrderKey(self.expression(expr), node.descending) for expr in node.by)
         limit = s.Limit(node.k, tuple(map(self.expression, node.each)))
         source = self.item(node.input, self._window(node, partition=self._columns(node)))
@@ -166,7 +191,7 @@ class _Speaker:
 
     def _contents(self, node: p.Contents) -> s.Query:
         if node.start is not None:
-            raise _unspoken(node.describe())
+            raise NoWords(node.describe())
         window = self._window(node, partition=self._columns(node))
         return s.Query(_everything(self.item(node.input, window)), **_ticking(node.window))
 
@@ -181,7 +206,7 @@ class _Speaker:
         assert isinstance(frame, Frame)
         partition = tuple(self.expression(expr) for _, expr in node.keys)
         if any(name not in node.input.schema for name, _ in node.keys):
-            raise _unspoken(node.describe())
+            raise NoWords(node.describe())
         slide = None
         if frame.slide is not None:
             slide = s.Number(frame.slide.count) if isinstance(frame.slide, Tuples) else _duration(frame.slide.ticks)
@@ -206,7 +231,7 @@ class _Speaker:
 
     def _loop(self, node: p.Recurse) -> s.Query:
         if node.groups or node.start.columns != node.schema:
-            raise _unspoken(node.describe())
+            raise NoWords(node.describe())
         numbered = (f"loop_{number}" for number in count(1))
         name = next(name for name in numbered if name not in self.names.values())
         inside = replace(self, names={**self.names, node.start: name})
@@ -217,7 +242,7 @@ class _Speaker:
     def _columns(self, node: p.PerWindow) -> tuple[s.Column, ...]:
         """The keys, which here must be columns."""
         if any(str(expr) != str(engine.Column(name)) for name, expr in node.keys):
-            raise _unspoken(node.describe())
+            raise NoWords(node.describe())
         return tuple(_column(name) for name in node.key_names)
 
     # --- windows -----------------------------------------------------------------------------------------------------
@@ -225,7 +250,7 @@ class _Speaker:
     def _window(self, node: p.PerWindow, partition: tuple[s.Column, ...] = ()) -> s.Window:
         policy = node.policy
         if policy.on_error != "fail" or policy.verify or policy.time_limit is not None:
-            raise _unspoken(node.describe())
+            raise NoWords(node.describe())
         clip = policy.clipping if policy.clipping != "none" else None
         more: dict[str, Any] = {"partition": partition, "policies": s.WindowPolicies(clip, policy.timestamping)}
         return self._divided(node.window, unit_of(node.input), more)
@@ -247,7 +272,7 @@ class _Speaker:
         if isinstance(window, Delta):
             return s.DeltaWindow(self.expression(window.delta), self.expression(window.threshold), **more)
         if isinstance(window, Slides) and not isinstance(window.size, Time | Tuples):
-            raise _unspoken(window)  # the column that it is measured by is a clock of the source's
+            raise NoWords(window)  # the column that it is measured by is a clock of the source's
         assert isinstance(window, Slides)
         starting = window.starting if not isinstance(window.starting, int) else _instant(window.starting, unit)
         return s.SizeWindow(_measure(window.size), _measure(window.every), starting, **more)  # type: ignore[arg-type]
@@ -290,7 +315,7 @@ class _Speaker:
             return of_match
         if isinstance(expr, UdfCall):
             return s.Call((self._called(expr.udf, "function"),), tuple(map(self.expression, expr.children)))
-        raise _unspoken(expr)
+        raise NoWords(expr)
 
     def _call(self, function: str, arguments: list[s.Expression]) -> s.Expression:
         if function in _INFIX:
@@ -299,14 +324,14 @@ class _Speaker:
             return s.Unary(_PREFIX[function], *arguments)
         if function == "isin":
             if len(arguments) == 1:
-                raise _unspoken("IN ()")
+                raise NoWords("IN ()")
             return s.In(arguments[0], tuple(arguments[1:]))
         if function in ("is_null", "is_not_null"):
             return s.IsNull(arguments[0], negated=function == "is_not_null")
         if function in ("like", "rlike"):
             return s.Like(arguments[0], arguments[1], "LIKE" if function == "like" else "REGEXP")
         if function == "shift_time":
-            raise _unspoken(function)
+            raise NoWords(function)
         return s.Call((_name("strpos" if function == "position" else function),), tuple(arguments))
 
     def _called(self, what: Any, kind: str) -> s.Name:
@@ -318,7 +343,11 @@ class _Speaker:
         self.functions[name] = what
         return _name(name)
 
-    _spoken: ClassVar[Mapping[type[p.Node], Callable[[_Speaker, Any], s.Query]]] = {
+    #: The words for every other node.
+    spoken: ClassVar[Mapping[type[p.Node], Callable[[Speaker, Any], s.Query]]] = {
+        p.Final: _final,
+        p.GroupApply: _group_apply,
+        p.Union: _united,
         p.Where: _where,
         p.Select: _select,
         p.Shift: _lifespan,
@@ -360,7 +389,7 @@ def _everything(source: s.FromItem, **more: Any) -> s.Select:
 
 def _name(text: str) -> s.Name:
     if not text or len(text) > 255 or "\0" in text or text in STAMPS:
-        raise _unspoken(text)
+        raise NoWords(text)
     return s.Name(text)
 
 
@@ -393,7 +422,7 @@ def _instant(ticks: int, unit: int) -> s.Expression:
         try:
             return s.DateTime((datetime(1970, 1, 1) + timedelta(microseconds=ticks)).isoformat())  # noqa: DTZ001 - as text
         except OverflowError:
-            raise _unspoken(ticks) from None
+            raise NoWords(ticks) from None
     return s.Unary("-", s.Number(-number)) if number < 0 else s.Number(number)
 
 
@@ -414,7 +443,7 @@ def _literal(value: Any) -> s.Expression:
         return s.Value(value)
     if isinstance(value, str):
         if "\0" in value:
-            raise _unspoken(repr(value))
+            raise NoWords(repr(value))
         return s.Text(value)
     if isinstance(value, datetime):
         return s.DateTime(value.replace(tzinfo=None).isoformat())

@@ -13,7 +13,16 @@ from headrace.patterns.references import Classifier, MatchNumber, Offset, Prev, 
 from headrace.plan.pattern import Match
 from headrace.sql import syntax as s
 
-__all__ = ["navigated", "recognized"]
+__all__ = ["NoWords", "navigated", "recognized"]
+
+
+class NoWords(PlanError):
+    """A plan that the dialect cannot say: not a mistake, but a query that is made in Python alone."""
+
+    def __init__(self, what: object, allowed: str = "what a statement can say", *, why: str = "") -> None:
+        reason = f": {why}" if why else ""
+        super().__init__(f"the dialect has no words for this{reason}", given=str(what), allowed=allowed)
+
 
 #: What FINAL may stand before, as the grammar has it.
 _FINAL = (
@@ -63,7 +72,7 @@ def _whole(expr: Expr, say: _Say) -> s.Expression:
     if isinstance(expr, AggregateCall | Classifier | Offset | Prev):
         call = say(expr)
         if not isinstance(call, s.Call) or call.name[0].text not in _FINAL:
-            raise PlanError("the dialect has no words for this", given=str(expr), allowed=f"FINAL {', '.join(_FINAL)}")
+            raise NoWords(expr, f"FINAL {', '.join(_FINAL)}")
         return s.Extent("final", call)
     return say(expr.with_children([Whole(child) for child in expr.children]))
 
@@ -84,7 +93,7 @@ def _registers(pattern: Pattern, say: _Say) -> tuple[s.Register, ...]:
         start = say(register.start)
         plain = start.value if isinstance(start, s.Unary) else start
         if not isinstance(plain, s.Number | s.Text | s.Value) or not register.updates:
-            raise PlanError("the dialect has no words for this register", given=str(register), allowed="plain values")
+            raise NoWords(register, "plain values in registers")
         made.append(s.Register(s.Name(register.name), start, _definitions(register.updates, say)))
     return tuple(made)
 

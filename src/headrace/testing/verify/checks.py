@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.api.stream import Stream
-from headrace.errors import PlanError
 from headrace.events import history_diff
 from headrace.expr import Expr, col
 from headrace.history.duckdb import DuckDBHistory
@@ -29,12 +28,12 @@ from headrace.host.local.run import Runner, batches_of, run_local
 from headrace.host.result import Result
 from headrace.optimizer import RULES, Rule
 from headrace.optimizer.read_tables import read_tables
-from headrace.plan.nodes import Admit, EdgeLifetimes, Final, Node, Output, PerWindow, Source, walk
+from headrace.plan.nodes import Admit, EdgeLifetimes, Final, Node, Output, PerWindow, sources_of, walk
 from headrace.plan.ordered import Fixed, Landmark, Ordered
 from headrace.plan.windows import Grid
 from headrace.schema import Schema, Type
 from headrace.sql import sql
-from headrace.sql.unbind import unbind
+from headrace.sql.unbind import NoWords, unbind
 from headrace.stages.cut import line_of
 from headrace.testing.batches import check_same_batches
 from headrace.testing.checks import Violation, check_output
@@ -138,8 +137,8 @@ def in_sql(trial: Trial) -> None:
     names = {node: f"s{number}" for number, node in enumerate(_inputs(trial.node))}
     try:
         spoken = unbind(trial.node, names)
-    except PlanError:
-        return
+    except NoWords:
+        raise Unasked from None
     streams: dict[str, Any] = {name: Stream(node) for node, name in names.items()}
     bound = sql(spoken.text, functions=spoken.functions, **streams).node
     if bound != trial.node:
@@ -150,7 +149,7 @@ def _inputs(node: Node) -> list[Node]:
     """The streams that a query begins with, each as it enters."""
     nodes = list(walk(node))
     entering = [n for n in nodes if isinstance(n, (Admit, EdgeLifetimes))]
-    return entering + [n for n in nodes if isinstance(n, Source) and not any(n == e.input for e in entering)]
+    return entering + [n for n in sources_of(node) if not any(n == e.input for e in entering)]
 
 
 def twins(trial: Trial) -> None:

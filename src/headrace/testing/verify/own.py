@@ -25,7 +25,7 @@ from headrace.expr.nodes import Column, Literal
 from headrace.io.formats import Format
 from headrace.io.origins import Events, Files
 from headrace.plan.group_apply import GroupApply, GroupInput
-from headrace.plan.nodes import Admit, Node, PerWindow, Recurse, Source, walk
+from headrace.plan.nodes import Admit, Node, PerWindow, Recurse, Source, sources_of, walk
 from headrace.plan.policies import Advance, Edge, Explicit, Interval, Physical
 from headrace.schema import ARRIVAL, POSITION, STAMPS, Schema, Type
 from headrace.testing.generators.generate import Pattern, generate
@@ -45,7 +45,7 @@ _DURATIONS = ("size", "hop", "gap", "by", "duration")
 
 def own_cases(node: Node, over: Traits, seed: int, pattern: Pattern | None = None) -> Iterator[Case]:
     """Cases for a query, for ever; `pattern` is a user's own shape of time."""
-    sources = [n for n in walk(node) if isinstance(n, Source)]
+    sources = sources_of(node)
     if not sources:
         raise IntentError("this query has no sources", given=node.describe())
     unit, pools = _unit(node, sources), _pools(node)

@@ -1,0 +1,38 @@
+"""Which kernels run the halves of an aggregate, `Combine` and `Merge`, and what they keep."""
+
+from __future__ import annotations
+
+from headrace.operators.aggregate.accumulators import Layout
+from headrace.operators.aggregate.merge import MergeKernel
+from headrace.operators.aggregate.overlapping import OverlappingKernel, slides
+from headrace.operators.choice import INCREMENTAL, Choice
+from headrace.plan.nodes import Combine, Merge
+
+__all__ = ["combine_runs", "merge_choice"]
+
+
+def merge_choice(node: Merge) -> Choice:
+    """By what enters and leaves overlapping windows, where all of it adds up; else window by window."""
+    layout = Layout(node.aggregate)
+    # Numbers too large for 64 bits: Python's own, one answer at a time.
+    squared = [str(argument.expr) for argument in layout.arguments.values() if argument.squared]
+    exact = f"; variance of {', '.join(squared)} in exact arithmetic, answer by answer" if squared else ""
+    kernel = OverlappingKernel if slides(node) else MergeKernel
+    return Choice(lambda: kernel(node), f"{INCREMENTAL}{_kept(layout)}{exact}")
+
+
+def combine_runs(node: Combine) -> str:
+    """How the first half runs."""
+    return f"{INCREMENTAL}{_kept(Layout(node.aggregate))}"
+
+
+def _kept(layout: Layout) -> str:
+    bags = [str(a.expr) for a in layout.arguments.values() if a.bag and not a.sketch]
+    sketches = [str(a.expr) for a in layout.arguments.values() if a.sketch]
+    how = f"; keeps the values of {', '.join(bags)}" if bags else ""
+    how += f"; keeps a sketch of the values of {', '.join(sketches)}" if sketches else ""
+    return how + "".join(
+        f"; {call} is exact, because its input takes events back"
+        for call in layout.node.split[0].values()
+        if call.function == "approx_distinct" and not layout.insert_only
+    )
