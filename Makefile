@@ -10,7 +10,7 @@ WITH_JAVA := JAVA_HOME=$$(scripts/java.sh) && export JAVA_HOME &&
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test unit fuzz verify bench bench-esl bench-ffp lint types format docs doctor clean
+.PHONY: help setup demo test unit fuzz verify bench bench-esl bench-ffp lint types format docs examples doctor clean
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -24,7 +24,7 @@ $(READY): pyproject.toml packages/headrace-finance/pyproject.toml constraints.tx
 demo: $(READY) ## see Headrace at work: late events, corrected answers
 	@$(WITH_JAVA) $(BIN)/headrace demo $(ARGS)
 
-test: $(READY) ## lint, types and all tests: what CI runs
+test: $(READY) ## lint, types, documentation and all tests: what CI runs
 	@$(WITH_JAVA) scripts/test.sh $(ARGS)
 
 unit: $(READY) ## the unit tests alone: no Spark, seconds
@@ -57,7 +57,10 @@ format: $(READY) ## ruff: format, and mend what it can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: $(READY) ## run every example of the README, the docs and the docstrings
+docs: $(READY) ## build the documentation into build/site; warnings are errors
+	@$(BIN)/python docs/site.py
+
+examples: $(READY) ## run every example of the README, the docs and the docstrings
 	@$(WITH_JAVA) $(BIN)/pytest -q tests/docs $(ARGS)
 
 doctor: $(READY) ## check Python, Java, packages, memory and disk

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Everything that must hold before a change goes in: lint, format, types, then the tests in two phases, because one
-# process can have one Spark session only: those without Spark on two cores, those with Spark in one process.
+# Everything that must hold before a change goes in: lint, format, types, the site of the documentation, then the tests
+# in two phases, because one process can have one Spark session only: those without Spark on two cores, those with Spark
+# in one process.
 # Every phase runs, whatever the one before said. A phase that collects no tests has failed (pytest's exit code 5).
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -26,6 +27,7 @@ phase() {
 phase "lint" "$bin/ruff" check .
 phase "format" "$bin/ruff" format --check .
 phase "types" "$bin/mypy"
+phase "documentation" "$bin/python" docs/site.py
 phase "tests without Spark" "$bin/pytest" -q -n 2 -m "not spark" "$@"
 phase "tests with Spark" "$bin/pytest" -q -m spark "$@"
 

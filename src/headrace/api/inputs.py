@@ -5,12 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, Unpack
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.api.checks import column_or_expr
+from headrace.api.options import GeneratorOptions, showing
 from headrace.api.stream import Stream
 from headrace.errors import PlanError, SchemaError, nearest
 from headrace.events import check_events, events_table
@@ -277,9 +278,11 @@ def _check_host(host: Any, port: Any, format: str, counts: Sequence[Any]) -> Non
             raise PlanError("buffer_rows and limit are counts", given=count, allowed="whole numbers from 1 on")
 
 
+@showing(GeneratorOptions)
 def generated(
     name: str, schema: SchemaLike | None = None, *, rows: int = 1000, seed: int = 0, lifetime: Lifetime | None = None,
-    progress: ProgressPolicy | None = None, bad_rows: BadRowPolicy = "divert", **options: Any,
+    progress: ProgressPolicy | None = None, bad_rows: BadRowPolicy = "divert",
+    **options: Unpack[GeneratorOptions],
 ) -> Stream:  # fmt: skip
     """A made-up stream, the same for the same seed: 'trades', or an auction house's 'persons', 'auctions' and 'bids'.
 

@@ -10,16 +10,18 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import currentframe
-from typing import Any, Literal
+from typing import Any, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.api.checks import HasNode, checked_options, checked_pairs, checked_sinks, checked_streams, options_of
+from headrace.api.options import Consistency, Host, RunOptions, StartOptions, showing
 from headrace.changes import Changes
 from headrace.errors import PlanError, RowsNotUsed
 from headrace.events import history
 from headrace.host.driving.bounded import run_driven
+from headrace.host.driving.query import Query
 from headrace.host.local import run_local, start_local
 from headrace.host.losses import lost, told_losses
 from headrace.host.report import Report
@@ -33,8 +35,6 @@ from headrace.time import NEG_INFINITY
 
 __all__ = ["Run", "outputs_of", "run", "run_quietly", "start"]
 
-Host = Literal["local", "spark"]
-Consistency = Literal["speculative", "final"]
 CONSISTENCIES = ("speculative", "final")
 _PACKAGE = __name__.partition(".")[0]
 #: Begins the names of the outputs that every query has; a user may well name an output "diverted".
@@ -111,13 +111,14 @@ def outputs_of(streams: Mapping[str, Node]) -> list[Output]:
     return outputs + [Output(side, f"{DIVERTED} {i}") for i, side in enumerate(diverted_streams(*outputs, whole=False))]
 
 
+@showing(RunOptions)
 def run(
     streams: Mapping[str, Node | HasNode],
     *,
     host: Host = "local",
     consistency: Consistency = "speculative",
     sinks: Mapping[str, Any] | None = None,
-    **options: Any,
+    **options: Unpack[RunOptions],
 ) -> Run:
     """Run one or several streams over bounded inputs to their end, as one query.
 
@@ -158,7 +159,7 @@ def run_quietly(
     host: Host = "local",
     consistency: Consistency = "speculative",
     sinks: Mapping[str, Any] | None = None,
-    **options: Any,
+    **options: Unpack[RunOptions],
 ) -> Run:
     """As `run`, without a warning: for callers that show the losses themselves."""
     nodes = {name: _consistent(node, consistency) for name, node in checked_streams(streams).items()}
@@ -202,13 +203,14 @@ def _run_local(outputs: list[Output], sinks: Mapping[str, Sink], options: Mappin
     return done
 
 
+@showing(StartOptions)
 def start(
     pairs: Sequence[tuple[Node | HasNode, Any]],
     *,
     host: Host = "spark",
     consistency: Consistency = "speculative",
-    **options: Any,
-) -> Any:
+    **options: Unpack[StartOptions],
+) -> Query:
     """Run streams, each into its sink, as one query, until stopped.
 
     `host` is `"spark"`, or `"local"` for this process, which needs no Java and cannot read what only Spark can. Options
@@ -222,7 +224,7 @@ def start(
     return begin(wanted, **checked_options(options, ["host", "consistency", *options_of(begin)]))
 
 
-def _starter(host: Host) -> Callable[..., Any]:
+def _starter(host: Host) -> Callable[..., Query]:
     if host == "local":
         return start_local
     if host != "spark":

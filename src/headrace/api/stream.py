@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import pyarrow as pa
 
@@ -23,12 +23,14 @@ from headrace.api.checks import (
     of_rows,
     refuse_instants,
 )
+from headrace.api.options import OverOptions, StreamRunOptions, StreamStartOptions, WindowOptions, showing
 from headrace.api.pattern import matched
 from headrace.api.ranking import distinct_rows, ranked, without_stamps
 from headrace.api.running import Run, outputs_of, run, start
 from headrace.api.windows import Slide, frame
 from headrace.errors import PlanError
 from headrace.expr import Expr, as_expr
+from headrace.host.driving.query import Query
 from headrace.io.tables import table_of
 from headrace.modules import Module, Operator
 from headrace.patterns import Pattern
@@ -218,20 +220,18 @@ class Stream:
         found = [column_or_expr(key, "group_by", instead) for key in keys]
         return Grouped(self, (*((key.name, key) for key in found), *named_exprs(named, "group_by", instead)))
 
-    def window(self, window: Window, **policy: Any) -> Windowed:
+    @showing(WindowOptions)
+    def window(self, window: Window, **policy: Unpack[WindowOptions]) -> Windowed:
         """Divide time into windows; see `Grouped.window`."""
         return Grouped(self, ()).window(window, **policy)
 
+    @showing(OverOptions)
     def over(
-        self,
-        *,
-        rows: int | None = None,
-        range: DurationLike | None = None,
-        slide: Slide | None = None,
-        **policy: Any,
-    ) -> Preceded:
+        self, *, rows: int | None = None, range: DurationLike | None = None, slide: Slide | None = None,
+        active: bool = False, **policy: Unpack[OverOptions],
+    ) -> Preceded:  # fmt: skip
         """Look, from each event, at those before it; see `Grouped.over`."""
-        return Grouped(self, ()).over(rows=rows, range=range, slide=slide, **policy)
+        return Grouped(self, ()).over(rows=rows, range=range, slide=slide, active=active, **policy)
 
     def match(
         self, pattern: Pattern | str, *, rows: Rows = "one", transitions: Stream | None = None, **measures: Expr | str
@@ -252,11 +252,13 @@ class Stream:
         sides = diverted_streams(self.node, whole=True)
         return Stream(sides[0] if len(sides) == 1 else Union(tuple(sides)))
 
-    def run(self, **options: Any) -> Run:
+    @showing(StreamRunOptions)
+    def run(self, **options: Unpack[StreamRunOptions]) -> Run:
         """Run bounded inputs to their end; see `headrace.run`."""
         return run({"out": self.node}, **options)
 
-    def cht(self, **options: Any) -> pa.Table:
+    @showing(StreamRunOptions)
+    def cht(self, **options: Unpack[StreamRunOptions]) -> pa.Table:
         """Run bounded inputs to their end and give the history: `le`, `re` and the payload."""
         return self.run(**options).cht()
 
@@ -272,7 +274,8 @@ class Stream:
 
         return History(self.node, engine, late, master)
 
-    def start(self, *sinks: Any, **options: Any) -> Any:
+    @showing(StreamStartOptions)
+    def start(self, *sinks: Any, **options: Unpack[StreamStartOptions]) -> Query:
         """Run until stopped, on Spark or with `host="local"` in this process; see `headrace.start`."""
         return start([(self.node, sink) for sink in sinks], **options)
 

@@ -17,7 +17,8 @@ from headrace.errors import PlanError, SourceError, nearest
 
 if TYPE_CHECKING:
     from headrace.api.stream import Stream
-    from headrace.sql.session import Outcome, Script, Session
+    from headrace.sql.scripts import Script
+    from headrace.sql.session import Outcome, Session
 
 __all__ = ["Asked", "Target", "endless", "find", "find_stream", "folder_of", "load_file", "load_script", "read_text"]
 

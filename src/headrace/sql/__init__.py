@@ -14,7 +14,7 @@ from headrace.errors import SqlError
 if TYPE_CHECKING:
     from headrace.api.stream import Stream
     from headrace.sql.aggregates import SqlAggregate, SqlRows
-    from headrace.sql.session import Script
+    from headrace.sql.scripts import Script
 
 __all__ = ["script", "sql", "sql_aggregate"]
 
@@ -35,7 +35,8 @@ def script(
     classes by the names the text calls them by. Relative paths start at `base`; with `roots`, files anywhere else are
     refused.
     """
-    from headrace.sql.session import Answers, Delivery, Script, Session  # loaded when it is asked for
+    from headrace.sql.scripts import Script  # loaded when it is asked for
+    from headrace.sql.session import Answers, Delivery, Session  # same
 
     if not isinstance(text, str):
         raise SqlError.of("this is not a text", "", (0, 0), given=text, allowed="a str of statements")

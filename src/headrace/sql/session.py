@@ -1,8 +1,8 @@
-"""Sessions: statements one after the other, over a catalog that remembers; and scripts, which are run as one query.
+"""Sessions: statements one after the other, over a catalog that remembers.
 
-A statement is bound when it is met, and nothing runs: what a script asks for (queries by themselves, `INSERT INTO` a
-file or the console) is collected. Streams that several of them read are part of one plan, so they run once. VERIFY is
-the exception: it runs when it is met.
+A statement is bound when it is met, and nothing runs: what a script (`scripts.py`) asks for (queries by themselves,
+`INSERT INTO` a file or the console) is collected. Streams that several of them read are part of one plan, so they run
+once. VERIFY is the exception: it runs when it is met.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from headrace.api.checks import node_of
-from headrace.api.running import Run, run, start
+from headrace.api.running import Run
 from headrace.api.stream import Stream
 from headrace.errors import nearest, without_secrets
 from headrace.expr import Udf
@@ -37,7 +37,7 @@ from headrace.sql.library import LIBRARY, about
 from headrace.sql.parse import parse
 from headrace.sql.printer import to_sql
 
-__all__ = ["Answers", "Delivery", "Done", "Outcome", "Rows", "Script", "Session", "Verified", "Words"]
+__all__ = ["Answers", "Delivery", "Done", "Outcome", "Rows", "Session", "Verified", "Words"]
 
 
 @dataclass(frozen=True)
@@ -450,49 +450,3 @@ def _kind(own: Any) -> str:
         return "function"
     known = isinstance(own, Module) or (isinstance(own, type) and issubclass(own, Module))
     return str(own.kind) if known else "module"
-
-
-# --- scripts ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Script:
-    """A text of statements, bound: what exists, and what it asks for."""
-
-    session: Session
-    outcomes: tuple[Outcome, ...]
-
-    @property
-    def streams(self) -> dict[str, Stream]:
-        """The streams that have a source, by name."""
-        entries = self.session.catalog.streams.values()
-        return {entry.name: plain(entry.stream) for entry in entries if entry.node is not None}
-
-    @property
-    def queries(self) -> dict[str, Stream]:
-        """What is asked: queries by themselves, by their names or as `query_1`, in order."""
-        return {one.name: one.stream for one in self.outcomes if isinstance(one, Answers)}
-
-    @property
-    def deliveries(self) -> dict[str, tuple[Stream, Any]]:
-        """What goes to sinks."""
-        return {one.name: (one.stream, one.sink) for one in self.outcomes if isinstance(one, Delivery)}
-
-    def run(self, **options: Any) -> Run:
-        """Run everything that is asked to the end of its inputs, as one query; options as `headrace.run` has them.
-
-        What is inserted into files or the console goes there; the answers of queries by themselves are in the run.
-        """
-        asked = self.queries | {name: stream for name, (stream, _) in self.deliveries.items()}
-        sinks = {name: sink for name, (_, sink) in self.deliveries.items()}
-        self.session.latest = run(asked, sinks=sinks, **(self.session.options(options.get("host")) | options))
-        return self.session.latest
-
-    def start(self, sink: Any = None, **options: Any) -> Any:
-        """Run until stopped, as `headrace.start` does: every INSERT INTO, and queries by themselves into `sink`."""
-        pairs = [*self.deliveries.values(), *((stream, sink) for stream in self.queries.values() if sink is not None)]
-        settings = self.session.options(options.get("host", "spark"))
-        settings.pop("batch_rows", None)
-        if "checkpoint" not in options and self.session.catalog.settings["checkpoint"] is not None:
-            settings["checkpoint"] = self.session.catalog.place(self.session.catalog.settings["checkpoint"])
-        return start(pairs, **(settings | options))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Literal, get_args
+from typing import Literal, Unpack, get_args
 
 import pyarrow as pa
 
+from headrace.api.options import StreamRunOptions, showing
 from headrace.api.stream import Stream
 from headrace.columnar import factorize
 from headrace.errors import PlanError
@@ -60,12 +61,14 @@ def check_order(events: pa.Table, order: Order) -> None:
         raise Violation(f"row {row + 1} is out of order: {problem}", given=events.slice(row, 1).to_pylist()[0])
 
 
-def deterministic(stream: Stream, runs: int = 2, **options: Any) -> bool:
+@showing(StreamRunOptions)
+def deterministic(stream: Stream, runs: int = 2, **options: Unpack[StreamRunOptions]) -> bool:
     """Whether every run gives the same physical events, row for row; options are those of `stream.run`."""
     return _first_difference(stream, runs, options) is None
 
 
-def check_deterministic(stream: Stream, runs: int = 2, **options: Any) -> None:
+@showing(StreamRunOptions)
+def check_deterministic(stream: Stream, runs: int = 2, **options: Unpack[StreamRunOptions]) -> None:
     """Raise, with the first row that differs, unless every run gives the same physical events, row for row."""
     difference = _first_difference(stream, runs, options)
     if difference is not None:
@@ -76,7 +79,7 @@ def check_deterministic(stream: Stream, runs: int = 2, **options: Any) -> None:
         )
 
 
-def _first_difference(stream: Stream, runs: int, options: dict[str, Any]) -> str | None:
+def _first_difference(stream: Stream, runs: int, options: StreamRunOptions) -> str | None:
     if runs < 2:
         raise PlanError("one run cannot differ from another", given=runs, allowed="2 runs or more")
     first = _rows(stream, options)
@@ -90,6 +93,6 @@ def _first_difference(stream: Stream, runs: int, options: dict[str, Any]) -> str
     return None
 
 
-def _rows(stream: Stream, options: dict[str, Any]) -> list[str]:
+def _rows(stream: Stream, options: StreamRunOptions) -> list[str]:
     """Rows as text, in which NaN equals itself."""
     return [str(row) for row in stream.run(**options).events().to_pylist()]

@@ -1,0 +1,60 @@
+"""Scripts: all that a text of statements asks for, run as one query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+from headrace.api.options import StreamRunOptions, StreamStartOptions, showing
+from headrace.api.running import Run, run, start
+from headrace.api.stream import Stream
+from headrace.host.driving.query import Query
+from headrace.sql.bind.relations import plain
+from headrace.sql.session import Answers, Delivery, Outcome, Session
+
+__all__ = ["Script"]
+
+
+@dataclass(frozen=True)
+class Script:
+    """A text of statements, bound: what exists, and what it asks for."""
+
+    session: Session
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """The streams that have a source, by name."""
+        entries = self.session.catalog.streams.values()
+        return {entry.name: plain(entry.stream) for entry in entries if entry.node is not None}
+
+    @property
+    def queries(self) -> dict[str, Stream]:
+        """What is asked: queries by themselves, by their names or as `query_1`, in order."""
+        return {one.name: one.stream for one in self.outcomes if isinstance(one, Answers)}
+
+    @property
+    def deliveries(self) -> dict[str, tuple[Stream, Any]]:
+        """What goes to sinks."""
+        return {one.name: (one.stream, one.sink) for one in self.outcomes if isinstance(one, Delivery)}
+
+    @showing(StreamRunOptions)
+    def run(self, **options: Unpack[StreamRunOptions]) -> Run:
+        """Run everything that is asked to the end of its inputs, as one query; options as `headrace.run` has them.
+
+        What is inserted into files or the console goes there; the answers of queries by themselves are in the run.
+        """
+        asked = self.queries | {name: stream for name, (stream, _) in self.deliveries.items()}
+        sinks = {name: sink for name, (_, sink) in self.deliveries.items()}
+        self.session.latest = run(asked, sinks=sinks, **{**self.session.options(options.get("host")), **options})
+        return self.session.latest
+
+    @showing(StreamStartOptions)
+    def start(self, sink: Any = None, **options: Unpack[StreamStartOptions]) -> Query:
+        """Run until stopped, as `headrace.start` does: every INSERT INTO, and queries by themselves into `sink`."""
+        pairs = [*self.deliveries.values(), *((stream, sink) for stream in self.queries.values() if sink is not None)]
+        settings = self.session.options(options.get("host", "spark"))
+        settings.pop("batch_rows", None)
+        if "checkpoint" not in options and self.session.catalog.settings["checkpoint"] is not None:
+            settings["checkpoint"] = self.session.catalog.place(self.session.catalog.settings["checkpoint"])
+        return start(pairs, **{**settings, **options})
