@@ -16,9 +16,11 @@ from tests.unit.recurse.loops import EDGES, closure, edges, reached, seeds
 import headrace as hr
 from headrace import col
 from headrace.host.driving import tasks
+from headrace.host.local import run_local
 from headrace.io.egress import prepared
 from headrace.io.sinks import Memory
 from headrace.io.upserts import fold
+from headrace.plan.nodes import Output
 from headrace.testing import check_output
 from headrace.testing.same import assert_same_history
 from headrace.time import INFINITY
@@ -155,6 +157,21 @@ def test_upsert_rows_say_once_in_a_batch_what_became_of_a_key(most: int | None, 
         per_batch = [(row["_batch"], row["src"]) for row in rows_of.to_pylist()]
         assert len(set(per_batch)) == len(per_batch)
         assert rows(fold(rows_of, ["src"])) == rows(fold(alone.rows(), ["src"]))
+
+
+@settings(max_examples=EXAMPLES)
+@given(edges(8), st.sampled_from(["src", "dst"]))
+def test_oracle_upsert_rows_of_a_loop_are_the_latest_after_every_batch(links: hr.Stream, key: str):
+    pairs, sink = closure(links), Memory("upsert", (key,))
+    done = run_local([Output(prepared(pairs.node, sink), "latest"), Output(pairs.node, "pairs")], buckets=2)
+    whole, kept = done.results["pairs"].batches, done.results["latest"].batches
+    for end in range(1, len(whole) + 1):
+        history = Memory(batches=whole[:end]).cht().to_pylist()
+        latest = {row[key]: max(one["le"] for one in history if one[key] == row[key]) for row in history}
+        until = Memory("upsert", (key,), kept[:end], list(range(end))).cht().to_pylist()
+        assert {row[key]: row["le"] for row in until} == latest
+        rows_there = [(row["le"], row["src"], row["dst"]) for row in history]
+        assert all((row["le"], row["src"], row["dst"]) in rows_there for row in until)
 
 
 def _read(folder: Path) -> pa.Table:

@@ -33,6 +33,7 @@ __all__ = ["Row", "batch_rows", "batch_table", "close", "show_batch", "show_loss
 NEW, LATEST, CORRECTED, MOVED, WITHDRAWN = "new", "latest", "corrected", "moved", "withdrawn"
 _COLOURS = {NEW: "green", LATEST: "green", CORRECTED: "yellow", MOVED: "yellow", WITHDRAWN: "red"}
 _MOST = 2000  # rows of a batch that are looked at: a person reads far fewer, and pairing them takes time
+_EARLIER = 10  # rows of a key that may hold again: the first, and the last ones
 _REMEMBERED = 5  # screens full of rows that are kept, so that what is withdrawn leaves room for what is older
 _REAL_DATE = 10**12  # ticks beyond this are shown as dates, the small ones of drawn tables as they are
 
@@ -148,7 +149,7 @@ class _Screen:
 
     sink: Console
     shown: dict[tuple[Any, ...], Row] = field(default_factory=dict)
-    #: Of the keys of upsert rows that are shown: the row, and the one before it, which may hold again.
+    #: Of the keys of upsert rows that are shown: the row, and earlier ones, of which one may hold again.
     earlier: dict[tuple[Any, ...], list[Row]] = field(default_factory=dict)
     batch_id: int = -1
     progress: Progress = field(default_factory=Progress)
@@ -167,7 +168,7 @@ class _Screen:
             self.corrected += row.mark in (CORRECTED, MOVED, WITHDRAWN)
         newest = sorted(self.shown, key=lambda key: self.shown[key].values["le"])[-_REMEMBERED * self.sink.rows :]
         self.shown = {key: self.shown[key] for key in newest}
-        self.earlier = {key: rows for key, rows in self.earlier.items() if key in self.shown}
+        self.earlier = {key: self._needed(rows) for key, rows in self.earlier.items() if key in self.shown}
 
     def _latest(self, row: Row, old: Row | None) -> Row:
         """A key's new row with what it changes; where the latest are gone, the earlier one that holds again."""
@@ -180,8 +181,14 @@ class _Screen:
         return Row(CORRECTED, self.earlier[key][-1].values) if self.earlier[key] else row
 
     def _before(self, key: tuple[Any, ...], row: Row) -> list[Row]:
-        """The row of a key that held before the time of another."""
-        return [one for one in self.earlier.get(key, []) if one.values["le"] < row.values["le"]][-1:]
+        """The rows of a key that held before the time of another."""
+        return [one for one in self.earlier.get(key, []) if one.values["le"] < row.values["le"]]
+
+    def _needed(self, rows: list[Row]) -> list[Row]:
+        """A settled row holds for good; until then a delete goes back to the one that was settled last, the first."""
+        if rows and rows[-1].values["le"] < self.progress.cti:
+            return rows[-1:]
+        return [*rows[:1], *rows[1:][-_EARLIER:]]
 
     def _key(self, identity: tuple[Any, ...], row: Row) -> tuple[Any, ...]:
         if self.sink.encoding == "upsert":

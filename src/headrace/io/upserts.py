@@ -9,9 +9,17 @@ with the greatest `_batch` whose `le` is before every `delete` of the same or a 
 any more. A new row starts at `c` or later, so it is later than every settled one, and no settled row is needed to know
 that it is the latest. One case is left: all rows from `c` on are deleted, and the last settled one holds again. While a
 key has rows from `c` on, the operator (`operators/edge.py`) remembers the last settled one and writes it then. When it
-has none, the last settled row is its latest, and is in the log. So the operator forgets that key. If it gets rows later
-and loses all of them again, the operator says *delete* from the CTI on and leaves the rest to whoever folds. What it
-keeps is bounded by the CTI, however many keys there have been.
+has none, the last settled row is its latest, and is in the log. So the operator forgets that key.
+
+If the key gets rows later, the operator remembers the CTI `b` at which they began. If all of them are deleted before
+one is settled, it says *delete* from `b` on and leaves the rest to whoever folds. The CTI at the time of the deletion
+would not do: the log may have rows between the two which were the latest once, and were replaced and deleted since. All
+rows that the log has of the key since it was forgotten start at `b` or later, and what was settled starts before `b`.
+So the delete ends all of the former, and the row that was the latest when the key was forgotten holds again. What the
+operator keeps is bounded by the CTI, however many keys there have been.
+
+**Trips.** A batch may consist of several trips (loops across buckets), of which the log has only what became of a key
+in the end. So the operator forgets keys only between batches: a row that it leaves to the log must be there.
 
 Over streams that take nothing back (`final`, rows of files) there is never a *delete*: each row replaces the one before
 it.
@@ -71,22 +79,19 @@ def upserts(changes: Changes, key: Sequence[str], batch: int) -> pa.Table:
 
 
 def latest_of(trips: Sequence[Changes], key: Sequence[str]) -> Changes:
-    """The changes of a batch, from those of its trips, one after the other: what became of each key in the end.
+    """The changes of a batch, from those of its trips, one after the other: of each key those of its last trip.
 
-    If the last trip that tells of a key gives it a row, that row is all there is to say. If it only takes rows, the key
-    has none left from the earliest one that was taken in the batch.
+    They say all there is to say: a row replaces every earlier one, and a key of which no row is left has lost all since
+    its rows began, which is the same time throughout a batch.
     """
     changes = Changes.concat(trips)
     if not len(changes):
         return changes
-    codes = factorize(changes.payload.select(list(key)))[0] if key else np.zeros(len(changes), np.int64)
+    codes = factorize(changes.payload.select(list(key)))[0]
     trip = np.repeat(np.arange(len(trips)), [len(part) for part in trips])
-    last, given = (np.full(int(codes.max()) + 1, -1) for _ in range(2))
+    last = np.zeros(int(codes.max()) + 1, np.int64)
     np.maximum.at(last, codes, trip)
-    new = changes.weight > 0
-    np.maximum.at(given, codes[new], trip[new])
-    lasting = (given == last)[codes]
-    return changes.filter(np.where(lasting, new & (trip == last[codes]), ~new))
+    return changes.filter(trip == last[codes])
 
 
 def fold(rows: pa.Table, key: Sequence[str]) -> pa.Table:

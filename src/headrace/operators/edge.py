@@ -5,9 +5,10 @@ deleted sample lengthens it. Two traces carry the state: `recent`, samples at or
 the last sample before the CTI, whose end is still open. When the CTI passes samples they move from one to the other.
 
 Where only the latest value of each key is asked for (`latest`, for upsert rows), `last` has only keys that have samples
-after the CTI too, and what the CTI has passed of others is forgotten: see `io/upserts.py` for why that is enough. The
-output then is no history. It says what is new: +1 for a key's latest row, -1 for the one it replaces; a key of which no
-known row is left has a -1 at the CTI.
+after the CTI too, and what the CTI has passed of others is forgotten: see `io/upserts.py` for why that is enough. A
+third trace, `since`, has for every key with samples but no `last` the CTI at which its samples began. All this changes
+only between batches (`end_batch`). The output then is no history. It says what is new: +1 for a key's latest row, -1
+for the one it replaces; a key of which no known row is left has a -1 at the time in `since`.
 """
 
 from __future__ import annotations
@@ -43,12 +44,21 @@ class EdgeKernel(Kernel):
         self.latest = node.latest
         self.traces = {"recent": Trace(consolidated_rows), "last": Trace(consolidated_rows)}
         self.scalars = {"cti": NEG_INFINITY}
+        if self.latest:
+            self.traces["since"] = Trace(consolidated_rows)
+            self.scalars["reached"] = NEG_INFINITY
+
+    def end_batch(self) -> None:
+        if self.latest and self.scalars["reached"] > self.scalars["cti"]:
+            self._forget(self.scalars["reached"])
 
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
         (samples,), (now,) = inputs, progress
         assert isinstance(samples, Changes)
         result = self._corrections(samples.consolidate())
-        if now.cti > self.scalars["cti"]:
+        if self.latest:
+            self.scalars = self.scalars | {"reached": max(now.cti, self.scalars["reached"])}
+        elif now.cti > self.scalars["cti"]:
             self._settle(now.cti)
         return result, now
 
@@ -60,6 +70,8 @@ class EdgeKernel(Kernel):
             return samples
         hashes = self._hashes(samples.payload)
         known = self._known(hashes)
+        if self.latest:
+            self._note_beginning(samples, known, hashes)
         self.traces["recent"].append(samples.to_table(), hashes, samples.le)
         before = self._signal(known)
         after = self._signal(Changes.concat([known, samples]).consolidate())
@@ -68,17 +80,33 @@ class EdgeKernel(Kernel):
         return self._ended(told, after) if self.latest and len(told) else told
 
     def _ended(self, told: Changes, after: Changes) -> Changes:
-        """Keys of which no known row is left have lost all rows from the CTI on, whichever those were."""
-        codes = self._codes(Changes.concat([told, after]))
-        lost = (told.weight < 0) & ~np.isin(codes[: len(told)], codes[len(told) :])
-        le = np.where(lost, self.scalars["cti"], told.le)
-        return Changes(le, told.re, told.weight, told.payload)
+        """Keys of which no known row is left have lost all rows since theirs began, whichever those were."""
+        since = self._found("since", self._hashes(told.payload))
+        of_told, of_after, of_since = self._codes_of(told, after, since)
+        begun = np.full(int(max(of_told.max(), of_since.max(initial=0))) + 1, NEG_INFINITY, np.int64)
+        begun[of_since] = since.le
+        lost = (told.weight < 0) & ~np.isin(of_told, of_after)
+        return Changes(np.where(lost, begun[of_told], told.le), told.re, told.weight, told.payload)
+
+    def _note_beginning(self, samples: Changes, known: Changes, hashes: NDArray[np.uint64]) -> None:
+        """Remember the CTI of keys that have samples now and had none."""
+        of_samples, *of_others = self._codes_of(samples, known, self._found("since", hashes))
+        first = np.unique(of_samples, return_index=True)[1]
+        new = samples.take(first[~np.isin(of_samples[first], np.concatenate(of_others))])
+        columns = [
+            new.payload.column(field.name) if field.name in self.keys else pa.nulls(len(new), field.type)
+            for field in new.payload.schema
+        ]
+        le = np.full(len(new), self.scalars["cti"], np.int64)
+        payload = pa.table(columns, schema=new.payload.schema)
+        begun = Changes(le, np.full(len(new), INFINITY, np.int64), np.ones(len(new), np.int64), payload)
+        self.traces["since"].append(begun.to_table(), hash_rows(payload.select(self.keys)), begun.re)
 
     def _known(self, hashes: NDArray[np.uint64]) -> Changes:
-        found = [t for t in (trace.lookup(hashes) for trace in self.traces.values()) if t is not None]
-        if not found:
-            return Changes.empty(self.node.schema)
-        return Changes.from_table(concat(found)).consolidate()
+        return Changes.concat([self._found("recent", hashes), self._found("last", hashes)]).consolidate()
+
+    def _found(self, trace: str, hashes: NDArray[np.uint64]) -> Changes:
+        return self._rows(self.traces[trace].lookup(hashes))
 
     def _signal(self, samples: Changes) -> Changes:
         """Lifetimes from sample times."""
@@ -120,15 +148,16 @@ class EdgeKernel(Kernel):
             return np.zeros(len(samples), np.int64)
         return factorize(samples.payload.select(self.keys))[0]
 
+    def _codes_of(self, *parts: Changes) -> list[NDArray[np.int64]]:
+        """A number for each row, equal where keys are, also in different parts."""
+        return np.split(self._codes(Changes.concat(parts)), np.cumsum([len(part) for part in parts])[:-1])
+
     def _settle(self, cti: int) -> None:
         """Of the samples before the CTI only the last of each key can still change."""
         recent, last = self.traces["recent"], self.traces["last"]
         passed = recent.until(cti - 1)
         recent.drop(cti - 1)
         self.scalars = {"cti": cti}
-        if self.latest:
-            self._forget(passed)
-            return
         if passed is None:
             return
         hashes = self._hashes(passed)
@@ -146,21 +175,26 @@ class EdgeKernel(Kernel):
             rows = Changes.from_table(rows).consolidate().to_table()
         last.append(rows, self._hashes(rows), np.full(rows.num_rows, INFINITY, np.int64))
 
-    def _forget(self, passed: pa.Table | None) -> None:
-        """Keep the last settled row of keys that have others after the CTI, and of no other key."""
-        last = self.traces["last"]
-        found = [t for t in (passed, last.scan()) if t is not None]
-        if not found:
-            return
-        rows = Changes.from_table(concat(found)).consolidate()
-        others = self.traces["recent"].lookup(self._hashes(rows.payload))
-        active = Changes.empty(self.node.schema) if others is None else Changes.from_table(others).consolidate()
-        rows = rows.filter(np.isin(self._hashes(rows.payload), self._hashes(active.payload)))
-        codes = self._codes(rows)
-        newest = np.full(int(codes.max(initial=-1)) + 1, NEG_INFINITY, np.int64)
-        np.maximum.at(newest, codes, rows.le)
-        kept = rows.filter(rows.le == newest[codes]).to_table()
-        last.replace(kept, self._hashes(kept), np.full(kept.num_rows, INFINITY, np.int64))
+    def _forget(self, cti: int) -> None:
+        """Of keys that have rows after the CTI, keep the last settled one, or when they began; of others nothing."""
+        recent, last, since = (self.traces[name] for name in ("recent", "last", "since"))
+        settled, begun = self._rows(recent.until(cti - 1), last.scan()), self._rows(since.scan())
+        recent.drop(cti - 1)
+        self.scalars = self.scalars | {"cti": cti}
+        active = self._found("recent", self._hashes(Changes.concat([settled, begun]).payload))
+        of_settled, of_begun, of_active = self._codes_of(settled, begun, active)
+        newest = np.full(int(of_settled.max(initial=-1)) + 1, NEG_INFINITY, np.int64)
+        np.maximum.at(newest, of_settled, settled.le)
+        self._replace(last, settled.filter((settled.le == newest[of_settled]) & np.isin(of_settled, of_active)))
+        self._replace(since, begun.filter(np.isin(of_begun, of_active) & ~np.isin(of_begun, of_settled)))
+
+    def _rows(self, *tables: pa.Table | None) -> Changes:
+        found = [Changes.from_table(table) for table in tables if table is not None]
+        return Changes.concat([Changes.empty(self.node.schema), *found]).consolidate()
+
+    def _replace(self, trace: Trace, rows: Changes) -> None:
+        table = rows.to_table()
+        trace.replace(table, self._hashes(table), np.full(table.num_rows, INFINITY, np.int64))
 
     def held_by(self) -> str:
         kept = "" if self.latest else "the last sample of each key, and "

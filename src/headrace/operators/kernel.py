@@ -47,6 +47,9 @@ class Kernel(ABC):
         #: A second output of the latest step, for operators that have one.
         self.side: Changes | None = None
 
+    def end_batch(self) -> None:  # noqa: B027 - most operators do not tell trips from batches
+        """A batch has ended. It had a step for each of its trips; what they gave leaves together."""
+
     @abstractmethod
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
         """Take one batch of each input, with its progress after the batch; give the output's changes and progress."""

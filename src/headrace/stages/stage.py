@@ -63,8 +63,10 @@ class StageRun:
 
     # --- one batch ---------------------------------------------------------------------------------------------------
 
-    def step(self, messages: Iterable[Message]) -> list[Message]:
-        """Run one trip: messages in, messages out."""
+    def step(self, messages: Iterable[Message], *, first: bool = True) -> list[Message]:
+        """Run one trip, the first of a batch or a later one: messages in, messages out."""
+        if self.trips and first:  # which trip was the last of the batch before is known only now
+            self._end_batch()
         arrived = list(messages)
         out = [message for message in arrived if self._passes(message)]
         self._hear([m.extra for m in arrived if m.edge == REPORTS])
@@ -73,7 +75,13 @@ class StageRun:
             data[node.fingerprint], progress[node.fingerprint] = self._run(node, data, progress)
             self._guesses[node.fingerprint] = self._guess(node, progress)
             out += self._sent(node, data[node.fingerprint], progress[node.fingerprint])
+        if not self.trips:
+            self._end_batch()
         return [*out, Message(self.bucket, STATISTICS, extra=self._statistics())]
+
+    def _end_batch(self) -> None:
+        for kernel in self.kernels.values():
+            kernel.end_batch()
 
     def _passes(self, message: Message) -> bool:
         """Whether a message is for a later level."""

@@ -44,7 +44,7 @@ from headrace.store.storage import LocalStorage, Storage
 __all__ = ["FORMAT", "Checkpoint", "create_about", "difference", "read_about"]
 
 #: Changes when what is stored can no longer be read by the code before it.
-FORMAT = 3
+FORMAT = 4
 _ABOUT = "headrace.json"
 
 #: The checkpoints that queries of this process hold.

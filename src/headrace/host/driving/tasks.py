@@ -113,7 +113,7 @@ def run_stage(job: Job, batch: Batch, level: int, bucket: int, arrived: Iterable
     """Run one level of a batch in one bucket, and save its state."""
     messages = list(arrived)
     kept = _current(job, batch, level, bucket)
-    out = kept.run.step(messages)
+    out = kept.run.step(messages, first=batch.trip == 0)
     for message in out:
         if message.edge == STATISTICS and kept.fetched:
             message.extra["fetched"], kept.fetched = kept.fetched, 0

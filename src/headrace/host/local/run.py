@@ -133,7 +133,7 @@ class Runner:
         batches = [self.done.results[output.name].batches for output in self.line.outputs]
         latest = [mine[-1:] for mine in batches]
         while self.feedback:
-            self.trip()
+            self._run_stages([], first=False)
             for mine, parts in zip(batches, latest, strict=True):
                 parts.append(mine.pop())
         for output, mine, parts in zip(self.line.outputs, batches, latest, strict=True):
@@ -190,11 +190,12 @@ class Runner:
             if report.example is not None:
                 self.done.examples.setdefault(str(source.origin), report.example)
 
-    def _run_stages(self, messages: list[Message]) -> None:
+    def _run_stages(self, messages: list[Message], *, first: bool = True) -> None:
         for message in self.feedback:
             messages = [*messages, *circulated(self.line, message, self.buckets, message.extra["bucket"])]
         for stage in self.stages:
-            messages = [m for run in stage for m in run.step([m for m in messages if m.bucket == run.bucket])]
+            arrived = [(run, [m for m in messages if m.bucket == run.bucket]) for run in stage]
+            messages = [m for run, mine in arrived for m in run.step(mine, first=first)]
         self.feedback = [m for m in messages if m.edge == FEEDBACK]
         statistics = [m.extra for m in messages if m.edge == STATISTICS]
         self.done.statistics.append(statistics)
