@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -14,12 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
+from headrace.changes import Changes
 from headrace.errors import PlanError
 from headrace.host.local import run_local
+from headrace.io.console import WITHDRAWN, _Screen
 from headrace.io.egress import prepared
-from headrace.io.sinks import Memory
-from headrace.io.upserts import fold
-from headrace.plan.nodes import Output
+from headrace.io.sinks import Console, Memory
+from headrace.io.upserts import fold, latest_of, upserts
+from headrace.operators.edge import EdgeKernel
+from headrace.plan.nodes import EdgeLifetimes, Output, PointAtStart
+from headrace.progress import Progress
+from headrace.schema import Schema
 
 
 def _sink(stream: hr.Stream, buckets: int = 1) -> Memory:
@@ -230,3 +236,43 @@ def test_columns_that_upsert_rows_have_themselves_are_refused(name: str):
     stream = hr.events([{"le": 1, "re": 2, "k": "a", name: 1}])
     with pytest.raises(PlanError, match=f"a column '{name}' of their own"):
         prepared(stream.node, hr.memory(encoding="upsert", key="k"))
+
+
+# --- a batch of several trips, and a screen ---------------------------------------------------------------------------
+
+
+def _kernel_logs(*batches: list[tuple[list[tuple[int, int, int]], int]]) -> list[tuple[int, int]]:
+    """The folded log of batches of trips; a trip has changes (le, v, weight) of one key, and a CTI."""
+    schema = Schema.of("k STRING, v LONG")
+    source = hr.events([{"le": 0, "re": 1, "k": "a", "v": 0}], "k STRING, v LONG")
+    kernel, log = EdgeKernel(EdgeLifetimes(PointAtStart(source.node), ("k",), latest=True)), []
+    for number, trips in enumerate(batches):
+        given = []
+        for rows, cti in trips:
+            le, v, weight = (np.array([row[i] for row in rows], np.int64) for i in range(3))
+            payload = pa.table([["a"] * len(rows), v], schema=schema.arrow)
+            given.append(kernel.step([Changes(le, le + 1, weight, payload)], [Progress(cti, cti)])[0])
+        kernel.end_batch()
+        log.append(upserts(latest_of(given, ["k"]), ["k"], number))
+        assert log[-1].num_rows <= 1
+    return [(row["le"], row["v"]) for row in fold(pa.concat_tables(log), ["k"]).to_pylist()]
+
+
+def test_a_row_that_is_settled_between_two_trips_holds_again():
+    assert _kernel_logs([([(1, 1, 1)], 5), ([(6, 2, 1)], 5)], [([(6, 2, -1)], 6)]) == [(1, 1)]
+
+
+def test_a_row_that_is_deleted_in_a_trip_before_another_comes_does_not_hold_again():
+    assert _kernel_logs([([(5, 1, 1)], 0)], [([(5, 1, -1)], 6), ([(6, 2, 1)], 6)], [([(6, 2, -1)], 6)]) == []
+
+
+@settings(max_examples=max(5, settings().max_examples // 2))
+@given(_steps())
+def test_differential_a_screen_shows_what_the_log_comes_to(batches: list[list[dict[str, Any]]]):
+    rows = [row for batch in batches for row in batch]
+    stream = hr.events(rows, "k STRING, v LONG", batches=[len(batch) for batch in batches])
+    sink, screen = _sink(stream), _Screen(Console("upsert", ("k",)))
+    for number, batch in enumerate(sink.batches):
+        screen.update(number, *batch)
+        shown = {row.values["k"]: row.values["le"] for row in screen.shown.values() if row.mark != WITHDRAWN}
+        assert shown == {k: le for k, (le, _) in _latest(batches[: number + 1]).items()}
