@@ -269,6 +269,30 @@ def test_other_stores_are_refused(place: str, tmp_path: Path):
         stream.start(hr.files(place), checkpoint=str(tmp_path / "state"), host="local")
 
 
+@pytest.mark.parametrize(
+    "ending", ["q[1]", "q?v=1", "q*", "q#1", "q%20x", "q x", "a//b", "a/../b", "a/./b", "q{1}", "q~"]
+)
+def test_urls_that_may_mean_two_places_are_refused(s3: str, ending: str):
+    with pytest.raises(CheckpointError, match="may be understood in several ways"):
+        hr.events("le|re|x\n0|9|1\n").start(hr.memory(), host="local", checkpoint=f"{s3}/{ending}")
+    with pytest.raises(SinkError, match="may be understood in several ways"):
+        hr.events("le|re|x\n0|9|1\n").start(hr.files(f"{s3}/{ending}"), host="local")
+
+
+@pytest.mark.parametrize("place", ["S3://bucket/state", "s3://", "s3:///state"])
+def test_urls_without_a_bucket_or_with_a_capital_scheme_are_refused(place: str):
+    with pytest.raises(CheckpointError, match=r"may be understood in several ways|names no bucket"):
+        hr.events("le|re|x\n0|9|1\n").start(hr.memory(), host="local", checkpoint=place)
+
+
+@pytest.mark.parametrize("place", ["s3:/bucket/state", " s3://bucket/state", 5, b"x", [], ""])
+def test_what_is_neither_a_directory_nor_a_url_is_refused(place: Any):
+    for use in (lambda: hr.events("le|re|x\n0|9|1\n").start(hr.memory(), host="local", checkpoint=place),
+                lambda: hr.checkpoint(place)):  # fmt: skip
+        with pytest.raises(CheckpointError, match=r"must be a path|no URL, and hardly meant as a directory"):
+            use()
+
+
 def test_another_query_is_refused(begun: ObjectStorage, tmp_path: Path, s3: str):  # noqa: ARG001
     def query() -> Any:
         return sums(tmp_path).start(hr.memory(), checkpoint=f"{s3}/state", host="local", buckets=2)
@@ -343,6 +367,19 @@ def test_a_copy_of_a_running_query_goes_on(kinds: str, s3: str, tmp_path: Path):
     parts = [to_changes(read_events_output(str(tmp_path / name), stream.schema), stream.schema) for name in PARTS]
     assert all(map(len, parts))
     assert_same_history(history(Changes.concat(parts)), stream.cht())
+
+
+def test_of_two_copies_to_one_place_the_second_is_refused(begun: ObjectStorage, s3: str):  # noqa: ARG001
+    """Both have seen that there is nothing; the first one has only begun."""
+    assert ObjectStorage(f"{s3}/copy").create("copied-by", b"another process")
+    with pytest.raises(CheckpointError, match="the place for the copy is taken"):
+        hr.checkpoint(f"{s3}/state").copy(f"{s3}/copy")
+
+
+@pytest.mark.parametrize("buckets", ["4", None, 2.5, True, 0])
+def test_buckets_are_a_whole_number(begun: ObjectStorage, s3: str, buckets: Any):  # noqa: ARG001
+    with pytest.raises(CheckpointError, match="buckets must be at least 1"):
+        hr.checkpoint(f"{s3}/state").rescale(buckets)
 
 
 def test_rescaling_waits_for_a_query_that_may_be_running(folder: Path, s3: str):

@@ -13,7 +13,7 @@ for the one it replaces; a key of which no known row is left has a -1 at the tim
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 
 from headrace.changes import Changes
 from headrace.columnar import canonical_floats, concat, factorize, hash_rows, sortable
+from headrace.errors import CheckpointError
 from headrace.expr import predicate_mask
-from headrace.operators.kernel import Data, Kernel, consolidated_rows
+from headrace.operators.kernel import Data, Kernel, SavedTraces, consolidated_rows
 from headrace.plan.nodes import EdgeLifetimes
 from headrace.progress import Progress
 from headrace.time import INFINITY, NEG_INFINITY, format_ticks
-from headrace.trace import Trace
+from headrace.trace import Segment, Trace
 
 __all__ = ["EdgeKernel"]
 
@@ -47,6 +48,15 @@ class EdgeKernel(Kernel):
         if self.latest:
             self.traces["since"] = Trace(consolidated_rows)
             self.scalars["reached"] = NEG_INFINITY
+
+    def restore(self, scalars: dict[str, int], traces: SavedTraces, held: Mapping[str, Segment]) -> None:
+        if self.latest and "since" not in traces:
+            raise CheckpointError(
+                "an earlier Headrace made the checkpoint: what it remembers of upsert rows is not enough to go on",
+                given=self.node.describe(),
+                instead="a new checkpoint with new sinks, which reads all input again",
+            )
+        super().restore(scalars, traces, held)
 
     def end_batch(self) -> None:
         if self.latest and self.scalars["reached"] > self.scalars["cti"]:

@@ -16,12 +16,17 @@ __all__ = ["Environment"]
 #: How the names of the variables begin that say how to reach a store, by the scheme of its URLs.
 _PREFIXES = {"s3": "AWS_", "s3a": "AWS_", "gs": "GOOGLE_", "abfs": "AZURE_", "abfss": "AZURE_"}
 
+#: How much of remote stores a machine may keep on its disk (`kept_files.py`).
+_CACHE = "HEADRACE_CACHE_MB"
+
 
 class Environment:
     """The variables for some places; where it is unpickled, they are set."""
 
     def __init__(self, places: Iterable[str] = ()) -> None:
         prefixes = {_PREFIXES.get(place.partition("://")[0].lower(), "") for place in places} - {""}
+        if prefixes:
+            prefixes |= {_CACHE}
         self._values = {name: text for name, text in os.environ.items() if name.startswith(tuple(prefixes))}
 
     def __repr__(self) -> str:

@@ -28,6 +28,8 @@ __all__ = ["KeptFiles"]
 
 LIMIT = "HEADRACE_CACHE_MB"
 _DEFAULT = 10_000
+#: After so many files the folder is looked at, if not sooner because of their bytes.
+_LOOKED_EVERY = 50
 _TAIL = struct.Struct("<QQ8s")
 _MAGIC = b"HR-KEPT1"
 
@@ -37,8 +39,10 @@ class KeptFiles:
 
     def __init__(self, place: str) -> None:
         self._place = place
-        #: Those that this process has checked.
-        self._checked: set[tuple[str, int]] = set()
+        #: The checksums of those that this process has checked, by name.
+        self._checked: dict[str, int] = {}
+        #: How many were added since room was last made, and their bytes.
+        self._added, self._added_bytes = 0, 0
 
     def get(self, key: str) -> pa.Buffer | None:
         """The content of a file, mapped into memory; None if it is not here."""
@@ -62,11 +66,11 @@ class KeptFiles:
         size, crc, magic = _TAIL.unpack(data.slice(data.size - _TAIL.size))
         if magic != _MAGIC or size != data.size - _TAIL.size:
             return None
-        found, known = data.slice(0, size), (path.name, crc)
-        if known not in self._checked:
+        found = data.slice(0, size)
+        if self._checked.get(path.name) != crc:
             if zlib.crc32(found) != crc:
                 return None
-            self._checked.add(known)
+            self._checked[path.name] = crc
         return found
 
     def add(self, key: str, data: Data) -> None:
@@ -80,16 +84,19 @@ class KeptFiles:
                 file.writelines(map(memoryview, data if isinstance(data, Pieces) else [data]))
                 file.write(_TAIL.pack(size, crc, _MAGIC))
             draft.replace(path)
-            self._checked.add((path.name, crc))
+            self._checked[path.name] = crc
         except OSError:  # the disk is full, or somebody clears the folder: it can do without
             with suppress(OSError):
                 draft.unlink()
-        self._make_room(path.parent)
+        self._added, self._added_bytes = self._added + 1, self._added_bytes + size
+        if self._added % _LOOKED_EVERY == 1 or self._added_bytes > _limit() // 50:
+            self._make_room(path.parent)
 
     def remove(self, key: str) -> None:
         """Do not keep a file any more."""
         path = self._path(key)
         if path is not None:
+            self._checked.pop(path.name, None)
             with suppress(OSError):
                 path.unlink()
 
@@ -98,13 +105,11 @@ class KeptFiles:
         name = hashlib.sha256(f"{self._place}/{key}".encode()).hexdigest()[:40]
         return None if folder is None else folder / name
 
-    @staticmethod
-    def _make_room(folder: Path) -> None:
-        found = []
-        for entry in os.scandir(folder):
-            with suppress(OSError):  # another worker has removed it
-                about = entry.stat()
-                found.append((about.st_mtime_ns, about.st_size, entry.path))
+    def _make_room(self, folder: Path) -> None:
+        self._added_bytes = 0
+        found = _listed(folder)
+        there = {Path(path).name for _, _, path in found}
+        self._checked = {name: crc for name, crc in self._checked.items() if name in there}
         total = sum(size for _, size, _ in found)
         for _, size, path in sorted(found):
             if total <= _limit():
@@ -112,6 +117,17 @@ class KeptFiles:
             total -= size
             with suppress(OSError):
                 Path(path).unlink()
+
+
+def _listed(folder: Path) -> list[tuple[int, int, str]]:
+    """The files of a folder: when each was used last, its bytes and its path."""
+    found = []
+    with suppress(OSError), os.scandir(folder) as entries:  # somebody clears the folder
+        for entry in entries:
+            with suppress(OSError):  # another worker has removed it
+                about = entry.stat()
+                found.append((about.st_mtime_ns, about.st_size, entry.path))
+    return found
 
 
 def _limit() -> int:

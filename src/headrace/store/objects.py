@@ -50,8 +50,8 @@ _TIMEOUT = timedelta(minutes=5)
 #: Larger files are read in parts of so many bytes, several at once.
 _PART = 16 << 20
 _READERS = 4
-#: How the keys begin of files that may be kept.
-_KEPT = f"{DATA}/"
+#: Characters that URLs use otherwise, or that patterns of files do.
+_ODD = re.compile(r"[\s?#\[\]*%{}^|\\\"<>`~\x00-\x1f]")
 #: Answers that leave open whether a call has happened, beside those without a status: the server failed or is busy.
 _OPEN = re.compile(r"status code: (408|409|425|429|5\d\d)")
 _STATUS = re.compile(r"status code: \d{3}")
@@ -70,7 +70,7 @@ class ObjectStorage(RemoteStorage):
                 allowed=f"a path that all workers can reach, or {', '.join(f'{scheme}://' for scheme in _KEYS)}",
                 instead="a bucket of an object store, or a directory on a file system that all workers mount",
             )
-        self._url = url.rstrip("/")
+        self._url = _checked(url)
         self._store: Any = None
         #: Files that workers read again and again, and that never change: their machine keeps them, if it is told to.
         self._kept = KeptFiles(self.place) if keep else None
@@ -89,7 +89,7 @@ class ObjectStorage(RemoteStorage):
 
     def create(self, key: str, data: Data, *, lasting: bool = True) -> bool:
         created = super().create(key, data, lasting=lasting)
-        if created and self._kept is not None and key.startswith(_KEPT):
+        if created and self._kept is not None and _is_kept(key):
             self._kept.add(key, data)
         return created
 
@@ -107,7 +107,7 @@ class ObjectStorage(RemoteStorage):
 
     def read(self, key: str) -> pa.Buffer:
         found = self._fetched(key)
-        if self._kept is None or not key.startswith(_KEPT):
+        if self._kept is None or not _is_kept(key):
             return found
         self._kept.add(key, found)
         return self._kept.get(key) or found
@@ -246,6 +246,27 @@ class ObjectStorage(RemoteStorage):
             return ": ".join(part for part in told.groups() if part)
         first = text.partition("\n")[0]
         return without_secrets(first.rpartition(" - ")[2] or first)
+
+
+def _checked(url: str) -> str:
+    """The URL, without `/` at its end; `StoreError` if two clients could take it for different places."""
+    scheme, _, rest = url.partition("://")
+    bucket, _, prefix = rest.rstrip("/").partition("/")
+    parts = prefix.split("/") if prefix else []
+    if not bucket or scheme != scheme.lower() or _ODD.search(rest) or any(part in ("", ".", "..") for part in parts):
+        raise StoreError(
+            "this URL of an object store may be understood in several ways",
+            given=without_secrets(url),
+            allowed="a scheme in small letters, a bucket, and a prefix without spaces, empty parts, '.', '..' and any "
+            'of ? # [ ] * % { } ^ | \\ " < > ` ~',
+            instead="s3://bucket/prefix",
+        )
+    return url.rstrip("/")
+
+
+def _is_kept(key: str) -> bool:
+    """Whether a file may be read again and again; what one trip leaves for the next is read once."""
+    return key.startswith(f"{DATA}/") and "-trip-" not in key
 
 
 def _modified(about: Any) -> int:

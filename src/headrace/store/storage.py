@@ -143,7 +143,7 @@ class LocalStorage(Storage):
         with _store_errors(f"cannot list {str(self.path / folder)!r}"):
             try:
                 with os.scandir(f"{self.place}/{folder}") as entries:
-                    found = [f"{folder}/{entry.name}" for entry in entries if not entry.name.startswith(".")]
+                    found = [f"{folder}/{e.name}" for e in entries if not e.name.startswith(".") and e.is_file()]
             except FileNotFoundError:
                 return []
         return sorted(key for key in found if key > after)

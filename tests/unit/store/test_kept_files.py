@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,37 @@ def test_a_damaged_file_is_never_used(damage: str, cache: Path):
     assert KeptFiles("s3://b").get("data/1") is None
     KeptFiles("s3://b").add("data/1", b"abcdef" * 100)
     assert KeptFiles("s3://b").get("data/1").to_pybytes() == b"abcdef" * 100
+
+
+def test_a_folder_that_is_removed_meanwhile_does_no_harm(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    kept = KeptFiles("s3://b")
+    kept.add("data/1", b"abc")
+    write = Path.open
+
+    def clearing(path: Path, *given: str) -> object:
+        shutil.rmtree(cache)
+        return write(path, *given)
+
+    monkeypatch.setattr(Path, "open", clearing)
+    kept.add("data/2", bytes(300_000_000))  # so large that room is made
+    monkeypatch.undo()
+    monkeypatch.setenv("HEADRACE_CACHE", str(cache.parent))
+    assert kept.get("data/2") is None
+    kept.add("data/2", b"def")
+    assert kept.get("data/2").to_pybytes() == b"def"
+
+
+def test_nothing_is_remembered_of_files_that_are_gone(cache: Path):
+    kept = KeptFiles("s3://b")
+    for number in range(120):
+        kept.add(f"data/{number}", b"abc")
+        if number % 2:
+            kept.remove(f"data/{number}")
+    assert len(kept._checked) == 60
+    shutil.rmtree(cache)
+    for number in range(100):
+        kept.add(f"data/new-{number}", b"abc")
+    assert len(kept._checked) <= 100
 
 
 def test_what_was_used_least_recently_goes_first(cache: Path, monkeypatch: pytest.MonkeyPatch):

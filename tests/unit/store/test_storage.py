@@ -56,8 +56,8 @@ def test_keys_are_in_order_and_those_of_one_folder(anywhere: Storage):
     assert anywhere.keys("a") == []
     for key in ["a/3", "a/1", "a/2", "b/1", "aa/1", "a/b/1"]:
         anywhere.create(key, b"")
-    assert [key for key in anywhere.keys("a") if key != "a/b"] == ["a/1", "a/2", "a/3"]
-    assert [key for key in anywhere.keys("a", after="a/1") if key != "a/b"] == ["a/2", "a/3"]
+    assert anywhere.keys("a") == ["a/1", "a/2", "a/3"]
+    assert anywhere.keys("a", after="a/1") == ["a/2", "a/3"]
 
 
 def test_hidden_files_are_no_files_of_the_store(storage: LocalStorage):

@@ -19,6 +19,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 import shutil
 import tempfile
 import uuid
@@ -41,11 +42,12 @@ from headrace.store.log import Log
 from headrace.store.objects import ObjectStorage
 from headrace.store.storage import LocalStorage, Storage
 
-__all__ = ["FORMAT", "Checkpoint", "create_about", "difference", "read_about"]
+__all__ = ["FORMAT", "Checkpoint", "checked_place", "create_about", "difference", "read_about"]
 
 #: Changes when what is stored can no longer be read by the code before it.
-FORMAT = 4
+FORMAT = 3
 _ABOUT = "headrace.json"
+_URL, _LIKE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://"), re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]+:/")
 
 #: The checkpoints that queries of this process hold.
 _HELD: dict[Path, Checkpoint] = {}
@@ -58,9 +60,7 @@ class Checkpoint:
 
     def __init__(self, path: str | None) -> None:
         self.temporary = path is None
-        local = tempfile.mkdtemp(prefix="headrace-") if path is None else local_path(str(path))
-        if local == "":
-            raise CheckpointError("a checkpoint must be a path that the driver and every worker can reach", given=path)
+        local = tempfile.mkdtemp(prefix="headrace-") if path is None else local_path(checked_place(path))
         #: None on an object store.
         self.path = None if local is None else Path(local).absolute()
         #: Where it is: a path, or a URL.
@@ -250,6 +250,24 @@ def read_about(root: Storage) -> dict[str, Any] | None:
             f"the checkpoint's headrace.json cannot be read: {error}", given=f"{root.place}/{_ABOUT}"
         ) from error
     return found if isinstance(found, dict) else {}
+
+
+def checked_place(place: object) -> str:
+    """A directory or URL as a text; `CheckpointError` if it is neither, or looks like a URL that is written wrong."""
+    text = str(place)
+    if not isinstance(place, str | os.PathLike) or local_path(text) == "" or not text.partition("://")[0]:
+        raise CheckpointError(
+            "a checkpoint must be a path that the driver and every worker can reach, or a URL", given=repr(place)
+        )
+    if _URL.match(text) and not text.partition("://")[2].strip("/"):
+        raise CheckpointError("this URL names no bucket", given=repr(place), instead="scheme://bucket/prefix")
+    if _LIKE_URL.match(text) and not text.startswith("file:") and not _URL.match(text):
+        raise CheckpointError(
+            "this is no URL, and hardly meant as a directory",
+            given=repr(place),
+            instead="scheme://bucket/prefix, or './' in front of a directory of that name",
+        )
+    return text
 
 
 def create_about(root: Storage, about: dict[str, Any]) -> None:

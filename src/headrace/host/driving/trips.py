@@ -12,6 +12,7 @@ sources are heard in the first one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,8 +52,12 @@ class Made:
 
     @property
     def statistics(self) -> list[dict[str, Any]]:
-        """What the stages told after the latest trip."""
-        return [m.extra for m in self.messages if m.edge == STATISTICS]
+        """What the stages told after the latest trip, with the bytes that were fetched in all of them."""
+        told = [m.extra for m in self.messages if m.edge == STATISTICS]
+        fetched = Counter[tuple[int, int]]()
+        for part in self.counted:
+            fetched[part["level"], part["bucket"]] += part.get("fetched", 0)
+        return [part | {"fetched": fetched[part["level"], part["bucket"]]} for part in told]
 
     @property
     def counted(self) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import CheckpointError
-from headrace.host.driving.checkpoint import create_about
+from headrace.host.driving.checkpoint import checked_place, create_about
 from headrace.host.saved.folder import Folder
 from headrace.io.files import local_path
 from headrace.store.blocks import open_file
@@ -35,12 +35,14 @@ __all__ = ["copy"]
 #: What a checkpoint keeps of the input: written once, and such as is removed after it was read.
 _KEPT_INPUT, _PASSING_INPUT = ("events",), ("spool", "spark")
 _STORE = "store"
+#: Who makes a copy on an object store.
+_COPYING = "copied-by"
 
 
 def copy(folder: Folder, to: str | Path) -> str:
     """Copy the newest commit and everything it needs to a place where there is nothing yet; gives that place."""
     passing = [] if folder.path is None else [name for name in _PASSING_INPUT if (folder.path / name).exists()]
-    local = local_path(str(to))
+    local = local_path(checked_place(to))
     if local is None and passing:
         raise CheckpointError(
             "a checkpoint with input of hosts, or of sources that only Spark can read, must be in a directory",
@@ -80,7 +82,7 @@ def _copy_to_objects(folder: Folder, to: str) -> str:
     """The copy exists once its commit does, which comes last; a start before that is an error, or begins anew."""
     target = ObjectStorage(to)
     target.check()
-    if target.sizes():
+    if target.sizes() or not target.create(_COPYING, process_mark()):  # of two copies at once, one goes on
         raise _taken(to)
     _copy(folder, target)
     return to

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import CheckpointError
-from headrace.host.driving.checkpoint import FORMAT, Checkpoint, read_about
+from headrace.host.driving.checkpoint import FORMAT, Checkpoint, checked_place, read_about
 from headrace.io.files import local_path
 from headrace.store.cleanup import pinned
 from headrace.store.log import EPOCHS, Commit, Log, has_ended
@@ -22,12 +22,13 @@ __all__ = ["Folder", "storage_at"]
 class Folder:
     """A checkpoint that exists: its description and its store."""
 
-    def __init__(self, place: str | Path) -> None:
-        local = local_path(str(place))
+    def __init__(self, place: str | Path, *, keep: bool = False) -> None:
+        """`keep` says that files of a remote store are kept on this machine while they are used."""
+        local = local_path(checked_place(place))
         #: None on an object store.
         self.path = None if local is None else Path(local).absolute()
         self.place = str(place).rstrip("/") if self.path is None else str(self.path)
-        self.root, self.storage = storage_at(self.place), storage_at(f"{self.place}/store")
+        self.root, self.storage = storage_at(self.place), storage_at(f"{self.place}/store", keep=keep)
         self.log = Log(self.storage)
         if read_about(self.root) is None:
             raise CheckpointError(
@@ -109,7 +110,7 @@ class Folder:
         return {}
 
 
-def storage_at(place: str) -> Storage:
+def storage_at(place: str, *, keep: bool = False) -> Storage:
     """The files of a directory, or of a prefix on an object store."""
     local = local_path(place)
-    return ObjectStorage(place) if local is None else LocalStorage(local)
+    return ObjectStorage(place, keep=keep) if local is None else LocalStorage(local)

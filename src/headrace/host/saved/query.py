@@ -58,7 +58,8 @@ class SavedQuery:
         whether a query runs whose process has not ended it: `take_over` says that its process is gone. Should it run
         all the same, it stops with `Superseded` before its next commit.
         """
-        rescale(self._folder, buckets, take_over=take_over)
+        # All state is read once: from a remote store, by way of this machine's disk.
+        rescale(Folder(self._folder.place, keep=True), buckets, take_over=take_over)
 
     def gc(self) -> Tidied:
         """Remove what no kept commit names, and the pins of readers that have died; of a running query only the

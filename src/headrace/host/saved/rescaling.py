@@ -30,6 +30,7 @@ from headrace.host.driving.plan import Plan
 from headrace.host.saved.folder import Folder
 from headrace.host.saved.tables import living
 from headrace.io.object_batches import batches_at
+from headrace.operators.recurse.trips import Trips
 from headrace.segments import Segment, cut
 from headrace.stages.message import bucket_of, split
 from headrace.stages.stage import segment_names
@@ -45,8 +46,8 @@ _MERGE: dict[str, Callable[[Iterable[int]], int]] = {"min": min, "max": max, "su
 
 def rescale(folder: Folder, buckets: int, *, take_over: bool = False) -> None:
     """Divide the state of a stopped query among so many buckets."""
-    if buckets < 1:
-        raise CheckpointError("buckets must be at least 1", given=buckets, allowed="a whole number from 1 on")
+    if type(buckets) is not int or buckets < 1:
+        raise CheckpointError("buckets must be at least 1", given=repr(buckets), allowed="a whole number from 1 on")
     operators = folder.about().get("operators")
     with folder.locked("rescaling", take_over=take_over):
         folder.log.claim()
@@ -69,6 +70,7 @@ def rescaled(log: Log, operators: Operators | None, buckets: int) -> bool:
             given=log.storage.place,
             instead="start the query with the checkpoint, let it run a batch, stop it, and try again",
         )
+    _check_loops(last)
     _check_published(log, last)
     if last.record["buckets"] == buckets:
         return True
@@ -221,6 +223,20 @@ def _nothing_more(output: Mapping[str, Any]) -> dict[str, Any]:
     """An output of a batch that gives nothing."""
     kept = {name: value for name, value in output.items() if name != "rows"}
     return kept | ({"parts": [], "moved": False} if "parts" in output else {})
+
+
+def _check_loops(last: Commit) -> None:
+    """`CheckpointError` if an earlier Headrace has saved how far loops are: nobody could go on from the result."""
+    for stage in last.record["stages"].values():
+        for trips in stage["trips"].values():
+            try:
+                Trips.from_json(trips)
+            except (TypeError, KeyError, ValueError) as error:
+                raise CheckpointError(
+                    "the query has loops across buckets, and an earlier Headrace has noted otherwise how far they are",
+                    given=f"batch {last.batch}",
+                    instead="a new checkpoint with new sinks, which reads all input again",
+                ) from error
 
 
 def _check_published(log: Log, last: Commit) -> None:

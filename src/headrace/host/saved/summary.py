@@ -96,6 +96,8 @@ def _lines(summary: Mapping[str, Any]) -> Iterator[str]:
     else:
         kept = f"{len(summary['kept'])} commits are kept, from batch {summary['kept'][0]} on"
         yield f"  batch {summary['batch']}, committed at {summary['time']}; {kept}"
+        if summary["circulating"]:
+            yield "  changes go round its loops: the next batch goes on with them"
         yield from _position_lines(summary)
     yield "plan, with the stage of each operator"
     yield from (f"  {line}" for line in summary["plan"])
