@@ -7,7 +7,8 @@ segments a process does not hold already, when they are wanted (`segments.py`).
 
 **Runs.** Segments with disjoint ranges of hashes are a *run*, in the order of hashes. The rows of a batch become a new
 run, the last one. When the runs behind one have together `FAN` times its rows, all of them are merged into it. So there
-are about log(n) runs, and a row is written about log(n) times.
+are about log(n) runs, and a row is written about log(n) times. Runs of few rows are merged sooner: that costs little,
+and what cancels is gone.
 
 **Merging** is done in slices. Runs that are being merged *drain* into the one before them: the rows with the lowest
 hashes go first, from one segment of each, so that a slice rewrites a few segments, whatever the size of the runs. What
@@ -45,8 +46,8 @@ from headrace.time import NEG_INFINITY
 
 __all__ = ["EFFORT", "FAN", "HASH", "SAVED", "TIME", "Segment", "Trace", "saved_form", "saved_runs", "stored_segments"]
 
-#: Runs are merged into one before them when they have so many times its rows.
-FAN = 1.5
+#: Runs are merged into one before them when they have more than so many times its rows; into one of few rows, sooner.
+FAN, FEW_ROWS, FAN_OF_FEW = 1.5, 64, 0.5
 #: So many rows may be moved by each merge for each row that is appended.
 EFFORT = 4
 
@@ -143,7 +144,7 @@ class Trace:
                 start -= 1
             behind = [0, *accumulate(run.rows for run in reversed(runs[start:stop]))][::-1]
             for place in range(start, stop - 1):
-                if behind[place - start + 1] >= FAN * runs[place].rows:
+                if behind[place - start + 1] > _fan(runs[place].rows) * runs[place].rows:
                     runs[place].credit = credit
                     for run in runs[place + 1 : stop]:
                         run.draining = True
@@ -317,3 +318,7 @@ def stored_segments(
         for name, part in zip(saved["segments"], saved["parts"], strict=True):
             found[name] = Segment.stored(name, About(*part[: len(About._fields)]), partial(read, name))
     return found
+
+
+def _fan(rows: int) -> float:
+    return FAN if rows > FEW_ROWS else FAN_OF_FEW

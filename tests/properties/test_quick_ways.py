@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace.io import ingress
 from headrace.io.origins import Events
-from headrace.operators import combine
+from headrace.operators.aggregate import combine
 from headrace.plan.nodes import Source
 from headrace.progress import Progress
 from headrace.schema import Schema

@@ -419,9 +419,10 @@ _SPANS = (
 
 _RULES = (
     Fault(
-        "a filter on answers filters events", "headrace.optimizer.filter_before_windows", "_through",
-        "found = dict(node.keys)",
-        "found = {name: Column(name) for name in node.schema.names if name in node.input.schema}",
+        "a filter on answers filters events", "headrace.plan.windowed", "PerWindow.filtered_before",
+        "return dict(self.keys)",
+        "from headrace.expr import col; "
+        "return {name: col(name) for name in self.schema.names if name in self.input.schema}",
         "an aggregate that is called like an input column is no input column: the filter must stay behind the window",
     ),
     Fault(

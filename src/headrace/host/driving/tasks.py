@@ -51,7 +51,7 @@ _STAGES: dict[tuple[str, int, int], _Kept] = {}
 _MOST_STAGES = 64
 _STAGES_LOCK = threading.Lock()
 #: Segments of so many bytes stay in memory when they are stored. A trace has only a few that are so small.
-_SMALL = 1 << 18
+_SMALL = 1 << 16
 
 
 def forget_stages(job: Job) -> None:
