@@ -16,6 +16,7 @@ import headrace as hr
 from headrace.errors import CheckpointError, HeadraceError, SinkError, StoreError, Superseded
 from headrace.events import history, to_changes
 from headrace.io.sinks import read_events_output
+from headrace.store.bundle import Bundle
 
 pytestmark = pytest.mark.usefixtures("spark")
 FILES, ROWS, KEYS = 6, 4000, 2000
@@ -76,6 +77,15 @@ def flip(path: Path) -> None:
     path.write_bytes(data)
 
 
+def flip_all(folder: Path) -> None:
+    """Alter every block of every file: segments are read when their rows are wanted, and not all of them are."""
+    for path in folder.iterdir():
+        data = bytearray(path.read_bytes())
+        for start, size, _ in Bundle.open(path.name, pa.py_buffer(bytes(data))).blocks.values():
+            data[start + size // 2] ^= 1
+        path.write_bytes(data)
+
+
 def newest(folder: Path) -> Path:
     return max(folder.iterdir())
 
@@ -97,7 +107,7 @@ DAMAGES: dict[str, tuple[Damage, type[HeadraceError], str]] = {
 }  # fmt: skip
 LATER: dict[str, tuple[Damage, type[HeadraceError], str]] = {
     "segments cut short": (lambda f: cut(largest(f / "state/store/data")), StoreError, "damaged"),
-    "segments altered": (lambda f: flip(largest(f / "state/store/data")), StoreError, "damaged"),
+    "segments altered": (lambda f: flip_all(f / "state/store/data"), StoreError, "damaged"),
     "segments missing": (lambda f: largest(f / "state/store/data").unlink(), StoreError, "missing"),
 }
 

@@ -207,8 +207,9 @@ class Query:
             self._thread.join()
         self.executor.close()
         close(self.sinks)
-        with suppress(HeadraceError):  # a store that is gone has failed the query already
-            self.driver.log.release()
+        if self.checkpoint.path is None:  # in a directory the lock says that it has ended
+            with suppress(HeadraceError):  # a store that is gone has failed the query already
+                self.driver.log.release()
         self.checkpoint.close()
 
     def end_soon(self) -> None:

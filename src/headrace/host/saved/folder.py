@@ -74,9 +74,10 @@ class Folder:
         try:
             yield place is not None or bool(self.driver().get("ended", True))
         finally:
-            self.log.release()
             if place is not None:
                 place.close()
+            else:
+                self.log.release()
 
     @contextmanager
     def locked(self, doing: str, *, take_over: bool = False) -> Iterator[None]:
