@@ -18,7 +18,7 @@ made, unless somebody makes another of the same name.
 from __future__ import annotations
 
 from headrace.sql.aggregates import SqlAggregate, SqlRows
-from headrace.sql.library import LIBRARY, NAMES, about, aggregate
+from headrace.sql.shipped import LIBRARY, NAMES, about, aggregate
 
 __all__ = ["LIBRARY", "about"]
 

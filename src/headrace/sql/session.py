@@ -33,9 +33,9 @@ from headrace.sql.bind.relations import fitted, plain
 from headrace.sql.bind.scope import visible
 from headrace.sql.bind.stored import so_far
 from headrace.sql.bind.values import constant
-from headrace.sql.library import LIBRARY, about
 from headrace.sql.parse import parse
 from headrace.sql.printer import to_sql
+from headrace.sql.shipped import LIBRARY, about
 
 __all__ = ["Answers", "Delivery", "Done", "Outcome", "Rows", "Session", "Verified", "Words"]
 

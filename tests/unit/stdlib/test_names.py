@@ -11,7 +11,7 @@ import pytest
 import headrace as hr
 from headrace import stdlib
 from headrace.errors import ModuleError, SqlError
-from headrace.sql import library
+from headrace.sql import shipped
 from headrace.sql.session import Session
 
 TICKS = hr.events([{"le": 1, "price": 4.0}, {"le": 2, "price": 8.0}], "price DOUBLE")
@@ -22,7 +22,7 @@ def answers(text: str) -> list[object]:
 
 
 def test_every_file_is_an_aggregate_of_its_name():
-    names = {one.name.removesuffix(".sql") for one in files(library).iterdir() if one.name.endswith(".sql")}
+    names = {one.name.removesuffix(".sql") for one in files(shipped).iterdir() if one.name.endswith(".sql")}
     assert set(stdlib.LIBRARY) == names == set(dir(stdlib)) - set(stdlib.__all__)
     for name in names:
         assert stdlib.LIBRARY[name].name == name
