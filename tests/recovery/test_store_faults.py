@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -227,11 +228,15 @@ def test_a_disk_that_is_really_full(small_disk: Path, tmp_path: Path):
 
 def limit_workers(size: int) -> None:
     """Let Spark's workers, now and later, write no file larger than this."""
-    found = [p for p in psutil.Process().children(recursive=True) if "headrace.host.spark.daemon" in p.cmdline()]
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has ended meanwhile
+            found += [process] if "headrace.host.spark.daemon" in process.cmdline() else []
     assert found
     for process in found:
-        hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)[1]
-        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, hard))
+        with suppress(ProcessLookupError):
+            hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)[1]
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, hard))
 
 
 def test_workers_whose_files_are_cut_off(again: Path):
