@@ -10,7 +10,7 @@ from tests.fixtures.growing_state import KINDS, run, write_events
 from headrace.io.sinks import Nowhere
 
 #: Small batches, and segments to match: what a batch needs for itself is in proportion to both.
-BATCHES, ROWS, BLOCK = 440, 10_000, 16_384
+BATCHES, ROWS, BLOCK = 260, 20_000, 32_768
 
 
 @pytest.fixture(scope="module")
