@@ -161,6 +161,20 @@ def test_damaged_segments_are_never_a_wrong_answer(name: str, damaged: Path):
         run(damaged)
 
 
+def test_one_altered_byte_is_found_by_verify_and_is_never_a_wrong_answer(damaged: Path):
+    """A segment is checked when its rows are wanted: until then the answer is exact."""
+    flip(largest(damaged / "state/store/data"))
+    assert any("checksum" in text for text in hr.checkpoint(damaged / "state").verify()["problems"])
+    forget_workers()
+    write_input(damaged / "in", FILES, FILES + 1)
+    try:
+        run(damaged)
+    except StoreError as error:
+        assert "damaged" in error.message  # noqa: PT017
+    else:
+        assert not hr.history_diff(counts(damaged).run(finish=False).cht(), answer(damaged), names=("local", "spark"))
+
+
 def test_what_is_whole_goes_on_with_the_exact_answer(damaged: Path):
     forget_workers()
     write_input(damaged / "in", FILES, FILES + 2)

@@ -31,7 +31,7 @@ try:
     import obstore
     from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError
     from obstore.store import from_url
-except ImportError:  # an extra; whoever needs it is told
+except ImportError:  # an extra; the first call without it is an error that names it
     obstore = None  # type: ignore[assignment,unused-ignore]
 
 __all__ = ["SCHEMES", "ObjectStorage"]

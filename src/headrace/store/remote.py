@@ -1,7 +1,7 @@
 """Stores behind a network, where the answer to a call may get lost: the caller cannot know whether it has happened.
 
 For all calls but one that does no harm: reading, listing and removing can be repeated. A `create` that is repeated may
-find its key taken, by itself. So whoever finds a key taken compares what is there with what it wanted to write:
+find its key taken, by itself. So a caller that finds a key taken compares what is there with what it wanted to write:
 
 * It is the same: the call has happened, and this caller has made the file.
 * It is something else: another caller was faster.

@@ -27,7 +27,7 @@ def test_state_is_three_times_the_memory_of_its_process(kind: str, events: Path,
     last = batches[-1]
     assert last["state"] > 50 * BATCHES * ROWS
     assert last["state"] >= 3 * last["anonymous"]
-    # Processor time, since others use the machine, too. A tenth of the state is there after a tenth of the batches.
+    # Processor time, since others use the machine, too. From the early batches to the late ones state grows fivefold.
     early, late = (sorted(b["cpu"] for b in some) for some in (batches[25:75], batches[-50:]))
     assert late[45] <= 2.5 * early[45], "all but the slowest batches"
     assert late[25] <= 2.5 * early[25], "the median batch"
