@@ -5,11 +5,11 @@
     batch-<id>/part-<n>.<form>   the parts of a batch
     _batches/<id>                the one object that makes a batch exist: the names of its files
 
-The commit of the query names the staged parts, so every attempt to publish a batch publishes the same ones. The driver copies
-them, inside the store, to where they stay, and then creates `_batches/<id>`, if there is none. A crash before that
-leaves a batch that does not exist yet, and whose files are written once more with the same content.
-`read_events_output` reads the batches that exist. A reader that only lists files sees those of the last batch appear one by
-one, but never one of an attempt that was given up: names that start with `_` are not data.
+The commit of the query names the staged parts, so every attempt to publish a batch publishes the same ones. The driver
+copies them, inside the store, to where they stay, and then creates `_batches/<id>`, if there is none. A crash before
+that leaves a batch that does not exist yet, and whose files are written once more with the same content.
+`read_events_output` reads the batches that exist. A reader that only lists files sees those of the last batch appear
+one by one, but never one of an attempt that was given up: names that start with `_` are not data.
 """
 
 from __future__ import annotations

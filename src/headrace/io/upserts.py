@@ -12,7 +12,7 @@ key has rows from `c` on, the operator (`operators/edge.py`) remembers the last 
 has none, the last settled row is its latest, and is in the log. So the operator forgets that key.
 
 If the key gets rows later, the operator remembers the CTI `b` at which they began. If all of them are deleted before
-one is settled, it says *delete* from `b` on and leaves the rest to the reader that folds. The CTI at the time of the deletion
+one is settled, it says *delete* from `b` on and leaves the rest to the reader. The CTI at the time of the deletion
 would not do: the log may have rows between the two which were the latest once, and were replaced and deleted since. All
 rows that the log has of the key since it was forgotten start at `b` or later, and what was settled starts before `b`.
 So the delete ends all of the former, and the row that was the latest when the key was forgotten holds again. What the
