@@ -11,7 +11,7 @@ from tests.conformance.test_hosts import random_events, sizes, stream
 
 import headrace as hr
 from headrace.testing import check_output
-from headrace.testing.differential import differential_reference
+from headrace.testing.verify.differential import differential_reference
 
 PLANS: dict[str, Callable[..., hr.Stream]] = WRITTEN | {f"plan {n}": deep_plan(n) for n in range(33)}
 

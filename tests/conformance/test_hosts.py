@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from tests.strategies.plans import plans
 
 import headrace as hr
 from headrace import col
 from headrace.testing import check_output
-from headrace.testing.plan_strategies import plans
 
 pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows are lost here on purpose
 

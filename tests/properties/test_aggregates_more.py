@@ -8,15 +8,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.strategies.plans import grids, sources
 
 import headrace as hr
 from headrace import col
 from headrace.events import physical_schema
 from headrace.operators.aggregate.accumulators import Argument
 from headrace.schema import Schema
-from headrace.testing.differential import differential_reference
-from headrace.testing.plan_strategies import grids, sources
 from headrace.testing.strategies import batch_sizes, buckets, physical_streams, shuffled, without_ids
+from headrace.testing.verify.differential import differential_reference
 
 ANY = [hr.collect, hr.distinct_count, hr.approx_distinct, hr.first, hr.max, hr.count]
 NUMERIC = [hr.median, hr.geometric_mean, hr.sum, hr.var]

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.strategies.paced import paced_streams
 
 import headrace as hr
 from headrace.errors import PlanError, UnknownColumn
-from headrace.testing.differential import differential_reference
-from headrace.testing.paced import paced_streams
 from headrace.testing.strategies import SCHEMA, batch_sizes, buckets, physical_streams, tables
+from headrace.testing.verify.differential import differential_reference
 from headrace.time import INFINITY
 
 KEYS = ("k", "k", ("k", "i"), {"i": "i"}, "x", ())

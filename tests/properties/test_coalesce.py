@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.strategies.plans import sources
 
 import headrace as hr
 from headrace import col
@@ -16,9 +17,8 @@ from headrace.optimizer import optimize
 from headrace.plan.nodes import Output
 from headrace.stages.cut import Line, cut
 from headrace.stages.stage import segment_names
-from headrace.testing.differential import differential_reference
-from headrace.testing.plan_strategies import sources
 from headrace.testing.strategies import batch_sizes, buckets, physical_streams
+from headrace.testing.verify.differential import differential_reference
 from headrace.time import INFINITY
 
 #: Few payloads, so that events meet; floats among them, where NaN is NaN and -0.0 is 0.0.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.strategies.plans import aggregates, plans, sources, spans
 
 import headrace as hr
 from headrace.host.local.run import run_local
 from headrace.operators.reference import bag, rows_of
 from headrace.plan.nodes import Output
 from headrace.testing import check_output
-from headrace.testing.plan_strategies import aggregates, plans, sources, spans
 from headrace.testing.strategies import batch_sizes, buckets, physical_streams, shuffled
 
 HALF = settings(max_examples=max(5, settings().max_examples // 2))

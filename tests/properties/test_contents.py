@@ -12,8 +12,8 @@ import headrace as hr
 from headrace import col
 from headrace.events import history_diff
 from headrace.history.duckdb import DuckDBHistory
-from headrace.testing.differential import differential_reference
 from headrace.testing.strategies import SCHEMA, batch_sizes, buckets, physical_streams, tables
+from headrace.testing.verify.differential import differential_reference
 
 HALF = settings(max_examples=max(5, settings().max_examples // 2))
 FEW = settings(max_examples=max(5, settings().max_examples // 4))

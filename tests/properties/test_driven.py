@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.strategies.plans import plans
 
 from headrace.api.stream import Stream
 from headrace.changes import Changes
@@ -39,7 +40,6 @@ from headrace.stages.cut import Line, cut
 from headrace.stages.declared import declared
 from headrace.stages.message import Message
 from headrace.store.storage import LocalStorage
-from headrace.testing.plan_strategies import plans
 from headrace.testing.same import assert_same_history
 from headrace.testing.strategies import buckets
 

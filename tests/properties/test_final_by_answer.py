@@ -9,17 +9,17 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.strategies.ordered import long_streams, ordered_windows
+from tests.strategies.paced import paced_streams
+from tests.strategies.patterns import measures, patterns
 
 import headrace as hr
 from headrace import col
 from headrace.operators.reference import bag, rows_of
 from headrace.testing.batches import check_same_batches
 from headrace.testing.checks import check_output
-from headrace.testing.differential import differential_reference
-from headrace.testing.ordered_strategies import long_streams, ordered_windows
-from headrace.testing.paced import paced_streams
-from headrace.testing.pattern_strategies import measures, patterns
 from headrace.testing.verify.checks import live, restarted
+from headrace.testing.verify.differential import differential_reference
 
 SOME = settings(max_examples=max(5, settings().max_examples // 3))
 FEW = settings(max_examples=max(5, settings().max_examples // 10))

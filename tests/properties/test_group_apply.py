@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.strategies.plans import aggregates, sources, spans
 
 import headrace as hr
 from headrace import col
 from headrace.errors import PlanError
 from headrace.plan.nodes import Coalesce, Node
-from headrace.testing.differential import differential_reference
-from headrace.testing.plan_strategies import aggregates, sources, spans
 from headrace.testing.strategies import batch_sizes, buckets, physical_streams
+from headrace.testing.verify.differential import differential_reference
 
 MEETINGS = ("join", "left", "anti", "clip", "nested")
 HALF = max(5, settings().max_examples // 2)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from tests.strategies.paced import random_rounds
 
 import headrace as hr
 from headrace import col
@@ -16,7 +17,6 @@ from headrace.events import history, to_changes
 from headrace.operators.reference import bag, history_of, progress_of, reference_stream, rows_of
 from headrace.operators.registry import kernel_of
 from headrace.plan.nodes import Clip, Join, Node
-from headrace.testing.paced import random_rounds
 from headrace.testing.strategies import SCHEMA, tables
 from headrace.time import NEG_INFINITY
 

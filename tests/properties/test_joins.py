@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.errors import PlanError, UnknownColumn
-from headrace.testing.differential import differential_reference
 from headrace.testing.strategies import SCHEMA, batch_sizes, buckets, physical_streams, tables
+from headrace.testing.verify.differential import differential_reference
 from headrace.time import INFINITY
 
 CONDITIONS = (None, col("i") > col("i_right"), col("x").is_null() | (col("x") <= col("x_right")))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.strategies.ordered import frames, long_streams, ordered_windows
 
 import headrace as hr
 from headrace import col, lit
@@ -19,10 +20,9 @@ from headrace.plan.ordered import By, Delta, Fixed, Slides, Time, Tuples
 from headrace.stages.cut import cut
 from headrace.testing.batches import check_same_batches
 from headrace.testing.checks import check_output
-from headrace.testing.differential import differential_reference
-from headrace.testing.ordered_strategies import frames, long_streams, ordered_windows
 from headrace.testing.strategies import SCHEMA
 from headrace.testing.verify.checks import live, restarted
+from headrace.testing.verify.differential import differential_reference
 
 SOME = settings(max_examples=max(5, settings().max_examples // 3))
 FEW = settings(max_examples=max(5, settings().max_examples // 10))

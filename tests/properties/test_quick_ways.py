@@ -16,8 +16,8 @@ from headrace.operators.aggregate import combine
 from headrace.plan.nodes import Source
 from headrace.progress import Progress
 from headrace.schema import Schema
-from headrace.testing.differential import differential_reference
 from headrace.testing.strategies import SCHEMA, batch_sizes, buckets, physical_streams, tables
+from headrace.testing.verify.differential import differential_reference
 from headrace.time import NEG_INFINITY
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.strategies.paced import paced_streams
+from tests.strategies.plans import plans
 
 from headrace.api.inputs import events
 from headrace.api.stream import Stream
@@ -17,8 +19,6 @@ from headrace.optimizer import optimize
 from headrace.plan.nodes import Output
 from headrace.stages.cut import Line, cut
 from headrace.stages.stage import segment_names
-from headrace.testing.paced import paced_streams
-from headrace.testing.plan_strategies import plans
 from headrace.testing.strategies import buckets
 
 

@@ -12,7 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties.test_driven import Dies, Query, rows
-from tests.unit.recurse.loops import closure, edges, reached, seeds
+from tests.strategies.ordered import frames, long_streams, ordered_windows
+from tests.strategies.paced import paced_streams
+from tests.strategies.patterns import measures, patterns
+from tests.strategies.plans import plans
+from tests.unit.operators.recurse.loops import closure, edges, reached, seeds
 
 import headrace as hr
 from headrace import col
@@ -22,10 +26,6 @@ from headrace.plan.nodes import EdgeLifetimes, PointAtStart
 from headrace.stages.cut import cut
 from headrace.stages.declared import declared
 from headrace.store.log import Commit, Log
-from headrace.testing.ordered_strategies import frames, long_streams, ordered_windows
-from headrace.testing.paced import paced_streams
-from headrace.testing.pattern_strategies import measures, patterns
-from headrace.testing.plan_strategies import plans
 from headrace.testing.same import assert_same_history
 from headrace.testing.strategies import buckets
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.strategies.plans import sources
 
 import headrace as hr
 from headrace.errors import PlanError
 from headrace.testing.checks import check_output
-from headrace.testing.differential import differential_reference
-from headrace.testing.plan_strategies import sources
 from headrace.testing.strategies import batch_sizes, buckets, physical_streams
+from headrace.testing.verify.differential import differential_reference
 from headrace.time import INFINITY
 
 HALF = max(5, settings().max_examples // 2)

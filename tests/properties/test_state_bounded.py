@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.strategies.plans import aggregates, sources
 
 import headrace as hr
 from headrace.host.local.run import Runner, batches_of
@@ -20,7 +21,6 @@ from headrace.operators.aggregate.overlapping import OverlappingKernel
 from headrace.optimizer import optimize
 from headrace.plan.nodes import Output
 from headrace.stages.cut import cut
-from headrace.testing.plan_strategies import aggregates, sources
 from headrace.testing.strategies import SCHEMA, batch_sizes, physical_streams
 from headrace.time import INFINITY, NEG_INFINITY
 

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties.test_driven import Query, deaths, rows
-from tests.unit.recurse.loops import EDGES, closure, edges, reached, seeds
+from tests.unit.operators.recurse.loops import EDGES, closure, edges, reached, seeds
 
 import headrace as hr
 from headrace import col
 from headrace.host.driving import tasks
 from headrace.host.local import run_local
-from headrace.io.egress import prepared
 from headrace.io.sinks import Memory
 from headrace.io.upserts import fold
 from headrace.plan.nodes import Output
+from headrace.stages.egress import prepared
 from headrace.testing import check_output
 from headrace.testing.same import assert_same_history
 from headrace.time import INFINITY

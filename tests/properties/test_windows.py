@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.plan.nodes import Top
-from headrace.testing.differential import differential_reference
 from headrace.testing.strategies import SCHEMA, batch_sizes, buckets, physical_streams, tables
+from headrace.testing.verify.differential import differential_reference
 
 HALF = settings(max_examples=max(5, settings().max_examples // 2))
 

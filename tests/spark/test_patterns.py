@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
+from tests.strategies.patterns import measures, patterns
 
 import headrace as hr
 from headrace import col
@@ -25,9 +26,8 @@ from headrace.io.sinks import read_events_output
 from headrace.patterns import Pattern
 from headrace.schema import Field, Schema, Type
 from headrace.testing import check_output
-from headrace.testing.differential import differential_reference
-from headrace.testing.pattern_strategies import measures, patterns
 from headrace.testing.strategies import SCHEMA, physical_streams, tables
+from headrace.testing.verify.differential import differential_reference
 
 pytestmark = pytest.mark.usefixtures("spark")
 CASES, EVENTS, FILES = 16, 16 * 12, 3

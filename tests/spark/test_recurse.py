@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.unit.recurse.loops import closure, reached
-from tests.unit.recurse.test_closure import Told, searched
-from tests.unit.recurse.test_keyed_rounds import keyed_cheapest, keyed_closed
-from tests.unit.recurse.test_random_rounds import cheapest
+from tests.unit.operators.recurse.loops import closure, reached
+from tests.unit.operators.recurse.test_closure import Told, searched
+from tests.unit.operators.recurse.test_keyed_rounds import keyed_cheapest, keyed_closed
+from tests.unit.operators.recurse.test_random_rounds import cheapest
 
 import headrace as hr
 from headrace import col

@@ -7,49 +7,23 @@ import importlib
 import importlib.util
 import os
 import types
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.unit.folders import CALLS_UPWARD, FOLDERS, PAGE, page_with_table
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "headrace"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 MAX_LINES = 500
 
-GROUND = {"errors", "time", "schema", "expr"}
-SURFACE = {"api", "sql", "serve", "cli"}
-RUNNING = {"operators", "stages", "host"}
-ANYTHING = {path.stem for path in PACKAGE.iterdir() if path.suffix in ("", ".py")} | GROUND | SURFACE | RUNNING
-
-# part -> the parts it may not import. `time, schema, expr ← plan ← {api, sql, optimizer}` is the first block,
-# `changes, trace ← operators ← stages ← host` the second.
-FORBIDDEN = {
-    "errors": ANYTHING - {"errors"},
-    "time": ANYTHING - {"errors"},
-    "schema": ANYTHING - {"errors", "time"},
-    "expr": {"plan", "optimizer", "events", "changes", "trace", "modules", "io"} | SURFACE | RUNNING,
-    "plan": {"optimizer"} | SURFACE | RUNNING,
-    "optimizer": SURFACE | {"host"},
-    "api": {"serve", "cli"},
-    "sql": {"serve", "cli"},
-    "stdlib": (SURFACE - {"sql"}) | RUNNING,
-    "changes": {"plan", "optimizer", "trace"} | SURFACE | RUNNING,
-    "trace": {"plan", "optimizer"} | SURFACE | RUNNING,
-    "operators": {"stages", "host", "optimizer"} | SURFACE,
-    "stages": {"host"} | SURFACE,
-    "history": {"optimizer", "changes", "trace"} | SURFACE | (RUNNING - {"operators"}),
-    "host": SURFACE,
-    "io": SURFACE,
-    "modules": SURFACE | {"host"},
-    "patterns": {"plan", "optimizer", "events", "changes", "trace", "modules", "io", "history"} | SURFACE | RUNNING,
-    "testing": {"cli", "serve"},
-}
+ORDER = [name for folder in FOLDERS for name in folder.names]
 MAY_IMPORT_PYSPARK = ("host/spark/", "io/", "cli/doctor.py")
 # An oracle that shares code with what it checks is worthless; only the guard around users' modules is the same.
 HISTORY_MAY_IMPORT = {"headrace.operators.windows.calling"}
-MAY_IMPORT_TESTING = ("testing/", "cli/", "api/verification.py")
+MAY_IMPORT_TESTING = ("testing/", "cli/", "testing/verify/own_data.py")
 MAY_IMPORT_IN_FUNCTIONS = ("cli/", "host/spark/")
 
 
@@ -71,17 +45,22 @@ def part(path: Path) -> str:
     return relative(path).split("/")[0].removesuffix(".py")
 
 
+def place(path: Path, found: Import) -> str:
+    return f"{relative(path)}, line {found.line}"
+
+
+@cache
 def imports(path: Path) -> list[Import]:
-    return list(_imports(ast.parse(path.read_text()), path, in_function=False))
-
-
-def _imports(node: ast.AST, path: Path, *, in_function: bool) -> Iterator[Import]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Import | ast.ImportFrom):
-            for module in _modules(child, path):
-                yield Import(module, child.lineno, in_function)
-        is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        yield from _imports(child, path, in_function=in_function or is_function)
+    found: list[Import] = []
+    waiting: list[tuple[ast.AST, bool]] = [(ast.parse(path.read_text()), False)]
+    while waiting:
+        node, in_function = waiting.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found += [Import(module, node.lineno, in_function) for module in _modules(node, path)]
+        elif not isinstance(node, ast.expr):  # no expression holds a statement
+            inner = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            waiting += [(child, inner) for child in ast.iter_child_nodes(node)]
+    return sorted(found, key=lambda i: i.line)
 
 
 def _modules(node: ast.Import | ast.ImportFrom, path: Path) -> list[str]:
@@ -100,57 +79,82 @@ def imported_part(module: str) -> str | None:
     return names[1] if names[0] == "headrace" and len(names) > 1 else None
 
 
-def each_source(function: types.FunctionType) -> types.FunctionType:
-    return pytest.mark.parametrize("path", SOURCES, ids=relative)(function)
+def test_every_folder_has_its_place():
+    found = {part(path) for path in SOURCES} - {"__init__"}
+    assert sorted(ORDER) == sorted(found)
 
 
-@each_source
-def test_imports_point_one_way(path: Path):
-    forbidden = FORBIDDEN.get(part(path), set()) - {part(path)}
-    wrong = [f"line {i.line}: {i.module}" for i in imports(path) if imported_part(i.module) in forbidden]
-    assert not wrong, f"{part(path)} may not import {', '.join(sorted(forbidden))}"
+def known_to(name: str) -> set[str]:
+    """What a part may import: itself and what stands above it, less what it ignores."""
+    own = next(folder for folder in FOLDERS if name in folder.names)
+    return set(ORDER[: ORDER.index(name) + 1]) - set(own.ignores)
 
 
-@each_source
-def test_pyspark_stays_at_the_edge(path: Path):
-    wrong = [f"line {i.line}" for i in imports(path) if i.module.split(".")[0] == "pyspark"]
-    assert not wrong or relative(path).startswith(MAY_IMPORT_PYSPARK), f"only in {', '.join(MAY_IMPORT_PYSPARK)}"
-
-
-@pytest.mark.parametrize("path", [path for path in SOURCES if part(path) == "history"], ids=relative)
-def test_history_shares_nothing_with_the_kernels(path: Path):
-    kernels = {i.module for i in imports(path) if imported_part(i.module) == "operators"}
-    assert kernels <= HISTORY_MAY_IMPORT
-
-
-@each_source
-def test_testing_is_imported_by_the_cli_and_tests_alone(path: Path):
-    wrong = [f"line {i.line}" for i in imports(path) if imported_part(i.module) == "testing"]
-    assert not wrong or relative(path).startswith(MAY_IMPORT_TESTING)
-
-
-@each_source
-def test_an_import_inside_a_function_gives_its_reason(path: Path):
-    if relative(path).startswith(MAY_IMPORT_IN_FUNCTIONS):
-        return  # the reason is known: start-up time, and code that runs in Spark's workers
-    lines = ["", *path.read_text().splitlines()]
+def test_imports_point_one_way():
     wrong = [
-        f"line {i.line}: {lines[i.line].strip()}"
+        f"{place(path, i)} imports {i.module}"
+        for path in SOURCES
+        if part(path) != "__init__"  # the package itself gathers the public names
         for i in imports(path)
-        if i.in_function and "#" not in lines[i.line] and not lines[i.line - 1].strip().startswith("#")
+        if (name := imported_part(i.module)) in ORDER
+        and name not in known_to(part(path))
+        and i.module not in HISTORY_MAY_IMPORT
+        and not (i.in_function and (relative(path), name) in CALLS_UPWARD)
     ]
+    assert not wrong, "the table of tests/unit/folders.py says who may import whom"
+
+
+@pytest.mark.parametrize(("path", "name"), CALLS_UPWARD)
+def test_calls_upward_are_made(path: str, name: str):
+    assert any(i.in_function and imported_part(i.module) == name for i in imports(PACKAGE / path))
+
+
+def test_the_architecture_shows_the_folders():
+    assert page_with_table() == PAGE.read_text(), "python -m tests.unit.folders"
+
+
+def test_unit_tests_mirror_the_package():
+    unit = ROOT / "tests" / "unit"
+    folders = {path.parent.relative_to(unit) for path in unit.rglob("test_*.py")}
+    assert not [str(folder) for folder in sorted(folders) if not (PACKAGE / folder).is_dir()]
+
+
+def test_pyspark_stays_at_the_edge():
+    wrong = [
+        place(path, i)
+        for path in SOURCES
+        if not relative(path).startswith(MAY_IMPORT_PYSPARK)
+        for i in imports(path)
+        if i.module.split(".")[0] == "pyspark"
+    ]
+    assert not wrong, f"only in {', '.join(MAY_IMPORT_PYSPARK)}"
+
+
+def test_history_shares_nothing_with_the_kernels():
+    found = {i.module for path in SOURCES if part(path) == "history" for i in imports(path)}
+    assert {module for module in found if imported_part(module) == "operators"} <= HISTORY_MAY_IMPORT
+
+
+def test_an_import_inside_a_function_gives_its_reason():
+    wrong = []
+    for path in SOURCES:
+        if relative(path).startswith(MAY_IMPORT_IN_FUNCTIONS):
+            continue  # the reason is known: start-up time, and code that runs in Spark's workers
+        lines = ["", *path.read_text().splitlines()]
+        wrong += [
+            f"{place(path, i)}: {lines[i.line].strip()}"
+            for i in imports(path)
+            if i.in_function and "#" not in lines[i.line] and not lines[i.line - 1].strip().startswith("#")
+        ]
     assert not wrong, "import at the top, or write the reason in a comment on the line or above it"
 
 
-@each_source
-def test_every_module_says_what_it_is(path: Path):
-    docstring = ast.get_docstring(ast.parse(path.read_text()))
-    assert docstring, "a module opens with a docstring"
+def test_every_module_says_what_it_is():
+    assert not [relative(path) for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))]
 
 
-@each_source
-def test_no_file_grows_into_a_giant(path: Path):
-    assert len(path.read_text().splitlines()) <= MAX_LINES
+def test_no_file_grows_into_a_giant():
+    assert not [relative(path) for path in SOURCES if len(path.read_text().splitlines()) > MAX_LINES]
 
 
 def test_no_test_file_grows_into_a_giant():

@@ -419,7 +419,7 @@ _SPANS = (
 
 _RULES = (
     Fault(
-        "a filter on answers filters events", "headrace.plan.windowed", "PerWindow.filtered_before",
+        "a filter on answers filters events", "headrace.plan.per_window", "PerWindow.filtered_before",
         "return dict(self.keys)",
         "from headrace.expr import col; "
         "return {name: col(name) for name in self.schema.names if name in self.input.schema}",

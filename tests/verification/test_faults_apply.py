@@ -27,8 +27,8 @@ from headrace.plan.nodes import Output
 from headrace.progress import Progress
 from headrace.stages.cut import cut
 from headrace.testing.checks import Violation
-from headrace.testing.differential import differential_reference
 from headrace.testing.strategies import SCHEMA
+from headrace.testing.verify.differential import differential_reference
 from headrace.time import INFINITY
 
 Query = Callable[..., hr.Stream]

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
+from tests.strategies.plans import plans
 
 import headrace as hr
 from headrace import col
@@ -22,8 +23,7 @@ from headrace.history.duckdb import DuckDBHistory
 from headrace.history.translate import TRANSLATIONS, UNTRANSLATED, translate
 from headrace.operators.reference import reference_stream, table_of
 from headrace.plan.nodes import Aggregate, Combine, Merge, Node
-from headrace.testing.differential import seen_after
-from headrace.testing.plan_strategies import plans
+from headrace.testing.verify.differential import seen_after
 
 DUCK = DuckDBHistory()
 STREAM = hr.events("""

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.strategies.paced import random_rounds
+from tests.strategies.plans import sources
 
 import headrace as hr
 from headrace.errors import IntentError
 from headrace.testing import intents as intent
-from headrace.testing.differential import differential_reference
 from headrace.testing.generators import traits
 from headrace.testing.generators.traits import DIMENSIONS, TRAITS, Traits
 from headrace.testing.intents.catalogue import KINDS
@@ -24,9 +25,8 @@ from headrace.testing.intents.pairwise import pairwise
 from headrace.testing.intents.text import read_intent, read_traits
 from headrace.testing.intents.transform import Concrete, concrete
 from headrace.testing.intents.tree import Intent
-from headrace.testing.paced import random_rounds
-from headrace.testing.plan_strategies import sources
 from headrace.testing.strategies import SCHEMA, Event
+from headrace.testing.verify.differential import differential_reference
 from headrace.time import INFINITY
 
 #: How many queries of each kind are tried, and how many compositions.

@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.strategies.ordered import frames, long_streams, ordered_windows
 
 import headrace as hr
 from headrace import col
@@ -13,7 +14,6 @@ from headrace.events import history_diff
 from headrace.history.dialect import SparkDialect
 from headrace.history.duckdb import DuckDBHistory
 from headrace.history.translate import translate
-from headrace.testing.ordered_strategies import frames, long_streams, ordered_windows
 
 SOME = settings(max_examples=max(5, settings().max_examples // 5))
 ORACLE = DuckDBHistory()

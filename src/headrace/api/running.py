@@ -26,11 +26,11 @@ from headrace.host.local import run_local, start_local
 from headrace.host.losses import lost, told_losses
 from headrace.host.report import Report
 from headrace.host.result import Finished, Result
-from headrace.io.egress import check_places, deliver, prepared, show_losses
 from headrace.io.origins import SparkRead, check_frames
 from headrace.io.sinks import Sink
 from headrace.plan.nodes import DIVERTED as DIVERTED_ROWS
 from headrace.plan.nodes import Diverted, Failures, Final, Node, Output, Source, diverted_streams, walk
+from headrace.stages.egress import check_places, deliver, prepared, show_losses
 from headrace.time import NEG_INFINITY
 
 __all__ = ["Run", "outputs_of", "run", "run_quietly", "start"]

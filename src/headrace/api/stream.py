@@ -29,6 +29,7 @@ from headrace.api.ranking import distinct_rows, ranked, without_stamps
 from headrace.api.running import Run, outputs_of, run, start
 from headrace.api.windows import Slide, frame
 from headrace.errors import PlanError
+from headrace.explain.steps import explain
 from headrace.expr import Expr, as_expr
 from headrace.host.driving.query import Query
 from headrace.io.tables import table_of
@@ -66,7 +67,6 @@ from headrace.plan.pattern import Rows
 from headrace.plan.table import TableJoinKind
 from headrace.plan.windows import PLAIN_POLICY, Clipping, Snapshot, Timestamping, Window, WindowPolicy
 from headrace.schema import STAMPS, Schema
-from headrace.stages.explain import explain
 from headrace.time import DurationLike, duration
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ class Stream:
         a number, and gives so many lifetimes (start, end), for streams with a shape of their own.
         """
         # What tests streams makes streams: it can only be loaded when they exist, and most queries never need it.
-        from headrace.api.verification import verify
+        from headrace.testing.verify.own_data import verify
 
         said = {"seeds": seeds, "over": over, "seed": seed, "shape": shape, "order": order, "pattern": pattern}
         return verify(self.node, own_data=own_data, **said)

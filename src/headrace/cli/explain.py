@@ -15,8 +15,8 @@ from rich.tree import Tree
 from headrace.cli.loading import Asked, Target, find, find_stream
 
 if TYPE_CHECKING:
+    from headrace.explain.steps import Step
     from headrace.plan.nodes import Node
-    from headrace.stages.explain import Step
 
 __all__ = ["command", "find_stream"]
 
@@ -35,11 +35,11 @@ def command(
     """
     # Here, and not above: `headrace --help` needs none of it.
     from headrace.api.running import outputs_of
+    from headrace.explain.job import job_of
+    from headrace.explain.steps import code as code_of
+    from headrace.explain.steps import stages
     from headrace.optimizer import RULES
     from headrace.stages.cut import line_of
-    from headrace.stages.explain import code as code_of
-    from headrace.stages.explain import stages
-    from headrace.stages.job import job_of
 
     asked = find(target)
     made = _unused(asked)
@@ -85,7 +85,7 @@ def _print_code(parts: list[tuple[str, str]]) -> None:
 
 def _nodes(asked: Asked, target: str) -> dict[str, Node]:
     """The streams that leave, as their sinks want them; of a script that asks nothing, the one that it makes."""
-    from headrace.io.egress import prepared
+    from headrace.stages.egress import prepared
 
     if asked.single:
         return {"out": next(iter(asked.queries.values())).node}

@@ -21,7 +21,7 @@ from headrace.errors import ModuleError, SourceError, nearest
 
 if TYPE_CHECKING:
     from headrace.modules.base import Module
-    from headrace.testing.module_report import Finding
+    from headrace.testing.module_check.report import Finding
 
 __all__ = ["app", "check", "find_module", "listing"]
 

@@ -108,7 +108,7 @@ def load_stream(target: str) -> Stream:
 
 def _own_data(stream: Stream, console: Console, shape: str, order: str) -> None:
     """The query over its own inputs, live and as history."""
-    from headrace.api.verification import verify_own_data
+    from headrace.testing.verify.own_data import verify_own_data
 
     with console.status("its own data, live and as history"):
         rows = verify_own_data(stream.node, shape=shape, order=order)  # type: ignore[arg-type]

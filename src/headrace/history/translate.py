@@ -19,7 +19,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from headrace.errors import HistoryError
-from headrace.history import fold, joins, pattern, recurse, spans, windowed
+from headrace.history import fold, pattern, recurse
+from headrace.history import join as joins
+from headrace.history import per_window as windowed
+from headrace.history import span as spans
 from headrace.history.dialect import Dialect
 from headrace.history.functions import udf_function
 from headrace.history.inputs import LATE, Late

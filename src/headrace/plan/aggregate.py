@@ -14,7 +14,7 @@ from headrace.modules import Module, ModuleCall
 from headrace.plan.base import OneInput, Properties, Reach, refuse_reserved, renamed
 from headrace.plan.liveliness import AS_INPUT, Liveliness
 from headrace.plan.ordered import Frame
-from headrace.plan.windowed import PerWindow
+from headrace.plan.per_window import PerWindow
 from headrace.plan.windows import Grid, Timestamping
 from headrace.schema import NUMBERED, Field, Schema
 

@@ -10,7 +10,7 @@ from headrace.errors import PlanError
 from headrace.expr import Expr, col
 from headrace.plan.base import Properties, Reach, refuse_reserved
 from headrace.plan.instants import always_ends
-from headrace.plan.windowed import PerWindow
+from headrace.plan.per_window import PerWindow
 from headrace.plan.windows import Grid
 from headrace.schema import Field, Schema, Type
 

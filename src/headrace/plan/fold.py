@@ -12,7 +12,7 @@ from headrace.modules import Module, Operator
 from headrace.modules.fold import Folder, Kind, Recomputed
 from headrace.plan.base import Properties, Reach, refuse_reserved
 from headrace.plan.ordered import Frame, Ordered, Time, Tuples
-from headrace.plan.windowed import PerWindow
+from headrace.plan.per_window import PerWindow
 from headrace.schema import Field, Schema
 
 __all__ = ["Fold", "kind_of"]

@@ -14,6 +14,7 @@ from headrace.plan.output import Final, Output
 from headrace.plan.over import Over
 from headrace.plan.panes import Panes
 from headrace.plan.pattern import Match
+from headrace.plan.per_window import Failures, PerWindow
 from headrace.plan.recurse import LoopInput, Recurse
 from headrace.plan.source import DIVERTED, Admit, Diverted, Orphans, Source, diverted_streams, sources_of
 from headrace.plan.span import (
@@ -29,7 +30,6 @@ from headrace.plan.span import (
 )
 from headrace.plan.spread import LoopEnd, LoopStart
 from headrace.plan.table import TableJoin
-from headrace.plan.windowed import Failures, PerWindow
 
 __all__ = [
     "DIVERTED", "Admit", "Aggregate", "CapDuration", "Clip", "Coalesce", "Combine", "Contents", "Diverted",

@@ -11,7 +11,7 @@ from headrace.expr import Expr
 from headrace.modules import Module, Operator
 from headrace.plan.base import Reach, refuse_reserved
 from headrace.plan.instants import always_ends
-from headrace.plan.windowed import PerWindow
+from headrace.plan.per_window import PerWindow
 from headrace.plan.windows import Grid, Timestamping
 from headrace.schema import Schema
 

@@ -12,7 +12,7 @@ from headrace.modules import Module, ModuleCall
 from headrace.plan.aggregate import Aggregate
 from headrace.plan.base import Properties, Reach
 from headrace.plan.ordered import Frame, Ordered, Time, Tuples
-from headrace.plan.windowed import PerWindow
+from headrace.plan.per_window import PerWindow
 from headrace.schema import Schema
 
 __all__ = ["Over"]

@@ -3,12 +3,10 @@
 In tests `assert_same_history` compares answers, `run_scripted` runs a query over events in which faults are written,
 and `ManualClock` moves when it is told. `intent` and `traits` say what to try, `generators` makes such streams, and
 `verify` tries queries on them and compares with batch SQL over the history: `stream.verify()` and `headrace verify` are
-the ways in. `checks` and `order` say whether a physical stream keeps its own promises; `differential` compares a query
-with the slow twins, batch by batch.
+the ways in. `checks` and `order` say whether a physical stream keeps its own promises.
 
-`strategies`, `paced` (streams that keep pace with each other) and `plan_strategies` draw random streams and plans for
-property tests, and `module_check` tells whether a user's module keeps its word; they need hypothesis, and are imported
-by whoever has it: `from headrace.testing import strategies`.
+`strategies` draws random streams for property tests, and `module_check` tells whether a user's module does what it
+declares. Both need hypothesis, so they are imported by name: `from headrace.testing import strategies`.
 """
 
 from headrace.testing import intents as intent

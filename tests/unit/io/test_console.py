@@ -11,9 +11,9 @@ import headrace as hr
 from headrace.changes import Changes
 from headrace.io import console
 from headrace.io.console import CORRECTED, MOVED, NEW, WITHDRAWN, batch_rows
-from headrace.io.egress import prepared
 from headrace.io.sinks import Console
 from headrace.progress import Progress
+from headrace.stages.egress import prepared
 
 PRICES = """
     kind    | le | re | re_new | symbol | price

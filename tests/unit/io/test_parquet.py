@@ -16,10 +16,10 @@ from headrace.errors import SchemaError, SourceError
 from headrace.events import events_table, to_changes
 from headrace.io.commit import BatchDirectory
 from headrace.io.decoded import Decoded, concat
-from headrace.io.egress import encode
 from headrace.io.formats import Format, infer_schema, read_file
 from headrace.io.sinks import FileSink, read_events_output
 from headrace.schema import Schema
+from headrace.stages.egress import encode
 from headrace.time import INFINITY
 
 FORMATS = ["parquet", "arrow"]

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.strategies.ordered import long_streams
 
 import headrace as hr
 from headrace import col
 from headrace.api.stream import Stream
 from headrace.plan.nodes import Fold
 from headrace.plan.ordered import Frame, Time, Tuples
-from headrace.testing.differential import differential_reference
-from headrace.testing.ordered_strategies import long_streams
 from headrace.testing.same import assert_same_history
+from headrace.testing.verify.differential import differential_reference
 
 
 class Total(hr.IncrementalAggregate):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.strategies.ordered import long_streams
 
 import headrace as hr
 from headrace import col
@@ -16,9 +17,8 @@ from headrace.plan.nodes import Output, Over, walk
 from headrace.plan.ordered import NUMBER, Frame, Time, Tuples
 from headrace.testing.batches import check_same_batches
 from headrace.testing.checks import check_output
-from headrace.testing.differential import differential_reference
-from headrace.testing.ordered_strategies import long_streams
 from headrace.testing.verify.checks import live, restarted
+from headrace.testing.verify.differential import differential_reference
 
 
 def points(*rows: tuple[int, int], every: int = 1) -> hr.Stream:

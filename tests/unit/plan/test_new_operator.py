@@ -19,7 +19,7 @@ from headrace.operators.reference.plan import TWINS
 from headrace.operators.span import LINEAR
 from headrace.plan.base import Node, Reach
 from headrace.plan.span import EachAlone
-from headrace.testing.differential import differential_reference
+from headrace.testing.verify.differential import differential_reference
 from headrace.time import INFINITY
 
 ROOT = Path(__file__).parents[3]

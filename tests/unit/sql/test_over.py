@@ -12,8 +12,8 @@ from headrace.errors import ModuleFailed, SqlError
 from headrace.events import history
 from headrace.host.local.run import run_local
 from headrace.plan.nodes import Fold, Output, walk
-from headrace.testing.differential import differential_reference
 from headrace.testing.same import assert_same_history
+from headrace.testing.verify.differential import differential_reference
 
 TICKS = hr.events(
     """

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.strategies.ordered import long_streams
+from tests.strategies.patterns import measures, patterns
 
 import headrace as hr
 from headrace import Stream, col, count, first, last, prev
@@ -17,8 +19,6 @@ from headrace.plan.nodes import Match
 from headrace.sql.parse import parse
 from headrace.sql.printer import to_sql
 from headrace.sql.unbind import unbind
-from headrace.testing.ordered_strategies import long_streams
-from headrace.testing.pattern_strategies import measures, patterns
 
 FEW = settings(max_examples=max(5, settings().max_examples // 5))
 COLUMNS = "symbol STRING, price LONG, at LONG"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from tests.unit.recurse.loops import closure, edges, reached, seeds
+from tests.unit.operators.recurse.loops import closure, edges, reached, seeds
 
 import headrace as hr
 from headrace import Stream, col
@@ -15,7 +15,7 @@ from headrace.errors import Diverged, PlanError, SqlError
 from headrace.sql.parse import parse
 from headrace.sql.printer import to_sql
 from headrace.sql.unbind import unbind
-from headrace.testing.differential import differential_reference
+from headrace.testing.verify.differential import differential_reference
 
 FEW = settings(max_examples=max(5, settings().max_examples // 10))
 NODES = hr.events("le | re | node\n0 | ∞ | 1\n", "node LONG")

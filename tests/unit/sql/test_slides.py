@@ -16,7 +16,7 @@ from headrace.operators.registry import kernel_of
 from headrace.plan.nodes import Fold, Over, walk
 from headrace.sql.aggregates.adapters.steps import _Stepwise
 from headrace.sql.aggregates.native.fold import NativeFolding
-from headrace.testing.differential import differential_reference
+from headrace.testing.verify.differential import differential_reference
 
 SUM = """
 CREATE AGGREGATE mysum(next LONG): LONG ALGEBRAIC {

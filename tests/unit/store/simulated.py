@@ -22,11 +22,11 @@ from headrace.host.driving import publish as publish_module
 from headrace.host.driving.driver import Driver
 from headrace.host.driving.plan import Batch, Executor, Job
 from headrace.host.driving.publish import Publisher
-from headrace.io import egress as egress_module
 from headrace.io.files import Listed
 from headrace.io.origins import Files
 from headrace.io.sinks import FileSink
 from headrace.progress import Progress
+from headrace.stages import egress as egress_module
 from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATE, Message
 from headrace.store import blocks as blocks_module
 from headrace.store import cleanup as cleanup_module

@@ -14,9 +14,9 @@ from headrace.cli.run.options import Options, Output
 from headrace.cli.run.printing import Printer, busy, say, show_outcomes, sorted_history
 from headrace.columnar import to_numpy
 from headrace.events import to_physical
-from headrace.io.egress import check_places, deliver, prepared
 from headrace.plan.nodes import Node
 from headrace.progress import Progress
+from headrace.stages.egress import check_places, deliver, prepared
 from headrace.time import INFINITY
 
 __all__ = ["run_history"]

@@ -18,11 +18,11 @@ from headrace.host.driving.positions import FilePositions
 from headrace.host.driving.publish import Publisher
 from headrace.host.driving.trips import Made, reports_of
 from headrace.host.report import operators_of
-from headrace.io.egress import departures
 from headrace.io.ingress import COUNTERS, Report, count_orphans, resolve
 from headrace.io.origins import Files
 from headrace.plan.policies import Heartbeat
 from headrace.progress import Progress
+from headrace.stages.egress import departures
 from headrace.stages.message import Message
 from headrace.stages.pickled import check_owner
 from headrace.stages.stage import count_failed, segment_names

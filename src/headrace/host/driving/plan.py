@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from headrace.errors import HeadraceError, HostError, StoreError
-from headrace.io.egress import TaskSink
 from headrace.io.files import Listed
 from headrace.progress import Progress
 from headrace.stages.cut import Line
+from headrace.stages.egress import TaskSink
 from headrace.store.environment import Environment
 from headrace.store.log import Commit, Log
 from headrace.store.storage import Storage

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from headrace.changes import Changes
 from headrace.errors import SinkError
-from headrace.io.egress import Departure, hand_over, publish_parts, task_sinks, write_part
 from headrace.io.object_batches import batches_at
 from headrace.io.sinks import FileSink, Nowhere, Sink
 from headrace.pieces import Data, ipc_pieces
 from headrace.plan.nodes import Output
 from headrace.progress import Progress
+from headrace.stages.egress import Departure, hand_over, publish_parts, task_sinks, write_part
 from headrace.store.blocks import BlockReader
 from headrace.store.log import Commit, number_of
 from headrace.store.storage import Storage

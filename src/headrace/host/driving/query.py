@@ -19,10 +19,10 @@ from headrace.host.driving.driver import Driver, Finished
 from headrace.host.driving.plan import Executor
 from headrace.host.losses import Losses
 from headrace.host.report import Report
-from headrace.io.egress import close, show_losses
 from headrace.io.host_source import Receiver
 from headrace.io.sinks import Sink
 from headrace.stages.cut import Line
+from headrace.stages.egress import close, show_losses
 from headrace.time import INFINITY, NEG_INFINITY
 
 if TYPE_CHECKING:

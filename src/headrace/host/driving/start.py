@@ -20,7 +20,6 @@ from headrace.host.driving.plan import Executor, Job
 from headrace.host.driving.publish import Publisher
 from headrace.host.driving.query import Feeder, Query
 from headrace.host.received import hosts_of, spooled
-from headrace.io.egress import check_places, claim, prepared, task_sinks
 from headrace.io.files import is_read_from, local_path
 from headrace.io.host_source import Receiver
 from headrace.io.ingress import COUNTERS
@@ -30,6 +29,7 @@ from headrace.optimizer import optimize
 from headrace.optimizer.rewrite import rewrite_sources
 from headrace.plan.nodes import Node, Output, Source, diverted_streams, sources_of
 from headrace.stages.cut import Line, cut
+from headrace.stages.egress import check_places, claim, prepared, task_sinks
 from headrace.store.environment import Environment
 from headrace.time import duration
 

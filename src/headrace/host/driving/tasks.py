@@ -17,11 +17,11 @@ from typing import Any
 
 from headrace.changes import Changes
 from headrace.host.driving.plan import Batch, Job
-from headrace.io.egress import write_part
 from headrace.io.files import Listed
 from headrace.io.ingress import Report
 from headrace.io.origins import read_listed
 from headrace.plan.policies import Heartbeat
+from headrace.stages.egress import write_part
 from headrace.stages.intake import Intake, circulated
 from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATE, STATISTICS, Message, pack, unpack
 from headrace.stages.stage import StageRun

@@ -20,7 +20,6 @@ from headrace.errors import PlanError
 from headrace.host.received import received
 from headrace.host.result import Finished, Result
 from headrace.io.decoded import Decoded
-from headrace.io.egress import departures, together
 from headrace.io.ingress import COUNTERS, Report, count_orphans, resolve
 from headrace.io.origins import Events, Files, FrameRead, in_memory, read_listed
 from headrace.optimizer import RULES, Rule
@@ -30,6 +29,7 @@ from headrace.plan.nodes import Output, Source
 from headrace.plan.policies import Heartbeat
 from headrace.progress import Progress
 from headrace.stages.cut import Line, line_of
+from headrace.stages.egress import departures, together
 from headrace.stages.intake import Intake, circulated
 from headrace.stages.message import FEEDBACK, REPORTS, STATISTICS, Message, pack, unpack
 from headrace.stages.stage import StageRun, count_failed

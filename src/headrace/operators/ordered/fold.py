@@ -37,8 +37,8 @@ from headrace.operators.ordered.stepping import Stepping
 from headrace.operators.ordered.yields import open_since, slot_end, ties, yields
 from headrace.plan.fold import Fold
 from headrace.plan.ordered import Frame, Time, Tuples, order_columns
+from headrace.plan.per_window import PerWindow
 from headrace.plan.source import DIVERTED, diverted_rows
-from headrace.plan.windowed import PerWindow
 from headrace.progress import Progress
 from headrace.schema import Field, Schema
 from headrace.time import INFINITY, NEG_INFINITY, add, format_ticks

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from headrace.errors import IntentError
 from headrace.testing.intents.composed import COMPOSED
 from headrace.testing.intents.grouped import GROUPED
+from headrace.testing.intents.join import MEETINGS
 from headrace.testing.intents.kind import Kind, Options
-from headrace.testing.intents.loops import LOOPS
-from headrace.testing.intents.meeting import MEETINGS
 from headrace.testing.intents.pattern import PATTERNS
+from headrace.testing.intents.per_window import PER_WINDOW
+from headrace.testing.intents.recurse import LOOPS
 from headrace.testing.intents.span import SPANS
-from headrace.testing.intents.windowed import PER_WINDOW
 
 __all__ = ["KINDS", "OPERATORS", "Kind", "Options"]
 

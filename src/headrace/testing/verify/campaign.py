@@ -27,7 +27,7 @@ from headrace.testing.intents.tree import Intent
 from headrace.testing.order import Order
 from headrace.testing.verify.case import Case, case_of
 from headrace.testing.verify.checks import ALWAYS, CHECKS, VARIANTS, Trial, Unasked
-from headrace.testing.verify.own import own_cases
+from headrace.testing.verify.own_query import own_cases
 
 __all__ = [
     "Failure",

@@ -37,10 +37,10 @@ from headrace.sql.unbind import NoWords, unbind
 from headrace.stages.cut import line_of
 from headrace.testing.batches import check_same_batches
 from headrace.testing.checks import Violation, check_output
-from headrace.testing.differential import differential_reference
 from headrace.testing.generators.stories import Promise, Story, Told
 from headrace.testing.order import check_order
 from headrace.testing.verify.case import Case, cut_randomly
+from headrace.testing.verify.differential import differential_reference
 from headrace.time import INFINITY
 
 __all__ = ["ALWAYS", "CHECKS", "VARIANTS", "Trial", "Unasked"]

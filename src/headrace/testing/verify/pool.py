@@ -15,7 +15,7 @@ from headrace.errors import HostError
 from headrace.testing.intents.text import read_intent, read_traits
 from headrace.testing.verify.campaign import Report, cases_of_intent, verify_cases
 from headrace.testing.verify.case import Case
-from headrace.testing.verify.own import own_cases
+from headrace.testing.verify.own_query import own_cases
 
 __all__ = ["Share", "run_shares", "shares_of_intents", "shares_of_query"]
 
