@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headrace.operators.recurse.ffp import Definite, Event, External, FlyingFixedPoint, Gate, Message, Speculative
+from headrace.operators.recurse.ffp import Definite, External, FlyingFixedPoint, Gate, LoopEvent, Message, Speculative
 from headrace.plan.recurse import LoopProgress
 from headrace.time import INFINITY, NEG_INFINITY
 
@@ -38,7 +38,7 @@ class Work(ABC):
     """What an operator computes."""
 
     @abstractmethod
-    def take(self, side: int, event: Event) -> list[Message]:
+    def take(self, side: int, event: LoopEvent) -> list[Message]:
         """What comes of an event of an input."""
 
     def hear(self, promised: Sequence[int]) -> list[Message]:  # noqa: ARG002 - most give nothing for it
@@ -81,7 +81,7 @@ class Station:
 
     def take(self, side: int, message: Message) -> list[Message]:
         """One message of an input: what goes on."""
-        if isinstance(message, Event):
+        if isinstance(message, LoopEvent):
             given = self.work.take(side, message)
         elif isinstance(message, Definite):
             given = self._promise(side, message)
@@ -166,7 +166,7 @@ class Flying:
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
-    def feed(self, name: str, message: Event | Definite) -> None:
+    def feed(self, name: str, message: LoopEvent | Definite) -> None:
         """An event or a promise of a stream from outside."""
         self._post(name, [message])
 

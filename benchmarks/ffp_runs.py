@@ -29,7 +29,7 @@ from itertools import pairwise
 from typing import Any
 
 from benchmarks.ffp_loop import RESULT, Flying, Placed, Work
-from headrace.operators.recurse.ffp import Definite, Event, Message
+from headrace.operators.recurse.ffp import Definite, LoopEvent, Message
 from headrace.plan.recurse import LoopProgress
 
 __all__ = ["Found", "Setting", "arrivals", "matches", "run"]
@@ -52,7 +52,7 @@ Row = tuple[int, int, Any]
 
 
 def _posted(rows: list[Row]) -> list[Message]:
-    return [Event(min(r[0] for r in rows), rows, max(r[0] for r in rows))] if rows else []
+    return [LoopEvent(min(r[0] for r in rows), rows, max(r[0] for r in rows))] if rows else []
 
 
 class Synopsis:
@@ -82,7 +82,7 @@ class NextSymbol(Work):
     def __init__(self) -> None:
         self.sides = Synopsis(), Synopsis()
 
-    def take(self, side: int, event: Event) -> list[Message]:
+    def take(self, side: int, event: LoopEvent) -> list[Message]:
         mine, other = self.sides[side], self.sides[1 - side]
         given = []
         for row in event.payload:
@@ -109,7 +109,7 @@ class NextSymbol(Work):
 class Follow(Work):
     """Where there is a transition and its guard holds, the match that is one symbol longer."""
 
-    def take(self, side: int, event: Event) -> list[Message]:  # noqa: ARG002 - it has one input
+    def take(self, side: int, event: LoopEvent) -> list[Message]:  # noqa: ARG002 - it has one input
         given = []
         for le, re, ((begin, _, state, balance), (place, letter)) in event.payload:
             following, change = TRANSITIONS.get((state, letter), ("", 0))
@@ -122,7 +122,7 @@ class Follow(Work):
 class Together(Work):
     """What is derived, and the starts."""
 
-    def take(self, side: int, event: Event) -> list[Message]:  # noqa: ARG002 - all inputs alike
+    def take(self, side: int, event: LoopEvent) -> list[Message]:  # noqa: ARG002 - all inputs alike
         return [event]
 
 
@@ -183,8 +183,8 @@ def _feed(loop: Flying, arrival: Arrival) -> None:
         times = [place for place, _ in arrival.symbols]
         symbols = [(t, t + WINDOW, (t, letter)) for t, letter in arrival.symbols]
         starts = [(t, t + WINDOW, (t, t - 1, "start", 0)) for t in times]
-        loop.feed("symbols", Event(min(times), symbols, max(times)))
-        loop.feed("starts", Event(min(times), starts, max(times)))
+        loop.feed("symbols", LoopEvent(min(times), symbols, max(times)))
+        loop.feed("starts", LoopEvent(min(times), starts, max(times)))
 
 
 # --- a run ------------------------------------------------------------------------------------------------------------
@@ -233,9 +233,9 @@ def run(setting: Setting, strategy: LoopProgress) -> Found:
             state, clock = state + join.rows * (then - clock), then
             continue
         message = loop.serve(edge)
-        cost = len(message.payload) if isinstance(message, Event) else 1
+        cost = len(message.payload) if isinstance(message, LoopEvent) else 1
         state, clock = state + join.rows * cost, clock + cost
-        working += cost if isinstance(message, (Event, Definite)) else 0
+        working += cost if isinstance(message, (LoopEvent, Definite)) else 0
         out += [(clock, given) for given in loop.out[len(out) :]]
     given = [at for at, _ in out if at < last]
     unresponsive = max(b - a for a, b in pairwise([*given, last]))
@@ -244,11 +244,11 @@ def run(setting: Setting, strategy: LoopProgress) -> Found:
 
 def _lag(out: Sequence[tuple[int, Message]]) -> float:
     """The mean distance between what could be promised and what is, up to the last event."""
-    last = max(n for n, (_, message) in enumerate(out) if isinstance(message, Event))
+    last = max(n for n, (_, message) in enumerate(out) if isinstance(message, LoopEvent))
     possible, least = [0] * (last + 1), None
     for n in range(last, -1, -1):
         possible[n] = least if least is not None else out[last][1].time
-        if isinstance(message := out[n][1], Event):
+        if isinstance(message := out[n][1], LoopEvent):
             least = message.time if least is None else min(least, message.time)
     total = promised = 0.0
     for n in range(last):
@@ -260,5 +260,5 @@ def _lag(out: Sequence[tuple[int, Message]]) -> float:
 
 def matches(found: Found) -> list[tuple[int, int]]:
     """The whole patterns that were found: first and last place."""
-    rows = [row for _, message in found.out if isinstance(message, Event) for row in message.payload]
+    rows = [row for _, message in found.out if isinstance(message, LoopEvent) for row in message.payload]
     return sorted((begin, last) for _, _, (begin, last, state, balance) in rows if state == "end" and balance == 0)

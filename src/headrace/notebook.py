@@ -20,8 +20,8 @@ from headrace.api.running import Run, run_quietly
 from headrace.api.stream import Stream
 from headrace.errors import HeadraceError, PlanError
 from headrace.host.result import Result
-from headrace.sql.session import Answers, Delivery, Done, Outcome, Rows, Session, Verified, Words
-from headrace.sql.views import Cell, Line, Shown, view
+from headrace.sql.session import Answers, Delivery, Done, Outcome, SqlSession, TableRows, Verified, Words
+from headrace.sql.views import Cell, Shown, ViewRow, view
 
 __all__ = ["Answer", "Cells", "load_ipython_extension"]
 
@@ -58,7 +58,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Several:
+class CellOutputs:
     """What several statements of a cell gave, one below the other."""
 
     parts: tuple[Any, ...]
@@ -88,7 +88,7 @@ class Cells:
     """The session of a notebook."""
 
     def __init__(self, names: dict[str, Any]) -> None:
-        self.session = Session()
+        self.session = SqlSession()
         self._names = names  # what the notebook's Python knows
         self._heard: set[str] = set()
 
@@ -106,7 +106,7 @@ class Cells:
             if answer is None:
                 raise PlanError("this cell asks nothing that could be kept", given=name, instead="SELECT … at its end")
             self._names[name] = answer
-        return parts[0] if len(parts) == 1 else Several(tuple(parts)) if parts else None
+        return parts[0] if len(parts) == 1 else CellOutputs(tuple(parts)) if parts else None
 
     def _hear_of_streams(self) -> None:
         """Streams of Python under their names, unless statements have taken those."""
@@ -123,7 +123,7 @@ class Cells:
         if isinstance(outcome, Delivery):
             done = self._ran(outcome, sinks={outcome.name: outcome.sink})
             return Said(done.losses()) if done.lost else None
-        if isinstance(outcome, Rows):
+        if isinstance(outcome, TableRows):
             rows = tuple(tuple(row) for row in outcome.rows)
             return Said("\n".join(" | ".join(row) for row in (outcome.columns, *rows)), _texts(outcome.columns, rows))
         if isinstance(outcome, Verified):
@@ -165,7 +165,7 @@ def load_ipython_extension(ipython: Any) -> None:
 
 
 def _texts(columns: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> Shown:
-    return Shown(columns, tuple(Line(tuple(map(Cell, row))) for row in rows))
+    return Shown(columns, tuple(ViewRow(tuple(map(Cell, row))) for row in rows))
 
 
 def _html(shown: Shown) -> str:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from headrace.cli import app
 from headrace.cli.sql.shell import Shell
 from headrace.errors import HeadraceError
-from headrace.sql.session import Session
+from headrace.sql.session import SqlSession
 
 TUTORIALS = [ROOT / "docs" / "tutorials" / "sql.md"]
 every_tutorial = pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
@@ -37,7 +37,7 @@ class Reader:
     def __init__(self) -> None:
         self.said = StringIO()
         quiet = Console(file=StringIO())
-        self.shell = Shell(Session(), Console(file=self.said, width=200, highlight=False), quiet)
+        self.shell = Shell(SqlSession(), Console(file=self.said, width=200, highlight=False), quiet)
         self.answered = ""
 
     def read(self, block: Block) -> None:

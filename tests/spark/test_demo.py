@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.demo.answers import Answers
-from headrace.cli.demo.trades import Place
+from headrace.cli.demo.answers import AnswerFiles
+from headrace.cli.demo.trades import DemoFolder
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -26,5 +26,5 @@ def test_the_demo_survives_its_crash_and_agrees_with_batch(tmp_path: Path):
     assert f"it knows that batch {int(killed[1]) - 1} was the last one done" in done.stdout
     assert "corrected" in done.stdout
     assert re.search(r"^Equal\.", done.stdout, re.MULTILINE)
-    assert Answers(Place(kept)).history().num_rows > 0
-    assert Place(kept).diverted() != []
+    assert AnswerFiles(DemoFolder(kept)).history().num_rows > 0
+    assert DemoFolder(kept).diverted() != []

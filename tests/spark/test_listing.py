@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import headrace as hr
-from headrace.io.sinks import Call
+from headrace.io.sinks import FunctionSink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,7 +63,7 @@ def test_a_file_that_vanishes_before_its_turn_is_counted(spark: SparkSession, fo
         if number == 0:
             (folder / "2.csv").unlink()
 
-    query = read(folder).start(Call(function=remove), spark=spark, files_per_batch=1, buckets=1)
+    query = read(folder).start(FunctionSink(function=remove), spark=spark, files_per_batch=1, buckets=1)
     try:
         query.process_all_available()
         (counts,) = query.counts.values()

@@ -15,7 +15,7 @@ import headrace as hr
 from headrace.cli import app
 from headrace.cli.loading import find
 from headrace.cli.run.live import run_live
-from headrace.cli.run.options import Host, Options, Output
+from headrace.cli.run.options import HostName, Options, PrintOptions
 from headrace.cli.sql.follow import OnSpark
 from headrace.errors import CheckpointError, SqlError
 from headrace.events import history_diff
@@ -78,7 +78,7 @@ def test_a_checkpoint_goes_on_and_refuses_another_query(file: Path):
 
 def test_a_script_is_followed_until_it_is_stopped(file: Path, capsysbinary: pytest.CaptureFixture[bytes]):
     options = Options(
-        history=False, engine=None, late=None, output=Output.jsonl, to=None, host=Host.spark, master=None,
+        history=False, engine=None, late=None, output=PrintOptions.jsonl, to=None, host=HostName.spark, master=None,
         checkpoint=None, name="followed", follow=True, only_sql=False,
     )  # fmt: skip
     asked, stop = find(str(file)), threading.Event()

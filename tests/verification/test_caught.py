@@ -16,12 +16,12 @@ from tests.verification.planting import planted
 from headrace.history.duckdb import DuckDBHistory
 from headrace.testing.intents import read_intent
 from headrace.testing.verify.campaign import cases_of_intent, try_case
-from headrace.testing.verify.case import Case
+from headrace.testing.verify.case import VerifyCase
 
 KNOWN = json.loads(CAUGHT.read_text())
 
 
-def case_that_caught(name: str) -> Case:
+def case_that_caught(name: str) -> VerifyCase:
     number = int(KNOWN[name]["case"].partition(":")[2])
     return next(islice(cases_of_intent(read_intent(KNOWN[name]["intent"]), SEED), number, None))
 

@@ -20,7 +20,7 @@ from headrace.schema import Schema
 from headrace.testing import Violation, intent, traits
 from headrace.testing.generators.stories import Promise
 from headrace.testing.intents import KINDS, read_intent
-from headrace.testing.verify import Report, verify_cases, verify_intent, verify_node
+from headrace.testing.verify import VerificationReport, verify_cases, verify_intent, verify_node
 from headrace.testing.verify.campaign import default_cases, try_case
 from headrace.testing.verify.checks import CHECKS
 from headrace.testing.verify.pool import run_shares, shares_of_intents
@@ -44,7 +44,7 @@ def test_every_kind_of_query_is_in_the_default_run():
 
 
 def test_the_same_seed_makes_the_same_run():
-    def told(report: Report) -> tuple[object, ...]:
+    def told(report: VerificationReport) -> tuple[object, ...]:
         return report.rows, report.checks, report.covered
 
     runs = [verify_intent(read_intent("left_join over highly_out_of_order & revised"), seed=5, cases=8) for _ in "12"]
@@ -97,12 +97,12 @@ def test_the_twins_are_asked_about_queries_for_each_group():
 
 
 @pytest.fixture(scope="module")
-def failed() -> Report:
+def failed() -> VerificationReport:
     with planted(fault("session that ends one tick late")):
         return verify_intent(intent.aggregate(window="session", function="count"), seed=2, cases=200)
 
 
-def test_a_failure_is_told_on_the_smallest_stream(failed: Report):
+def test_a_failure_is_told_on_the_smallest_stream(failed: VerificationReport):
     (failure,) = failed.failures
     assert failure.check == "history"
     assert failure.rows <= 2
@@ -112,7 +112,7 @@ def test_a_failure_is_told_on_the_smallest_stream(failed: Report):
     assert failure.case in text
 
 
-def test_what_is_told_of_a_failure_is_a_program_that_shows_it(failed: Report):
+def test_what_is_told_of_a_failure_is_a_program_that_shows_it(failed: VerificationReport):
     (failure,) = failed.failures
     program = str(failure).split("rows):\n")[1]
     names: dict[str, object] = {"hr": hr}
@@ -206,7 +206,7 @@ def test_policies_of_modules_are_told():
     assert set(query.verify(seeds=3).policies) == {"full align"}
 
 
-def test_a_failure_says_how_to_repeat_it(failed: Report):
+def test_a_failure_says_how_to_repeat_it(failed: VerificationReport):
     text = str(failed.failures[0])
     asked = str(intent.aggregate(window="session", function="count"))
     assert f"headrace verify --intent {asked!r} --case {failed.failures[0].case}" in text

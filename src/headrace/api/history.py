@@ -21,7 +21,7 @@ from headrace.errors import HistoryError, SinkError, nearest
 from headrace.history.dialect import dialect_of
 from headrace.history.duckdb import DuckDBHistory
 from headrace.history.inputs import LATE, Late
-from headrace.history.script import Script, Statement
+from headrace.history.script import HistoryScript, HistoryStatement
 from headrace.history.translate import translate
 from headrace.io.origins import check_frames
 from headrace.plan.nodes import Node
@@ -56,11 +56,11 @@ class History:
         _ = self._script  # what cannot be translated is told here, and not after Spark has started
 
     @cached_property
-    def _script(self) -> Script:
+    def _script(self) -> HistoryScript:
         return translate(self.node, dialect_of(self.engine), late=self.late)
 
     @property
-    def statements(self) -> list[Statement]:
+    def statements(self) -> list[HistoryStatement]:
         """The steps: each a relation, the query that gives its rows, and the operator it stands for."""
         return list(self._script)
 

@@ -24,7 +24,7 @@ from headrace.host.driving.bounded import run_driven
 from headrace.host.driving.query import Query
 from headrace.host.local import run_local, start_local
 from headrace.host.losses import lost, told_losses
-from headrace.host.report import Report
+from headrace.host.report import BatchReport
 from headrace.host.result import Finished, Result
 from headrace.io.origins import SparkRead, check_frames
 from headrace.io.sinks import Sink
@@ -80,11 +80,11 @@ class Run:
         sides = [result.changes() for name, result in self.results.items() if name.startswith(DIVERTED)]
         return pa.concat_tables([history(side) for side in [Changes.empty(DIVERTED_ROWS), *sides]])
 
-    def progress(self) -> Report:
+    def progress(self) -> BatchReport:
         """How far it is after the last batch: sources, what every operator remembers, what went round in loops."""
         latest = self.statistics[-1] if self.statistics else []
         sources = latest[0]["sources"] if latest else {}
-        return Report.of(len(self.statistics) - 1, sources, self.counts, latest, self.examples)
+        return BatchReport.of(len(self.statistics) - 1, sources, self.counts, latest, self.examples)
 
     @property
     def lost(self) -> int:

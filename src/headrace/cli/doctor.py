@@ -1,7 +1,7 @@
 """`headrace doctor`: is everything here that Headrace needs, and if not, what to do about it.
 
-A check is a function that looks at one thing and returns a `Check`; it never raises. Where a check takes its facts as
-arguments, the default is to look at this machine, so that a test can tell it about another one.
+A check is a function that looks at one thing and returns a `DoctorCheck`; it never raises. Where a check takes its
+facts as arguments, the default is to look at this machine, so that a test can tell it about another one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rich.table import Table
 
 from headrace.cli.version import installed
 
-__all__ = ["Check", "checks", "command"]
+__all__ = ["DoctorCheck", "checks", "command"]
 
 MIN_PYTHON = (3, 11)
 SUPPORTED_JAVA = (17, 21, 25)
@@ -45,7 +45,7 @@ _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory
 
 
 @dataclass(frozen=True)
-class Check:
+class DoctorCheck:
     """What was looked at, what was found, whether that will do, and what to do about it.
 
     Advice on a check that is ok is a warning: Headrace runs, but may not for long.
@@ -82,7 +82,7 @@ def command(
         raise typer.Exit(1)
 
 
-def checks() -> list[Check]:
+def checks() -> list[DoctorCheck]:
     """Every check that is quick, in the order a person would mend them."""
     here, temporary = Path.cwd(), Path(tempfile.gettempdir())
     return [
@@ -96,7 +96,7 @@ def checks() -> list[Check]:
     ]
 
 
-def table(found: Iterable[Check]) -> Table:
+def table(found: Iterable[DoctorCheck]) -> Table:
     """The checks as a table for the terminal."""
     colours = {"✓": "green", "!": "yellow", "✗": "red"}
     shown = Table("check", "found", "", "what to do", title="headrace doctor", title_justify="left")
@@ -106,32 +106,32 @@ def table(found: Iterable[Check]) -> Table:
     return shown
 
 
-def python_check(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Check:
+def python_check(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> DoctorCheck:
     """Python is new enough."""
     wanted = ".".join(map(str, MIN_PYTHON))
     ok = version[:2] >= MIN_PYTHON
     advice = "" if ok else f"install Python {wanted} or newer and make a new environment with it"
-    return Check("Python", ".".join(map(str, version)), ok, advice)
+    return DoctorCheck("Python", ".".join(map(str, version)), ok, advice)
 
 
-def java_check(environment: Mapping[str, str] = os.environ) -> Check:
+def java_check(environment: Mapping[str, str] = os.environ) -> DoctorCheck:
     """The Java that Spark will start: that of JAVA_HOME, or the first on the PATH."""
     wanted = " or ".join(map(str, SUPPORTED_JAVA))
     home = environment.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java", path=environment.get("PATH"))
     where = f"JAVA_HOME={home}" if home else "java on the PATH"
     if java is None:
-        return Check("Java", "no JAVA_HOME, no java on the PATH", ok=False, advice=f"install Java {wanted}")
+        return DoctorCheck("Java", "no JAVA_HOME, no java on the PATH", ok=False, advice=f"install Java {wanted}")
     try:
         # Java says its version on stderr.
         text = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr  # noqa: S603
     except (OSError, subprocess.SubprocessError) as error:
         advice = f"point JAVA_HOME at a Java {wanted}" + (", or unset it" if home else "")
-        return Check("Java", f"{where} does not run ({type(error).__name__})", ok=False, advice=advice)
+        return DoctorCheck("Java", f"{where} does not run ({type(error).__name__})", ok=False, advice=advice)
     version = java_version(text)
     ok = version in SUPPORTED_JAVA
     found = f"{version or 'unknown version'} ({where})"
-    return Check("Java", found, ok, "" if ok else f"install Java {wanted} and point JAVA_HOME at it")
+    return DoctorCheck("Java", found, ok, "" if ok else f"install Java {wanted} and point JAVA_HOME at it")
 
 
 def java_version(text: str) -> int | None:
@@ -144,25 +144,25 @@ def java_version(text: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def package_check(package: str) -> Check:
+def package_check(package: str) -> DoctorCheck:
     """The package is installed and can be imported."""
     why, version = PACKAGES[package], installed(package)
     if version is None:
-        return Check(package, "not installed", ok=False, advice=f"pip install {package} ({why})")
+        return DoctorCheck(package, "not installed", ok=False, advice=f"pip install {package} ({why})")
     try:
         importlib.import_module(_MODULES.get(package, package))
     except Exception as error:  # noqa: BLE001 - a broken package may raise anything
         advice = f"pip install --force-reinstall {package} ({why})"
-        return Check(package, f"{version}, import fails: {error}", ok=False, advice=advice)
-    return Check(package, version, ok=True)
+        return DoctorCheck(package, f"{version}, import fails: {error}", ok=False, advice=advice)
+    return DoctorCheck(package, version, ok=True)
 
 
-def memory_check(total: int | None = None) -> Check:
+def memory_check(total: int | None = None) -> DoctorCheck:
     """Enough memory for a JVM and two Python workers."""
     total = _total_memory() if total is None else total
     ok = total >= MIN_MEMORY
     advice = "" if ok else f"Spark and its Python workers want {_gigabytes(MIN_MEMORY)}: raise the limit or add memory"
-    return Check("memory", f"{_gigabytes(total)} in all", ok, advice)
+    return DoctorCheck("memory", f"{_gigabytes(total)} in all", ok, advice)
 
 
 def _total_memory() -> int:
@@ -172,7 +172,7 @@ def _total_memory() -> int:
     return min(limits + [int(text) for text in texts if text.isdigit()])  # "max" means no limit
 
 
-def write_check(name: str, directory: Path) -> Check:
+def write_check(name: str, directory: Path) -> DoctorCheck:
     """A file can be written there: Spark keeps shuffles in the one, queries keep checkpoints in the other."""
     try:
         with tempfile.NamedTemporaryFile(dir=directory, prefix=".headrace-doctor-") as file:
@@ -180,37 +180,39 @@ def write_check(name: str, directory: Path) -> Check:
             file.flush()
     except OSError as error:
         advice = "set TMPDIR to a directory that can be written to, or run from another one"
-        return Check(name, f"{directory}: {error.strerror}", ok=False, advice=advice)
-    return Check(name, f"{directory}, writable", ok=True)
+        return DoctorCheck(name, f"{directory}: {error.strerror}", ok=False, advice=advice)
+    return DoctorCheck(name, f"{directory}, writable", ok=True)
 
 
-def disk_check(directory: Path, free: int | None = None) -> Check:
+def disk_check(directory: Path, free: int | None = None) -> DoctorCheck:
     """Room for shuffles, state and checkpoints."""
     try:
         free = shutil.disk_usage(directory).free if free is None else free
     except OSError as error:
-        return Check("free disk", f"{directory}: {error.strerror}", ok=False, advice="set TMPDIR to another directory")
+        return DoctorCheck(
+            "free disk", f"{directory}: {error.strerror}", ok=False, advice="set TMPDIR to another directory"
+        )
     advice = "" if free >= ENOUGH_DISK else "make room, or set TMPDIR to a larger disk: shuffles are kept there"
-    return Check("free disk", f"{_gigabytes(free)} in {directory}", free >= MIN_DISK, advice)
+    return DoctorCheck("free disk", f"{_gigabytes(free)} in {directory}", free >= MIN_DISK, advice)
 
 
 def _gigabytes(size: int) -> str:
     return f"{size / 10**9:.1f} GB"
 
 
-def spark_check() -> Check:
+def spark_check() -> DoctorCheck:
     """A real local session starts, and a query goes through the JVM and a Python worker and back."""
     start = time.perf_counter()
     try:
         total, started = _tiny_query()
     except Exception as error:  # noqa: BLE001 - Spark and the JVM raise all kinds
         advice = "mend what is above first; Spark's own output says more"
-        return Check("Spark", _reason(error), ok=False, advice=advice)
+        return DoctorCheck("Spark", _reason(error), ok=False, advice=advice)
     took = time.perf_counter() - start
     found = f"session in {started - start:.1f} s, query in {took - (started - start):.1f} s"
     if total != sum(range(1000)):
-        return Check("Spark", f"{found}, wrong answer {total}", ok=False, advice="reinstall pyspark and pyarrow")
-    return Check("Spark", found, ok=True)
+        return DoctorCheck("Spark", f"{found}, wrong answer {total}", ok=False, advice="reinstall pyspark and pyarrow")
+    return DoctorCheck("Spark", found, ok=True)
 
 
 def _reason(error: Exception) -> str:

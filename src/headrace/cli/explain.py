@@ -12,7 +12,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 from rich.tree import Tree
 
-from headrace.cli.loading import Asked, Target, find, find_stream
+from headrace.cli.loading import LoadedQuery, Target, find, find_stream
 
 if TYPE_CHECKING:
     from headrace.explain.steps import Step
@@ -65,7 +65,7 @@ def command(
         _print_code(code_of(line))
 
 
-def _unused(asked: Asked) -> list[Any]:
+def _unused(asked: LoadedQuery) -> list[Any]:
     """The aggregates that a script makes and no query of it can use, since there is none."""
     if asked.session is None or asked.queries or asked.deliveries:
         return []
@@ -83,7 +83,7 @@ def _print_code(parts: list[tuple[str, str]]) -> None:
             typer.echo(text)
 
 
-def _nodes(asked: Asked, target: str) -> dict[str, Node]:
+def _nodes(asked: LoadedQuery, target: str) -> dict[str, Node]:
     """The streams that leave, as their sinks want them; of a script that asks nothing, the one that it makes."""
     from headrace.stages.egress import prepared
 

@@ -18,9 +18,19 @@ from headrace.errors import PlanError, SourceError, nearest
 if TYPE_CHECKING:
     from headrace.api.stream import Stream
     from headrace.sql.scripts import Script
-    from headrace.sql.session import Outcome, Session
+    from headrace.sql.session import Outcome, SqlSession
 
-__all__ = ["Asked", "Target", "endless", "find", "find_stream", "folder_of", "load_file", "load_script", "read_text"]
+__all__ = [
+    "LoadedQuery",
+    "Target",
+    "endless",
+    "find",
+    "find_stream",
+    "folder_of",
+    "load_file",
+    "load_script",
+    "read_text",
+]
 
 _TARGET = re.compile(r"(?P<file>.+?\.(?P<kind>py|sql))(?::(?P<name>.+))?")
 _ALLOWED = "FILE.py, FILE.sql, or either with :NAME"
@@ -36,7 +46,7 @@ Target = Annotated[
 
 
 @dataclass(frozen=True)
-class Asked:
+class LoadedQuery:
     """What a command is about: streams whose answers are wanted, and streams that go to sinks, all as one query."""
 
     name: str
@@ -45,11 +55,11 @@ class Asked:
     #: Whether its query was picked by name, or is the only one there could be.
     single: bool = True
     #: For a script: what exists by now, with its settings, and what came of its statements.
-    session: Session | None = None
+    session: SqlSession | None = None
     outcomes: tuple[Outcome, ...] = ()
 
 
-def find(target: str, roots: Sequence[Path] | None = None, *, absolute: bool = False) -> Asked:
+def find(target: str, roots: Sequence[Path] | None = None, *, absolute: bool = False) -> LoadedQuery:
     """What a target is about: one stream, or everything that a script asks for.
 
     With `roots`, a script may use files only there. With `absolute`, its paths do not depend on where it is run.
@@ -57,13 +67,13 @@ def find(target: str, roots: Sequence[Path] | None = None, *, absolute: bool = F
     file, name = _parts(target)
     if file.suffix == ".py":
         found, stream = _in_python(file, name)
-        return Asked(found, {found: stream})
+        return LoadedQuery(found, {found: stream})
     script = load_script(file, roots, absolute=absolute)
     if name is not None:
         stream = _named(name, _by_name(script), str(file))
-        return Asked(name, {name: stream}, session=script.session)
+        return LoadedQuery(name, {name: stream}, session=script.session)
     asked = (script.queries, script.deliveries)
-    return Asked(file.stem, *asked, single=False, session=script.session, outcomes=script.outcomes)
+    return LoadedQuery(file.stem, *asked, single=False, session=script.session, outcomes=script.outcomes)
 
 
 def find_stream(target: str) -> tuple[str, Stream]:

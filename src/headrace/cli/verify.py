@@ -19,8 +19,8 @@ from headrace.errors import IntentError
 
 if TYPE_CHECKING:
     from headrace.api.stream import Stream
-    from headrace.testing.verify import Report
-    from headrace.testing.verify.pool import Share
+    from headrace.testing.verify import VerificationReport
+    from headrace.testing.verify.pool import CaseShare
 
 __all__ = ["command", "load_stream"]
 
@@ -87,7 +87,7 @@ def command(
 
 def _shares(
     target: str, intents: list[str], declared: dict[str, str], seed: int, cases: int, jobs: int, failures: int
-) -> list[Share]:
+) -> list[CaseShare]:
     """So many cases, of the query if one is named, for so many processes."""
     # Here, and not above: `headrace --help` needs none of it.
     from headrace.testing.intents import KINDS
@@ -119,19 +119,19 @@ def _own_data(stream: Stream, console: Console, shape: str, order: str) -> None:
     )
 
 
-def _repeated(target: str, intents: list[str], case: str) -> Share:
+def _repeated(target: str, intents: list[str], case: str) -> CaseShare:
     """The one case of this name."""
-    from headrace.testing.verify.pool import Share
+    from headrace.testing.verify.pool import CaseShare
 
     seed, _, number = case.partition(":")
     if not (seed.isdigit() and number.isdigit()) or (not target and len(intents) != 1):
         raise IntentError(
             "a case is repeated by its name and its one intent", given=case, instead="--intent equi_join --case 0:17"
         )
-    return Share(int(seed), int(number) + 1, int(number), 1, (intents or [""])[0], target)
+    return CaseShare(int(seed), int(number) + 1, int(number), 1, (intents or [""])[0], target)
 
 
-def _on_spark(shares: list[Share], cases: int, console: Console) -> Report:
+def _on_spark(shares: list[CaseShare], cases: int, console: Console) -> VerificationReport:
     from headrace.testing.verify.on_spark import verify_on_spark
 
     with _Bar(console, cases, "on Spark") as bar:
@@ -161,7 +161,7 @@ class _Bar:
     def __exit__(self, *_: object) -> None:
         self.progress.stop()
 
-    def tell(self, report: Report) -> None:
+    def tell(self, report: VerificationReport) -> None:
         self.progress.update(self.task, completed=report.cases)
         tenth = report.cases * _TENTHS // max(self.cases, 1)
         if not self.console.is_terminal and tenth > self.told:
@@ -169,7 +169,7 @@ class _Bar:
             self.console.print(f"{report.cases} of {self.cases} {self.what}, {len(report.failures)} failed")
 
 
-def _finish(report: Report, console: Console, *, as_json: bool) -> None:
+def _finish(report: VerificationReport, console: Console, *, as_json: bool) -> None:
     from headrace.testing.verify.campaign import counted
     from headrace.testing.verify.tables import coverage, operators, policies
 
@@ -198,7 +198,7 @@ def _table(rows: list[list[str]]) -> Table:
     return table
 
 
-def _data(report: Report) -> dict[str, Any]:
+def _data(report: VerificationReport) -> dict[str, Any]:
     return {
         "cases": report.cases,
         "rows": report.rows,

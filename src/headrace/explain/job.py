@@ -8,7 +8,7 @@ do reports and CTIs.
 from __future__ import annotations
 
 from headrace.plan.nodes import Node, Output
-from headrace.stages.cut import Edge, Line
+from headrace.stages.cut import Line, PlanEdge
 
 __all__ = ["in_place", "job_of", "shuffled_to"]
 
@@ -30,7 +30,7 @@ def shuffled_to(line: Line, level: int, numbers: dict[str, int]) -> tuple[str, .
     return tuple(f"#{numbers[edge.producer.fingerprint]} {_route(edge)}" for edge in edges)
 
 
-def _route(edge: Edge) -> str:
+def _route(edge: PlanEdge) -> str:
     if edge.route is None:
         how = "to any bucket"
     else:

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import EventError
-from headrace.history.script import Function
+from headrace.history.script import HistoryFunction
 from headrace.plan.nodes import Source
 
 __all__ = ["EVENT", "admit_function"]
@@ -30,14 +30,14 @@ Lives = Counter[tuple[int, int]]
 Event = dict[str, Any]
 
 
-def admit_function(name: str, source: Source) -> Function:
+def admit_function(name: str, source: Source) -> HistoryFunction:
     """The lifetimes that are left of the events of one payload."""
 
     def call(lists: Any) -> pa.Array:
         found = [_left(source, events) for events in lists.to_pylist()]
         return pa.array([[{"le": le, "re": re} for le, re in lives] for lives in found], _LIVES)
 
-    return Function(name, (pa.list_(EVENT),), _LIVES, call)
+    return HistoryFunction(name, (pa.list_(EVENT),), _LIVES, call)
 
 
 def _left(source: Source, events: list[Event]) -> Iterable[tuple[int, int]]:

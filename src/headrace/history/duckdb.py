@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.history.dialect import DuckDBDialect
 from headrace.history.inputs import Late
 from headrace.history.recurse import run_statement
-from headrace.history.script import Function, Relation, Script
+from headrace.history.script import HistoryFunction, HistoryRelation, HistoryScript
 from headrace.history.stored import stored_rows
 from headrace.history.translate import translate
 from headrace.plan.nodes import Node
@@ -64,7 +64,7 @@ class DuckDBHistory:
                 cursor.remove_function(name)
             cursor.close()
 
-    def _tell(self, cursor: Any, function: Function, dialect: DuckDBDialect, failures: list[Exception]) -> None:
+    def _tell(self, cursor: Any, function: HistoryFunction, dialect: DuckDBDialect, failures: list[Exception]) -> None:
         kinds = [self._types.type(dialect.type(kind)) for kind in function.takes]
         gives = self._types.type(dialect.type(function.gives))
 
@@ -94,9 +94,9 @@ class _Tables:
         return bool(self.cursor.execute(f"{query} LIMIT 1").fetchall())
 
 
-def _load(cursor: Any, script: Script) -> None:
+def _load(cursor: Any, script: HistoryScript) -> None:
     for name, source in script.sources.items():
-        columns = Relation(name, source.columns.payload).columns
+        columns = HistoryRelation(name, source.columns.payload).columns
         rows = stored_rows(source)
         cursor.register(name, rows.rename_columns([columns.get(column, column) for column in rows.column_names]))
     for name, table in script.tables.items():
@@ -109,7 +109,7 @@ def _records(cursor: Any, query: str) -> Iterator[dict[str, Any]]:
     yield from (dict(zip(names, row, strict=True)) for row in result.fetchall())
 
 
-def _table(cursor: Any, relation: Relation) -> pa.Table:
+def _table(cursor: Any, relation: HistoryRelation) -> pa.Table:
     found = cursor.table(relation.name).to_arrow_table()
     schema = pa.schema([("le", pa.int64()), ("re", pa.int64()), *relation.schema.arrow])
     return found.rename_columns(schema.names).cast(schema)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headrace.errors import HeadraceError
 from headrace.history import ordered
-from headrace.history.script import Function
+from headrace.history.script import HistoryFunction
 from headrace.history.translation import Translation
 from headrace.modules.fold import Stepper
 from headrace.plan.fold import Fold
@@ -49,7 +49,7 @@ SELECT {times}, {t.named(columns | answers, node.schema)} FROM {source}""",
     )
 
 
-def fold_function(name: str, node: Fold) -> Function:
+def fold_function(name: str, node: Fold) -> HistoryFunction:
     """All that is returned for the tuples of a group."""
     fields = [(f"f{i}", field.type.arrow) for i, field in enumerate(node.module.fields)]
     takes = pa.struct([("pos", pa.int64()), ("le", pa.int64()), *fields])
@@ -59,7 +59,7 @@ def fold_function(name: str, node: Fold) -> Function:
     def call(lists: Any) -> pa.Array:
         return pa.array([_Whole(node, items).answers() for items in lists.to_pylist()], gives)
 
-    return Function(name, (pa.list_(takes),), gives, call)
+    return HistoryFunction(name, (pa.list_(takes),), gives, call)
 
 
 class _Whole:

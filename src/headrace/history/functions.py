@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from headrace.columnar import hash_rows
 from headrace.expr.python import Udf, run
-from headrace.history.script import Function
+from headrace.history.script import HistoryFunction
 from headrace.modules.base import Module, Window
 from headrace.modules.items import items_of
 from headrace.operators.windows.calling import Caller, Failure, failed
@@ -146,7 +146,7 @@ def item_type(value: Type) -> pa.DataType:
     return pa.struct([("le", pa.int64()), ("value", value.arrow)])
 
 
-def list_function(name: str, function: str, parameters: tuple[Any, ...], takes: Type, gives: Type) -> Function:
+def list_function(name: str, function: str, parameters: tuple[Any, ...], takes: Type, gives: Type) -> HistoryFunction:
     """An aggregate of lists of `le` and `value`; nulls do not count."""
     compute = BY_LIST[function]
 
@@ -157,10 +157,10 @@ def list_function(name: str, function: str, parameters: tuple[Any, ...], takes: 
         ]
         return pa.array(found, gives.arrow)
 
-    return Function(name, (pa.list_(item_type(takes)),), gives.arrow, call)
+    return HistoryFunction(name, (pa.list_(item_type(takes)),), gives.arrow, call)
 
 
-def udf_function(name: str, udf: Udf, arguments: int) -> Function:
+def udf_function(name: str, udf: Udf, arguments: int) -> HistoryFunction:
     """A user's function of so many columns."""
     kinds = udf.takes[:arguments]
 
@@ -171,7 +171,7 @@ def udf_function(name: str, udf: Udf, arguments: int) -> Function:
             pa.repeat(found, len(given[0])) if isinstance(found, pa.Scalar) else _array(found).cast(udf.returns.arrow)
         )
 
-    return Function(name, tuple(kind.arrow for kind in kinds), udf.returns.arrow, call)
+    return HistoryFunction(name, tuple(kind.arrow for kind in kinds), udf.returns.arrow, call)
 
 
 # --- modules ----------------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def event_type(module: Module) -> pa.DataType:
     return pa.struct([("le", pa.int64()), ("re", pa.int64()), *fields])
 
 
-def module_function(name: str, module: Module, node: PerWindow) -> Function:
+def module_function(name: str, module: Module, node: PerWindow) -> HistoryFunction:
     """A user's aggregate of a window: whether it gave an answer, and the answer."""
     gives = pa.struct([("given", pa.bool_()), ("value", module.gives.arrow)])  # type: ignore[attr-defined]
     caller = Caller(module, node.policy)
@@ -195,10 +195,10 @@ def module_function(name: str, module: Module, node: PerWindow) -> Function:
             found.append({"given": False} if isinstance(answer, Failure) else {"given": True, "value": answer})
         return pa.array(found, gives)
 
-    return Function(name, (pa.list_(event_type(module)), pa.int64(), pa.int64()), gives, call)
+    return HistoryFunction(name, (pa.list_(event_type(module)), pa.int64(), pa.int64()), gives, call)
 
 
-def operator_function(name: str, node: Operate) -> Function:
+def operator_function(name: str, node: Operate) -> HistoryFunction:
     """A user's operator of a window: its outputs, with their lifetimes."""
     columns = [(f"f{i}", field.type.arrow) for i, field in enumerate(node.module.gives)]
     gives = pa.list_(pa.struct([("le", pa.int64()), ("re", pa.int64()), *columns]))
@@ -211,7 +211,7 @@ def operator_function(name: str, node: Operate) -> Function:
             found.append([] if isinstance(outputs, Failure) else _stamped(node, outputs, Window(le, re)))
         return pa.array(found, gives)
 
-    return Function(name, (pa.list_(event_type(node.module)), pa.int64(), pa.int64()), gives, call)
+    return HistoryFunction(name, (pa.list_(event_type(node.module)), pa.int64(), pa.int64()), gives, call)
 
 
 def _answer(caller: Caller, node: PerWindow, items: list[dict[str, Any]], window: Window) -> Any:

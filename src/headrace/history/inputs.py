@@ -16,7 +16,7 @@ from headrace.errors import BadRow, LateEvent, Undecided
 from headrace.events import FARTHEST
 from headrace.expr.nodes import Column
 from headrace.history.dialect import Dialect
-from headrace.history.script import Check, Relation
+from headrace.history.script import HistoryRelation, PolicyCheck
 from headrace.io.origins import Events, SparkRead
 from headrace.plan.nodes import Source
 from headrace.plan.policies import Advance, Arrival, Edge, Heartbeat, Interval, Physical, Point
@@ -84,7 +84,7 @@ class SourceQuery:
     @property
     def columns(self) -> dict[str, str]:
         """The payload's columns, and their names in SQL."""
-        return Relation(self.rows, self.source.schema).columns
+        return HistoryRelation(self.rows, self.source.schema).columns
 
     def _lifetime(self) -> tuple[str, str]:
         lifetime = self.source.lifetime
@@ -238,22 +238,22 @@ SELECT __life.le AS le, __life.re AS re, {payload} FROM lives"""
 
     # --- what must not be in the rows -------------------------------------------------------------------------------
 
-    def checks(self) -> list[Check]:
+    def checks(self) -> list[PolicyCheck]:
         """What must not be in the rows: only what a policy of the source makes an error."""
         origin, late = self.source.origin, self.source.policy.late
         found = []
         # Events in memory were looked at when the stream was made.
         if self.source.bad_rows == "raise" and not isinstance(origin, Events):
             bad = f"WITH events AS (\n  {self._events()}\n)\nSELECT * FROM events WHERE NOT __fine"
-            found.append(Check(bad, lambda row: BadRow(f"{origin}: a row that is no event", given=_plain(row))))
+            found.append(PolicyCheck(bad, lambda row: BadRow(f"{origin}: a row that is no event", given=_plain(row))))
         breaks = f"WITH {self._judged()}\nSELECT * FROM judged WHERE __fine AND __sync < __cti"
         if self.decides and late == "raise" and not isinstance(self.source.lifetime, Arrival):
             found.append(
-                Check(breaks, lambda row: LateEvent(f"{origin}: an event breaks a promise", given=_plain(row)))
+                PolicyCheck(breaks, lambda row: LateEvent(f"{origin}: an event breaks a promise", given=_plain(row)))
             )
         if self.physical:
             orphans = f"WITH {self._running()}\nSELECT le, __end AS re{self._columns} FROM sums WHERE __so_far < 0"
-            found.append(Check(orphans, None))
+            found.append(PolicyCheck(orphans, None))
         return found
 
 

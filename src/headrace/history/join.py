@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.history.script import Relation
+from headrace.history.script import HistoryRelation
 from headrace.history.translation import Translation
 from headrace.plan.nodes import Clip, Join
 
@@ -43,7 +43,7 @@ def _theirs(t: Translation, node: Join) -> dict[str, str]:
 
 
 def _passed(t: Translation, node: Join) -> str:
-    return f" WHERE {t.over(node.where, Relation('', node.paired))}" if node.where is not None else ""
+    return f" WHERE {t.over(node.where, HistoryRelation('', node.paired))}" if node.where is not None else ""
 
 
 def _inner(t: Translation, node: Join) -> None:
@@ -105,7 +105,7 @@ def _pairs(t: Translation, node: Join, repeat: str) -> str:
     """What a left join has of `matched`: every pair, as often as its left event is there."""
     if node.kind != "left":
         return ""
-    pair = Relation("", node.paired)
+    pair = HistoryRelation("", node.paired)
     columns = ", ".join(t.columns(pair))
     repeated = f"SELECT __pair_le AS le, __pair_re AS re, {columns}, {repeat} AS __time FROM matched"
     return f"\nUNION ALL\nSELECT {t.all(pair)} FROM ({repeated}) pairs"

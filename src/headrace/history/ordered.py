@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.expr import Expr, col, evaluate
-from headrace.history.script import Function
+from headrace.history.script import HistoryFunction
 from headrace.history.translation import Translation
 from headrace.plan.nodes import PerWindow
 from headrace.plan.ordered import (
@@ -254,7 +254,7 @@ class _Content:
         ]
 
 
-def run_function(name: str, joins: Expr, schema: Schema) -> Function:
+def run_function(name: str, joins: Expr, schema: Schema) -> HistoryFunction:
     """The runs of a group's tuples: each is with the first one that it follows, as long as `joins` is true."""
     takes = pa.struct([("pos", pa.int64()), *((f"f{i}", field.type.arrow) for i, field in enumerate(schema))])
     gives = pa.list_(pa.struct([("pos", pa.int64()), ("run", pa.int64())]))
@@ -262,7 +262,7 @@ def run_function(name: str, joins: Expr, schema: Schema) -> Function:
     def call(lists: Any) -> pa.Array:
         return pa.array([_divided(items, joins, schema) for items in lists.to_pylist()], gives)
 
-    return Function(name, (pa.list_(takes),), gives, call)
+    return HistoryFunction(name, (pa.list_(takes),), gives, call)
 
 
 def _divided(items: list[dict[str, Any]], joins: Expr, schema: Schema) -> list[dict[str, int]]:

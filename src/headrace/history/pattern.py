@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.expr import Expr, conjuncts, evaluate, predicate_mask
 from headrace.history.functions import BY_LIST
-from headrace.history.script import Function
+from headrace.history.script import HistoryFunction
 from headrace.history.translation import Translation
 from headrace.patterns.nfa import ACCEPT
 from headrace.patterns.references import START, Ref
@@ -66,7 +66,7 @@ def _given(node: Match) -> list[str]:
     return [*own, *node.values, *([COMPLETE] if node.pattern.partials else [])]
 
 
-def match_function(name: str, node: Match) -> Function:
+def match_function(name: str, node: Match) -> HistoryFunction:
     """The outputs of a group's matches."""
     columns = [(f"f{i}", field.type.arrow) for i, field in enumerate(node.input.schema)]
     takes = pa.struct([("pos", pa.int64()), ("le", pa.int64()), *columns])
@@ -74,12 +74,12 @@ def match_function(name: str, node: Match) -> Function:
     gives = pa.list_(pa.struct([("le", pa.int64()), *outputs]))
 
     def call(lists: Any) -> pa.Array:
-        return pa.array([_Group(node, items).outputs() for items in lists.to_pylist()], gives)
+        return pa.array([_GroupTuples(node, items).outputs() for items in lists.to_pylist()], gives)
 
-    return Function(name, (pa.list_(takes),), gives, call)
+    return HistoryFunction(name, (pa.list_(takes),), gives, call)
 
 
-class _Group:
+class _GroupTuples:
     """The tuples of one group."""
 
     def __init__(self, node: Match, items: list[dict[str, Any]]) -> None:

@@ -1,8 +1,8 @@
 """Loops as SQL: the statements of the body, run over the whole history again and again until it stays the same.
 
 No database's own recursion is used: it could neither join a relation with itself nor take anything back, and it knows
-nothing of lifetimes. A loop is one statement that has others inside (`Statement.again`); whoever runs the statements
-goes round with `run_statement`.
+nothing of lifetimes. A loop is one statement that has others inside (`HistoryStatement.again`), and `run_statement`
+repeats those.
 """
 
 # ruff: noqa: S608 - SQL is what is made here, and every name in it is the plan's own, quoted
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from headrace.errors import Diverged
-from headrace.history.script import Statement
+from headrace.history.script import HistoryStatement
 from headrace.history.translation import Translation
 from headrace.plan.nodes import Coalesce, LoopInput, Node, Recurse, Union, walk
 
@@ -39,7 +39,7 @@ def recurse(t: Translation, node: Recurse, translate: Callable[[Translation, Ite
     again = tuple(t.script.statements)
     # What is inside a loop is nobody else's business: another loop may have equal parts.
     t.script.statements, t.relations = before, relations
-    t.script.statements.append(Statement(start.relation, start.query, start.says, again, node.bound))
+    t.script.statements.append(HistoryStatement(start.relation, start.query, start.says, again, node.bound))
 
 
 class Database(Protocol):
@@ -52,7 +52,7 @@ class Database(Protocol):
         """Whether a query gives a row."""
 
 
-def run_statement(statement: Statement, database: Database) -> None:
+def run_statement(statement: HistoryStatement, database: Database) -> None:
     """Run a statement, as often as it takes."""
     name = statement.relation.name
     database.create(name, statement.query)

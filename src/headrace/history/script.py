@@ -13,11 +13,11 @@ import pyarrow as pa
 from headrace.plan.nodes import Source
 from headrace.schema import RESERVED, Schema
 
-__all__ = ["Check", "Function", "Relation", "Script", "Statement"]
+__all__ = ["HistoryFunction", "HistoryRelation", "HistoryScript", "HistoryStatement", "PolicyCheck"]
 
 
 @dataclass(frozen=True)
-class Relation:
+class HistoryRelation:
     """A named result: the columns `le`, `re`, and those of a payload under names that SQL can tell apart."""
 
     name: str
@@ -41,18 +41,18 @@ class Relation:
 
 
 @dataclass(frozen=True)
-class Statement:
+class HistoryStatement:
     """One step: a relation and the query that gives its rows.
 
     With `again` it is a loop: the relation begins with the query's rows; then these statements, which read it, are run,
     and it becomes what the last of them gives, until that changes nothing, at most `limit` times.
     """
 
-    relation: Relation
+    relation: HistoryRelation
     query: str
     #: The operator it stands for, in words.
     says: str
-    again: tuple[Statement, ...] = ()
+    again: tuple[HistoryStatement, ...] = ()
     limit: int = 0
 
     def text(self) -> str:
@@ -66,7 +66,7 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Check:
+class PolicyCheck:
     """A query that should give no rows: what it finds breaks the stated policy of a source.
 
     Without an error, it finds retractions of events that are not there: `translate` again, with `orphans`.
@@ -77,7 +77,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Function:
+class HistoryFunction:
     """A Python function that SQL calls: Arrow columns to an Arrow column of as many values."""
 
     name: str
@@ -87,18 +87,18 @@ class Function:
 
 
 @dataclass
-class Script:
+class HistoryScript:
     """A whole translation; `result` is what the plan gives."""
 
-    statements: list[Statement] = field(default_factory=list)
-    functions: list[Function] = field(default_factory=list)
-    checks: list[Check] = field(default_factory=list)
+    statements: list[HistoryStatement] = field(default_factory=list)
+    functions: list[HistoryFunction] = field(default_factory=list)
+    checks: list[PolicyCheck] = field(default_factory=list)
     #: The relations that must be there at the start: rows of sources as they are stored, and tables.
     sources: dict[str, Source] = field(default_factory=dict)
     tables: dict[str, pa.Table] = field(default_factory=dict)
-    result: Relation | None = None
+    result: HistoryRelation | None = None
 
-    def __iter__(self) -> Iterator[Statement]:
+    def __iter__(self) -> Iterator[HistoryStatement]:
         return iter(self.statements)
 
     def failing(self) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from headrace.errors import HistoryError
 from headrace.history.admitted import admit_function
 from headrace.history.inputs import SourceQuery
-from headrace.history.script import Relation, Statement
+from headrace.history.script import HistoryRelation, HistoryStatement
 from headrace.history.stored import at_rest
 from headrace.history.translation import Translation
 from headrace.io.tables import TableFiles, TableRows
@@ -42,8 +42,8 @@ def source(t: Translation, node: Source) -> None:
     t.script.sources[rows] = at_rest(node)
     query = SourceQuery(node, rows, t.dialect, t.late)
     t.script.checks += [check for check in query.checks() if check.error is not None or not t.orphans]
-    high = Relation(f"{rows}_high", Schema.of("high LONG"))
-    t.script.statements.append(Statement(high, query.high(), f"how far {node.origin} has come"))
+    high = HistoryRelation(f"{rows}_high", Schema.of("high LONG"))
+    t.script.statements.append(HistoryStatement(high, query.high(), f"how far {node.origin} has come"))
     t.highs[node.fingerprint] = f"(SELECT high FROM {high.name})"
     goes_through = query.physical and t.orphans
     t.give(node, query.query(t.function(lambda name: admit_function(name, node)) if goes_through else ""))
@@ -111,7 +111,7 @@ def table_join(t: Translation, node: TableJoin) -> None:
     """Every row with those of a table that have equal keys."""
     table = node.table.read() if isinstance(node.table, TableFiles) else node.table
     assert isinstance(table, TableRows)
-    mine, theirs = t.of(node), Relation("", node.columns)
+    mine, theirs = t.of(node), HistoryRelation("", node.columns)
     rows = t.table(table.table.rename_columns(list(theirs.columns.values())))
     keys = " AND ".join(f"l.{t.quote(mine.columns[a])} = r.{t.quote(theirs.columns[b])}" for a, b in node.on)
     values = {name: f"l.{t.quote(column)}" for name, column in mine.columns.items()}

@@ -26,7 +26,7 @@ from headrace.history import span as spans
 from headrace.history.dialect import Dialect
 from headrace.history.functions import udf_function
 from headrace.history.inputs import LATE, Late
-from headrace.history.script import Script
+from headrace.history.script import HistoryScript
 from headrace.history.translation import Translation
 from headrace.plan.nodes import (
     Admit,
@@ -120,7 +120,7 @@ UNTRANSLATED: Mapping[type[Node], str] = {
 
 def translate(
     node: Node, dialect: Dialect, *, late: Late = "decide", prefix: str = "", orphans: bool = False
-) -> Script:
+) -> HistoryScript:
     """The statements that give the history of a plan's output; all names in them begin with the prefix.
 
     Retractions are taken to find their events, which a check looks at; with `orphans` they need not.

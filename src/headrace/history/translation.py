@@ -11,7 +11,7 @@ from headrace.expr import Expr
 from headrace.expr.nodes import Column
 from headrace.history.dialect import Dialect
 from headrace.history.inputs import Late
-from headrace.history.script import Function, Relation, Script, Statement
+from headrace.history.script import HistoryFunction, HistoryRelation, HistoryScript, HistoryStatement
 from headrace.plan.nodes import Node, PerWindow, Shift
 from headrace.plan.windows import Grid
 from headrace.schema import Field, Schema
@@ -24,21 +24,21 @@ class Translation:
 
     def __init__(self, dialect: Dialect, late: Late, prefix: str, *, orphans: bool) -> None:
         self.dialect, self.late, self.prefix, self.orphans = dialect, late, prefix, orphans
-        self.script = Script()
-        self.relations: dict[str, Relation] = {}
+        self.script = HistoryScript()
+        self.relations: dict[str, HistoryRelation] = {}
         self.highs: dict[str, str] = {}
         self._numbers = count()
 
     # --- relations ---------------------------------------------------------------------------------------------------
 
-    def of(self, node: Node, position: int = 0) -> Relation:
+    def of(self, node: Node, position: int = 0) -> HistoryRelation:
         """The relation of an input."""
         return self.relations[node.inputs[position].fingerprint]
 
     def give(self, node: Node, query: str) -> None:
         """A statement for a node; what is known of time is passed on."""
-        relation = Relation(f"{self.prefix}n{next(self._numbers)}", node.schema)
-        self.script.statements.append(Statement(relation, query, " ".join(node.describe().split())))
+        relation = HistoryRelation(f"{self.prefix}n{next(self._numbers)}", node.schema)
+        self.script.statements.append(HistoryStatement(relation, query, " ".join(node.describe().split())))
         self.relations[node.fingerprint] = relation
         if node.inputs:
             self.highs[node.fingerprint] = self._high(node)
@@ -65,7 +65,7 @@ class Translation:
         self.script.tables[name] = table
         return name
 
-    def function(self, made: Callable[[str], Function]) -> str:
+    def function(self, made: Callable[[str], HistoryFunction]) -> str:
         """A function that statements may call, by name."""
         function = made(f"{self.prefix}f{len(self.script.functions)}")
         self.script.functions.append(function)
@@ -76,11 +76,11 @@ class Translation:
     def quote(self, name: str) -> str:
         return self.dialect.quote(name)
 
-    def columns(self, relation: Relation, prefix: str = "") -> list[str]:
+    def columns(self, relation: HistoryRelation, prefix: str = "") -> list[str]:
         """The payload's columns."""
         return [prefix + self.quote(name) for name in relation.columns.values()]
 
-    def all(self, relation: Relation) -> str:
+    def all(self, relation: HistoryRelation) -> str:
         """The columns of an event."""
         return ", ".join(["le", "re", *self.columns(relation)])
 
@@ -90,11 +90,11 @@ class Translation:
         fields = Schema(tuple(Field(names[field.name], field.type) for field in schema if field.name in names))
         return self.dialect.printer.sql(renamed.bind(fields))
 
-    def over(self, expr: Expr, relation: Relation) -> str:
+    def over(self, expr: Expr, relation: HistoryRelation) -> str:
         """An expression over a relation's payload."""
         return self.expr(expr, relation.schema, relation.columns)
 
     def named(self, values: Mapping[str, str], schema: Schema) -> str:
         """`value AS column` for the payload of a schema."""
-        columns = Relation("", schema).columns
+        columns = HistoryRelation("", schema).columns
         return ", ".join(f"{values[name]} AS {self.quote(columns[name])}" for name in schema.names)

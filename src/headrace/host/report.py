@@ -11,12 +11,12 @@ from typing import Any
 from headrace.host.losses import told_losses
 from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 
-__all__ = ["Report", "operators_of"]
+__all__ = ["BatchReport", "operators_of"]
 
 _SIZES = ("rows", "bytes", "segments")
 
 
-class Report(dict[str, Any]):
+class BatchReport(dict[str, Any]):
     """After a batch: its number, the CTI, the sources with their counts, and the operators added up over buckets.
 
     `examples` has, of each source that lost rows, one that was not used: its reason, file, line and text.
@@ -32,7 +32,7 @@ class Report(dict[str, Any]):
         counts: Mapping[str, Mapping[str, int]],
         statistics: Iterable[Mapping[str, Any]],
         examples: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> Report:
+    ) -> BatchReport:
         """What the stages told of a batch, and how far the sources are."""
         statistics = list(statistics)
         operators = list(operators_of(statistics).values())

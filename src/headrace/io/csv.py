@@ -25,7 +25,7 @@ from headrace.io.records import (
     Broken,
     Read,
     Records,
-    Several,
+    SplitRecords,
     blocks,
     count_lines,
     decode,
@@ -143,12 +143,12 @@ class CsvDecoder:
     def slow_schema(self) -> pa.Schema:
         return pa.schema([(field.name, pa.string()) for field in self.fields])
 
-    def slow(self, record: bytes) -> list[Any] | Broken | Several:
+    def slow(self, record: bytes) -> list[Any] | Broken | SplitRecords:
         text = record.decode("utf-8", errors="replace")
         values, quotes_right = split_record(text, self._delimiter)
         first, newline, rest = record.partition(b"\n")
         if newline and not quotes_right:  # a quote has swallowed the following lines
-            return Several(first.removesuffix(b"\r"), rest)
+            return SplitRecords(first.removesuffix(b"\r"), rest)
         if not _is_utf8(record):
             return Broken("the row is not UTF-8 text", text)
         if len(values) != self._width:

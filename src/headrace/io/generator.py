@@ -34,7 +34,7 @@ from headrace.time import ticks as to_ticks
 
 __all__ = [
     "Auctions",
-    "Facts",
+    "StreamFacts",
     "Ticks",
     "auctions",
     "bids",
@@ -113,7 +113,7 @@ class Auctions:
 
 
 @dataclass(frozen=True)
-class Facts:
+class StreamFacts:
     """What is true of a physical stream: counts of rows, and how many come out of order or break the promise."""
 
     rows: int
@@ -375,16 +375,16 @@ def sync_times(table: pa.Table) -> Longs:
     return np.asarray(times.to_numpy(), dtype=np.int64)
 
 
-def facts(table: pa.Table, max_delay: DurationLike = "5 s") -> Facts:
+def facts(table: pa.Table, max_delay: DurationLike = "5 s") -> StreamFacts:
     """Facts of a physical stream, for an input that advances with this delay after every event."""
     events = table.filter(pc.not_equal(table["kind"], "cti"))
     if not len(events):
-        return Facts(0, 0, 0, 0, 0, 0, None, None)
+        return StreamFacts(0, 0, 0, 0, 0, 0, None, None)
     le = events["le"].to_numpy()
     highest = np.maximum.accumulate(le)
     behind = np.concatenate([[0], highest[:-1] - sync_times(events)[1:]])
     retractions = int(pc.sum(pc.equal(events["kind"], "retract")).as_py())
-    return Facts(
+    return StreamFacts(
         rows=len(events),
         inserts=len(events) - retractions,
         retractions=retractions,

@@ -33,7 +33,7 @@ from headrace.progress import Progress
 from headrace.schema import ARRIVAL, STAMPS, Schema
 from headrace.time import CHRONON, INFINITY, NEG_INFINITY, add, format_ticks
 
-__all__ = ["Channel", "Report", "count_orphans", "resolve"]
+__all__ = ["Channel", "ChannelReport", "count_orphans", "resolve"]
 
 Flags = NDArray[np.bool_]
 Whole = Callable[[Int64s], pa.Table]
@@ -46,7 +46,7 @@ COUNTERS = (
 
 
 @dataclass
-class Report:
+class ChannelReport:
     """What one channel saw of one batch."""
 
     high: int = NEG_INFINITY
@@ -59,11 +59,11 @@ class Report:
         return {"high": self.high, "cti": self.cti, "counts": self.counts, "example": self.example}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Report:
+    def from_json(cls, data: dict[str, Any]) -> ChannelReport:
         return cls(data["high"], data["cti"], data["counts"], data["example"])
 
 
-def resolve(policy: ProgressPolicy, before: Progress, reports: Iterable[Report]) -> Progress:
+def resolve(policy: ProgressPolicy, before: Progress, reports: Iterable[ChannelReport]) -> Progress:
     """An input's progress after a batch, from what all its channels saw of it."""
     high, cti = before.high, before.cti
     for report in reports:
@@ -87,7 +87,7 @@ class Channel:
         self.source = source
         self.start = start
         self.clock = clock
-        self.report = Report()
+        self.report = ChannelReport()
         #: The file that the rows come from, for people; None where rows are not in a file of the user's.
         self.file: str | None = None
         self._high = start.high

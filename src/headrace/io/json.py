@@ -24,7 +24,7 @@ import pyarrow.json as pajson
 
 from headrace.io.conversion import is_tick, reason
 from headrace.io.decoded import Decoded
-from headrace.io.records import BLOCK_BYTES, MAX_LINE, Broken, Read, Records, Several, blocks, count_lines, decode
+from headrace.io.records import BLOCK_BYTES, MAX_LINE, Broken, Read, Records, SplitRecords, blocks, count_lines, decode
 from headrace.schema import RESERVED, Field, Type
 from headrace.time import INFINITY
 
@@ -144,7 +144,7 @@ class JsonDecoder:
     def slow_schema(self) -> pa.Schema:
         return pa.schema([(field.name, pa.string() if _is_time(field) else _json_type(field)) for field in self.fields])
 
-    def slow(self, record: bytes) -> list[Any] | Broken | Several:
+    def slow(self, record: bytes) -> list[Any] | Broken | SplitRecords:
         raw = record.decode("utf-8", errors="replace")
         try:
             row = _PARSER.decode(record.decode("utf-8"))

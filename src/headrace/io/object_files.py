@@ -28,7 +28,7 @@ def is_object(path: str) -> bool:
 def open_object(url: str) -> Any:
     """A file, to be read from any place in it."""
     store, key = _parted(url)
-    return pa.PythonFile(_Reader(store.open(key)), mode="r")
+    return pa.PythonFile(_RemoteFile(store.open(key)), mode="r")
 
 
 def object_now(url: str) -> Found | None:
@@ -85,7 +85,7 @@ def _parted(url: str) -> tuple[ObjectStorage, str]:
     return ObjectStorage(f"{scheme}://{bucket}"), key
 
 
-class _Reader:
+class _RemoteFile:
     """What Arrow wants of a file of Python's."""
 
     closed = False

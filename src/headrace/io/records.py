@@ -23,8 +23,8 @@ from headrace.io.decoded import Decoded, Raw, Refusal, concat, finish, numbered,
 from headrace.schema import Field
 
 __all__ = [
-    "BLOCK_BYTES", "MAX_LINE", "Bounds", "Broken", "Decoder", "Read", "Records", "Several", "blocks", "count_lines",
-    "decode",
+    "BLOCK_BYTES", "MAX_LINE", "Bounds", "Broken", "Decoder", "Read", "Records", "SplitRecords", "blocks",
+    "count_lines", "decode",
 ]  # fmt: skip
 
 BLOCK_BYTES = 16 << 20
@@ -49,7 +49,7 @@ class Broken:
 
 
 @dataclass(frozen=True)
-class Several:
+class SplitRecords:
     """What was taken for one record is more: the first, which is one line, and all that follows."""
 
     first: bytes
@@ -72,7 +72,7 @@ class Decoder(Protocol):
     def fast(self, records: Records) -> Read:
         """All the records at once; raises `pa.ArrowException` when that cannot be."""
 
-    def slow(self, record: bytes) -> list[Any] | Broken | Several:
+    def slow(self, record: bytes) -> list[Any] | Broken | SplitRecords:
         """The values of one record by itself."""
 
     def slow_schema(self) -> pa.Schema:
@@ -307,7 +307,7 @@ def _one_by_one(records: Records, decoder: Decoder, row: int) -> tuple[Decoded, 
         else:
             record, line, index = records[index], lines[index], index + 1
         found = decoder.slow(record)
-        if isinstance(found, Several):
+        if isinstance(found, SplitRecords):
             record, rest = found.first, Records(found.rest, quoted=True, line=line + 1)
             found = decoder.slow(record)
             if len(rest) <= _FEW:

@@ -26,7 +26,7 @@ from headrace.progress import Progress
 from headrace.schema import Schema
 from headrace.time import INFINITY
 
-__all__ = ["Call", "Console", "FileSink", "Memory", "Nowhere", "Sink", "read_events_output", "rows_of"]
+__all__ = ["Console", "FileSink", "FunctionSink", "Memory", "Nowhere", "Sink", "read_events_output", "rows_of"]
 
 Encoding = Literal["events", "final", "upsert"]
 ENCODINGS = ("events", "final", "upsert")
@@ -110,7 +110,7 @@ class Memory(_Encoded):
 
 
 @dataclass(frozen=True, eq=False)
-class Call(_Encoded):
+class FunctionSink(_Encoded):
     """Calls a function in the driver with every batch, at least once: `function(batch_id, changes, progress)`."""
 
     function: Callable[[int, Changes, Progress], None] = lambda *_: None
@@ -121,7 +121,7 @@ class Nowhere(_Encoded):
     """Drops every row where it is made, as Spark's `noop` does; for measuring."""
 
 
-Sink = FileSink | Console | Memory | Call | Nowhere
+Sink = FileSink | Console | Memory | FunctionSink | Nowhere
 
 
 def rows_of(changes: Changes, sink: _Encoded, batch: int = 0) -> pa.Table:

@@ -150,13 +150,13 @@ class Recomputed(_InPython):
     path = "the window is computed anew"
 
     def make(self) -> Stepper:
-        return _Kept(self.module, [])
+        return _WindowTuples(self.module, [])
 
     def load(self, data: bytes) -> Stepper:
-        return _Kept(self.module, pickle.loads(data))  # noqa: S301 - our own bytes
+        return _WindowTuples(self.module, pickle.loads(data))  # noqa: S301 - our own bytes
 
 
-class _Kept:
+class _WindowTuples:
     """The tuples of a window."""
 
     quiet = False

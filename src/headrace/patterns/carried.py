@@ -21,7 +21,7 @@ from headrace.patterns.pattern import Register
 from headrace.patterns.references import Ref, References
 from headrace.schema import Type
 
-__all__ = ["ASKED", "BY", "STATE", "Carried", "Slot"]
+__all__ = ["ASKED", "BY", "STATE", "Carried", "RunColumn"]
 
 #: The column of a step with the variable it maps its tuple to, and that of a run with the state it has come to.
 BY, STATE = "by", "state"
@@ -31,7 +31,7 @@ _HALF, _MASK = 32, 2**32 - 1
 
 
 @dataclass(frozen=True)
-class Slot:
+class RunColumn:
     """A column of a run: what it is before the first tuple, and what it becomes with one."""
 
     name: str
@@ -53,10 +53,10 @@ class Carried:
         self.references, self.registers, self.updates = references, registers, updates
         self.tuples: dict[str, str] = {}
         self._slots: dict[str, str] = {}
-        self._made: dict[str, Slot] = {}
+        self._made: dict[str, RunColumn] = {}
 
     @property
-    def slots(self) -> list[Slot]:
+    def slots(self) -> list[RunColumn]:
         """All of them, in the order in which they were asked for."""
         return [self._made[name] for name in self._slots.values()]
 
@@ -136,7 +136,7 @@ class Carried:
         if key not in self._slots:
             name = self._slots[key] = f"s{len(self._slots)}"
             start, update = self._register(ref, name) if ref.function == "register" else self._brought(ref, name)
-            self._made[name] = Slot(name, ref.type, start.cast(ref.type), update.cast(ref.type))
+            self._made[name] = RunColumn(name, ref.type, start.cast(ref.type), update.cast(ref.type))
         return self._slots[key]
 
     def _register(self, ref: Ref, name: str) -> tuple[Expr, Expr]:

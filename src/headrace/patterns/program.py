@@ -24,7 +24,7 @@ from headrace.patterns.references import Ref, References
 from headrace.schema import Type
 from headrace.time import ticks
 
-__all__ = ["Program", "Slot", "Update", "carried", "compiled"]
+__all__ = ["Program", "Slot", "SlotUpdate", "carried", "compiled"]
 
 # Operations of the machine, those alike next to each other. Operands: the number of a column or slot; a constant itself
 # (of a floating one the bits, of a text its number); the bits of a whole number, or _DATES; 1 for FLOAT.
@@ -66,7 +66,7 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Update:
+class SlotUpdate:
     """What becomes of a slot with a tuple: from a column, or by the program `column .. end` if it is `RUN`.
 
     For `FIRST`, `end` has the bits of the variables of which no tuple may have come before.
@@ -90,7 +90,7 @@ class Program:
     masks: list[list[Expr]] = field(default_factory=list)
     slots: list[Slot] = field(default_factory=list)
     #: Of each variable, what a tuple of it changes.
-    updates: list[list[Update]] = field(default_factory=list)
+    updates: list[list[SlotUpdate]] = field(default_factory=list)
     code: list[int] = field(default_factory=list)
     #: The texts that programs name.
     texts: list[str] = field(default_factory=list)
@@ -338,7 +338,7 @@ class _Compiler:
         mine = self.whose(ref)
         seen = sum(1 << number for number in mine) if kind == FIRST else 0
         for number in mine:
-            self.program.updates[number].append(Update(kind, slot, column, seen))
+            self.program.updates[number].append(SlotUpdate(kind, slot, column, seen))
         return slot
 
     def whose(self, ref: Ref) -> list[int]:
@@ -355,7 +355,7 @@ class _Compiler:
             codes = [*counted, COLUMN, self.column(ref.argument, ref.type), SLOT, slot, SELECT, 0]
         begin, end = self.placed(codes)
         for number in self.whose(ref):
-            self.program.updates[number].append(Update(RUN, slot, begin, end))
+            self.program.updates[number].append(SlotUpdate(RUN, slot, begin, end))
 
     @staticmethod
     def update_of(ref: Ref) -> int:
@@ -371,7 +371,7 @@ class _Compiler:
         for variable, expr in updates.items():
             begin, end = self.placed(self.lowered(expr.bind(self.schema)))
             number = self.program.variables.index(variable)
-            self.program.updates[number].append(Update(RUN, slot, begin, end))
+            self.program.updates[number].append(SlotUpdate(RUN, slot, begin, end))
 
 
 def _bits(kind: Type) -> int:

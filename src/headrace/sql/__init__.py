@@ -36,11 +36,11 @@ def script(
     refused.
     """
     from headrace.sql.scripts import Script  # loaded when it is asked for
-    from headrace.sql.session import Answers, Delivery, Session  # same
+    from headrace.sql.session import Answers, Delivery, SqlSession  # same
 
     if not isinstance(text, str):
         raise SqlError.of("this is not a text", "", (0, 0), given=text, allowed="a str of statements")
-    session = Session(streams, functions=functions, base=base, roots=roots)
+    session = SqlSession(streams, functions=functions, base=base, roots=roots)
     outcomes = tuple(session.execute(text))
     names: set[str] = set()
     for outcome in outcomes:

@@ -11,7 +11,7 @@ from headrace.sql.tables import END, RESERVED
 
 if TYPE_CHECKING:
     from headrace.sql.build.expressions import Token
-    from headrace.sql.parse import Run
+    from headrace.sql.parse import ParseRun
 
 __all__ = ["complain"]
 
@@ -26,7 +26,7 @@ _OPERATORS = frozenset(
 _UNITS = ("ms", "seconds", "minutes", "hours", "days", "weeks", "s", "min", "h", "d")
 
 
-def complain(run: Run, token: Token) -> SqlError:
+def complain(run: ParseRun, token: Token) -> SqlError:
     """The error for a token that the grammar cannot take where it stands."""
     allowed = run.allowed()
     place, instead = (token.start, token.end), _meant(run, token, allowed)
@@ -62,7 +62,7 @@ def _listed(allowed: Iterable[str]) -> str:
     return ", ".join(words[:SHOWN]) + (", …" if len(words) > SHOWN else "")
 
 
-def _meant(run: Run, token: Token, allowed: frozenset[str]) -> str:
+def _meant(run: ParseRun, token: Token, allowed: frozenset[str]) -> str:
     """What was probably meant: a quoted name, a unit, or a keyword that looks like the word found or the one before."""
     previous = run.tokens[-1] if run.tokens else None
     if token.text.upper() in RESERVED and "NAME" in allowed:

@@ -31,19 +31,19 @@ def parse(text: str, *, most: int = MAX_TEXT) -> Script:
     >>> parse("SELECT symbol FROM ticks;").statements[0].query.body.source.stream.text
     'ticks'
     """
-    script: Script = Run(text, "script").result(most)
+    script: Script = ParseRun(text, "script").result(most)
     return script
 
 
 def parse_statement(text: str) -> Statement:
     """The one statement of a text."""
-    statement: Statement = Run(text, "lone_statement").result()
+    statement: Statement = ParseRun(text, "lone_statement").result()
     return statement
 
 
 def parse_expression(text: str) -> Expression:
     """The expression that a text is."""
-    expression: Expression = Run(text, "lone_expression").result()
+    expression: Expression = ParseRun(text, "lone_expression").result()
     return expression
 
 
@@ -52,7 +52,7 @@ def following(text: str) -> frozenset[str]:
 
     Nothing, if the text is wrong already.
     """
-    run = Run(text, "script")
+    run = ParseRun(text, "script")
     try:
         return run.allowed() if run.walk() else frozenset()
     except SqlError:
@@ -71,7 +71,7 @@ class _Made(NamedTuple):
     spread: bool = False
 
 
-class Run:
+class ParseRun:
     """One text on its way through the tables."""
 
     def __init__(self, text: str, start: str) -> None:
@@ -118,9 +118,9 @@ class Run:
         kinds = self.tables.actions[self.states[-1]]
         return frozenset(written.get(kind, kind) for kind in kinds if self.takes(kind))
 
-    def before(self, token: Token) -> Run:
+    def before(self, token: Token) -> ParseRun:
         """The same walk, up to a token that was taken already."""
-        again = Run(self.text, self.start)
+        again = ParseRun(self.text, self.start)
         for earlier in self.tokens[: self.tokens.index(token)]:
             again._take(earlier)
         return again

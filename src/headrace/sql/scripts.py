@@ -10,7 +10,7 @@ from headrace.api.running import Run, run, start
 from headrace.api.stream import Stream
 from headrace.host.driving.query import Query
 from headrace.sql.bind.relations import plain
-from headrace.sql.session import Answers, Delivery, Outcome, Session
+from headrace.sql.session import Answers, Delivery, Outcome, SqlSession
 
 __all__ = ["Script"]
 
@@ -19,7 +19,7 @@ __all__ = ["Script"]
 class Script:
     """A text of statements, bound: what exists, and what it asks for."""
 
-    session: Session
+    session: SqlSession
     outcomes: tuple[Outcome, ...]
 
     @property

@@ -37,7 +37,7 @@ from headrace.sql.parse import parse
 from headrace.sql.printer import to_sql
 from headrace.sql.shipped import LIBRARY, about
 
-__all__ = ["Answers", "Delivery", "Done", "Outcome", "Rows", "Session", "Verified", "Words"]
+__all__ = ["Answers", "Delivery", "Done", "Outcome", "SqlSession", "TableRows", "Verified", "Words"]
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Delivery(Outcome):
 
 
 @dataclass(frozen=True)
-class Rows(Outcome):
+class TableRows(Outcome):
     """A table to look at."""
 
     columns: tuple[str, ...]
@@ -93,7 +93,7 @@ class Verified(Outcome):
     report: Any
 
 
-class Session:
+class SqlSession:
     """Executes statements. `streams` are there from the start; Arrow tables and pandas frames among them are tables.
     `functions` are functions and modules by name.
 
@@ -328,7 +328,7 @@ class Session:
 
     def _describe(self, context: Context, part: s.Describe) -> Outcome:
         schema = self.catalog.schema(context, part.name)
-        return Rows(part, ("column", "type"), tuple((field.name, field.type.value) for field in schema))
+        return TableRows(part, ("column", "type"), tuple((field.name, field.type.value) for field in schema))
 
     def _show(self, context: Context, part: s.Show) -> Outcome:
         known = _SHOWS
@@ -343,7 +343,7 @@ class Session:
                 instead=(nearest(part.what, known) or "streams").upper(),
             )
         columns, rows = known[part.what](self.catalog)
-        return Rows(part, columns, tuple(tuple(map(without_secrets, row)) for row in rows))
+        return TableRows(part, columns, tuple(tuple(map(without_secrets, row)) for row in rows))
 
     def _show_diverted(self, context: Context, part: s.Show) -> Outcome:
         """The rows that the latest run has not used."""
@@ -357,7 +357,7 @@ class Session:
             )
         found = self.latest.diverted().select(list(DIVERTED.names))
         rows = tuple(tuple("" if v is None else str(v) for v in row.values()) for row in found.to_pylist())
-        return Rows(part, DIVERTED.names, rows)
+        return TableRows(part, DIVERTED.names, rows)
 
     def _set(self, context: Context, part: s.Set) -> Outcome:
         name, value = part.name.text.lower(), constant(context, part.value)
@@ -382,7 +382,7 @@ class Session:
         self.catalog.settings[name] = value
         return Done(part, without_secrets(f"{name} = {value}"))
 
-    _statements: ClassVar[Mapping[type[s.Statement], Callable[[Session, Context, Any], Outcome]]] = {
+    _statements: ClassVar[Mapping[type[s.Statement], Callable[[SqlSession, Context, Any], Outcome]]] = {
         s.CreateSchema: _create_schema,
         s.CreateStream: _create_stream,
         s.CreateTable: _create_table,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lark import Lark
     from lark.grammar import Rule
 
-__all__ = ["END", "RESERVED", "STARTS", "Lexemes", "Production", "Tables", "grammar", "tables"]
+__all__ = ["END", "RESERVED", "STARTS", "Lexemes", "ParseTables", "Production", "grammar", "tables"]
 
 STARTS = ("script", "lone_statement", "lone_expression")
 END = "$END"
@@ -59,7 +59,7 @@ class Lexemes:
 
 
 @dataclass(frozen=True)
-class Tables:
+class ParseTables:
     """For each state: the next state or the production to finish, by token; and the next state by rule."""
 
     actions: tuple[dict[str, int | Production], ...]
@@ -74,7 +74,7 @@ def grammar() -> str:
 
 
 @cache
-def tables() -> Tables:
+def tables() -> ParseTables:
     """The tables, made when first asked for."""
     from lark import Lark  # start-up: only who brings a text needs it
     from lark.lexer import Lexer  # same
@@ -95,7 +95,7 @@ def tables() -> Tables:
     return _tables(lark)
 
 
-def _tables(lark: Lark) -> Tables:
+def _tables(lark: Lark) -> ParseTables:
     table = lark.parse_interactive("", start=STARTS[0]).parser_state.parse_conf.parse_table
     productions: dict[int, Production] = {}
     actions: list[dict[str, int | Production]] = [{} for _ in table.states]
@@ -109,7 +109,7 @@ def _tables(lark: Lark) -> Tables:
             else:
                 following[state][symbol] = target
     starts = {name: (table.start_states[name], table.end_states[name]) for name in STARTS}
-    return Tables(tuple(actions), tuple(following), starts, _lexer(lark))
+    return ParseTables(tuple(actions), tuple(following), starts, _lexer(lark))
 
 
 def _production(rule: Rule) -> Production:

@@ -19,7 +19,7 @@ from headrace.io.console import Row, batch_rows
 from headrace.io.sinks import Console
 from headrace.time import format_ticks
 
-__all__ = ["VIEWS", "Cell", "Line", "Shown", "text_of", "view"]
+__all__ = ["VIEWS", "Cell", "Shown", "ViewRow", "text_of", "view"]
 
 _REAL_DATE = 10**12  # ticks beyond this are shown as dates, the small ones of drawn tables as they are
 _TIMES = ("le", "re", "re_new")
@@ -35,7 +35,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Line:
+class ViewRow:
     """A row of a table; its mark is what the `changes` view says of it."""
 
     cells: tuple[Cell, ...]
@@ -47,7 +47,7 @@ class Shown:
     """A table to look at, and how many rows there are that it does not have."""
 
     columns: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[ViewRow, ...]
     more: int = 0
 
 
@@ -78,7 +78,7 @@ def _events(result: Result, rows: int, newest: bool) -> Shown:
 def _table(table: pa.Table, rows: int, newest: bool) -> Shown:
     kept = table.slice(max(0, table.num_rows - rows) if newest else 0, rows)
     values = [[Cell(text_of(name, value)) for value in kept.column(name).to_pylist()] for name in kept.column_names]
-    lines = tuple(Line(cells) for cells in zip(*values, strict=True))
+    lines = tuple(ViewRow(cells) for cells in zip(*values, strict=True))
     return Shown(tuple(kept.column_names), lines, table.num_rows - kept.num_rows)
 
 
@@ -91,7 +91,7 @@ def _changes(result: Result, rows: int, newest: bool) -> Shown:
     ]
     kept = every[-rows:] if newest else every[:rows]
     names = ("le", "re", *result.schema.names)
-    lines = tuple(Line((Cell(str(number)), *_cells(row, names)), _MARKS.get(row.mark, "")) for number, row in kept)
+    lines = tuple(ViewRow((Cell(str(number)), *_cells(row, names)), _MARKS.get(row.mark, "")) for number, row in kept)
     return Shown(("batch", *names), lines, len(every) - len(kept))
 
 

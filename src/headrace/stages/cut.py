@@ -30,11 +30,11 @@ from headrace.plan.nodes import (
 )
 from headrace.stages.spread import spread_loops
 
-__all__ = ["Edge", "Line", "cut", "line_of"]
+__all__ = ["Line", "PlanEdge", "cut", "line_of"]
 
 
 @dataclass(frozen=True, eq=False)
-class Edge:
+class PlanEdge:
     """Rows of `producer`, on their way to the nodes of level `to` that read them.
 
     `route`: the columns whose hash decides the bucket; () for one bucket; None when any bucket will do.
@@ -53,7 +53,7 @@ class Line:
 
     outputs: tuple[Output, ...]
     levels: dict[str, int]
-    edges: tuple[Edge, ...]
+    edges: tuple[PlanEdge, ...]
 
     @property
     def depth(self) -> int:
@@ -93,7 +93,7 @@ class Line:
         """The nodes of a level, inputs first."""
         return tuple(node for node in self.nodes if self.levels[node.fingerprint] == level)
 
-    def edge_to(self, consumer: Node, position: int) -> Edge | None:
+    def edge_to(self, consumer: Node, position: int) -> PlanEdge | None:
         """The edge that brings a consumer one of its inputs; None when both are on the same level."""
         producer, level = consumer.inputs[position], self.levels[consumer.fingerprint]
         if self.levels[producer.fingerprint] == level:
@@ -154,13 +154,13 @@ def cut(outputs: Sequence[Output], buckets: int = 1) -> Line:
     return Line(tuple(outputs), levels, _edges(outputs, levels))
 
 
-def _edges(outputs: Sequence[Output], levels: dict[str, int]) -> tuple[Edge, ...]:
-    wanted: dict[tuple[str, int, tuple[str, ...] | None], Edge] = {}
+def _edges(outputs: Sequence[Output], levels: dict[str, int]) -> tuple[PlanEdge, ...]:
+    wanted: dict[tuple[str, int, tuple[str, ...] | None], PlanEdge] = {}
     for node in walk(*outputs):
         for position, child in enumerate(node.inputs):
             if isinstance(node, Diverted):
                 continue
             start, to, route = levels[child.fingerprint], levels[node.fingerprint], node.need(position)
             if start != to:
-                wanted.setdefault((child.fingerprint, to, route), Edge(len(wanted), child, start, to, route))
+                wanted.setdefault((child.fingerprint, to, route), PlanEdge(len(wanted), child, start, to, route))
     return tuple(wanted.values())

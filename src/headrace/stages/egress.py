@@ -30,7 +30,7 @@ from headrace.events import cti_row
 from headrace.io import console
 from headrace.io.encode import physical_to_jsonl, rows_to_jsonl
 from headrace.io.object_batches import batches_at
-from headrace.io.sinks import Call, Console, FileSink, Memory, Nowhere, Sink, rows_of
+from headrace.io.sinks import Console, FileSink, FunctionSink, Memory, Nowhere, Sink, rows_of
 from headrace.io.upserts import check_columns, latest_of
 from headrace.plan.nodes import EdgeLifetimes, Final, Node, Output, PointAtStart
 from headrace.progress import Progress
@@ -201,7 +201,7 @@ def hand_over(sink: Sink, name: str, batch: int, changes: Changes, progress: Pro
         console.show_batch(sink, name, batch, changes, progress)
     elif isinstance(sink, Memory):
         sink.add(changes, progress, batch)
-    elif isinstance(sink, Call):
+    elif isinstance(sink, FunctionSink):
         sink.function(batch, changes, progress)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from headrace.changes import Changes
 from headrace.columnar import concat
 from headrace.io.decoded import Decoded
-from headrace.io.ingress import Channel, Report, Whole
+from headrace.io.ingress import Channel, ChannelReport, Whole
 from headrace.io.origins import shown_path, whole_rows
 from headrace.operators.aggregate.accumulators import Layout
 from headrace.operators.aggregate.combine import FIRST, LAST, compact
@@ -33,7 +33,7 @@ class Intake:
         self.line, self.source, self.start, self.buckets, self.sender = line, source, start, buckets, sender
         self.clock = clock
         self.channel = Channel(source, start, clock)
-        self._reports: list[Report] = []
+        self._reports: list[ChannelReport] = []
         self._ready: dict[int, list[pa.Table]] = {edge.number: [] for edge in line.edges if edge.start == 0}
         #: The outputs that rows leave by without a stage.
         self._outputs = [(i, o) for i, o in enumerate(line.outputs) if line.levels[o.fingerprint] == 0]

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from headrace.changes import Changes
 from headrace.columnar import concat
-from headrace.io.ingress import Report, resolve
+from headrace.io.ingress import ChannelReport, resolve
 from headrace.operators.aggregate.merge import empty_partial
 from headrace.operators.kernel import Data, Kernel
 from headrace.operators.recurse.spread import SpreadLoop
@@ -40,7 +40,7 @@ from headrace.plan.nodes import (
 from headrace.plan.policies import Physical
 from headrace.plan.source import RE_NEW
 from headrace.progress import Progress
-from headrace.stages.cut import Edge, Line
+from headrace.stages.cut import Line, PlanEdge
 from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATISTICS, Message, split
 from headrace.stages.pickled import PICKLED, carries_states, check_marked, owner_mark
 from headrace.time import INFINITY, NEG_INFINITY
@@ -93,7 +93,7 @@ class StageRun:
 
     def _hear(self, reports: list[dict[str, Any]]) -> None:
         for source in self.line.sources:
-            mine = [Report.from_json(r) for heard in reports for r in heard.get(source.fingerprint, [])]
+            mine = [ChannelReport.from_json(r) for heard in reports for r in heard.get(source.fingerprint, [])]
             self.clocks[source.fingerprint] = resolve(source.policy, self.clocks[source.fingerprint], mine)
         for loop, trips in self.trips.items():
             told = {bucket: r for heard in reports for bucket, r in heard.get("loops", {}).get(loop, {}).items()}
@@ -255,7 +255,7 @@ def count_failed(counts: dict[str, dict[str, int]], statistics: Iterable[dict[st
             mine["failed"] = mine.get("failed", 0) + windows
 
 
-def _key(edge: Edge) -> str:
+def _key(edge: PlanEdge) -> str:
     return f"edge {edge.number}"
 
 

@@ -1,8 +1,8 @@
 """Blocks of state and rows: written by tasks, in one file each, and found again through a commit.
 
-A task reports its blocks as `Written`: small ones inside the report, the others as the name, length and checksum of the
-file that holds them. The driver puts all reports of a batch and what is still alive of the batches before into the next
-commit (`Ledger`).
+A task reports its blocks as `WrittenBlocks`: small ones inside the report, the others as the name, length and checksum
+of the file that holds them. The driver puts all reports of a batch and what is still alive of the batches before into
+the next commit (`Ledger`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headrace.store.bundle import Bundle, pack_bundle
 from headrace.store.log import DATA, Commit
 from headrace.store.storage import Storage
 
-__all__ = ["BlockReader", "Ledger", "Written", "open_file", "write_blocks"]
+__all__ = ["BlockReader", "Ledger", "WrittenBlocks", "open_file", "write_blocks"]
 
 #: Up to so many bytes a task's blocks travel in its report: a file would cost more than they do.
 INLINE = 65_536
@@ -32,7 +32,7 @@ Blocks = Mapping[str, Data]
 
 
 @dataclass(frozen=True, eq=False)
-class Written:
+class WrittenBlocks:
     """What became of the blocks of one task."""
 
     inline: Mapping[str, bytes | pa.Buffer] = field(default_factory=dict)
@@ -46,21 +46,21 @@ class Written:
         return {"inline": inline, "file": [self.file, self.length, self.checksum, self.names]}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Written:
+    def from_json(cls, data: Mapping[str, Any]) -> WrittenBlocks:
         file, length, checksum, names = data["file"]
         inline = {name: b64decode(text) for name, text in data["inline"].items()}
         return cls(inline, file, length, checksum, tuple(names))
 
 
-def write_blocks(storage: Storage, batch: int, epoch: int, blocks: Blocks, inline: int = INLINE) -> Written:
+def write_blocks(storage: Storage, batch: int, epoch: int, blocks: Blocks, inline: int = INLINE) -> WrittenBlocks:
     """Write the blocks of a task; a batch's files carry its number and the epoch."""
     if sum(map(length, blocks.values())) <= inline:
-        return Written({name: joined(data) for name, data in blocks.items()})
+        return WrittenBlocks({name: joined(data) for name, data in blocks.items()})
     packed = pack_bundle(blocks)
     key = f"{DATA}/{batch:012d}-{epoch:08d}-{uuid.uuid4().hex}"
     if not storage.create(key, packed.data):
         raise StoreError("a new file of the store has a name that is taken", given=key)
-    return Written({}, key, packed.length, packed.checksum, tuple(blocks))
+    return WrittenBlocks({}, key, packed.length, packed.checksum, tuple(blocks))
 
 
 @dataclass
@@ -77,7 +77,7 @@ class Ledger:
             return cls()
         return cls({**commit.files}, {**commit.blocks}, {**commit.inline})
 
-    def add(self, written: Written) -> None:
+    def add(self, written: WrittenBlocks) -> None:
         for name in [*written.inline, *written.names]:  # a name may be used again: where it was before does not count
             self.inline.pop(name, None)
             self.blocks.pop(name, None)

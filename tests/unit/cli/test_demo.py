@@ -13,10 +13,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from headrace.cli import app
-from headrace.cli.demo.answers import Answers, Correction, Update
+from headrace.cli.demo.answers import AnswerFiles, BatchUpdate, Correction
 from headrace.cli.demo.story import Verdict, compare
-from headrace.cli.demo.trades import Place, trades, vwap
-from headrace.cli.demo.view import Facts, View, clock
+from headrace.cli.demo.trades import DemoFolder, trades, vwap
+from headrace.cli.demo.view import View, ViewFacts, clock
 from headrace.errors import PlanError
 from headrace.events import events_table
 from headrace.io.commit import BatchDirectory
@@ -28,8 +28,8 @@ SCHEMA = "symbol STRING, vwap DOUBLE, n LONG"
 
 
 @pytest.fixture
-def answers(tmp_path: Path) -> Answers:
-    return Answers(Place(tmp_path))
+def answers(tmp_path: Path) -> AnswerFiles:
+    return AnswerFiles(DemoFolder(tmp_path))
 
 
 def batch(drawn: str) -> pa.Table:
@@ -51,10 +51,10 @@ SECOND = """
 """
 
 
-def test_a_deletion_and_an_insert_of_one_window_are_a_correction(answers: Answers):
-    assert answers.take(batch(FIRST)) == Update(((0, 20, "A"), (0, 20, "B")))
+def test_a_deletion_and_an_insert_of_one_window_are_a_correction(answers: AnswerFiles):
+    assert answers.take(batch(FIRST)) == BatchUpdate(((0, 20, "A"), (0, 20, "B")))
     update = answers.take(batch(SECOND))
-    assert update == Update(((5, 25, "A"),), (Correction((0, 20, "A"), 10.0, 12.0),), ((0, 20, "B"),))
+    assert update == BatchUpdate(((5, 25, "A"),), (Correction((0, 20, "A"), 10.0, 12.0),), ((0, 20, "B"),))
     assert answers.current == {(0, 20, "A"): 12.0, (5, 25, "A"): 12.0}
     assert (answers.given, answers.corrected) == (3, 1)
 
@@ -69,7 +69,7 @@ def test_the_trades_misbehave_as_announced():
 
 @pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")
 def test_delivered_files_are_what_the_query_reads(tmp_path: Path):
-    place = Place(tmp_path)
+    place = DemoFolder(tmp_path)
     place.input.mkdir()
     table = trades(300, seed=1)
     place.deliver(0, table.slice(0, 100))
@@ -82,10 +82,10 @@ def test_delivered_files_are_what_the_query_reads(tmp_path: Path):
     assert placed == 4 * (300 - counts["late"])  # each trade is in four windows
 
 
-def seen(*, terminal: bool, answers: Answers) -> str:
+def seen(*, terminal: bool, answers: AnswerFiles) -> str:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=100, color_system=None)
     times = iter(range(100))
-    with View(console, answers, Facts(files=2), now=lambda: float(next(times))) as view:
+    with View(console, answers, ViewFacts(files=2), now=lambda: float(next(times))) as view:
         for number, drawn in enumerate((FIRST, SECOND)):
             view.facts.cti = 5 * number
             view.batch(number, answers.take(batch(drawn)))
@@ -94,14 +94,14 @@ def seen(*, terminal: bool, answers: Answers) -> str:
     return file.getvalue()
 
 
-def test_plain_lines_show_old_and_new_values(answers: Answers):
+def test_plain_lines_show_old_and_new_values(answers: AnswerFiles):
     lines = seen(terminal=False, answers=answers).splitlines()
     assert len(lines) == 2
     assert "2 new answers" in lines[0]
     assert "1 corrected (A to 00:00:00: 10.000 → 12.000)" in lines[1]
 
 
-def test_the_live_table_shows_old_and_new_values(answers: Answers):
+def test_the_live_table_shows_old_and_new_values(answers: AnswerFiles):
     text = seen(terminal=True, answers=answers)
     assert "10.000 → 12.000" in text
     assert "3 answers · 1 corrections" in text
@@ -119,14 +119,14 @@ def test_a_directory_in_use_is_refused(tmp_path: Path):
     assert (tmp_path / "mine").read_text() == "precious"
 
 
-def test_the_verdict_compares_what_was_written_with_the_batch_answer(answers: Answers):
+def test_the_verdict_compares_what_was_written_with_the_batch_answer(answers: AnswerFiles):
     directory = BatchDirectory(str(answers.place.output))
     for number, drawn in enumerate((FIRST, SECOND)):
         staged = directory.stage(number, "part.jsonl", physical_to_jsonl(batch(drawn)))
         directory.commit(number, [staged])
         answers.follow()
     assert (answers.given, answers.corrected) == (3, 1)
-    assert answers.follow() == Update()
+    assert answers.follow() == BatchUpdate()
     right = pa.table({"le": [5, 0], "re": [25, 20], "symbol": ["A", "A"], "vwap": [12.0, 12.0], "n": [2, 2]})
     pq.write_table(right, answers.place.batch)
     assert compare(answers, answers.place) == Verdict(2, "")

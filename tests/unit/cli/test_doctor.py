@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 from headrace import cli
 from headrace.cli import doctor
-from headrace.cli.doctor import Check
+from headrace.cli.doctor import DoctorCheck
 from headrace.errors import PlanError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def headrace(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -41,7 +41,7 @@ def fake_java(home: Path, script: str) -> Path:
     [(True, "", "✓"), (True, "make room", "!"), (False, "install it", "✗"), (False, "", "✗")],
 )
 def test_verdict(ok: bool, advice: str, verdict: str):
-    assert Check("x", "y", ok, advice).verdict == verdict
+    assert DoctorCheck("x", "y", ok, advice).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -166,12 +166,12 @@ def test_disk_of_a_directory_that_is_not_there(tmp_path: Path):
 # ---- the command
 
 
-GOOD = Check("Python", "3.11.7", ok=True)
-BAD = Check("Java", "[none]", ok=False, advice="install Java 17")
+GOOD = DoctorCheck("Python", "3.11.7", ok=True)
+BAD = DoctorCheck("Java", "[none]", ok=False, advice="install Java 17")
 
 
 @pytest.mark.parametrize(("found", "code"), [([GOOD], 0), ([GOOD, BAD], 1)])
-def test_exit_code(monkeypatch: pytest.MonkeyPatch, found: list[Check], code: int):
+def test_exit_code(monkeypatch: pytest.MonkeyPatch, found: list[DoctorCheck], code: int):
     monkeypatch.setattr(doctor, "checks", lambda: found)
     assert CliRunner().invoke(cli.app, ["doctor"]).exit_code == code
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import headrace as hr
 from headrace.cli import app
 from headrace.cli.loading import find, find_stream
-from headrace.cli.run.options import Host, Options, Output
+from headrace.cli.run.options import HostName, Options, PrintOptions
 from headrace.errors import HistoryError, PlanError, SinkError, SourceError, SqlError
 from headrace.events import history_diff
 from headrace.io.sinks import read_events_output
@@ -233,8 +233,8 @@ def test_what_a_script_sets_counts_unless_told_otherwise(file: Path):
     told = {"history": False, "engine": None, "late": None, "output": None, "to": None, "master": None, "follow": False}
     options = Options(**told, host=None, checkpoint=None, name=None, only_sql=False)  # type: ignore[arg-type]
     settled = options.settled(asked)
-    assert (settled.host, settled.checkpoint) == (Host.spark, str(file.parent / "state"))
-    assert (settled.name, settled.shown) == ("job", Output.events)
+    assert (settled.host, settled.checkpoint) == (HostName.spark, str(file.parent / "state"))
+    assert (settled.name, settled.shown) == ("job", PrintOptions.events)
     assert len(rows(call("run", file, "--host", "local"))) == 6
 
 

@@ -31,7 +31,7 @@ from headrace.cli.sql.pieces import is_complete, pieces
 from headrace.cli.sql.prompt import converse, history_file
 from headrace.cli.sql.shell import Leave, Shell
 from headrace.errors import PlanError, SourceError, SqlError
-from headrace.sql.session import Session
+from headrace.sql.session import SqlSession
 
 TICKS = "symbol,ts,price\nA,1,10.0\nB,4,50.0\nA,12,12.0\nA,5,11.0\nB,31,54.0\n"
 MADE = "CREATE STREAM ticks (symbol STRING, ts LONG, price DOUBLE) ORDER BY ts SOURCE FILE ('ticks.csv');"
@@ -54,7 +54,7 @@ class Seen(Shell):
         consoles = [
             Console(file=f, width=120, force_terminal=terminal, color_system=None) for f in (self.out, self.err)
         ]
-        super().__init__(Session(), *consoles)
+        super().__init__(SqlSession(), *consoles)
 
     def text(self, statements: str) -> str:
         """What is shown of these statements alone."""

@@ -14,7 +14,7 @@ from headrace.host.driving.in_process import InProcess
 from headrace.host.driving.plan import Batch
 from headrace.host.driving.query import Query
 from headrace.host.spark.failures import explaining, failure, is_gone, may_pass
-from headrace.io.sinks import Call, Nowhere, Sink
+from headrace.io.sinks import FunctionSink, Nowhere, Sink
 from headrace.stages.message import Message
 
 HEADER = "[STREAM_FAILED] Query [id = 1-2, runId = 3-4] terminated with exception: "
@@ -147,10 +147,10 @@ def test_a_sink_that_fails_after_the_commit_does_not_make_the_batch_run_again(be
         raise ConnectionResetError("Connection reset by peer")
 
     with pytest.raises(HostError, match="Connection reset by peer"):
-        begin(sink=Call(function=reset)).process_all_available()
+        begin(sink=FunctionSink(function=reset)).process_all_available()
     assert [path.name for path in (tmp_path / "state/store/commits").iterdir()] == ["000000000000"]
     batches: list[int] = []
-    again = begin(sink=Call(function=lambda batch, *_: batches.append(batch)))
+    again = begin(sink=FunctionSink(function=lambda batch, *_: batches.append(batch)))
     again.process_all_available()
     again.stop()
     assert batches == [0]

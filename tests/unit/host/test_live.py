@@ -22,7 +22,7 @@ from headrace.errors import CheckpointError, HeadraceError, HostError, LateEvent
 from headrace.host.driving import query as query_module
 from headrace.host.driving import tasks
 from headrace.io.origins import SparkRead
-from headrace.io.sinks import Call, Nowhere, read_events_output
+from headrace.io.sinks import FunctionSink, Nowhere, read_events_output
 from headrace.plan.nodes import Source
 from headrace.store.cleanup import KEPT
 from headrace.testing.same import assert_same_history
@@ -78,7 +78,7 @@ def test_an_empty_text_is_no_checkpoint(data: Path):
 
 def test_the_end_of_input_may_take_as_long_as_it_takes(data: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(query_module, "_END_SECONDS", 0.05)
-    slow = Call(function=lambda _, __, progress: time.sleep(0.2 if progress.cti == hr.INFINITY else 0))
+    slow = FunctionSink(function=lambda _, __, progress: time.sleep(0.2 if progress.cti == hr.INFINITY else 0))
     query = sums(data).start(slow, host="local")
     query.finish()
     query.stop()
@@ -91,7 +91,13 @@ def test_the_end_of_input_may_take_as_long_as_it_takes(data: Path, monkeypatch: 
 def test_files_that_keep_coming_into_every_sink(data: Path, tmp_path: Path, buckets: int):
     called: list[int] = []
     memory, out, stream = hr.memory(), str(tmp_path / "out"), sums(data)
-    sinks = [memory, hr.files(out), hr.console(), Nowhere(), Call(function=lambda batch, *_: called.append(batch))]
+    sinks = [
+        memory,
+        hr.files(out),
+        hr.console(),
+        Nowhere(),
+        FunctionSink(function=lambda batch, *_: called.append(batch)),
+    ]
     given: dict[str, Any] = {"host": "local", "checkpoint": str(tmp_path / "state"), "files_per_batch": 1}
     query = stream.start(*sinks, **given, buckets=buckets)
     query.process_all_available()
@@ -242,7 +248,7 @@ def test_a_query_that_runs_for_long_keeps_a_bounded_number_of_files_and_figures(
             most[folder] = max(most[folder], len(list((store / folder).glob("*"))))
 
     given: dict[str, Any] = {"host": "local", "checkpoint": str(tmp_path / "state"), "files_per_batch": 1}
-    query = sums(tmp_path / "in").start(Call(function=look), **given)
+    query = sums(tmp_path / "in").start(FunctionSink(function=look), **given)
     query.finish()
     query.stop()
     assert query.progress()["batch"] == 90
@@ -306,14 +312,14 @@ def test_an_error_of_a_sink_is_a_host_error_with_its_cause(data: Path, tmp_path:
             raise ZeroDivisionError("not today")
 
     given: dict[str, Any] = {"host": "local", "checkpoint": str(tmp_path / "state")}
-    query = sums(data).start(Call(function=take), **given)
+    query = sums(data).start(FunctionSink(function=take), **given)
     with pytest.raises(HostError, match="the query failed: ZeroDivisionError: not today") as caught:
         query.process_all_available()
     assert caught.value.instead == f"start again with this checkpoint: checkpoint={str(tmp_path / 'state')!r}"
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     assert not query.is_active
     healthy.set()
-    again = sums(data).start(Call(function=take), **given)  # although nobody has stopped the one that failed
+    again = sums(data).start(FunctionSink(function=take), **given)  # although nobody has stopped the one that failed
     again.process_all_available()
     again.stop()
     query.stop()

@@ -20,7 +20,7 @@ from headrace.cli.sql.shell import Shell
 from headrace.errors import RowsNotUsed, SqlError
 from headrace.io import console
 from headrace.notebook import Cells
-from headrace.sql.session import Session
+from headrace.sql.session import SqlSession
 
 SCHEMA = "t LONG, k STRING, v INT"
 ROWS = "t,k,v\n\n1,a,1\nx,b,2\n50,c,3\n9,d,4\n51,e\n"
@@ -169,7 +169,7 @@ def test_headrace_run_says_it_on_standard_error(file: Path):
 def test_the_shell_says_it_and_shows_the_rows(file: Path):
     text = io.StringIO()
     screen = Terminal(file=text, width=1000, force_terminal=False)
-    shell = Shell(Session(base=file.parent), screen, screen)
+    shell = Shell(SqlSession(base=file.parent), screen, screen)
     shell.take(SQL)
     with pytest.raises(SqlError, match="no query has run yet"):
         shell.take("SHOW DIVERTED;")

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import headrace as hr
 from headrace.cli import app
 from headrace.errors import CheckpointError, SinkError
-from headrace.host.saved.folder import Folder
+from headrace.host.saved.folder import SavedCheckpoint
 from headrace.io.sinks import read_events_output
 from headrace.store.blocks import write_blocks
 from headrace.store.cleanup import PINS
@@ -267,7 +267,7 @@ def test_input_that_goes_away_is_copied_only_while_the_query_is_stopped(stream: 
 
 
 def test_gc_removes_what_no_commit_names(stream: hr.Stream, state: Path, tmp_path: Path):
-    folder = Folder(state)
+    folder = SavedCheckpoint(state)
     litter = write_blocks(folder.storage, 1, 1, {"x": b"litter"}, inline=0).file
     attempt = write_blocks(folder.storage, 3, 1, {"x": b"attempt"}, inline=0).file
     found = hr.checkpoint(state).gc()
@@ -283,7 +283,7 @@ def test_gc_removes_what_no_commit_names(stream: hr.Stream, state: Path, tmp_pat
 
 def test_gc_leaves_the_files_of_a_running_query(stream: hr.Stream, tmp_path: Path):
     query = running(stream, tmp_path, "out", checkpoint=str(tmp_path / "state"))
-    litter = write_blocks(Folder(tmp_path / "state").storage, 1, 1, {"x": b"litter"}, inline=0).file
+    litter = write_blocks(SavedCheckpoint(tmp_path / "state").storage, 1, 1, {"x": b"litter"}, inline=0).file
     found = hr.checkpoint(tmp_path / "state").gc()
     assert (found["running"], found["files"]) == (True, 0)
     assert "removes its files by itself" in command("gc", str(tmp_path / "state")).output
@@ -303,7 +303,7 @@ with pinned(Log(LocalStorage({str(state / "store")!r}))):
     os._exit(0)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
-    storage = Folder(state).storage
+    storage = SavedCheckpoint(state).storage
     storage.create(f"{PINS}/{2:012d}-elsewhere", b'{"host": "another machine", "process": 1}')
     storage.create(f"{PINS}/{2:012d}-here", json.dumps({"host": os.uname().nodename, "process": os.getpid()}).encode())
     found = hr.checkpoint(state).gc()

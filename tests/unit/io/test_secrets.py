@@ -14,7 +14,7 @@ from headrace.host.driving.checkpoint import Checkpoint
 from headrace.io.formats import Format
 from headrace.io.origins import Files, SparkRead
 from headrace.plan.nodes import Output
-from headrace.sql.session import Session
+from headrace.sql.session import SqlSession
 from headrace.stages.cut import cut
 
 SECRET = "p4ssw0rd"
@@ -112,12 +112,12 @@ def test_errors_show_no_secrets():
 def test_sql_shows_no_secrets_and_points_at_the_right_place():
     text = f"CREATE STREAM s (t LONG, k STRING) ORDER BY t SOURCE CSV ('{URL}', wrong => 1)"
     with pytest.raises(HeadraceError) as raised:
-        Session().execute(text)
+        SqlSession().execute(text)
     shown = str(raised.value)
     assert SECRET not in shown
     line, carets = next((a, b) for a, b in zip(shown.splitlines(), shown.splitlines()[1:], strict=False) if "^" in b)
     assert line[carets.index("^") :].startswith("wrong")
-    session = Session()
+    session = SqlSession()
     session.add("s", remote())
     (streams,) = session.execute("SHOW STREAMS")
     (_, queries) = session.execute(f"SELECT k FROM s WHERE k <> '{URL}'; SHOW QUERIES")

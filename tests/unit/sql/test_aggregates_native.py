@@ -26,7 +26,7 @@ from headrace.plan.ordered import Frame
 from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.aggregates import modules_of
-from headrace.sql.aggregates.front.definition import Definition, Insert, Place
+from headrace.sql.aggregates.front.definition import AggregateDefinition, BodyInsert, ColumnOrigin
 from headrace.sql.aggregates.native.aggregate import Native, native_of
 from headrace.sql.aggregates.native.fold import NativeFolding
 from headrace.sql.aggregates.python.compile import compile_aggregate
@@ -160,9 +160,9 @@ def assert_same(exprs: Sequence[Expr], types: Sequence[Type]) -> None:
     schema = Schema(tuple(Field("abc"[place], kind) for place, kind in enumerate(types)))
     bound = [expr.bind(schema) for expr in exprs]
     returns = tuple(Field(f"r{place}", one.type) for place, one in enumerate(bound))
-    body = (Insert(1, frozenset(), None, (tuple(bound),)),)
-    places = {one.name: Place(index) for index, one in enumerate(schema)}
-    made = Definition("f", schema.fields, returns, False, (), {"initialize": body, "iterate": body}, places)
+    body = (BodyInsert(1, frozenset(), None, (tuple(bound),)),)
+    places = {one.name: ColumnOrigin(index) for index, one in enumerate(schema)}
+    made = AggregateDefinition("f", schema.fields, returns, False, (), {"initialize": body, "iterate": body}, places)
     code = native_of(made, terminates=False)
     assert isinstance(code, Native), code
     items = list(product(*(some(kind, Random(1)) for kind in types)))

@@ -15,7 +15,7 @@ from tests.fixtures.direct_aggregates import Direct
 
 from headrace.errors import ModuleFailed
 from headrace.sql import syntax as s
-from headrace.sql.aggregates import Folder, SqlAggregate, Stepper, modules_of
+from headrace.sql.aggregates import SqlAggregate, SqlFolder, SqlStepper, modules_of
 from headrace.sql.parse import parse
 from headrace.sql.printer import to_sql
 
@@ -298,9 +298,9 @@ def test_compiled_is_what_the_text_says(seed: int):
 class Driver:
     """Lets tuples come into a window and leave it, and saves the state and goes on from there now and then."""
 
-    def __init__(self, folder: Folder, random: Random) -> None:
+    def __init__(self, folder: SqlFolder, random: Random) -> None:
         self.folder, self.random = folder, random
-        self.stepper: Stepper = folder.make()
+        self.stepper: SqlStepper = folder.make()
         self.window: list[tuple[int, tuple[Any, ...]]] = []
 
     def arrive(self, number: int, item: tuple[Any, ...]) -> list[Any]:

@@ -16,7 +16,7 @@ import headrace as hr
 from headrace.errors import ExpressionError
 from headrace.expr import Call, Case, Cast, Expr, col, evaluate, lit
 from headrace.schema import Field, Schema, Type
-from headrace.sql.aggregates.front.definition import Definition, Insert, Place
+from headrace.sql.aggregates.front.definition import AggregateDefinition, BodyInsert, ColumnOrigin
 from headrace.sql.aggregates.python import scalars
 from headrace.sql.aggregates.python.compile import compile_aggregate
 from headrace.sql.aggregates.python.rows import AGGREGATES, ROWS
@@ -47,9 +47,9 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 def scalar(expr: Expr, schema: Schema, row: tuple[Any, ...]) -> Any:
     """The value of an expression in the code of an aggregate that returns it."""
     bound = expr.bind(schema)
-    places = {field.name: Place(index) for index, field in enumerate(schema)}
-    body = {"initialize": (Insert(1, frozenset(), None, ((bound,),)),)}
-    made = Definition("f", schema.fields, (Field("f", bound.type),), True, (), body, places)
+    places = {field.name: ColumnOrigin(index) for index, field in enumerate(schema)}
+    body = {"initialize": (BodyInsert(1, frozenset(), None, ((bound,),)),)}
+    made = AggregateDefinition("f", schema.fields, (Field("f", bound.type),), True, (), body, places)
     return compile_aggregate(made).value([row])
 
 

@@ -10,7 +10,7 @@ from tests.fixtures.esl import AVG, DECAY, made
 
 import headrace as hr
 from headrace.errors import ModuleFailed, SqlError
-from headrace.sql.aggregates import Folder, modules_of
+from headrace.sql.aggregates import SqlFolder, modules_of
 
 NAIVE = """
 CREATE WINDOW AGGREGATE myavg(next REAL): REAL {
@@ -93,7 +93,7 @@ def test_the_theft_alarm():
 
 
 def test_the_window_is_kept_only_where_a_body_looks_at_it():
-    def folder(text: str) -> Folder:
+    def folder(text: str) -> SqlFolder:
         found = made(text).folder("rows")
         assert found is not None
         return found

@@ -10,7 +10,7 @@ import pytest
 import headrace as hr
 from headrace.errors import SinkError
 from headrace.io.commit import BatchDirectory
-from headrace.io.sinks import Call, Console, FileSink, Memory, Nowhere, read_events_output
+from headrace.io.sinks import Console, FileSink, FunctionSink, Memory, Nowhere, read_events_output
 from headrace.plan.nodes import Output
 from headrace.progress import Progress
 from headrace.stages.cut import line_of
@@ -68,7 +68,7 @@ def test_only_events_say_how_far_they_came(encoding: str, tmp_path: Path):
 
 def test_sinks_of_this_process_get_whole_batches():
     got: list[int] = []
-    memory, call = Memory(), Call("events", (), lambda _, changes, __: got.append(len(changes)))
+    memory, call = Memory(), FunctionSink("events", (), lambda _, changes, __: got.append(len(changes)))
     for number, (changes, progress) in enumerate(BATCHES):
         hand_over(memory, "out", number, changes, progress)
         hand_over(call, "out", number, changes, progress)
@@ -78,7 +78,7 @@ def test_sinks_of_this_process_get_whole_batches():
 
 def test_which_sinks_tasks_write():
     files, nowhere = FileSink("events", (), "out"), Nowhere()
-    assert task_sinks([files, Console(), nowhere, Memory(), Call()]) == (files, None, nowhere, None, None)
+    assert task_sinks([files, Console(), nowhere, Memory(), FunctionSink()]) == (files, None, nowhere, None, None)
     assert write_part(nowhere, BATCHES[0][0], 0) is None
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import StoreError
-from headrace.store.blocks import INLINE, MOST_INLINE, BlockReader, Ledger, Written, write_blocks
+from headrace.store.blocks import INLINE, MOST_INLINE, BlockReader, Ledger, WrittenBlocks, write_blocks
 from headrace.store.log import Commit, Log
 from headrace.store.storage import LocalStorage
 
@@ -29,11 +29,11 @@ def committed(storage: LocalStorage, ledger: Ledger, batch: int = 0) -> Commit:
 def test_small_blocks_travel_in_the_report(storage: LocalStorage):
     written = write_blocks(storage, 3, 1, {"a": b"1", "b": b""})
     assert storage.keys("data") == []
-    assert Written.from_json(written.to_json()).inline == {"a": b"1", "b": b""}
+    assert WrittenBlocks.from_json(written.to_json()).inline == {"a": b"1", "b": b""}
 
 
 def test_large_blocks_are_one_file_whose_name_has_batch_and_epoch(storage: LocalStorage):
-    written = Written.from_json(write_blocks(storage, 3, 1, {"a": b"1", "b": LARGE}).to_json())
+    written = WrittenBlocks.from_json(write_blocks(storage, 3, 1, {"a": b"1", "b": LARGE}).to_json())
     assert written.inline == {}
     assert storage.keys("data") == [written.file]
     assert written.file.startswith("data/000000000003-00000001-")

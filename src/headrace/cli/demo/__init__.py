@@ -88,13 +88,13 @@ def _directory(keep: Path | None) -> Path:
 
 def _run(console: Console, root: Path, events: int, seed: int, *, crash: bool, master: str | None) -> bool:
     # Here, and not above: `headrace --help` needs none of it.
-    from headrace.cli.demo.answers import Answers
-    from headrace.cli.demo.story import Story
-    from headrace.cli.demo.trades import Place, trades
-    from headrace.cli.demo.view import Facts, View
+    from headrace.cli.demo.answers import AnswerFiles
+    from headrace.cli.demo.story import DemoRun
+    from headrace.cli.demo.trades import DemoFolder, trades
+    from headrace.cli.demo.view import View, ViewFacts
     from headrace.io.generator import facts
 
-    place = Place(root)
+    place = DemoFolder(root)
     place.input.mkdir()
     table = trades(events, seed)
     found = facts(table)
@@ -104,8 +104,8 @@ def _run(console: Console, root: Path, events: int, seed: int, *, crash: bool, m
         "than the 5 s that the query waits.\nThe query:\n", soft_wrap=True
     )  # fmt: skip
     _show_query(console)
-    with View(console, Answers(place), Facts(_FILES)) as view:
-        story = Story(place, table, _FILES, view, crash_after=_FILES // 2 - 1 if crash else None, master=master)
+    with View(console, AnswerFiles(place), ViewFacts(_FILES)) as view:
+        story = DemoRun(place, table, _FILES, view, crash_after=_FILES // 2 - 1 if crash else None, master=master)
         verdict = story.run()
     _tell(console, view, verdict)
     return verdict.equal

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from headrace.cli.demo.trades import Place, vwap
+from headrace.cli.demo.trades import DemoFolder, vwap
 from headrace.events import history, to_changes
 from headrace.io.commit import BatchDirectory
 from headrace.io.encode import jsonl_to_physical
 from headrace.io.sinks import read_events_output
 from headrace.schema import Schema
 
-__all__ = ["Answers", "Correction", "Key", "Update"]
+__all__ = ["AnswerFiles", "BatchUpdate", "Correction", "Key"]
 
 Key = tuple[int, int, str]  # a window's start and end, a symbol
 
@@ -28,7 +28,7 @@ class Correction:
 
 
 @dataclass(frozen=True)
-class Update:
+class BatchUpdate:
     """What one batch changed."""
 
     fresh: tuple[Key, ...] = ()
@@ -37,10 +37,10 @@ class Update:
 
 
 @dataclass
-class Answers:
+class AnswerFiles:
     """Follows the answer files; a batch is read once, however often it was tried."""
 
-    place: Place
+    place: DemoFolder
     current: dict[Key, float] = field(default_factory=dict)
     given: int = 0
     corrected: int = 0
@@ -51,15 +51,15 @@ class Answers:
         found: Schema = vwap(str(self.place.input)).schema
         return found
 
-    def follow(self) -> Update:
+    def follow(self) -> BatchUpdate:
         """Read the files that are new."""
         if not self.place.output.exists():
-            return Update()
+            return BatchUpdate()
         paths = [path for path in BatchDirectory(str(self.place.output)).files() if path not in self._read]
         self._read.update(paths)
-        return self.take(jsonl_to_physical(paths, self.schema)) if paths else Update()
+        return self.take(jsonl_to_physical(paths, self.schema)) if paths else BatchUpdate()
 
-    def take(self, events: pa.Table) -> Update:
+    def take(self, events: pa.Table) -> BatchUpdate:
         """Apply the physical events of a batch: a deletion and an insert of one window and symbol are a correction."""
         rows = [row for row in events.to_pylist() if row["kind"] != "cti"]
         old = {_key(row): row["vwap"] for row in rows if row["kind"] == "retract"}
@@ -70,7 +70,7 @@ class Answers:
         corrections = tuple(Correction(key, old[key], new[key]) for key in sorted(new.keys() & old.keys()))
         self.given += len(new.keys() - old.keys())
         self.corrected += len(corrections)
-        return Update(tuple(sorted(new.keys() - old.keys())), corrections, tuple(sorted(old.keys() - new.keys())))
+        return BatchUpdate(tuple(sorted(new.keys() - old.keys())), corrections, tuple(sorted(old.keys() - new.keys())))
 
     def history(self) -> pa.Table:
         """The history of everything written, read afresh."""

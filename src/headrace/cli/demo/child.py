@@ -12,7 +12,7 @@ import threading
 from contextlib import suppress
 from typing import IO, Any
 
-from headrace.cli.demo.trades import Place
+from headrace.cli.demo.trades import DemoFolder
 
 __all__ = ["Child"]
 
@@ -22,7 +22,7 @@ _PATIENCE = 20.0  # seconds that a process gets to end by itself
 class Child:
     """A Spark process in a process group of its own, so that Ctrl-C reaches only us and a kill reaches all of it."""
 
-    def __init__(self, place: Place, master: str | None = None) -> None:
+    def __init__(self, place: DemoFolder, master: str | None = None) -> None:
         command = [sys.executable, "-m", "headrace.cli.demo.spark_process", str(place.root)]
         if master:
             command.append(master)

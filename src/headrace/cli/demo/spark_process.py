@@ -18,7 +18,7 @@ from typing import IO, Any
 import pyarrow.parquet as pq
 
 import headrace as hr
-from headrace.cli.demo.trades import Place, batch_answer, vwap
+from headrace.cli.demo.trades import DemoFolder, batch_answer, vwap
 from headrace.errors import HeadraceError
 
 _LOOK = 0.03  # seconds between two looks at the query's progress
@@ -38,7 +38,7 @@ class _Voice:
 
 def main(directory: str, master: str | None = None) -> None:
     """Run or continue the query of this directory until told to finish, then ask the batch query."""
-    voice, place = _Voice(), Place(Path(directory))
+    voice, place = _Voice(), DemoFolder(Path(directory))
     finish = threading.Event()
     threading.Thread(target=_listen, args=(finish,), daemon=True).start()
     try:
@@ -48,7 +48,7 @@ def main(directory: str, master: str | None = None) -> None:
         sys.exit(1)
 
 
-def _run(voice: _Voice, place: Place, finish: threading.Event, master: str | None) -> None:
+def _run(voice: _Voice, place: DemoFolder, finish: threading.Event, master: str | None) -> None:
     from headrace.host.spark.session import get_session
 
     voice.say("hello", pid=os.getpid())

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.cli.demo.answers import Answers
+from headrace.cli.demo.answers import AnswerFiles
 from headrace.cli.demo.child import Child
-from headrace.cli.demo.trades import Place
-from headrace.cli.demo.view import Facts, View
+from headrace.cli.demo.trades import DemoFolder
+from headrace.cli.demo.view import View, ViewFacts
 from headrace.errors import HostError
 from headrace.events import history_diff
 
-__all__ = ["Story", "Verdict", "compare"]
+__all__ = ["DemoRun", "Verdict", "compare"]
 
 _PACE = 0.5  # seconds between two files
 _AHEAD = 3  # files that may wait for an answer
@@ -40,18 +40,18 @@ class Verdict:
         return not self.difference
 
 
-def compare(answers: Answers, place: Place) -> Verdict:
+def compare(answers: AnswerFiles, place: DemoFolder) -> Verdict:
     """The history that the answer files tell, and what the batch query says."""
     live, batch = answers.history(), pq.read_table(place.batch)
     return Verdict(batch.num_rows, history_diff(live, batch, digits=_DIGITS, names=("live", "batch")))
 
 
-class Story:
+class DemoRun:
     """One run of the demo."""
 
     def __init__(
         self,
-        place: Place,
+        place: DemoFolder,
         trades: pa.Table,
         files: int,
         view: View,
@@ -65,7 +65,7 @@ class Story:
         self._delivered_at = 0.0
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> ViewFacts:
         return self.view.facts
 
     def run(self) -> Verdict:
@@ -188,5 +188,5 @@ class Story:
             facts.delivered, self._delivered_at = facts.delivered + 1, now
 
 
-def _last_lines(place: Place) -> str:
+def _last_lines(place: DemoFolder) -> str:
     return "\n".join(place.log.read_text(errors="replace").strip().splitlines()[-15:])

@@ -21,7 +21,7 @@ from headrace.io.encode import rows_to_jsonl
 from headrace.io.generator import Ticks, ticks
 from headrace.time import duration
 
-__all__ = ["Place", "batch_answer", "trades", "vwap"]
+__all__ = ["DemoFolder", "batch_answer", "trades", "vwap"]
 
 TRADES = "symbol STRING, price DOUBLE, quantity INT"
 SIZE, EVERY, DELAY = "20 s", "5 s", "5 s"
@@ -57,7 +57,7 @@ FROM placed GROUP BY start, symbol
 """
 
 
-def batch_answer(spark: Any, place: Place) -> pa.Table:
+def batch_answer(spark: Any, place: DemoFolder) -> pa.Table:
     """What plain Spark SQL says of everything that arrived and was not diverted."""
     _json(spark, [str(f) for f in sorted(place.input.glob("*.jsonl"))], _PHYSICAL).createOrReplaceTempView("arrived")
     rows = _json(spark, place.diverted(), "row STRING")
@@ -83,7 +83,7 @@ def trades(events: int, seed: int) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class Place:
+class DemoFolder:
     """The demo's directory."""
 
     root: Path

@@ -13,17 +13,17 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from headrace.cli.demo.answers import Answers, Correction, Key, Update
+from headrace.cli.demo.answers import AnswerFiles, BatchUpdate, Correction, Key
 from headrace.time import NEG_INFINITY, format_ticks
 
-__all__ = ["Facts", "View", "clock"]
+__all__ = ["View", "ViewFacts", "clock"]
 
 _WINDOWS = 7  # how many windows the table shows
 _CORRECTIONS = 3  # how many corrections a plain line shows
 
 
 @dataclass
-class Facts:
+class ViewFacts:
     """What the view shows beside the answers."""
 
     files: int
@@ -48,13 +48,13 @@ class View:
     """Narration, and below it what is known now."""
 
     def __init__(
-        self, console: Console, answers: Answers, facts: Facts, now: Callable[[], float] = time.monotonic
+        self, console: Console, answers: AnswerFiles, facts: ViewFacts, now: Callable[[], float] = time.monotonic
     ) -> None:
         self.console, self.answers, self.facts = console, answers, facts
         self._now, self._began = now, now()
         self._busy = ""
         self._spinner = Spinner("dots")
-        self._update = Update()
+        self._update = BatchUpdate()
         self._live = (
             Live(get_renderable=self._screen, console=console, refresh_per_second=8) if console.is_terminal else None
         )
@@ -82,7 +82,7 @@ class View:
         """Show that something is being waited for; an empty text ends it."""
         self._busy = for_what
 
-    def batch(self, number: int, update: Update) -> None:
+    def batch(self, number: int, update: BatchUpdate) -> None:
         """Show what a batch changed."""
         self._update = update
         if self._live is None:
@@ -90,7 +90,7 @@ class View:
 
     # --- plain ----------------------------------------------------------------------------------------------------
 
-    def _line(self, number: int, update: Update) -> str:
+    def _line(self, number: int, update: BatchUpdate) -> str:
         parts = [f"batch {number:2}", f"CTI {clock(self.facts.cti)}", f"{len(update.fresh)} new answers"]
         if update.corrections:
             shown = [
@@ -146,7 +146,7 @@ class View:
         return Text("\n").join([legend, Text(where), Text(what)])
 
 
-def _largest(update: Update) -> list[Correction]:
+def _largest(update: BatchUpdate) -> list[Correction]:
     return sorted(update.corrections, key=lambda c: -abs(c.new - c.old))[:_CORRECTIONS]
 
 

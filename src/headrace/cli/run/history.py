@@ -9,9 +9,9 @@ import typer
 
 from headrace.api.history import History
 from headrace.changes import Changes
-from headrace.cli.loading import Asked
-from headrace.cli.run.options import Options, Output
-from headrace.cli.run.printing import Printer, busy, say, show_outcomes, sorted_history
+from headrace.cli.loading import LoadedQuery
+from headrace.cli.run.options import Options, PrintOptions
+from headrace.cli.run.printing import AnswerPrinter, busy, say, show_outcomes, sorted_history
 from headrace.columnar import to_numpy
 from headrace.events import to_physical
 from headrace.plan.nodes import Node
@@ -22,7 +22,7 @@ from headrace.time import INFINITY
 __all__ = ["run_history"]
 
 
-def run_history(asked: Asked, options: Options) -> None:
+def run_history(asked: LoadedQuery, options: Options) -> None:
     """Run every query by itself; or only print the SQL."""
     queries = {name: _history(stream.node, options) for name, stream in asked.queries.items()}
     sinks = {name: sink for name, (_, sink) in asked.deliveries.items()}
@@ -31,13 +31,13 @@ def run_history(asked: Asked, options: Options) -> None:
     if options.only_sql:
         _print_sql({**queries, **deliveries})
         return
-    show_outcomes(asked.outcomes, quiet=options.shown is Output.jsonl)
+    show_outcomes(asked.outcomes, quiet=options.shown is PrintOptions.jsonl)
     check_places(sinks.values(), new=True)
     for name, query in deliveries.items():
         with busy(f"{name}: history on {query.engine}"):
             changes = _inserts(query.cht())
         deliver(sinks[name], name, nodes[name].schema, [(changes, Progress(INFINITY))])
-    printer = Printer(options, several=len(queries) > 1)
+    printer = AnswerPrinter(options, several=len(queries) > 1)
     for name, query in queries.items():
         _one(name, query, printer)
 
@@ -54,7 +54,7 @@ def _print_sql(queries: dict[str, History]) -> None:
         typer.echo(f"-- {name}\n{query.sql()}" if len(queries) > 1 else query.sql(), nl=False)
 
 
-def _one(name: str, query: History, printer: Printer) -> None:
+def _one(name: str, query: History, printer: AnswerPrinter) -> None:
     place = printer.place(name)
     with busy(f"{name}: history on {query.engine}"):
         if place is not None:
@@ -63,7 +63,7 @@ def _one(name: str, query: History, printer: Printer) -> None:
             found = sorted_history(query.cht())  # an engine gives rows in any order
     if place is not None:
         say(f"the history of {name} is in {place}")
-    elif printer.output is Output.cht:
+    elif printer.output is PrintOptions.cht:
         printer.table(name, found)
     else:
         printer.events(name, to_physical(_inserts(found), INFINITY))

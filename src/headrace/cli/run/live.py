@@ -9,22 +9,22 @@ from headrace.api.history import check_new, write_parquet
 from headrace.api.running import Run, run_quietly, start
 from headrace.api.stream import Stream
 from headrace.changes import Changes
-from headrace.cli.loading import Asked, endless, folder_of
-from headrace.cli.run.options import Host, Options, Output
-from headrace.cli.run.printing import Printer, busy, say, show_outcomes, sorted_history
+from headrace.cli.loading import LoadedQuery, endless, folder_of
+from headrace.cli.run.options import HostName, Options, PrintOptions
+from headrace.cli.run.printing import AnswerPrinter, busy, say, show_outcomes, sorted_history
 from headrace.errors import PlanError
 from headrace.events import to_physical
 from headrace.io.console import close, show_batch
-from headrace.io.sinks import Call, Console
+from headrace.io.sinks import Console, FunctionSink
 from headrace.progress import Progress
 from headrace.time import NEG_INFINITY
 
 __all__ = ["run_live"]
 
 
-def run_live(asked: Asked, options: Options) -> None:
+def run_live(asked: LoadedQuery, options: Options) -> None:
     """Run everything as one query."""
-    show_outcomes(asked.outcomes, quiet=options.shown is Output.jsonl)
+    show_outcomes(asked.outcomes, quiet=options.shown is PrintOptions.jsonl)
     if not asked.queries and not asked.deliveries:
         raise PlanError(
             "this script asks nothing",
@@ -32,21 +32,21 @@ def run_live(asked: Asked, options: Options) -> None:
             allowed="a script with a query or an INSERT INTO; or FILE.sql:NAME for a stream of it",
             instead="SELECT …, or INSERT INTO FILE ('out') SELECT …",
         )
-    if options.follow or (options.host is Host.spark and _never_ends(asked)):
+    if options.follow or (options.host is HostName.spark and _never_ends(asked)):
         _follow(asked, options)
     else:
         _to_the_end(asked, options)
 
 
-def _never_ends(asked: Asked) -> bool:
+def _never_ends(asked: LoadedQuery) -> bool:
     return bool(endless([*asked.queries.values(), *(stream for stream, _ in asked.deliveries.values())]))
 
 
-def _settings(asked: Asked, options: Options) -> dict[str, Any]:
+def _settings(asked: LoadedQuery, options: Options) -> dict[str, Any]:
     assert options.host is not None
     host = options.host.value
     found: dict[str, Any] = asked.session.options(host) if asked.session is not None else {"host": host}
-    if options.host is Host.spark or options.follow or options.checkpoint is not None:
+    if options.host is HostName.spark or options.follow or options.checkpoint is not None:
         found.pop("batch_rows", None)
         found["name"] = options.name
         if options.master is not None:
@@ -59,8 +59,8 @@ def _settings(asked: Asked, options: Options) -> dict[str, Any]:
 # --- to the end of the inputs ----------------------------------------------------------------------------------------
 
 
-def _to_the_end(asked: Asked, options: Options) -> None:
-    printer = Printer(options, several=len(asked.queries) > 1)
+def _to_the_end(asked: LoadedQuery, options: Options) -> None:
+    printer = AnswerPrinter(options, several=len(asked.queries) > 1)
     for name in asked.queries:
         place = printer.place(name)
         if place is not None:
@@ -79,7 +79,7 @@ def _to_the_end(asked: Asked, options: Options) -> None:
 
 
 def _wanted(stream: Stream, options: Options) -> Stream:
-    return stream.final() if options.shown is Output.final else stream
+    return stream.final() if options.shown is PrintOptions.final else stream
 
 
 def _tell_losses(done: Run, checkpoint: str | None) -> None:
@@ -89,12 +89,12 @@ def _tell_losses(done: Run, checkpoint: str | None) -> None:
             say(f"diverted rows are in {checkpoint}/diverted")
 
 
-def _print(name: str, done: Run, printer: Printer) -> None:
+def _print(name: str, done: Run, printer: AnswerPrinter) -> None:
     place = printer.place(name)
     if place is not None:
         write_parquet(done.cht(name), place)
         say(f"the history of {name} is in {place}")
-    elif printer.output is Output.cht:
+    elif printer.output is PrintOptions.cht:
         printer.table(name, sorted_history(done.cht(name)))
     else:
         printer.events(name, done.events(name))
@@ -103,10 +103,10 @@ def _print(name: str, done: Run, printer: Printer) -> None:
 # --- until it is stopped ---------------------------------------------------------------------------------------------
 
 
-def _follow(asked: Asked, options: Options) -> None:
-    printer = Printer(options, several=len(asked.queries) > 1)
+def _follow(asked: LoadedQuery, options: Options) -> None:
+    printer = AnswerPrinter(options, several=len(asked.queries) > 1)
     settings = _settings(asked, options)
-    screen = Console("final" if options.shown is Output.final else "events")
+    screen = Console("final" if options.shown is PrintOptions.final else "events")
     pairs = [(stream, _sink(name, screen, printer)) for name, stream in asked.queries.items()]
     pairs += asked.deliveries.values()
     with busy(f"{asked.name}: starting on {settings['host']}"):
@@ -121,17 +121,17 @@ def _follow(asked: Asked, options: Options) -> None:
         close(screen)
 
 
-def _sink(name: str, screen: Console, printer: Printer) -> Call:
+def _sink(name: str, screen: Console, printer: AnswerPrinter) -> FunctionSink:
     """Shows or prints every batch of a query as it comes."""
-    take = _printing(name, printer) if printer.output is Output.jsonl else _showing(name, screen)
-    return Call(screen.encoding, (), take)
+    take = _printing(name, printer) if printer.output is PrintOptions.jsonl else _showing(name, screen)
+    return FunctionSink(screen.encoding, (), take)
 
 
 def _showing(name: str, screen: Console) -> Callable[[int, Changes, Progress], None]:
     return lambda number, changes, progress: show_batch(screen, name, number, changes, progress)
 
 
-def _printing(name: str, printer: Printer) -> Callable[[int, Changes, Progress], None]:
+def _printing(name: str, printer: AnswerPrinter) -> Callable[[int, Changes, Progress], None]:
     reached = NEG_INFINITY
 
     def take(_: int, changes: Changes, progress: Progress) -> None:

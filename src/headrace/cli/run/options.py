@@ -9,16 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.loading import Asked
+from headrace.cli.loading import LoadedQuery
 from headrace.errors import PlanError
 
 __all__ = [
     "AsAllowRoot", "AsCheckpoint", "AsEngine", "AsFollow", "AsHistory", "AsHost", "AsLate", "AsMaster", "AsName",
-    "AsOutput", "AsSql", "AsTo", "Engine", "Host", "Late", "Options", "Output",
+    "AsOutput", "AsSql", "AsTo", "Engine", "HostName", "Late", "Options", "PrintOptions",
 ]  # fmt: skip
 
 
-class Output(StrEnum):
+class PrintOptions(StrEnum):
     """What is printed."""
 
     cht = "cht"
@@ -27,7 +27,7 @@ class Output(StrEnum):
     jsonl = "jsonl"
 
 
-class Host(StrEnum):
+class HostName(StrEnum):
     """Where a live query runs."""
 
     local = "local"
@@ -56,7 +56,7 @@ AsLate = Annotated[
     Late | None, typer.Option(help="For --history: late rows by their input's policy (decide), or as if in time.")
 ]
 AsOutput = Annotated[
-    Output | None,
+    PrintOptions | None,
     typer.Option(
         help="The history (cht, unless told), the events as they left, only what is final, or events as JSON lines."
     ),
@@ -69,7 +69,7 @@ AsTo = Annotated[
     ),
 ]
 AsHost = Annotated[
-    Host | None,
+    HostName | None,
     typer.Option(help="What runs the live query (by default local, or what the script sets; with --follow, spark)."),
 ]
 AsMaster = Annotated[str | None, typer.Option(metavar="URL", help="A Spark master or Connect URL.")]
@@ -102,9 +102,9 @@ class Options:
     history: bool
     engine: Engine | None
     late: Late | None
-    output: Output | None
+    output: PrintOptions | None
     to: Path | None
-    host: Host | None
+    host: HostName | None
     master: str | None
     checkpoint: str | None
     name: str | None
@@ -127,7 +127,7 @@ class Options:
                 "a history is run by an engine, not by a host",
                 given=f"--host {self.host}",
                 allowed="--engine spark, --engine duckdb",
-                instead=f"--history --engine {'spark' if self.host is Host.spark else 'duckdb'}",
+                instead=f"--history --engine {'spark' if self.host is HostName.spark else 'duckdb'}",
             )
         if self.master is not None and self.engine is Engine.duckdb:
             raise _only_spark("has a master", f"--master {self.master}", f"--history --master {self.master}")
@@ -144,7 +144,7 @@ class Options:
                 given=f"{goes_on} --to {self.to}",
                 allowed="INSERT INTO FILE in a script, or --to without it",
             )
-        if goes_on and self.output is Output.cht:
+        if goes_on and self.output is PrintOptions.cht:
             raise PlanError(
                 "a query that goes on tells what is new, not its whole history",
                 given=f"{goes_on} --output cht",
@@ -152,25 +152,26 @@ class Options:
                 instead=f"{goes_on} --output events",
             )
 
-    def settled(self, asked: Asked) -> Options:
+    def settled(self, asked: LoadedQuery) -> Options:
         """With what the script sets where nothing was said; then what only Spark has can be refused."""
         catalog = asked.session.catalog if asked.session is not None else None
         settings: dict[str, Any] = catalog.settings if catalog is not None else {}
-        host = self.host or (Host.spark if self.follow else Host(settings.get("host", "local")))
+        host = self.host or (HostName.spark if self.follow else HostName(settings.get("host", "local")))
         checkpoint = self.checkpoint
-        goes_on = host is Host.spark or self.follow  # a run in process to the end of its inputs has the whole answer
+        # A run in process to the end of its inputs has the whole answer.
+        goes_on = host is HostName.spark or self.follow
         if checkpoint is None and catalog is not None and goes_on and settings["checkpoint"] is not None:
             checkpoint = catalog.place(settings["checkpoint"])
-        if host is not Host.spark and self.master:
+        if host is not HostName.spark and self.master:
             raise _only_spark("has a master", f"--master {self.master}", f"--host spark --master {self.master}")
         done = replace(self, host=host, checkpoint=checkpoint, name=self.name or asked.name)
         done.check_output()
         return done
 
     @property
-    def shown(self) -> Output:
+    def shown(self) -> PrintOptions:
         """What is printed: where a query goes on, what is new."""
-        return self.output or (Output.events if self.follow or self.checkpoint is not None else Output.cht)
+        return self.output or (PrintOptions.events if self.follow or self.checkpoint is not None else PrintOptions.cht)
 
 
 def _only_spark(what: str, given: str, instead: str) -> PlanError:

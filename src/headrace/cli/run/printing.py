@@ -16,19 +16,19 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from headrace.cli.loading import folder_of
-from headrace.cli.run.options import Options, Output
+from headrace.cli.run.options import Options, PrintOptions
 from headrace.io.encode import physical_to_jsonl
 from headrace.sql.views import text_of
 
 if TYPE_CHECKING:
     from headrace.sql.session import Outcome
 
-__all__ = ["Printer", "busy", "print_table", "say", "show_outcomes", "sorted_history"]
+__all__ = ["AnswerPrinter", "busy", "print_table", "say", "show_outcomes", "sorted_history"]
 
 _PATIENCE = 1.0  # seconds before a person wants to know what goes on
 
 
-class Printer:
+class AnswerPrinter:
     """Prints the answers of one or several queries; those of several have titles, or say whose they are."""
 
     def __init__(self, options: Options, *, several: bool) -> None:
@@ -48,7 +48,7 @@ class Printer:
 
     def events(self, name: str, events: pa.Table) -> None:
         """Physical events, as a table or as JSON lines."""
-        if self.output is not Output.jsonl:
+        if self.output is not PrintOptions.jsonl:
             self.table(name, events)
             return
         lines = physical_to_jsonl(events)
@@ -88,10 +88,10 @@ def say(words: str) -> None:
 
 def show_outcomes(outcomes: Iterable[Outcome], *, quiet: bool) -> None:
     """What statements of a script gave by themselves: tables, texts, reports. `quiet` keeps standard output free."""
-    from headrace.sql.session import Rows, Verified, Words
+    from headrace.sql.session import TableRows, Verified, Words
 
     for outcome in outcomes:
-        if isinstance(outcome, Rows):
+        if isinstance(outcome, TableRows):
             columns = zip(*outcome.rows, strict=True) if outcome.rows else [()] * len(outcome.columns)
             print_table(pa.table([pa.array(c, pa.string()) for c in columns], names=list(outcome.columns)), err=quiet)
         elif isinstance(outcome, Words):

@@ -44,9 +44,9 @@ def command(
     # Here, and not above: `headrace --help` needs none of it.
     from headrace.cli.sql.shell import Leave, Shell
     from headrace.cli.sql.show import screen
-    from headrace.sql.session import Session
+    from headrace.sql.session import SqlSession
 
-    shell = Shell(Session(roots=allow_root), screen(), screen(stderr=True))
+    shell = Shell(SqlSession(roots=allow_root), screen(), screen(stderr=True))
     try:
         if view is not None:
             shell.set_view(view)

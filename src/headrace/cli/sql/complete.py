@@ -53,7 +53,7 @@ def candidates(catalog: Catalog, before: str, after: str = "") -> list[tuple[str
     if re.search(r"\\view\s+\w*\Z", before):
         return _beginning(_typed(before), ((kind, "view") for kind in VIEWS))
     typed = _typed(before)
-    place = _Place.of(before[: len(before) - len(typed)], after)
+    place = _CursorPlace.of(before[: len(before) - len(typed)], after)
     found = _beginning(typed, [*_names(catalog, place), *_keywords(place, typed)])
     return list(dict(reversed(found)).items())[::-1]
 
@@ -68,7 +68,7 @@ def _beginning(typed: str, words: Iterable[tuple[str, str]]) -> list[tuple[str, 
 
 
 @dataclass(frozen=True)
-class _Place:
+class _CursorPlace:
     """Where a word is to stand: its statement before it, as text and as tokens, and the tokens of all of it."""
 
     text: str
@@ -76,7 +76,7 @@ class _Place:
     whole: tuple[str, ...]
 
     @classmethod
-    def of(cls, before: str, after: str) -> _Place:
+    def of(cls, before: str, after: str) -> _CursorPlace:
         statements = list(pieces(before))
         text = statements[-1].text + " " if statements and not statements[-1].whole else ""
         ends = next(pieces(text + "x" + after), None)
@@ -99,7 +99,7 @@ def _tokens(text: str) -> tuple[str, ...]:
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
-def _names(catalog: Catalog, place: _Place) -> Iterator[tuple[str, str]]:
+def _names(catalog: Catalog, place: _CursorPlace) -> Iterator[tuple[str, str]]:
     if place.last == ".":
         yield from _columns_of(catalog, _sources(place.whole).get(place.before[-2].lower(), place.before[-2]))
     elif place.before[:1] and place.before[0].upper() == "SET":
@@ -113,7 +113,7 @@ def _names(catalog: Catalog, place: _Place) -> Iterator[tuple[str, str]]:
         yield from _values(catalog, place)
 
 
-def _values(catalog: Catalog, place: _Place) -> Iterator[tuple[str, str]]:
+def _values(catalog: Catalog, place: _CursorPlace) -> Iterator[tuple[str, str]]:
     """Columns, and where any expression may stand functions too; nothing where a new name is made up."""
     allowed = following(place.text)
     if "CASE" in allowed:
@@ -126,14 +126,14 @@ def _values(catalog: Catalog, place: _Place) -> Iterator[tuple[str, str]]:
         yield from _columns(catalog, place)
 
 
-def _settings(place: _Place) -> Iterator[tuple[str, str]]:
+def _settings(place: _CursorPlace) -> Iterator[tuple[str, str]]:
     if len(place.before) == 1:
         yield from ((name, "setting") for name in SETTINGS)
     elif place.last == "=":
         yield from ((str(value), "value") for value in SETTINGS.get(place.before[1].lower(), (None, "", ()))[2])
 
 
-def _columns(catalog: Catalog, place: _Place) -> Iterator[tuple[str, str]]:
+def _columns(catalog: Catalog, place: _CursorPlace) -> Iterator[tuple[str, str]]:
     """Of the streams that stand in FROM; of all of them as long as none does."""
     sources = _sources(place.whole)
     for alias, stream in sources.items():
@@ -187,7 +187,7 @@ _NOT_ALIASES = RESERVED | {"CROSS", "INNER", "LEFT", "ANTI", "CLIP", "LIMIT", "E
 # --- keywords --------------------------------------------------------------------------------------------------------
 
 
-def _keywords(place: _Place, typed: str) -> Iterator[tuple[str, str]]:
+def _keywords(place: _CursorPlace, typed: str) -> Iterator[tuple[str, str]]:
     """What the grammar allows here, written as the user writes: in lower case if that is how the word begins."""
     if place.last == ".":
         return

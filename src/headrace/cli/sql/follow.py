@@ -24,13 +24,13 @@ from headrace.host.result import Result
 from headrace.io.files import Listed, changed_or_new, listing
 from headrace.io.host_source import Receiver
 from headrace.io.origins import Files, read_listed
-from headrace.io.sinks import Call
+from headrace.io.sinks import FunctionSink
 from headrace.plan.functions import functions_of
 from headrace.plan.nodes import Source
 from headrace.progress import Progress
 from headrace.stages.cut import line_of
 
-__all__ = ["Followed", "InProcess", "OnSpark"]
+__all__ = ["Followed", "InProcessQuery", "OnSpark"]
 
 _log = logging.getLogger("headrace")
 _OUT = "out"
@@ -52,7 +52,7 @@ class Followed(Protocol):
         """End it."""
 
 
-class InProcess:
+class InProcessQuery:
     """A query of this process, fed with what is new whenever it is asked."""
 
     def __init__(self, stream: Stream, buckets: int = 1) -> None:
@@ -115,7 +115,7 @@ class OnSpark:
     def __init__(self, stream: Stream, **options: Any) -> None:
         self.result = Result(stream.schema, functions=functions_of(stream.node))
         self._came: list[tuple[Changes, Progress]] = []
-        sink = Call(function=lambda _, changes, progress: self._came.append((changes, progress)))
+        sink = FunctionSink(function=lambda _, changes, progress: self._came.append((changes, progress)))
         self.query = start([(stream, sink)], **options)
 
     def poll(self) -> None:

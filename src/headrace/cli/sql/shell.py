@@ -18,7 +18,7 @@ from rich.text import Text
 from headrace.api.running import Run, run_quietly
 from headrace.cli.loading import endless, folder_of, read_text
 from headrace.cli.run.printing import busy
-from headrace.cli.sql.follow import Followed, InProcess, OnSpark
+from headrace.cli.sql.follow import Followed, InProcessQuery, OnSpark
 from headrace.cli.sql.pieces import Piece, pieces
 from headrace.cli.sql.show import answer, plain_table
 from headrace.errors import PlanError, nearest
@@ -27,7 +27,7 @@ from headrace.io.sinks import FileSink
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
 from headrace.sql.parse import parse
-from headrace.sql.session import Answers, Delivery, Done, Outcome, Rows, Session, Verified, Words
+from headrace.sql.session import Answers, Delivery, Done, Outcome, SqlSession, TableRows, Verified, Words
 from headrace.sql.views import VIEWS, view
 from headrace.time import format_ticks
 
@@ -55,7 +55,7 @@ class Command:
 class Shell:
     """A session, and where its answers are shown. Errors are raised: what they end is for the caller to decide."""
 
-    def __init__(self, session: Session, console: Console, errors: Console) -> None:
+    def __init__(self, session: SqlSession, console: Console, errors: Console) -> None:
         self.session, self.console, self.errors = session, console, errors
         #: Queries that were asked, by name; the last of them is what is watched.
         self.asked: dict[str, Answers] = {}
@@ -113,7 +113,7 @@ class Shell:
     def _done(self, outcome: Done) -> None:
         self.errors.print(Text(outcome.message, "dim"), soft_wrap=True)
 
-    def _rows(self, outcome: Rows) -> None:
+    def _rows(self, outcome: TableRows) -> None:
         self.console.print(plain_table(outcome.columns, outcome.rows))
 
     def _words(self, outcome: Words) -> None:
@@ -126,12 +126,12 @@ class Shell:
             Text(f"{report.cases} cases, {report.rows} rows, {checks} checks: all of them held", "green")
         )
 
-    def _queries(self, statement: s.Show) -> Rows:
+    def _queries(self, statement: s.Show) -> TableRows:
         def state(name: str) -> str:
             return "is watched" if self.followed is not None and name == self._followed_name else ""
 
         rows = tuple((name, str(one.stream.schema), state(name)) for name, one in self.asked.items())
-        return Rows(statement, ("query", "columns", ""), rows)
+        return TableRows(statement, ("query", "columns", ""), rows)
 
     def _answers(self, outcome: Answers) -> None:
         self.asked.pop(outcome.name, None)
@@ -235,7 +235,7 @@ class Shell:
             with busy(f"{name}: starting on Spark"):
                 self.followed = OnSpark(query.stream, name=name, **options)
         else:
-            self.followed = InProcess(query.stream, options.get("buckets", 1))
+            self.followed = InProcessQuery(query.stream, options.get("buckets", 1))
         self._followed_name = name
         return name, self.followed
 
@@ -266,7 +266,7 @@ class Shell:
 
     _shown: ClassVar[Mapping[type[Outcome], Callable[[Any, Any], None]]] = {
         Done: _done,
-        Rows: _rows,
+        TableRows: _rows,
         Words: _words,
         Verified: _verified,
         Answers: _answers,

@@ -18,7 +18,7 @@ from headrace.host.driving.positions import FilePositions
 from headrace.host.driving.publish import Publisher
 from headrace.host.driving.trips import Made, reports_of
 from headrace.host.report import operators_of
-from headrace.io.ingress import COUNTERS, Report, count_orphans, resolve
+from headrace.io.ingress import COUNTERS, ChannelReport, count_orphans, resolve
 from headrace.io.origins import Files
 from headrace.plan.policies import Heartbeat
 from headrace.progress import Progress
@@ -26,13 +26,13 @@ from headrace.stages.egress import departures
 from headrace.stages.message import Message
 from headrace.stages.pickled import check_owner
 from headrace.stages.stage import count_failed, segment_names
-from headrace.store.blocks import BlockReader, Ledger, Written, write_blocks
+from headrace.store.blocks import BlockReader, Ledger, WrittenBlocks, write_blocks
 from headrace.store.cleanup import Cleaner
 from headrace.store.log import Commit, Log
 from headrace.time import INFINITY
 from headrace.trace import stored_segments
 
-__all__ = ["Driver", "Finished"]
+__all__ = ["Driver", "FinishedBatch"]
 
 Clock = Callable[[], int]
 #: Whether to run the tasks of a batch again, after so many attempts and this failure.
@@ -44,7 +44,7 @@ TRIP_SECONDS = 1.0
 
 
 @dataclass(frozen=True, eq=False)
-class Finished:
+class FinishedBatch:
     """A batch that is committed and published."""
 
     commit: Commit
@@ -178,7 +178,7 @@ class Driver:
             if isinstance(source.policy, Heartbeat)
         )
 
-    def run(self, plan: Plan, again: Again = lambda *_: False) -> Finished:
+    def run(self, plan: Plan, again: Again = lambda *_: False) -> FinishedBatch:
         """Run, commit and publish a batch.
 
         `again` says whether tasks that have failed are run once more. Nothing else is: a commit may have been made.
@@ -186,7 +186,7 @@ class Driver:
         with self.log.owned():
             return self._run(plan, again)
 
-    def _run(self, plan: Plan, again: Again) -> Finished:
+    def _run(self, plan: Plan, again: Again) -> FinishedBatch:
         started, self._unplanned = time.monotonic(), -1
         plan = Plan.from_json(self.log.plan(self.number, plan.to_json()))
         batch = Batch(self.job.line, self.number, self.log.epoch, plan, self.last, self.tasks)
@@ -198,7 +198,7 @@ class Driver:
         self.publisher.publish(commit)
         if commit.batch % _CLEANED_EVERY == 0 and commit.epoch == self.log.epoch:
             self._cleaner.clean_up(commit)
-        return Finished(commit, made.statistics, time.monotonic() - started, len(made.trips))
+        return FinishedBatch(commit, made.statistics, time.monotonic() - started, len(made.trips))
 
     def _bounded(self, trips: int, seconds: float) -> bool:
         """Whether a batch is committed although something circulates."""
@@ -260,7 +260,7 @@ class Driver:
         """What the latest trip has left, for a commit or for the next trip."""
         sources = self._sources(made.trip, reports_of(made.messages))
         for part in [*made.states, *made.feedback]:
-            ledger.add(Written.from_json(part["written"]))
+            ledger.add(WrittenBlocks.from_json(part["written"]))
         return {
             "sources": {source: [p.cti, p.high] for source, p in sources.items()},
             "state": _by_operator(made.states),
@@ -290,7 +290,7 @@ class Driver:
         """How far every source came with a trip."""
         reached = {}
         for source in self.job.line.sources:
-            found = [Report.from_json(r) for report in reports for r in report.get(source.fingerprint, [])]
+            found = [ChannelReport.from_json(r) for report in reports for r in report.get(source.fingerprint, [])]
             reached[source.fingerprint] = resolve(source.policy, batch.start[source.fingerprint], found)
         return reached
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.errors import HeadraceError, HostError
-from headrace.host.driving.driver import Driver, Finished
+from headrace.host.driving.driver import Driver, FinishedBatch
 from headrace.host.driving.plan import Executor
 from headrace.host.losses import Losses
-from headrace.host.report import Report
+from headrace.host.report import BatchReport
 from headrace.io.host_source import Receiver
 from headrace.io.sinks import Sink
 from headrace.stages.cut import Line
@@ -78,7 +78,7 @@ class Query:
     losses: Losses = field(default_factory=Losses)
     #: Seconds from the start of a batch to that of the next, at least.
     interval: float = 0.0
-    report: Report = field(default_factory=Report)
+    report: BatchReport = field(default_factory=BatchReport)
     batch_seconds: list[float] = field(default_factory=list)
     #: How many trips each of these batches had.
     batch_trips: list[int] = field(default_factory=list)
@@ -108,7 +108,7 @@ class Query:
         last = self.driver.last
         if last is not None:
             self._count(last.record)
-            self.report = Report.of(last.batch, last.record["sources"], self.counts, [], self.examples)
+            self.report = BatchReport.of(last.batch, last.record["sources"], self.counts, [], self.examples)
 
     def _count(self, record: Mapping[str, Any]) -> str:
         """Take the counts of a commit; gives what they say of rows that were not used, if these have become more."""
@@ -122,7 +122,7 @@ class Query:
 
     # --- what people see ---------------------------------------------------------------------------------------------
 
-    def progress(self) -> Report:
+    def progress(self) -> BatchReport:
         """After the latest batch: its number, every source's CTI, what each operator remembers and why, and what went
         round in loops. Empty before the first.
         """
@@ -294,7 +294,7 @@ class Query:
         _log.warning("%s; it is run again (attempt %d of %d)", why, attempt + 1, _ATTEMPTS)
         return True
 
-    def _take(self, batch: Finished) -> None:
+    def _take(self, batch: FinishedBatch) -> None:
         record = batch.commit.record
         read = [path for files in record["plan"]["files"].values() for _, path, _ in files]
         for feeder in self.feeders:
@@ -306,4 +306,4 @@ class Query:
         for kept in (self.statistics, self.batch_seconds, self.batch_trips):
             del kept[:-_KEPT_BATCHES]
         found = batch.commit.batch, record["sources"], self.counts, batch.statistics, self.examples
-        self.report = Report.of(*found)
+        self.report = BatchReport.of(*found)

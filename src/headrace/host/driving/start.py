@@ -33,7 +33,7 @@ from headrace.stages.egress import check_places, claim, prepared, task_sinks
 from headrace.store.environment import Environment
 from headrace.time import duration
 
-__all__ = ["Asked", "Host", "start_on"]
+__all__ = ["Host", "StartRequest", "start_on"]
 
 
 class Host:
@@ -79,7 +79,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Asked:
+class StartRequest:
     """What the user asked for, besides the streams."""
 
     checkpoint: str | None = None
@@ -95,7 +95,7 @@ class Asked:
         return duration(self.trigger) / 1_000_000 if self.trigger else 0.0
 
 
-def start_on(host: Host, pairs: Sequence[tuple[Node, Sink]], asked: Asked) -> Query:
+def start_on(host: Host, pairs: Sequence[tuple[Node, Sink]], asked: StartRequest) -> Query:
     """Start streams, each into its sink, as one query."""
     if not pairs:
         raise PlanError("a query needs at least one sink", instead="stream.start(hr.console())")
@@ -120,7 +120,7 @@ def start_on(host: Host, pairs: Sequence[tuple[Node, Sink]], asked: Asked) -> Qu
     return query
 
 
-def _built(host: Host, place: Checkpoint, outputs: list[Output], sinks: list[Sink], asked: Asked) -> Query:
+def _built(host: Host, place: Checkpoint, outputs: list[Output], sinks: list[Sink], asked: StartRequest) -> Query:
     """A query that owns its checkpoint and its sinks, and has not begun."""
     _add_side_outputs(outputs, sinks, place)
     plan = _on_disk(spooled(outputs, _spool(place, hosts_of(outputs))), place, host)

@@ -18,14 +18,14 @@ from typing import Any
 from headrace.changes import Changes
 from headrace.host.driving.plan import Batch, Job
 from headrace.io.files import Listed
-from headrace.io.ingress import Report
+from headrace.io.ingress import ChannelReport
 from headrace.io.origins import read_listed
 from headrace.plan.policies import Heartbeat
 from headrace.stages.egress import write_part
 from headrace.stages.intake import Intake, circulated
 from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATE, STATISTICS, Message, pack, unpack
 from headrace.stages.stage import StageRun
-from headrace.store.blocks import BlockReader, Written, write_blocks
+from headrace.store.blocks import BlockReader, WrittenBlocks, write_blocks
 from headrace.store.bundle import Bundle
 from headrace.store.log import Commit
 from headrace.time import INFINITY
@@ -35,7 +35,7 @@ __all__ = ["forget_stages", "run_intake", "run_stage"]
 
 
 @dataclass
-class _Kept:
+class _KeptStage:
     """A stage between two batches: the token of what it saved last, and the names of the segments that are stored."""
 
     token: str
@@ -47,7 +47,7 @@ class _Kept:
 
 #: Stages kept between batches, by store, level and bucket, the most recently used last. Tasks of one process may be
 #: threads; no two of them have the same stage.
-_STAGES: dict[tuple[str, int, int], _Kept] = {}
+_STAGES: dict[tuple[str, int, int], _KeptStage] = {}
 _MOST_STAGES = 64
 _STAGES_LOCK = threading.Lock()
 #: Segments of so many bytes stay in memory when they are stored. A trace has only a few that are so small.
@@ -99,9 +99,9 @@ def _signals(job: Job, batch: Batch) -> Iterator[Message]:
     reports: dict[str, Any] = {}
     for source in job.line.sources:
         if batch.plan.ends:
-            reports[source.fingerprint] = [Report(cti=INFINITY).to_json()]
+            reports[source.fingerprint] = [ChannelReport(cti=INFINITY).to_json()]
         elif isinstance(source.policy, Heartbeat) and batch.plan.clock is not None:
-            reports[source.fingerprint] = [Report(cti=source.policy.cti(batch.plan.clock)).to_json()]
+            reports[source.fingerprint] = [ChannelReport(cti=source.policy.cti(batch.plan.clock)).to_json()]
     for bucket in range(job.buckets):
         yield Message(bucket, REPORTS, extra=reports)
 
@@ -123,7 +123,7 @@ def run_stage(job: Job, batch: Batch, level: int, bucket: int, arrived: Iterable
     return [*out, _save(job, batch, level, bucket, kept)]
 
 
-def _current(job: Job, batch: Batch, level: int, bucket: int) -> _Kept:
+def _current(job: Job, batch: Batch, level: int, bucket: int) -> _KeptStage:
     """The stage as of the last commit."""
     with _STAGES_LOCK:
         kept = _STAGES.pop((job.storage.place, level, bucket), None)
@@ -132,9 +132,9 @@ def _current(job: Job, batch: Batch, level: int, bucket: int) -> _Kept:
         return kept
     run = StageRun(job.line, level, bucket, job.buckets)
     if token is None or batch.last is None:
-        return _Kept("", run, set())
+        return _KeptStage("", run, set())
     held = kept.run.segments() if kept is not None else {}
-    return _Kept(token, run, *_restore(job, batch, run, batch.last, held))
+    return _KeptStage(token, run, *_restore(job, batch, run, batch.last, held))
 
 
 def _restore(job: Job, batch: Batch, run: StageRun, commit: Commit, held: dict[str, Segment]) -> tuple[set[str], int]:
@@ -152,7 +152,7 @@ def _restore(job: Job, batch: Batch, run: StageRun, commit: Commit, held: dict[s
     return set(segments), reader.fetched
 
 
-def _save(job: Job, batch: Batch, level: int, bucket: int, kept: _Kept) -> Message:
+def _save(job: Job, batch: Batch, level: int, bucket: int, kept: _KeptStage) -> Message:
     """Write the segments that are new, and report what the state consists of."""
     run, segments = kept.run, kept.run.segments()
     blocks = {name: segment.save() for name, segment in segments.items() if name not in kept.stored}
@@ -167,7 +167,7 @@ def _save(job: Job, batch: Batch, level: int, bucket: int, kept: _Kept) -> Messa
     return Message(bucket, STATE, extra=state)
 
 
-def _use_stored(job: Job, written: Written, segments: Mapping[str, Segment]) -> None:
+def _use_stored(job: Job, written: WrittenBlocks, segments: Mapping[str, Segment]) -> None:
     """Use the file that segments were written to instead of memory of this process, where it can be mapped.
 
     To open small ones again costs more than the memory that they take.

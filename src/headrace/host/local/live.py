@@ -12,7 +12,7 @@ from headrace.errors import PlanError
 from headrace.host.driving.in_process import InProcess
 from headrace.host.driving.plan import Job
 from headrace.host.driving.query import Query
-from headrace.host.driving.start import Asked, Host, start_on
+from headrace.host.driving.start import Host, StartRequest, start_on
 from headrace.io.origins import SparkRead
 from headrace.io.sinks import Sink
 from headrace.plan.nodes import Node, Output, sources_of
@@ -38,7 +38,7 @@ def start_local(
     nearly twice as long for a batch of a thousand events, and about as long for a million. Several are worth it where
     most of the time goes to compiled code, or where the query is to go on on Spark with as many.
     """
-    return start_on(_LocalHost(), pairs, Asked(checkpoint, buckets, files_per_batch, trigger, name, max_trips))
+    return start_on(_LocalHost(), pairs, StartRequest(checkpoint, buckets, files_per_batch, trigger, name, max_trips))
 
 
 class _LocalHost(Host):

@@ -20,7 +20,7 @@ from headrace.errors import PlanError
 from headrace.host.received import received
 from headrace.host.result import Finished, Result
 from headrace.io.decoded import Decoded
-from headrace.io.ingress import COUNTERS, Report, count_orphans, resolve
+from headrace.io.ingress import COUNTERS, ChannelReport, count_orphans, resolve
 from headrace.io.origins import Events, Files, FrameRead, in_memory, read_listed
 from headrace.optimizer import RULES, Rule
 from headrace.pieces import joined
@@ -107,9 +107,9 @@ class Runner:
             if source.fingerprint in blocks:
                 messages += self._intake(source, blocks[source.fingerprint], sender)
             if self.clock is not None and isinstance(source.policy, Heartbeat):
-                messages += self._report(source, Report(cti=source.policy.cti(self.clock())))
+                messages += self._report(source, ChannelReport(cti=source.policy.cti(self.clock())))
             if source.fingerprint in ended:
-                messages += self._report(source, Report(cti=INFINITY))
+                messages += self._report(source, ChannelReport(cti=INFINITY))
         self._run_stages(messages)
         if self.drain:
             self.rest()
@@ -121,7 +121,7 @@ class Runner:
 
     def end_of_input(self) -> None:
         """The same, without waiting for what goes round."""
-        reports = [m for source in self.line.sources for m in self._report(source, Report(cti=INFINITY))]
+        reports = [m for source in self.line.sources for m in self._report(source, ChannelReport(cti=INFINITY))]
         self._run_stages(reports)
 
     def trip(self) -> None:
@@ -169,7 +169,7 @@ class Runner:
             intake.read(block, path)
         messages = list(intake.finish())
         reports = [
-            Report.from_json(r)
+            ChannelReport.from_json(r)
             for m in messages
             if m.edge == REPORTS and m.bucket == 0
             for r in m.extra[source.fingerprint]
@@ -177,11 +177,11 @@ class Runner:
         self._note(source, reports)
         return messages
 
-    def _report(self, source: Source, report: Report) -> list[Message]:
+    def _report(self, source: Source, report: ChannelReport) -> list[Message]:
         self._note(source, [report])
         return [Message(b, REPORTS, extra={source.fingerprint: [report.to_json()]}) for b in range(self.buckets)]
 
-    def _note(self, source: Source, reports: list[Report]) -> None:
+    def _note(self, source: Source, reports: list[ChannelReport]) -> None:
         self.progress[source.fingerprint] = resolve(source.policy, self.progress[source.fingerprint], reports)
         counts = self.done.counts[str(source.origin)]
         for report in reports:

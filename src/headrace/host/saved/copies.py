@@ -23,7 +23,7 @@ from typing import Any
 
 from headrace.errors import CheckpointError
 from headrace.host.driving.checkpoint import checked_place, create_about
-from headrace.host.saved.folder import Folder
+from headrace.host.saved.folder import SavedCheckpoint
 from headrace.io.files import local_path
 from headrace.store.blocks import open_file
 from headrace.store.log import COMMITS, EPOCHS, FLOORS, Commit, process_mark
@@ -39,7 +39,7 @@ _STORE = "store"
 _COPYING = "copied-by"
 
 
-def copy(folder: Folder, to: str | Path) -> str:
+def copy(folder: SavedCheckpoint, to: str | Path) -> str:
     """Copy the newest commit and everything it needs to a place where there is nothing yet; gives that place."""
     passing = [] if folder.path is None else [name for name in _PASSING_INPUT if (folder.path / name).exists()]
     local = local_path(checked_place(to))
@@ -55,7 +55,7 @@ def copy(folder: Folder, to: str | Path) -> str:
         return _copy_to_directory(folder, Path(local).absolute(), passing)
 
 
-def _copy_to_directory(folder: Folder, to: Path, passing: Sequence[str]) -> str:
+def _copy_to_directory(folder: SavedCheckpoint, to: Path, passing: Sequence[str]) -> str:
     """The copy appears as a whole, by a rename."""
     if to.exists():
         raise _taken(str(to))
@@ -78,7 +78,7 @@ def _copy_to_directory(folder: Folder, to: Path, passing: Sequence[str]) -> str:
     return str(to)
 
 
-def _copy_to_objects(folder: Folder, to: str) -> str:
+def _copy_to_objects(folder: SavedCheckpoint, to: str) -> str:
     """The copy exists once its commit does, which comes last; a start before that is an error, or begins anew."""
     target = ObjectStorage(to)
     target.check()
@@ -96,7 +96,7 @@ def _taken(place: str) -> CheckpointError:
     )
 
 
-def _copy(folder: Folder, target: Storage) -> None:
+def _copy(folder: SavedCheckpoint, target: Storage) -> None:
     """In this order: before the floor is there nothing counts, and with it nothing does until the commit is there."""
     about = folder.about()
     with folder.last() as commit:

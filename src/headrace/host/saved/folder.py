@@ -16,10 +16,10 @@ from headrace.store.log import EPOCHS, Commit, Log, has_ended
 from headrace.store.objects import ObjectStorage
 from headrace.store.storage import LocalStorage, Storage
 
-__all__ = ["Folder", "storage_at"]
+__all__ = ["SavedCheckpoint", "storage_at"]
 
 
-class Folder:
+class SavedCheckpoint:
     """A checkpoint that exists: its description and its store."""
 
     def __init__(self, place: str | Path, *, keep: bool = False) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.host.saved.copies import copy
-from headrace.host.saved.folder import Folder
+from headrace.host.saved.folder import SavedCheckpoint
 from headrace.host.saved.rescaling import rescale
 from headrace.host.saved.summary import Summary, summary_of
 from headrace.host.saved.tables import OperatorState, state_of
@@ -19,7 +19,7 @@ class SavedQuery:
     """A query as its checkpoint has it, whether it runs or not. Nothing here needs the query itself."""
 
     def __init__(self, path: str | Path) -> None:
-        self._folder = Folder(path)
+        self._folder = SavedCheckpoint(path)
 
     def __repr__(self) -> str:
         return f"SavedQuery({self._folder.place!r})"
@@ -59,7 +59,7 @@ class SavedQuery:
         all the same, it stops with `Superseded` before its next commit.
         """
         # All state is read once: from a remote store, by way of this machine's disk.
-        rescale(Folder(self._folder.place, keep=True), buckets, take_over=take_over)
+        rescale(SavedCheckpoint(self._folder.place, keep=True), buckets, take_over=take_over)
 
     def gc(self) -> Tidied:
         """Remove what no kept commit names, and the pins of readers that have died; of a running query only the

@@ -27,7 +27,7 @@ import pyarrow as pa
 from headrace.columnar import concat
 from headrace.errors import CheckpointError
 from headrace.host.driving.plan import Plan
-from headrace.host.saved.folder import Folder
+from headrace.host.saved.folder import SavedCheckpoint
 from headrace.host.saved.tables import living
 from headrace.io.object_batches import batches_at
 from headrace.operators.recurse.trips import Trips
@@ -44,7 +44,7 @@ Operators = Mapping[str, Mapping[str, Any]]
 _MERGE: dict[str, Callable[[Iterable[int]], int]] = {"min": min, "max": max, "sum": sum}
 
 
-def rescale(folder: Folder, buckets: int, *, take_over: bool = False) -> None:
+def rescale(folder: SavedCheckpoint, buckets: int, *, take_over: bool = False) -> None:
     """Divide the state of a stopped query among so many buckets."""
     if type(buckets) is not int or buckets < 1:
         raise CheckpointError("buckets must be at least 1", given=repr(buckets), allowed="a whole number from 1 on")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.host.saved.folder import Folder
+from headrace.host.saved.folder import SavedCheckpoint
 from headrace.store.blocks import BlockReader
 from headrace.store.log import Commit
 from headrace.time import format_ticks
@@ -25,7 +25,7 @@ class Summary(dict[str, Any]):
         return "\n".join(_lines(self))
 
 
-def summary_of(folder: Folder) -> Summary:
+def summary_of(folder: SavedCheckpoint) -> Summary:
     """What the newest commit says."""
     about = folder.about()
     found: dict[str, Any] = {"path": folder.place, "query": about["fingerprint"], "plan": about["plan"]}
@@ -45,12 +45,12 @@ def summary_of(folder: Folder) -> Summary:
         return Summary(found, sinks=_sinks(about, record), counts=record["counts"], **stored)
 
 
-def _on_disk(folder: Folder) -> dict[str, int]:
+def _on_disk(folder: SavedCheckpoint) -> dict[str, int]:
     sizes = folder.root.sizes().values()
     return {"files": len(sizes), "bytes": sum(sizes)}
 
 
-def _sources(folder: Folder, about: Mapping[str, Any], commit: Commit) -> list[dict[str, Any]]:
+def _sources(folder: SavedCheckpoint, about: Mapping[str, Any], commit: Commit) -> list[dict[str, Any]]:
     """Every source with its promise, how many files it has read, and the newest of them."""
     found = []
     reader = BlockReader(folder.storage, commit)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.changes import LE, RE, WEIGHT, Changes
 from headrace.columnar import concat
-from headrace.host.saved.folder import Folder
+from headrace.host.saved.folder import SavedCheckpoint
 from headrace.stages.pickled import PICKLED
 from headrace.store.blocks import BlockReader
 from headrace.trace import HASH, TIME, saved_runs, stored_segments
@@ -37,7 +37,7 @@ class OperatorState:
     pickled: tuple[str, ...] = ()
 
 
-def state_of(folder: Folder) -> dict[str, OperatorState]:
+def state_of(folder: SavedCheckpoint) -> dict[str, OperatorState]:
     """What the operators remember after the last batch, by what they do; a second one of equal text gets a number."""
     about = folder.about().get("operators", {})
     found: dict[str, OperatorState] = {}

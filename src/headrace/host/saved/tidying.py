@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.host.saved.folder import Folder
+from headrace.host.saved.folder import SavedCheckpoint
 from headrace.store.cleanup import Cleaner, remove_dead_pins
 from headrace.store.log import COMMITS, DATA, PLANS, number_of
 
@@ -31,7 +31,7 @@ class Tidied(dict[str, Any]):
         return "\n".join(lines)
 
 
-def tidy_up(folder: Folder) -> Tidied:
+def tidy_up(folder: SavedCheckpoint) -> Tidied:
     """Remove the pins of dead readers, and if no query runs, what no kept commit names."""
     folder.about()
     pins, left = remove_dead_pins(folder.storage)
@@ -48,6 +48,6 @@ def tidy_up(folder: Folder) -> Tidied:
     return Tidied(found, running=not free, unfinished=len(unfinished))
 
 
-def _sizes(folder: Folder) -> dict[str, int]:
+def _sizes(folder: SavedCheckpoint) -> dict[str, int]:
     """The files of the store that may be removed, with their lengths."""
     return {key: size for part in (COMMITS, PLANS, DATA) for key, size in folder.storage.sizes(part).items()}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from headrace.errors import CheckpointError
-from headrace.host.saved.folder import Folder
+from headrace.host.saved.folder import SavedCheckpoint
 from headrace.stages.stage import segment_names
 from headrace.store.blocks import open_file
 from headrace.store.cleanup import pinned
@@ -25,7 +25,7 @@ class Verification(dict[str, Any]):
         return "\n".join([f"{looked}: {len(self['problems'])} problems", *(f"  {text}" for text in self["problems"])])
 
 
-def verify(folder: Folder) -> Verification:
+def verify(folder: SavedCheckpoint) -> Verification:
     """Look at every kept commit and every file it names, each once."""
     seen: dict[str, int] = {}
     problems: list[str] = []
@@ -47,7 +47,7 @@ def verify(folder: Folder) -> Verification:
     return Verification(commits=commits, files=len(seen), blocks=sum(seen.values()), problems=found)
 
 
-def _problems(folder: Folder, commit: Commit, seen: dict[str, int]) -> Iterator[str]:
+def _problems(folder: SavedCheckpoint, commit: Commit, seen: dict[str, int]) -> Iterator[str]:
     """What is wrong with a commit and with files that were not seen before; `seen` counts their blocks."""
     for name, (length, checksum) in commit.files.items():
         if name not in seen:

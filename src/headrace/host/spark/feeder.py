@@ -33,7 +33,7 @@ from headrace.store.environment import Environment
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Feeder", "spill", "spooled_source"]
+__all__ = ["SparkFeeder", "spill", "spooled_source"]
 
 #: Spark's file readers stream only with a schema; its other readers bring their own.
 _WANT_SCHEMA = ("csv", "json", "orc", "parquet", "text", "xml")
@@ -51,7 +51,7 @@ def spooled_source(source: Source, folder: Path) -> Source:
 
 
 @dataclass(eq=False)
-class Feeder:
+class SparkFeeder:
     """The streaming query for one source, and its spool."""
 
     source: Source

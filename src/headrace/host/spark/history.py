@@ -25,7 +25,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from headrace.history.dialect import Dialect, SparkDialect
 from headrace.history.inputs import FILE, ROW, Late
 from headrace.history.recurse import run_statement
-from headrace.history.script import Function, Relation, Script
+from headrace.history.script import HistoryFunction, HistoryRelation, HistoryScript
 from headrace.history.stored import file_rows, stored_rows
 from headrace.history.translate import translate
 from headrace.host.spark.failures import explaining, failure
@@ -79,7 +79,7 @@ class SparkHistory:
         assert script.result is not None
         return self.session.table(script.result.name)
 
-    def _begun(self, node: Node, late: Late, *, orphans: bool) -> Script:
+    def _begun(self, node: Node, late: Late, *, orphans: bool) -> HistoryScript:
         """A script whose functions, sources and tables Spark knows."""
         dialect = SparkDialect()
         prefix = f"headrace_{secrets.token_hex(4)}_"
@@ -92,11 +92,11 @@ class SparkHistory:
             self.session.createDataFrame(table).createOrReplaceTempView(name)
         return script
 
-    def _tell(self, function: Function, dialect: Dialect) -> None:
+    def _tell(self, function: HistoryFunction, dialect: Dialect) -> None:
         made: Any = arrow_udf(_bare(function.call), dialect.type(function.gives))  # type: ignore[call-overload]
         self.session.udf.register(function.name, made)
 
-    def _finds_orphans(self, script: Script) -> bool:
+    def _finds_orphans(self, script: HistoryScript) -> bool:
         """Run the checks, all in one query; only one that finds something is run again, for what it found."""
         query = script.failing()
         found = sorted(self.session.sql(query).toArrow().column(0).to_pylist()) if query is not None else []
@@ -122,7 +122,7 @@ class SparkHistory:
         else:
             assert isinstance(origin, SparkRead)
             rows = self._read(origin, source)
-        names = Relation("", source.columns.payload).columns
+        names = HistoryRelation("", source.columns.payload).columns
         return rows.toDF(*(names.get(name, name) for name in rows.columns))
 
     def _read(self, origin: SparkRead, source: Source) -> DataFrame:

@@ -14,9 +14,9 @@ from headrace.errors import CheckpointError
 from headrace.host.driving.checkpoint import Checkpoint
 from headrace.host.driving.plan import Job
 from headrace.host.driving.query import Query
-from headrace.host.driving.start import Asked, Host, start_on
+from headrace.host.driving.start import Host, StartRequest, start_on
 from headrace.host.spark.failures import explaining, failure
-from headrace.host.spark.feeder import Feeder, spill, spooled_source
+from headrace.host.spark.feeder import SparkFeeder, spill, spooled_source
 from headrace.host.spark.session import beside, get_session, is_connect, warm_up
 from headrace.host.spark.worker import SparkExecutor
 from headrace.io.files import local_path
@@ -59,7 +59,7 @@ def start_query(
     is part of the checkpoint: the query goes on only with both.
     """
     host = _SparkHost(spark, master, options, _checked(checkpoint, spark_checkpoint))
-    return start_on(host, pairs, Asked(checkpoint, buckets, files_per_batch, trigger, name, max_trips))
+    return start_on(host, pairs, StartRequest(checkpoint, buckets, files_per_batch, trigger, name, max_trips))
 
 
 def _checked(checkpoint: str | None, spark_checkpoint: str | None) -> str | None:
@@ -86,11 +86,11 @@ class _SparkHost(Host):
         self._given, self._master, self._options = spark, master, options
         #: Where Spark's own log is, if not in the query's checkpoint.
         self._checkpoint = checkpoint
-        self._fed: dict[str, Feeder] = {}
+        self._fed: dict[str, SparkFeeder] = {}
         self.buckets = min(os.cpu_count() or 1, 8)
 
     @property
-    def feeders(self) -> Sequence[Feeder]:
+    def feeders(self) -> Sequence[SparkFeeder]:
         return list(self._fed.values())
 
     def explaining(self) -> AbstractContextManager[None]:
@@ -114,7 +114,7 @@ class _SparkHost(Host):
         if source.fingerprint not in self._fed:
             mark = f"spark-{len(self._fed)}"
             spool, log = (self._folder(place, name) for name in ("spool", "spark"))
-            self._fed[source.fingerprint] = Feeder(source, spool / mark, log / mark)
+            self._fed[source.fingerprint] = SparkFeeder(source, spool / mark, log / mark)
         return spooled_source(source, self._fed[source.fingerprint].spool)
 
     def _folder(self, place: Checkpoint, name: str) -> Path:

@@ -35,11 +35,11 @@ from typing import Any, TypeAlias
 from headrace.plan.recurse import LoopProgress
 from headrace.time import CHRONON, INFINITY, NEG_INFINITY, add_one
 
-__all__ = ["Definite", "Event", "External", "FlyingFixedPoint", "Gate", "Given", "Message", "Speculative"]
+__all__ = ["Definite", "External", "FlyingFixedPoint", "Gate", "Given", "LoopEvent", "Message", "Speculative"]
 
 
 @dataclass(frozen=True)
-class Event:
+class LoopEvent:
     """Changes that go round together: the earliest instant they alter, what they are, and the latest if it is another.
 
     The instant that a change alters first is its sync time.
@@ -72,7 +72,7 @@ class External:
     origin: int = 0
 
 
-Message: TypeAlias = Event | Definite | Speculative | External
+Message: TypeAlias = LoopEvent | Definite | Speculative | External
 
 
 @dataclass
@@ -111,7 +111,7 @@ class FlyingFixedPoint:
     def take(self, message: Message) -> Given:
         """One message that came round: what leaves the loop, and what goes round again."""
         given = Given()
-        if isinstance(message, Event):
+        if isinstance(message, LoopEvent):
             self.high = max(self.high, message.time, message.latest)
             self.earliest = min(self.earliest, message.time)
             given.both(message)

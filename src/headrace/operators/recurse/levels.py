@@ -69,7 +69,7 @@ class Levels:
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
+class WeightedLifetimes:
     """Weighted lifetimes of payloads that go by numbers."""
 
     id: Int64s
@@ -78,23 +78,23 @@ class Pieces:
     weight: Int64s
 
     @classmethod
-    def joined(cls, parts: list[Pieces]) -> Pieces:
+    def joined(cls, parts: list[WeightedLifetimes]) -> WeightedLifetimes:
         if len(parts) == 1:
             return parts[0]
         columns = zip(*((p.id, p.le, p.re, p.weight) for p in parts), strict=True)
         none = np.empty(0, np.int64)
         return cls(*map(np.concatenate, columns)) if parts else cls(none, none, none, none)
 
-    def where(self, mask: NDArray[np.bool_]) -> Pieces:
-        return Pieces(self.id[mask], self.le[mask], self.re[mask], self.weight[mask])
+    def where(self, mask: NDArray[np.bool_]) -> WeightedLifetimes:
+        return WeightedLifetimes(self.id[mask], self.le[mask], self.re[mask], self.weight[mask])
 
-    def since(self, time: int) -> Pieces:
+    def since(self, time: int) -> WeightedLifetimes:
         """What is left of them from a time on."""
-        return Pieces(self.id, np.maximum(self.le, time), self.re, self.weight).where(self.re > time)
+        return WeightedLifetimes(self.id, np.maximum(self.le, time), self.re, self.weight).where(self.re > time)
 
-    def until(self, time: int) -> Pieces:
+    def until(self, time: int) -> WeightedLifetimes:
         """What there was of them up to a time."""
-        return Pieces(self.id, self.le, np.minimum(self.re, time), self.weight).where(self.le < time)
+        return WeightedLifetimes(self.id, self.le, np.minimum(self.re, time), self.weight).where(self.le < time)
 
 
 class Turns:
@@ -106,12 +106,12 @@ class Turns:
         self.payloads = levels.schema.arrow.empty_table()
         #: By round: what came of derivations; and of touched payloads, what is known from before.
         self.pending: dict[int, list[Changes]] = {}
-        self.counts: dict[int, list[Pieces]] = {}
-        self.facts: dict[int, list[Pieces]] = {}
+        self.counts: dict[int, list[WeightedLifetimes]] = {}
+        self.facts: dict[int, list[WeightedLifetimes]] = {}
         #: What levels below the round whose turn it is cover of touched payloads, now.
-        self.covered: list[Pieces] = []
+        self.covered: list[WeightedLifetimes] = []
         #: What the latest turn has changed.
-        self.changed = Pieces.joined([])
+        self.changed = WeightedLifetimes.joined([])
         self._new_counts: list[Changes] = []
         self._new_facts: list[Changes] = []
 
@@ -134,11 +134,11 @@ class Turns:
     def take(self, rounds: int) -> Changes:
         """The turn of a round: how the facts of this level change."""
         delta = Changes.concat([Changes.empty(self.levels.schema), *self.pending.pop(rounds, [])]).consolidate()
-        fresh = Pieces(self._touch(delta.payload, rounds), delta.le, delta.re, delta.weight)
+        fresh = WeightedLifetimes(self._touch(delta.payload, rounds), delta.le, delta.re, delta.weight)
         if len(delta):
             self._new_counts.append(self.levels.stamped(delta, rounds))
-        counts = Pieces.joined([fresh, *self.counts.pop(rounds, [])])
-        before = Pieces.joined(self.facts.pop(rounds, []))
+        counts = WeightedLifetimes.joined([fresh, *self.counts.pop(rounds, [])])
+        before = WeightedLifetimes.joined(self.facts.pop(rounds, []))
         after = self._level(counts, before)
         self.covered.append(after.since(self.levels.floor))
         changed = _difference(after, before)
@@ -178,14 +178,16 @@ class Turns:
         self.levels.remember("counts", self._new_counts)
         self.levels.remember("facts", self._new_facts)
 
-    def _level(self, counts: Pieces, before: Pieces) -> Pieces:
+    def _level(self, counts: WeightedLifetimes, before: WeightedLifetimes) -> WeightedLifetimes:
         """What holds at this level: what its derivations cover and no lower level does; the past is as it was."""
         floor = self.levels.floor
         active = np.zeros(self.payloads.num_rows, bool)
         active[counts.id] = active[before.id] = True
-        covered = Pieces.joined(self.covered)
+        covered = WeightedLifetimes.joined(self.covered)
         self.covered = [covered]
-        return _alive(Pieces.joined([counts.since(floor), before.until(floor)]), covered.where(active[covered.id]))
+        return _alive(
+            WeightedLifetimes.joined([counts.since(floor), before.until(floor)]), covered.where(active[covered.id])
+        )
 
     def _touch(self, payload: pa.Table, rounds: int) -> Int64s:
         """The numbers of payloads; of those that are new to the batch, what is known is looked up."""
@@ -217,7 +219,7 @@ class Turns:
                 place.setdefault(number, []).append(pieces.where(at == number))
 
 
-def _alive(counts: Pieces, covered: Pieces) -> Pieces:
+def _alive(counts: WeightedLifetimes, covered: WeightedLifetimes) -> WeightedLifetimes:
     """The spans in which the weights of `counts` add up to more than nothing and nothing is `covered`."""
     nothing, one = np.zeros(len(counts.id), np.int64), np.ones(len(covered.id), np.int64)
     ids = np.concatenate([counts.id, counts.id, covered.id, covered.id])
@@ -232,23 +234,23 @@ def _alive(counts: Pieces, covered: Pieces) -> Pieces:
     # Behind the last end of a payload nothing is alive, so a span never reaches from one payload to the next.
     earlier = np.r_[False, alive[:-1]] if len(ids) else alive
     begins, ends = alive & ~earlier, ~alive & earlier
-    return Pieces(ids[begins], at[begins], at[ends], np.ones(int(begins.sum()), np.int64))
+    return WeightedLifetimes(ids[begins], at[begins], at[ends], np.ones(int(begins.sum()), np.int64))
 
 
-def _difference(after: Pieces, before: Pieces) -> Pieces:
+def _difference(after: WeightedLifetimes, before: WeightedLifetimes) -> WeightedLifetimes:
     """What must be added to `before` to make it `after`."""
-    return _net(Pieces.joined([after, Pieces(before.id, before.le, before.re, -before.weight)]))
+    return _net(WeightedLifetimes.joined([after, WeightedLifetimes(before.id, before.le, before.re, -before.weight)]))
 
 
-def _summed(ids: Int64s, changes: Changes, levels: Int64s) -> tuple[Pieces, Int64s]:
+def _summed(ids: Int64s, changes: Changes, levels: Int64s) -> tuple[WeightedLifetimes, Int64s]:
     """What is known of payloads, by their numbers, and at which levels; a number below 0 is another payload's."""
     span = int(levels.max(initial=0)) + 1
-    known = Pieces(ids * span + levels, changes.le, changes.re, changes.weight).where(ids >= 0)
+    known = WeightedLifetimes(ids * span + levels, changes.le, changes.re, changes.weight).where(ids >= 0)
     net = _net(known)  # a payload at a level has a number of its own meanwhile
-    return Pieces(net.id // span, net.le, net.re, net.weight), net.id % span
+    return WeightedLifetimes(net.id // span, net.le, net.re, net.weight), net.id % span
 
 
-def _net(pieces: Pieces) -> Pieces:
+def _net(pieces: WeightedLifetimes) -> WeightedLifetimes:
     """Equal ones summed; what cancels is dropped."""
     if len(pieces.id) == 0:
         return pieces
@@ -257,4 +259,4 @@ def _net(pieces: Pieces) -> Pieces:
     first = np.r_[True, (id_[1:] != id_[:-1]) | (le[1:] != le[:-1]) | (re[1:] != re[:-1])]
     places = np.flatnonzero(first)
     weight = np.add.reduceat(pieces.weight[order], places)
-    return Pieces(id_[places], le[places], re[places], weight).where(weight != 0)
+    return WeightedLifetimes(id_[places], le[places], re[places], weight).where(weight != 0)

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from headrace.errors import HostError
-from headrace.operators.recurse.ffp import Event, FlyingFixedPoint, Gate, Speculative
+from headrace.operators.recurse.ffp import FlyingFixedPoint, Gate, LoopEvent, Speculative
 from headrace.plan.recurse import LoopProgress
 from headrace.time import INFINITY, NEG_INFINITY
 
@@ -107,7 +107,7 @@ class Trips:
         rode, alone = self.ffp.guess is not None, not self.circulating
         for report in told:
             if report.rows:
-                self.ffp.take(Event(report.earliest, latest=report.latest))
+                self.ffp.take(LoopEvent(report.earliest, latest=report.latest))
         if rode or alone:
             _come_home(self.ffp, min(min(report.home, report.held) for report in told), alone=alone)
 

@@ -61,7 +61,7 @@ class Windowing:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _BoundStream:
     """What is bound so far: the stream, what its columns are called, and the window it waits to be divided by."""
 
     context: Context
@@ -77,7 +77,7 @@ class _Place:
     def expressions(self) -> Expressions:
         return Expressions(self.context, Scope(self.context, (self.relation,)), self.stream.schema, self.own)
 
-    def with_stream(self, stream: Stream) -> _Place:
+    def with_stream(self, stream: Stream) -> _BoundStream:
         return replace(self, stream=stream)
 
 
@@ -91,7 +91,7 @@ def bracketed(
     policy: Mapping[str, Any],
 ) -> tuple[Relation, Stream, Windowing | None]:
     """A stream with what its brackets say done to it; a window at the end is left for the SELECT around."""
-    place = _Place(context, own, tick, relation, stream, policy=policy)
+    place = _BoundStream(context, own, tick, relation, stream, policy=policy)
     for bracket in item.brackets:
         if place.windowing is not None and not isinstance(bracket, s.Module):
             raise context.error(
@@ -117,7 +117,7 @@ def bracketed(
 # --- lifetimes and modules -------------------------------------------------------------------------------------------
 
 
-def _lasting(place: _Place, part: s.Lifespan) -> Stream:
+def _lasting(place: _BoundStream, part: s.Lifespan) -> Stream:
     stream = place.stream
     plain: dict[str, Callable[[], Stream]] = {
         "now": stream.point_at_start,
@@ -138,7 +138,7 @@ def _lasting(place: _Place, part: s.Lifespan) -> Stream:
     return with_duration[part.kind](ticks)
 
 
-def _applied(place: _Place, part: s.Module) -> _Place:
+def _applied(place: _BoundStream, part: s.Module) -> _BoundStream:
     if place.windowing is None:
         raise place.context.error(
             part,
@@ -163,7 +163,7 @@ def _applied(place: _Place, part: s.Module) -> _Place:
 # --- windows ---------------------------------------------------------------------------------------------------------
 
 
-def _windowed(place: _Place, part: s.Window) -> _Place:
+def _windowed(place: _BoundStream, part: s.Window) -> _BoundStream:
     if part.where is not None:
         place = place.with_stream(place.stream.where(place.expressions.predicate(part.where)))
     make = _WINDOWS[type(part)]
@@ -178,7 +178,7 @@ def _windowed(place: _Place, part: s.Window) -> _Place:
     return replace(place, windowing=Windowing(part, window, keys, policy))
 
 
-def _grid(place: _Place, part: s.GridWindow) -> tuple[_Place, Window]:
+def _grid(place: _BoundStream, part: s.GridWindow) -> tuple[_BoundStream, Window]:
     unit = _unit(place)
     size = duration_of(place.context, part.size, unit)
     every = size if part.every is None else duration_of(place.context, part.every, unit)
@@ -186,7 +186,7 @@ def _grid(place: _Place, part: s.GridWindow) -> tuple[_Place, Window]:
     return place, api.hopping(size, every, origin)
 
 
-def _sized(place: _Place, part: s.SizeWindow) -> tuple[_Place, Window]:
+def _sized(place: _BoundStream, part: s.SizeWindow) -> tuple[_BoundStream, Window]:
     every = part.every or part.size
     clock = _clock(place.context, part.size, every)
     if clock is not None:
@@ -205,7 +205,7 @@ def _sized(place: _Place, part: s.SizeWindow) -> tuple[_Place, Window]:
     return place, window
 
 
-def _landmark(place: _Place, part: s.LandmarkWindow) -> tuple[_Place, Window]:
+def _landmark(place: _BoundStream, part: s.LandmarkWindow) -> tuple[_BoundStream, Window]:
     clock = _clock(place.context, part.every, part.every)
     if clock is not None:
         place = _timed(place, clock, part)
@@ -213,7 +213,7 @@ def _landmark(place: _Place, part: s.LandmarkWindow) -> tuple[_Place, Window]:
     return place, window
 
 
-def _delta(place: _Place, part: s.DeltaWindow) -> tuple[_Place, Window]:
+def _delta(place: _BoundStream, part: s.DeltaWindow) -> tuple[_BoundStream, Window]:
     mine = place.relation.columns
     first = Relation("first", {name: f"{FIRST}{theirs}" for name, theirs in mine.items()}, by_name=True)
     below = place.stream.schema
@@ -224,12 +224,12 @@ def _delta(place: _Place, part: s.DeltaWindow) -> tuple[_Place, Window]:
     return place, api.delta(delta, threshold)
 
 
-def _fixed(place: _Place, part: s.FixedWindow) -> tuple[_Place, Window]:
+def _fixed(place: _BoundStream, part: s.FixedWindow) -> tuple[_BoundStream, Window]:
     unit = _unit(place)
     return place, api.fixed(ticks_of(place.context, part.start, unit), ticks_of(place.context, part.end, unit))
 
 
-_WINDOWS: Mapping[type[s.Window], Callable[[_Place, Any], tuple[_Place, Window]]] = {
+_WINDOWS: Mapping[type[s.Window], Callable[[_BoundStream, Any], tuple[_BoundStream, Window]]] = {
     s.GridWindow: _grid,
     s.SizeWindow: _sized,
     s.SnapshotWindow: lambda place, _: (place, api.snapshot()),
@@ -261,7 +261,7 @@ def _clock(context: Context, size: s.Measure, every: s.Measure) -> s.Application
     return None
 
 
-def _timed(place: _Place, clock: s.Application | s.Arrival, part: s.Part) -> _Place:
+def _timed(place: _BoundStream, clock: s.Application | s.Arrival, part: s.Part) -> _BoundStream:
     if _is_own(clock):
         return place
     if isinstance(clock, s.Application):
@@ -291,14 +291,14 @@ def _is_own(clock: s.Application | s.Arrival) -> bool:
     return isinstance(clock, s.Application) and clock.column.name.text.lower() == OWN_TIME
 
 
-def _unit(place: _Place, clock: s.Application | s.Arrival | None = None) -> int:
+def _unit(place: _BoundStream, clock: s.Application | s.Arrival | None = None) -> int:
     """How many ticks a bare number stands for on a clock: that of a column, or the stream's own."""
     if not isinstance(clock, s.Application) or _is_own(clock):
         return unit_of(place.stream.node)
     return unit_of_type(place.stream.schema[place.expressions.scope.column(clock.column)].type)
 
 
-def _measured(place: _Place, measure: s.Measure, clock: s.Application | s.Arrival | None) -> Any:
+def _measured(place: _BoundStream, measure: s.Measure, clock: s.Application | s.Arrival | None) -> Any:
     """What the API takes for it, on a stream that goes by `clock`."""
     if isinstance(measure, s.Tuples):
         return measure.count

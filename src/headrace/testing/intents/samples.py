@@ -18,8 +18,26 @@ from headrace.modules import Aggregate, IncrementalAggregate, IncrementalOperato
 from headrace.modules.base import Event, Window
 
 __all__ = [
-    "NUMBERS", "TEXTS", "Each", "Grown", "InOrder", "Largest", "Later", "Merged", "Onwards", "Seen", "SeenInTime",
-    "Tally", "TallyEach", "capped", "foremost", "halved", "known", "reciprocal", "sequence", "size",
+    "NUMBERS",
+    "TEXTS",
+    "Each",
+    "Grown",
+    "InOrder",
+    "Largest",
+    "Later",
+    "Merged",
+    "Onwards",
+    "PayloadChecksum",
+    "Seen",
+    "SeenInTime",
+    "TallyEach",
+    "capped",
+    "foremost",
+    "halved",
+    "known",
+    "reciprocal",
+    "sequence",
+    "size",
 ]  # fmt: skip
 
 _FIELDS = "i LONG, x DOUBLE"
@@ -67,7 +85,7 @@ class _Tallied:
         state.subtract(repr(tuple(row)) for row in rows)
 
 
-class Tally(_Tallied, IncrementalAggregate):
+class PayloadChecksum(_Tallied, IncrementalAggregate):
     """A checksum of how often each payload occurs; payloads can be taken back."""
 
     input = _FIELDS
@@ -78,13 +96,13 @@ class Tally(_Tallied, IncrementalAggregate):
         return _checksum(sorted((text, number) for text, number in state.items() if number))
 
 
-class Grown(Tally):
+class Grown(PayloadChecksum):
     """The same, but nothing can be taken back."""
 
     remove = IncrementalAggregate.remove  # type: ignore[assignment]
 
 
-class Merged(Tally):
+class Merged(PayloadChecksum):
     """The same, and two states can be made one."""
 
     def merge(self, state: Counter[str], other: Counter[str]) -> Counter[str]:

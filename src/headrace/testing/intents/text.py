@@ -37,17 +37,17 @@ class _Token(NamedTuple):
 
 def read_intent(text: str) -> Intent:
     """The intent that a text says."""
-    reader = _Reader(text)
+    reader = _TextReader(text)
     return reader.whole(reader.intent)
 
 
 def read_traits(text: str) -> Traits:
     """The traits that a text says: what streams are like, whatever the query."""
-    reader = _Reader(text)
+    reader = _TextReader(text)
     return reader.whole(reader.traits)
 
 
-class _Reader:
+class _TextReader:
     """Reads a text from left to right."""
 
     def __init__(self, text: str) -> None:

@@ -5,6 +5,6 @@
 """
 
 from headrace.testing.module_check.check import module_check
-from headrace.testing.module_check.report import Finding, Report
+from headrace.testing.module_check.report import Finding, ModuleReport
 
-__all__ = ["Finding", "Report", "module_check"]
+__all__ = ["Finding", "ModuleReport", "module_check"]

@@ -34,13 +34,13 @@ from headrace.modules.base import Module, Operator, Window
 from headrace.operators.windows.calling import Failure
 from headrace.testing.module_check.claims import Filtered, added, differing, filters, merged_ways, misnamed, removed
 from headrace.testing.module_check.process import CALL_LIMIT, asked, asked_elsewhere, asking
-from headrace.testing.module_check.report import Finding, Report
+from headrace.testing.module_check.report import Finding, ModuleReport
 from headrace.testing.module_check.streams import (
-    Bag,
     Change,
     Drawn,
+    ModuleQuery,
     Parts,
-    Query,
+    WindowContent,
     bags,
     changed_at,
     changes,
@@ -50,7 +50,7 @@ from headrace.testing.module_check.streams import (
     sample_of,
 )
 
-__all__ = ["Finding", "Report", "module_check"]
+__all__ = ["Finding", "ModuleReport", "module_check"]
 
 Step = tuple[str, Sequence[Drawn]]
 _SHRINKING = 10.0  # seconds
@@ -66,7 +66,7 @@ def module_check(
     odd: bool = True,
     only: Collection[str] = (),
     tell: Callable[[Finding], None] | None = None,
-) -> Report:
+) -> ModuleReport:
     """Run all checks on a module, or only those named, and say what they found.
 
     `sample` is a stream that the module finds something in, as `hr.events` takes it, its columns the module's fields;
@@ -83,7 +83,7 @@ def module_check(
         found.append(finding)
         if tell is not None:
             tell(finding)
-    return Report(str(module), seed, tuple(found))
+    return ModuleReport(str(module), seed, tuple(found))
 
 
 Planned = tuple[str, Callable[[], Finding]]
@@ -222,17 +222,17 @@ class _Checks:
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
-    def _answer(self, bag: Bag, module: Module | None = None) -> Any:
+    def _answer(self, bag: WindowContent, module: Module | None = None) -> Any:
         found = asked(module or self.module, bag)
         if isinstance(found, Failure):
             raise _Broken(found.reason, bag)
         self.outputs += bool(found) or not isinstance(found, list)
         return found
 
-    def _answers(self, bag: Bag) -> None:
+    def _answers(self, bag: WindowContent) -> None:
         self._answer(bag)
 
-    def _deterministic(self, two: tuple[Bag, Bag]) -> None:
+    def _deterministic(self, two: tuple[WindowContent, WindowContent]) -> None:
         """The same answer again, after other questions, and by a new module about equal items elsewhere in memory."""
         bag, other = two
         first = self._answer(bag)
@@ -262,7 +262,7 @@ class _Checks:
         return self._elsewhere("set order", (1, 2), "; sets of texts have another order in each")
 
     def _elsewhere(self, name: str, hash_seeds: Sequence[int], why: str) -> Finding:
-        started, seen = time.monotonic(), list[Bag]()
+        started, seen = time.monotonic(), list[WindowContent]()
         self._search(self.bags, seen.append, self.examples)
         here = [asked(self.module, bag) for bag in seen]
         try:
@@ -282,7 +282,7 @@ class _Checks:
         if not same_answer(first, again):
             raise _Broken(f"{how}: it gave {first!r}, then {again!r}", shown)
 
-    def _leaves_alone(self, bag: Bag) -> None:
+    def _leaves_alone(self, bag: WindowContent) -> None:
         given_ = bag.items()
         kept, copied = list(given_), copy.deepcopy(given_)
         if self.module.incremental:
@@ -317,7 +317,7 @@ class _Checks:
         if self.module.algebraic:
             yield self._must("merging", came, self._merges)
 
-    def _built(self, bag: Bag, steps: Sequence[Step]) -> Any:
+    def _built(self, bag: WindowContent, steps: Sequence[Step]) -> Any:
         """A state after some steps; it is stored in between, as the engine does."""
         state = self.module.initial()
         for step, events in steps:
@@ -326,13 +326,13 @@ class _Checks:
                 state = pickle.loads(pickle.dumps(change(self.module, state, bag.items(events))))  # noqa: S301 - ours
         return state
 
-    def _read(self, bag: Bag, state: Any, shown: object) -> Any:
+    def _read(self, bag: WindowContent, state: Any, shown: object) -> Any:
         found = self.caller.read(pickle.dumps(state), bag.window)
         if isinstance(found, Failure):
             raise _Broken(found.reason, shown)
         return found
 
-    def _reads(self, bag: Bag) -> None:
+    def _reads(self, bag: WindowContent) -> None:
         """Reading a state does not change it."""
         state = added(self.module, self.module.initial(), bag.items())
         before = self._read(bag, state, bag)
@@ -367,11 +367,11 @@ class _Checks:
             told = f"merge {' + '.join(str(came.bag.items(part)) for part in parts)} {how}"
             self._differ(came.bag, came.bag.events, merged, "merged states must be the state of all items", told)
 
-    def _compare(self, bag: Bag, steps: Sequence[Step], left: Sequence[Drawn], rule: str) -> None:
+    def _compare(self, bag: WindowContent, steps: Sequence[Step], left: Sequence[Drawn], rule: str) -> None:
         told = ", then ".join(f"{step} {bag.items(events)}" for step, events in steps if events)
         self._differ(bag, left, self._built(bag, steps), rule, told)
 
-    def _differ(self, bag: Bag, left: Sequence[Drawn], state: Any, rule: str, told: str) -> None:
+    def _differ(self, bag: WindowContent, left: Sequence[Drawn], state: Any, rule: str, told: str) -> None:
         """Refuse a state that answers otherwise than one that is made anew from what is left."""
         shown = f"{told}\n{bag.with_events(left)}"
         right = self._read(bag, self._built(bag, [("add", left)]), shown)
@@ -383,7 +383,7 @@ class _Checks:
 
     # --- values ------------------------------------------------------------------------------------------------------
 
-    def _sound(self, bag: Bag) -> None:
+    def _sound(self, bag: WindowContent) -> None:
         """An answer; and whatever holds for plain values must hold for these too."""
         self._answer(bag)
         if "determinism" not in self.failed:
@@ -399,7 +399,7 @@ class _Checks:
                 self._merges(came)
 
     def _empty(self) -> Finding:
-        bag = Bag(self.module, Window(0, 10), ())
+        bag = WindowContent(self.module, Window(0, 10), ())
         try:
             found = self._answer(bag)
         except _Broken as broken:
@@ -431,7 +431,7 @@ class _Checks:
                 "timestamping='time_bound' cannot be kept: outputs depend on what comes after their start",
             )
 
-    def _looks_inside(self, bag: Bag) -> None:
+    def _looks_inside(self, bag: WindowContent) -> None:
         """What says it looks at no end behind its window's must not see where it is."""
         whole, cut = self._answer(bag), self._answer(bag.clipped(right=True))
         if not same_answer(whole, cut):
@@ -452,7 +452,7 @@ class _Checks:
                 drawn,
             )
 
-    def _starts_in_window(self, bag: Bag) -> None:
+    def _starts_in_window(self, bag: WindowContent) -> None:
         for le, re, *payload in self._answer(bag):
             if le < bag.window.le:
                 raise _Broken(
@@ -476,7 +476,7 @@ class _Checks:
         fewer = max(10, self.examples // 4)  # each is two whole queries
         return self._held("corrections", queries(self.module, CALL_LIMIT, self.sample), self._corrects, fewer)
 
-    def _corrects(self, query: Query) -> None:
+    def _corrects(self, query: ModuleQuery) -> None:
         try:
             given_ = query.corrected().cht(buckets=query.buckets)
             right = query.at_once().cht()

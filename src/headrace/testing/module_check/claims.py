@@ -14,7 +14,7 @@ from typing import Any, Literal
 from hypothesis import strategies as st
 
 from headrace.modules.base import Module, Operator
-from headrace.testing.module_check.streams import Bag, Drawn, bags, without
+from headrace.testing.module_check.streams import Drawn, WindowContent, bags, without
 
 __all__ = ["Filtered", "added", "differing", "filters", "merged_ways", "misnamed", "removed"]
 
@@ -23,7 +23,7 @@ __all__ = ["Filtered", "added", "differing", "filters", "merged_ways", "misnamed
 class Filtered:
     """A window, and a filter on a column that a module takes and gives."""
 
-    bag: Bag
+    bag: WindowContent
     column: str
     kind: Literal["=", "<>", "is null"]
     value: Any
@@ -35,7 +35,7 @@ class Filtered:
         return bool((value == self.value) == (self.kind == "="))
 
     @property
-    def before(self) -> Bag:
+    def before(self) -> WindowContent:
         """The window as it is if the filter comes first."""
         place = self.bag.module.fields.names.index(self.column)
         return self.bag.with_events([e for e in self.bag.events if self.keeps(e.values[place])])

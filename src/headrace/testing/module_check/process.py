@@ -13,7 +13,7 @@ from headrace.errors import HostError
 from headrace.modules.base import Module
 from headrace.operators.windows.calling import Caller, Failure
 from headrace.plan.windows import WindowPolicy
-from headrace.testing.module_check.streams import Bag
+from headrace.testing.module_check.streams import WindowContent
 
 __all__ = ["CALL_LIMIT", "asked", "asked_elsewhere", "asking", "main"]
 
@@ -26,7 +26,7 @@ def asking(module: Module) -> Caller:
     return Caller(module, WindowPolicy(timestamping="align", time_limit=CALL_LIMIT))
 
 
-def asked(module: Module, bag: Bag) -> Any:
+def asked(module: Module, bag: WindowContent) -> Any:
     """What the module says of a window, or its failure."""
     caller = asking(module)
     if not module.incremental:
@@ -35,7 +35,7 @@ def asked(module: Module, bag: Bag) -> Any:
     return state if isinstance(state, Failure) else caller.read(state, bag.window)
 
 
-def asked_elsewhere(module: Module, bags: Sequence[Bag], hash_seed: int) -> list[Any]:
+def asked_elsewhere(module: Module, bags: Sequence[WindowContent], hash_seed: int) -> list[Any]:
     """The same in a new process whose texts hash by this seed; an error if the module cannot be had there."""
     try:
         sent = pickle.dumps((module, list(bags)))

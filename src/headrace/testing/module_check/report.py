@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Finding", "Report", "Verdict"]
+__all__ = ["Finding", "ModuleReport", "Verdict"]
 
 Verdict = Literal["ok", "failed", "note", "skipped"]
 _MARKS = {"ok": "✓", "failed": "✗", "note": "·", "skipped": "-"}
@@ -30,7 +30,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Report:
+class ModuleReport:
     """What all checks found."""
 
     module: str

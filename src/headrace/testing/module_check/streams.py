@@ -29,11 +29,11 @@ from headrace.testing.strategies import batch_sizes, buckets, physical_streams
 from headrace.time import INFINITY, format_ticks
 
 __all__ = [
-    "Bag",
     "Change",
     "Drawn",
+    "ModuleQuery",
     "Parts",
-    "Query",
+    "WindowContent",
     "bags",
     "changed_at",
     "changes",
@@ -63,7 +63,7 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Bag:
+class WindowContent:
     """What a window holds."""
 
     module: Module
@@ -81,18 +81,18 @@ class Bag:
         times = (event.le, event.re) if self.module.time_sensitive else (event.le,)
         return (*times, *map(_rank, event.values))
 
-    def clipped(self, *, left: bool = False, right: bool = False) -> Bag:
+    def clipped(self, *, left: bool = False, right: bool = False) -> WindowContent:
         """With lifetimes cut to the window (rule 6.3)."""
         le = self.window.le if left else -INFINITY
         re = self.window.re if right else INFINITY
         cut = tuple(Drawn(max(e.le, le), min(e.re, re), e.values) for e in self.events)
-        return Bag(self.module, self.window, cut)
+        return WindowContent(self.module, self.window, cut)
 
-    def with_events(self, some: Sequence[Drawn]) -> Bag:
+    def with_events(self, some: Sequence[Drawn]) -> WindowContent:
         """The same window with other events."""
-        return Bag(self.module, self.window, tuple(some))
+        return WindowContent(self.module, self.window, tuple(some))
 
-    def afresh(self) -> Bag:
+    def afresh(self) -> WindowContent:
         """The same events in new objects, which are elsewhere in memory."""
         return self.with_events(
             [Drawn(int(str(e.le)), int(str(e.re)), tuple(map(_afresh, e.values))) for e in self.events]
@@ -164,7 +164,7 @@ def bags(
     odd: bool = False,
     nulls: bool = False,
     most: int = 14,
-) -> Bag:
+) -> WindowContent:
     """A window and at least one event in it; lifetimes may stick out on both sides.
 
     Where there is a sample, most windows hold the greater part of it.
@@ -173,7 +173,7 @@ def bags(
     le, own = draw(st.integers(0, 5)), bool(draw(st.integers(0, 3)))
     if kept and own:
         window = Window(min(e.le for e in kept) - le, max(e.le for e in kept) + 1 + draw(st.integers(0, 5)))
-        return Bag(module, window, tuple(kept))
+        return WindowContent(module, window, tuple(kept))
     window = Window(le, le + draw(st.integers(1, 20)))
     # Few different payloads in one window, often one after the other: then a pattern has a chance to show.
     payloads = draw(st.lists(_payloads(module.fields, odd=odd, nulls=nulls), min_size=1, max_size=4))
@@ -183,14 +183,14 @@ def bags(
         start = window.le + place if in_a_row else draw(starts)
         end = max(start, window.le) + draw(st.integers(1, 9))
         found.append(Drawn(start, end, draw(st.sampled_from(payloads))))
-    return Bag(module, window, tuple(found))
+    return WindowContent(module, window, tuple(found))
 
 
 @dataclass(frozen=True)
 class Parts:
     """A window whose items come in parts, in some order."""
 
-    bag: Bag
+    bag: WindowContent
     parts: tuple[tuple[Drawn, ...], ...]
 
 
@@ -207,7 +207,7 @@ def parts(draw: st.DrawFn, module: Module, sample: tuple[Drawn, ...] = ()) -> Pa
 class Change:
     """A window before and after one change of the input, and the earliest instant that it changes."""
 
-    bag: Bag
+    bag: WindowContent
     events: tuple[Drawn, ...]
     sync: int
 
@@ -229,7 +229,7 @@ def changes(draw: st.DrawFn, module: Module, sample: tuple[Drawn, ...] = ()) -> 
 
 
 @dataclass(frozen=True)
-class Query:
+class ModuleQuery:
     """A module in a query: over which windows, under which policies, and a physical stream that arrives in batches."""
 
     module: Module
@@ -288,7 +288,7 @@ _WINDOWS: tuple[Division, ...] = (
 @st.composite
 def queries(
     draw: st.DrawFn, module: Module, time_limit: float, sample: tuple[Drawn, ...] = (), *, most: int = 10
-) -> Query:
+) -> ModuleQuery:
     """A physical stream with corrections, in random batches and buckets, through a random window and policy."""
     schema = Schema((Field(KEY, Type.STRING), *module.fields.fields))
     names = module.fields.names
@@ -313,7 +313,7 @@ def queries(
         policy["clipping"] = draw(st.sampled_from(["none", "right", "full", "left"]))
         if isinstance(module, Operator):
             policy["timestamping"] = draw(st.sampled_from(["unchanged", "clip", "align"]))
-    return Query(
+    return ModuleQuery(
         module, schema, tuple(rows), draw(batch_sizes(len(rows))), draw(buckets()), draw(st.sampled_from(windows)),
         draw(st.booleans()), tuple(policy.items()),
     )  # fmt: skip

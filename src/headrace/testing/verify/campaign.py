@@ -25,13 +25,13 @@ from headrace.testing.intents.catalogue import KINDS
 from headrace.testing.intents.transform import concrete
 from headrace.testing.intents.tree import Intent
 from headrace.testing.order import Order
-from headrace.testing.verify.case import Case, case_of
+from headrace.testing.verify.case import VerifyCase, case_of
 from headrace.testing.verify.checks import ALWAYS, CHECKS, VARIANTS, Trial, Unasked
 from headrace.testing.verify.own_query import own_cases
 
 __all__ = [
-    "Failure",
-    "Report",
+    "VerificationFailure",
+    "VerificationReport",
     "cases_of_intent",
     "default_cases",
     "try_case",
@@ -44,11 +44,11 @@ __all__ = [
 _VARIANTS_EACH = 1
 #: Those that are about histories alone: where rows may be late, order and batches of files do show.
 _HISTORY_ONLY = ("batches", "arrival", "corrections", "times", "twins")
-Tell = Callable[["Report"], None]
+Tell = Callable[["VerificationReport"], None]
 
 
 @dataclass(frozen=True)
-class Failure:
+class VerificationFailure:
     """A case that failed a check, and the smallest streams that still do."""
 
     case: str
@@ -101,13 +101,13 @@ def _indented(text: str) -> str:
 
 
 @dataclass
-class Report:
+class VerificationReport:
     """What a run has tried and found so far."""
 
     cases: int = 0
     rows: int = 0
     seconds: float = 0.0
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[VerificationFailure] = field(default_factory=list)
     checks: Counter[str] = field(default_factory=Counter)
     #: How often each value of each dimension was tried; and each operator and policy under each disorder.
     covered: dict[str, Counter[str]] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class Report:
     def ok(self) -> bool:
         return not self.failures
 
-    def add(self, other: Report) -> None:
+    def add(self, other: VerificationReport) -> None:
         """What another part of the same run has found."""
         self.cases += other.cases
         self.rows += other.rows
@@ -130,7 +130,7 @@ class Report:
             for name, counts in theirs.items():
                 mine.setdefault(name, Counter()).update(counts)
 
-    def note(self, case: Case) -> None:
+    def note(self, case: VerifyCase) -> None:
         """A case that was tried."""
         self.cases += 1
         self.rows += case.rows
@@ -143,13 +143,13 @@ class Report:
                     counts.setdefault(value, Counter())[disorder] += 1
 
 
-def cases_of_intent(intent: Intent, seed: int) -> Iterator[Case]:
+def cases_of_intent(intent: Intent, seed: int) -> Iterator[VerifyCase]:
     """The cases of an intent, for ever."""
     made = (case_of(query, seed, number) for number, query in enumerate(concrete(intent, seed)))
     return (replace(case, intent=str(intent)) for case in made)
 
 
-def default_cases(seed: int) -> Iterator[tuple[str, Case]]:
+def default_cases(seed: int) -> Iterator[tuple[str, VerifyCase]]:
     """The cases that are tried when nothing is asked for: every kind of query in turn, with the intent of each."""
     kinds = {kind: cases_of_intent(Intent.of(kind), seed) for kind in KINDS}
     while True:
@@ -165,7 +165,7 @@ def verify_intent(
     tell: Tell | None = None,
     stop_after: int = 1,
     shrinking: float = 20.0,
-) -> Report:
+) -> VerificationReport:
     """Try the engine on queries and streams that are as an intent says.
 
     `tell` hears how far it is; after `stop_after` failures it stops. `shrinking` is how many seconds a failure may be
@@ -188,17 +188,17 @@ def verify_node(
     tell: Tell | None = None,
     stop_after: int = 1,
     shrinking: float = 20.0,
-) -> Report:
+) -> VerificationReport:
     """Try a user's query on streams that are made up for its sources; shape and order are what its author declares."""
     made = (replace(case, shape=shape, order=order) for case in islice(own_cases(node, over, seed, pattern), cases))
     return verify_cases(made, tell=tell, stop_after=stop_after, shrinking=shrinking)
 
 
 def verify_cases(
-    cases: Iterator[Case], *, tell: Tell | None = None, stop_after: int = 1, shrinking: float = 20.0
-) -> Report:
+    cases: Iterator[VerifyCase], *, tell: Tell | None = None, stop_after: int = 1, shrinking: float = 20.0
+) -> VerificationReport:
     """Try these cases, one after the other."""
-    report, begun = Report(), time.monotonic()
+    report, begun = VerificationReport(), time.monotonic()
     oracle = DuckDBHistory()
     try:
         for case in cases:
@@ -217,13 +217,13 @@ def verify_cases(
 
 
 def try_case(
-    case: Case,
+    case: VerifyCase,
     oracle: DuckDBHistory,
     *,
-    report: Report | None = None,
+    report: VerificationReport | None = None,
     only: Sequence[str] = (),
     shrinking: float = 20.0,
-) -> Failure | None:
+) -> VerificationFailure | None:
     """The first check that a case fails, on the smallest streams that fail it."""
     for name in only:
         if name not in CHECKS:
@@ -243,7 +243,7 @@ def try_case(
     return None if failed is None else _smallest(case, failed, oracle, shrinking)
 
 
-def _checks_of(case: Case) -> list[str]:
+def _checks_of(case: VerifyCase) -> list[str]:
     possible = [n for n in VARIANTS if n not in case.skips and (case.physical or n not in _HISTORY_ONLY)]
     random: Random = case.random
     chosen = random.sample(possible, _VARIANTS_EACH)
@@ -267,7 +267,7 @@ def _why_not(trial: Trial, check: str) -> str | None:
     return None
 
 
-def _smallest(case: Case, check: str, oracle: DuckDBHistory, seconds: float) -> Failure:
+def _smallest(case: VerifyCase, check: str, oracle: DuckDBHistory, seconds: float) -> VerificationFailure:
     def why(streams: tuple[Told, ...]) -> str | None:
         with Trial(case.over(streams), oracle) as trial:
             try:
@@ -280,7 +280,7 @@ def _smallest(case: Case, check: str, oracle: DuckDBHistory, seconds: float) -> 
 
     streams = shrink(case.streams, fails, seconds=seconds) if seconds > 0 else case.streams
     small = case.over(streams)
-    return Failure(
+    return VerificationFailure(
         case.name,
         check,
         why(streams) or "it does not fail every time",

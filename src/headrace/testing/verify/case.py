@@ -33,7 +33,16 @@ from headrace.testing.intents.grouped import GROUPED
 from headrace.testing.intents.transform import Concrete
 from headrace.testing.order import Order
 
-__all__ = ["ASKED_OF_GROUPS", "Case", "Feed", "PlainFeed", "case_of", "cut_randomly", "in_some_batches", "write_files"]
+__all__ = [
+    "ASKED_OF_GROUPS",
+    "Feed",
+    "PlainFeed",
+    "VerifyCase",
+    "case_of",
+    "cut_randomly",
+    "in_some_batches",
+    "write_files",
+]
 
 _START, _END = "starts", "ends"
 #: When the first file of a stream was written, in seconds.
@@ -102,7 +111,7 @@ class PlainFeed:
 
 
 @dataclass(frozen=True)
-class Case:
+class VerifyCase:
     """A query over streams that were made up for it."""
 
     query: Callable[[Sequence[Stream]], Stream]
@@ -136,7 +145,7 @@ class Case:
         with instants_may_meet():
             return self.query(streams)
 
-    def over(self, streams: tuple[Told, ...]) -> Case:
+    def over(self, streams: tuple[Told, ...]) -> VerifyCase:
         """The same query over other streams."""
         return replace(self, streams=streams)
 
@@ -167,7 +176,7 @@ def write_files(table: pa.Table, cuts: Sequence[int], folder: Path) -> None:
         start += size
 
 
-def case_of(query: Concrete, seed: int, number: int) -> Case:
+def case_of(query: Concrete, seed: int, number: int) -> VerifyCase:
     """A case for a query of the catalogue."""
     name = f"{seed}:{number}"
     random = Random(f"{name} {query}")  # noqa: S311 - nothing secret
@@ -193,7 +202,7 @@ def case_of(query: Concrete, seed: int, number: int) -> Case:
         | {"operator": _operators(query)}
         | {"fed as": " + ".join(dict.fromkeys("rows" if f.promise else "events" for f in feeds))}
     )
-    return Case(
+    return VerifyCase(
         query.build,
         tuple(told),
         tuple(feeds),

@@ -39,7 +39,7 @@ from headrace.testing.batches import check_same_batches
 from headrace.testing.checks import Violation, check_output
 from headrace.testing.generators.stories import Promise, Story, Told
 from headrace.testing.order import check_order
-from headrace.testing.verify.case import Case, cut_randomly
+from headrace.testing.verify.case import VerifyCase, cut_randomly
 from headrace.testing.verify.differential import differential_reference
 from headrace.time import INFINITY
 
@@ -57,7 +57,7 @@ class Unasked(Exception):
 class Trial:
     """A case on its way through the checks: what several of them need is computed once."""
 
-    case: Case
+    case: VerifyCase
     oracle: DuckDBHistory
 
     def __post_init__(self) -> None:

@@ -13,8 +13,8 @@ from headrace.errors import HeadraceError
 from headrace.events import history_diff
 from headrace.history.duckdb import DuckDBHistory
 from headrace.testing.checks import Violation, check_output
-from headrace.testing.verify.campaign import Failure, Report
-from headrace.testing.verify.case import Case
+from headrace.testing.verify.campaign import VerificationFailure, VerificationReport
+from headrace.testing.verify.case import VerifyCase
 
 __all__ = ["verify_on_spark"]
 
@@ -22,10 +22,10 @@ _TOGETHER = 20
 
 
 def verify_on_spark(
-    cases: Iterator[Case], *, master: str | None = None, tell: Callable[[Report], None] | None = None
-) -> Report:
+    cases: Iterator[VerifyCase], *, master: str | None = None, tell: Callable[[VerificationReport], None] | None = None
+) -> VerificationReport:
     """Run cases on Spark and compare each with batch SQL over its history; nothing is made smaller here."""
-    report = Report()
+    report = VerificationReport()
     oracle = DuckDBHistory()
     try:
         while some := list(islice(cases, _TOGETHER)):
@@ -38,7 +38,9 @@ def verify_on_spark(
     return report
 
 
-def _together(cases: list[Case], folder: Path, oracle: DuckDBHistory, report: Report, master: str | None) -> None:
+def _together(
+    cases: list[VerifyCase], folder: Path, oracle: DuckDBHistory, report: VerificationReport, master: str | None
+) -> None:
     plans = {f"case {number}": case.plan(folder / str(number)) for number, case in enumerate(cases)}
     options: dict[str, Any] = {"master": master} if master else {}
     done = run_quietly(plans, host="spark", buckets=2, **options)
@@ -56,7 +58,7 @@ def _together(cases: list[Case], folder: Path, oracle: DuckDBHistory, report: Re
             feeds = tuple(map(str, case.feeds))
             cuts = tuple(told.cuts for told in case.streams)
             told = (feeds, drawn, schemas, cuts)
-            failure = Failure(
+            failure = VerificationFailure(
                 case.name, "on Spark", str(error), case.says, case.python, *told, 2, case.rows, intent=case.intent
             )
             report.failures.append(failure)

@@ -15,7 +15,7 @@ from headrace.testing.generators.generate import Pattern
 from headrace.testing.generators.traits import Traits, anything
 from headrace.testing.intents.text import read_traits
 from headrace.testing.order import Order, check_order
-from headrace.testing.verify import Report, verify_node
+from headrace.testing.verify import VerificationReport, verify_node
 
 __all__ = ["verify", "verify_own_data"]
 
@@ -34,7 +34,7 @@ def verify(
     shape: Shape = "interval",
     order: Order = "corrections",
     pattern: Pattern | None = None,
-) -> Report:
+) -> VerificationReport:
     """Raise a `Violation` if the query is wrong on its own data, or on one of so many streams; tell what was tried."""
     if type(seeds) is not int or seeds < 0:
         raise PlanError("seeds is how many streams are made up", given=seeds, allowed="0, 1, 2, …", instead="seeds=100")

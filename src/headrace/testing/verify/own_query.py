@@ -32,7 +32,7 @@ from headrace.testing.generators.generate import Pattern, generate
 from headrace.testing.generators.stories import Story, Told
 from headrace.testing.generators.traits import DIMENSIONS, Setting, Traits
 from headrace.testing.intents.pairwise import pairwise
-from headrace.testing.verify.case import ASKED_OF_GROUPS, Case, in_some_batches, write_files
+from headrace.testing.verify.case import ASKED_OF_GROUPS, VerifyCase, in_some_batches, write_files
 from headrace.time import INFINITY
 
 __all__ = ["over_sources", "own_cases"]
@@ -43,7 +43,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DURATIONS = ("size", "hop", "gap", "by", "duration")
 
 
-def own_cases(node: Node, over: Traits, seed: int, pattern: Pattern | None = None) -> Iterator[Case]:
+def own_cases(node: Node, over: Traits, seed: int, pattern: Pattern | None = None) -> Iterator[VerifyCase]:
     """Cases for a query, for ever; `pattern` is a user's own shape of time."""
     sources = sources_of(node)
     if not sources:
@@ -86,7 +86,7 @@ def own_cases(node: Node, over: Traits, seed: int, pattern: Pattern | None = Non
         }
         covers |= {"operator": " + ".join(operators), "policy": " + ".join(policies)}
         buckets = random.choice((1, 1, 2, 3))
-        yield Case(
+        yield VerifyCase(
             query, tuple(told), tuple(feeds), buckets, name, node.describe(), places, covers, skips=skips, asks=asks
         )
 

@@ -13,13 +13,13 @@ from typing import Any
 
 from headrace.errors import HostError
 from headrace.testing.intents.text import read_intent, read_traits
-from headrace.testing.verify.campaign import Report, cases_of_intent, verify_cases
-from headrace.testing.verify.case import Case
+from headrace.testing.verify.campaign import VerificationReport, cases_of_intent, verify_cases
+from headrace.testing.verify.case import VerifyCase
 from headrace.testing.verify.own_query import own_cases
 
-__all__ = ["Share", "run_shares", "shares_of_intents", "shares_of_query"]
+__all__ = ["CaseShare", "run_shares", "shares_of_intents", "shares_of_query"]
 
-Tell = Callable[[Report], None]
+Tell = Callable[[VerificationReport], None]
 #: After so many cases a process tells how it fares; so many seconds go by before the first is asked again.
 _FEW, _PATIENCE = 10, 1.0
 #: Where processes put what they found since they last told.
@@ -27,7 +27,7 @@ _told: Any = None
 
 
 @dataclass(frozen=True)
-class Share:
+class CaseShare:
     """Every so many-th case of an intent, or of a user's query: `FILE.py:NAME`, to be loaded where the share runs."""
 
     seed: int
@@ -41,35 +41,37 @@ class Share:
     shape: str = "interval"
     order: str = "corrections"
 
-    def make(self, load: Callable[[str], Any] | None = None) -> Iterator[Case]:
+    def make(self, load: Callable[[str], Any] | None = None) -> Iterator[VerifyCase]:
         """Its cases."""
         if self.query:
             assert load is not None
             own = own_cases(load(self.query).node, read_traits(self.intent or "anything"), self.seed)
-            made: Iterator[Case] = (replace(case, shape=self.shape, order=self.order) for case in own)  # type: ignore[arg-type]
+            made: Iterator[VerifyCase] = (replace(case, shape=self.shape, order=self.order) for case in own)  # type: ignore[arg-type]
         else:
             made = cases_of_intent(read_intent(self.intent), self.seed)
         return islice(made, self.first, self.cases, self.step)
 
 
-def shares_of_intents(intents: Sequence[str], seed: int, cases: int, jobs: int, stop_after: int) -> list[Share]:
+def shares_of_intents(intents: Sequence[str], seed: int, cases: int, jobs: int, stop_after: int) -> list[CaseShare]:
     """So many cases, as many of each intent, each intent in parts for so many processes."""
     each = [cases // len(intents) + (number < cases % len(intents)) for number in range(len(intents))]
     return [
-        Share(seed, count, first, jobs, intent, stop_after=stop_after)
+        CaseShare(seed, count, first, jobs, intent, stop_after=stop_after)
         for intent, count in zip(intents, each, strict=True)
         for first in range(min(jobs, count))
     ]
 
 
-def shares_of_query(query: str, over: str, seed: int, cases: int, jobs: int, stop_after: int) -> list[Share]:
+def shares_of_query(query: str, over: str, seed: int, cases: int, jobs: int, stop_after: int) -> list[CaseShare]:
     """So many cases of a user's query, in parts for so many processes."""
-    return [Share(seed, cases, first, jobs, over, query, stop_after) for first in range(min(jobs, cases))]
+    return [CaseShare(seed, cases, first, jobs, over, query, stop_after) for first in range(min(jobs, cases))]
 
 
-def run_shares(shares: Sequence[Share], jobs: int, tell: Tell, load: Callable[[str], Any] | None = None) -> Report:
+def run_shares(
+    shares: Sequence[CaseShare], jobs: int, tell: Tell, load: Callable[[str], Any] | None = None
+) -> VerificationReport:
     """Try all cases of all shares; `tell` hears the whole so far. `load` must be a function of a module, by name."""
-    whole = Report()
+    whole = VerificationReport()
     if jobs == 1:
         for share in shares:
             before = replace(whole)
@@ -104,7 +106,7 @@ def run_shares(shares: Sequence[Share], jobs: int, tell: Tell, load: Callable[[s
     return whole
 
 
-def _drain(queue: Any, whole: Report) -> bool:
+def _drain(queue: Any, whole: VerificationReport) -> bool:
     """Take in what processes have told; whether that was anything."""
     some = False
     while True:
@@ -115,9 +117,9 @@ def _drain(queue: Any, whole: Report) -> bool:
         some = True
 
 
-def _adding(before: Report, tell: Tell) -> Tell:
-    def told(part: Report) -> None:
-        so_far = Report()
+def _adding(before: VerificationReport, tell: Tell) -> Tell:
+    def told(part: VerificationReport) -> None:
+        so_far = VerificationReport()
         so_far.add(before)
         so_far.add(part)
         tell(so_far)
@@ -125,12 +127,12 @@ def _adding(before: Report, tell: Tell) -> Tell:
     return told
 
 
-def _begin(queue: Queue[Report]) -> None:
+def _begin(queue: Queue[VerificationReport]) -> None:
     global _told  # noqa: PLW0603 - a process has one place to tell to
     _told = queue
 
 
-def _share(share: Share, load: Callable[[str], Any] | None) -> None:
+def _share(share: CaseShare, load: Callable[[str], Any] | None) -> None:
     """In another process: the cases of a share, told of a few at a time."""
     cases = share.make(load)
     failed = 0

@@ -6,19 +6,19 @@ from collections import Counter
 from collections.abc import Mapping
 
 from headrace.testing.generators.traits import DIMENSIONS
-from headrace.testing.verify.campaign import Report
+from headrace.testing.verify.campaign import VerificationReport
 
 __all__ = ["Rows", "coverage", "operators", "policies"]
 
 Rows = list[list[str]]
 
 
-def operators(report: Report) -> Rows:
+def operators(report: VerificationReport) -> Rows:
     """How many cases each operator was tried in, by how disordered the streams were; a header comes first."""
     return _by_disorder("operator", report.operators)
 
 
-def policies(report: Report) -> Rows:
+def policies(report: VerificationReport) -> Rows:
     """The same of clippings and timestampings of users' modules."""
     return _by_disorder("policy", report.policies)
 
@@ -31,7 +31,7 @@ def _by_disorder(what: str, counted: Mapping[str, Counter[str]]) -> Rows:
     return rows
 
 
-def coverage(report: Report) -> Rows:
+def coverage(report: VerificationReport) -> Rows:
     """How many cases had each value of each dimension; a header comes first."""
     rows = [["dimension", "cases"]]
     for name, counts in report.covered.items():

@@ -13,7 +13,7 @@ from benchmarks.ffp_loop import RESULT, Flying, Placed, Work
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.operators.recurse.ffp import Definite, Event, External, FlyingFixedPoint, Gate, Message, Speculative
+from headrace.operators.recurse.ffp import Definite, External, FlyingFixedPoint, Gate, LoopEvent, Message, Speculative
 from headrace.plan.recurse import LoopProgress
 from headrace.time import INFINITY, NEG_INFINITY
 
@@ -23,16 +23,16 @@ STRATEGIES = get_args(LoopProgress)
 class Pass(Work):
     """What comes goes on."""
 
-    def take(self, side: int, event: Event) -> list[Message]:  # noqa: ARG002 - all inputs alike
+    def take(self, side: int, event: LoopEvent) -> list[Message]:  # noqa: ARG002 - all inputs alike
         return [event]
 
 
 class Derive(Work):
     """An event says how much later than itself each of the events is that come of it, one after the other."""
 
-    def take(self, side: int, event: Event) -> list[Message]:  # noqa: ARG002 - all inputs alike
+    def take(self, side: int, event: LoopEvent) -> list[Message]:  # noqa: ARG002 - all inputs alike
         later, *others = event.payload or (0,)
-        return [Event(event.time + later, (*others,))] if others else []
+        return [LoopEvent(event.time + later, (*others,))] if others else []
 
 
 def ring(strategy: LoopProgress) -> Flying:
@@ -48,12 +48,12 @@ def ring(strategy: LoopProgress) -> Flying:
 def test_hwm_lodges_at_the_join_until_links_have_come_so_far():
     """FFP speculates after (3, n3, n2, 1110); the links have promised 2, then (4, n3, n4) and the promise of 4 come."""
     ffp, join = FlyingFixedPoint("hwm", definite=3), Gate("hwm", sure=3)
-    sent = ffp.take(Event(3, "n3 n2 1110"))
-    assert sent.loop == [Event(3, "n3 n2 1110"), Speculative(4)]
-    assert ffp.take(Event(3, "n2 n3 0110")).loop == [Event(3, "n2 n3 0110")], "one guess at a time"
+    sent = ffp.take(LoopEvent(3, "n3 n2 1110"))
+    assert sent.loop == [LoopEvent(3, "n3 n2 1110"), Speculative(4)]
+    assert ffp.take(LoopEvent(3, "n2 n3 0110")).loop == [LoopEvent(3, "n2 n3 0110")], "one guess at a time"
     assert join.take(Speculative(4)) == []
     assert join.moved(5) == [Speculative(4)]
-    assert ffp.take(Event(4, "n3 n4 0011")).loop == [Event(4, "n3 n4 0011")]
+    assert ffp.take(LoopEvent(4, "n3 n4 0011")).loop == [LoopEvent(4, "n3 n4 0011")]
     home = ffp.take(Speculative(4))
     assert (home.out, home.loop) == ([], [Speculative(4)]), "not converged: once more"
     assert join.take(Speculative(4)) == [Speculative(4)], "this time it does not lodge"
@@ -65,7 +65,7 @@ def test_hwm_lodges_at_the_join_until_links_have_come_so_far():
 def test_hwm_does_not_guess_what_it_has_promised():
     ffp = FlyingFixedPoint("hwm")
     assert ffp.begin().loop == []
-    assert ffp.take(Event(5)).loop == [Event(5), Speculative(6)]
+    assert ffp.take(LoopEvent(5)).loop == [LoopEvent(5), Speculative(6)]
     assert ffp.take(Speculative(6)).loop == [Definite(6)]
     assert ffp.take(External(100)).loop == [], "it learns nothing from promises"
 
@@ -74,7 +74,7 @@ def test_probing_is_lowered_by_each_operator():
     """The nodes have promised 5, the links 2: the guess comes home as 2."""
     ffp, union, join = FlyingFixedPoint("probing"), Gate("probing", sure=6), Gate("probing", sure=3)
     assert ffp.begin().loop == [Speculative(INFINITY)]
-    ffp.take(Event(3, "n2 n3 0110"))
+    ffp.take(LoopEvent(3, "n2 n3 0110"))
     (lowered,) = union.take(Speculative(INFINITY))
     assert lowered == Speculative(6)
     (lowered,) = join.take(lowered)
@@ -89,8 +89,8 @@ def test_probing_is_lowered_by_each_operator():
 def test_probing_promises_no_more_than_the_earliest_event_seen_meanwhile():
     ffp = FlyingFixedPoint("probing")
     ffp.begin()
-    ffp.take(Event(7))
-    ffp.take(Event(5))
+    ffp.take(LoopEvent(7))
+    ffp.take(LoopEvent(5))
     assert ffp.take(Speculative(9)).out == [Definite(5)]
     assert ffp.take(Speculative(9)).out == [Definite(9)]
 
@@ -98,7 +98,7 @@ def test_probing_promises_no_more_than_the_earliest_event_seen_meanwhile():
 def test_hybrid_guesses_only_when_there_is_something_to_learn():
     ffp = FlyingFixedPoint("hybrid", definite=2)
     assert ffp.begin().loop == []
-    assert ffp.take(Event(3)).loop == [Event(3)]
+    assert ffp.take(LoopEvent(3)).loop == [LoopEvent(3)]
     assert ffp.take(External(2)).loop == []
     assert ffp.take(External(4)).loop == [Speculative(INFINITY)]
     assert ffp.take(External(5)).loop == [], "one guess at a time"
@@ -128,7 +128,7 @@ def test_times_1_to_4(strategy: LoopProgress):
     """Each time step's input, then the promises of both inputs: what has left the loop is promised."""
     loop = ring(strategy)
     for time, lives in ((1, [0, 0]), (2, [0, 1]), (3, [0, 0, 0]), (4, [0, 0])):
-        loop.feed("sources", Event(time, tuple(lives)))
+        loop.feed("sources", LoopEvent(time, tuple(lives)))
         assert loop.rest()
         promise(loop, time + 1)
         assert loop.rest()
@@ -171,7 +171,7 @@ def test_no_promise_is_broken_and_all_is_promised_in_the_end(strategy: LoopProgr
             assert sum(isinstance(message, Speculative) for message in loop.circulating()) <= 1
         elif kind == 5:
             for name, time in promised.items():
-                loop.feed(name, Event(time + by, tuple(lives)))
+                loop.feed(name, LoopEvent(time + by, tuple(lives)))
                 highest = max(highest, time + by)
         elif kind > 5:
             name = ("sources", "links")[kind - 6]

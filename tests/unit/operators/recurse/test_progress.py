@@ -11,7 +11,7 @@ from tests.unit.operators.recurse.loops import closure, reached
 import headrace as hr
 from headrace import col
 from headrace.host.local.run import Runner, batches_of
-from headrace.host.report import Report
+from headrace.host.report import BatchReport
 from headrace.optimizer import optimize
 from headrace.plan.nodes import Output
 from headrace.stages.cut import cut
@@ -30,7 +30,7 @@ LINKS = """
 SEED = "kind | le | re | node\ninsert | 0 | ∞ | 1\ncti | 9 | | "
 
 
-def steps(query: hr.Stream, *, buckets: int = 1, restart: bool = False) -> list[Report]:
+def steps(query: hr.Stream, *, buckets: int = 1, restart: bool = False) -> list[BatchReport]:
     """What is told after each batch."""
     line = cut(optimize([Output(query.node, "out")]))
     runner, told = Runner(line, buckets, None), []
@@ -117,7 +117,7 @@ def test_a_report_is_data():
     assert (report["batch"], report["cti"]) == (len(run.statistics) - 1, 3)
     assert sum(counts["rows"] for counts in report["counts"].values()) == 9
     assert "lag 0" in str(report)
-    assert hr.Run({}, {}, []).progress() == Report.of(-1, {}, {}, [])
+    assert hr.Run({}, {}, []).progress() == BatchReport.of(-1, {}, {}, [])
 
 
 def test_a_loop_that_is_behind_its_inputs_lags():
@@ -127,7 +127,7 @@ def test_a_loop_that_is_behind_its_inputs_lags():
         "circulated": [1], "circulated_in_all": 1, "input_ctis": [9, 7], "output_cti": 4, "loop": [],
     }  # fmt: skip
     other = state | {"circulated": [2, 5], "rounds": 2, "output_cti": 5}
-    (loop,) = Report.of(0, {}, {}, [{"operators": {"a": state}}, {"operators": {"a": other}}])["loops"]
+    (loop,) = BatchReport.of(0, {}, {}, [{"operators": {"a": state}}, {"operators": {"a": other}}])["loops"]
     assert (loop["lag"], loop["circulated"], loop["rounds"], loop["rows"]) == (3, [3, 5], 2, 2)
-    (loop,) = Report.of(0, {}, {}, [{"operators": {"a": state | {"output_cti": hr.NEG_INFINITY}}}])["loops"]
+    (loop,) = BatchReport.of(0, {}, {}, [{"operators": {"a": state | {"output_cti": hr.NEG_INFINITY}}}])["loops"]
     assert loop["lag"] is None

@@ -18,7 +18,7 @@ from tests.unit.operators.recurse.loops import FEW, edges
 import headrace as hr
 from headrace import col
 from headrace.changes import Changes
-from headrace.operators.recurse.ffp import Definite, Event, External, Message, Speculative
+from headrace.operators.recurse.ffp import Definite, External, LoopEvent, Message, Speculative
 from headrace.operators.registry import kernel_of
 from headrace.operators.span import LINEAR
 from headrace.plan.base import Node
@@ -48,10 +48,10 @@ WORKS: dict[str, Callable[[], tuple[Work, tuple[bool, ...]]]] = {
 each = pytest.mark.parametrize("name", WORKS)
 
 
-def event_of(changes: Changes) -> Event:
+def event_of(changes: Changes) -> LoopEvent:
     """Changes as a message that says which times they alter."""
     times = changes.sync_times()
-    return Event(int(times.min()), changes, int(times.max()))
+    return LoopEvent(int(times.min()), changes, int(times.max()))
 
 
 def posted(changes: Changes) -> list[Message]:
@@ -65,7 +65,7 @@ class Linear(Work):
     def __init__(self, node: Node) -> None:
         self.node = node
 
-    def take(self, side: int, event: Event) -> list[Message]:  # noqa: ARG002 - all inputs alike
+    def take(self, side: int, event: LoopEvent) -> list[Message]:  # noqa: ARG002 - all inputs alike
         return posted(LINEAR[type(self.node)](self.node, event.payload))
 
     def reached(self, promised: Sequence[int]) -> int:
@@ -80,7 +80,7 @@ class Kernels(Work):
         self.promised = [NEG_INFINITY] * len(node.inputs)
         self.high = NEG_INFINITY
 
-    def take(self, side: int, event: Event) -> list[Message]:
+    def take(self, side: int, event: LoopEvent) -> list[Message]:
         changes: Changes = event.payload
         ends = changes.re[changes.re < INFINITY]
         # A result that waits for time to pass would wait for a promise: so time is as late as any end that is known.
@@ -139,7 +139,7 @@ class Driven:
     @property
     def net(self) -> list[str]:
         """The changes it gave, summed up."""
-        parts = [m.payload for m in self.given if isinstance(m, Event)]
+        parts = [m.payload for m in self.given if isinstance(m, LoopEvent)]
         if not parts:
             return []
         return sorted(map(repr, Changes.concat(parts).consolidate().to_table().to_pylist()))
@@ -181,7 +181,7 @@ def test_s1_speculates_correctly(name: str, streams: list[hr.Stream], choose: ra
             given += driven.loop(Speculative(asked))
             assert strategy == "hwm" or any(isinstance(m, Speculative) for m in given), "it does not wait"
         for message in given:
-            if isinstance(message, Event):
+            if isinstance(message, LoopEvent):
                 assert message.time >= answered
             elif isinstance(message, Definite):
                 promised = max(promised, message.time)
@@ -215,7 +215,7 @@ def test_s3_is_forward_moving(name: str, streams: list[hr.Stream], choose: rando
     driven = Driven(name)
     for side, changes, cti in feeds(name, streams, choose):
         given = driven.changes(side, changes)
-        assert all(m.time >= changes.sync_times().min() for m in given if isinstance(m, Event))
+        assert all(m.time >= changes.sync_times().min() for m in given if isinstance(m, LoopEvent))
         driven.take(side, Definite(cti))
 
 
@@ -238,6 +238,6 @@ def test_a_guess_that_comes_on_several_ways_waits_for_the_last():
     driven.changes(0, fact)
     assert driven.take(0, Speculative(5)) == []
     (pair,) = driven.changes(1, fact)
-    assert isinstance(pair, Event)
+    assert isinstance(pair, LoopEvent)
     assert pair.time == 3
     assert driven.take(1, Speculative(5)) == [Speculative(5)]

@@ -12,7 +12,7 @@ import headrace as hr
 from headrace import stdlib
 from headrace.errors import ModuleError, SqlError
 from headrace.sql import shipped
-from headrace.sql.session import Session
+from headrace.sql.session import SqlSession
 
 TICKS = hr.events([{"le": 1, "price": 4.0}, {"le": 2, "price": 8.0}], "price DOUBLE")
 
@@ -66,7 +66,7 @@ def test_a_window_version_of_the_users_own_is_no_part_of_the_librarys():
 
 
 def test_the_users_own_may_be_dropped_again():
-    session = Session({"s": TICKS})
+    session = SqlSession({"s": TICKS})
     session.execute("CREATE AGGREGATE ewma(x DOUBLE): DOUBLE { INITIALIZE: { INSERT INTO RETURN VALUES (x); } }")
     session.execute("DROP AGGREGATE ewma")
     session.execute("SELECT ewma(price, 0.5) AS m FROM s")
@@ -75,7 +75,7 @@ def test_the_users_own_may_be_dropped_again():
 
 
 def test_modules_that_are_shown_have_those_of_the_library():
-    (shown,) = Session().execute("SHOW MODULES")
+    (shown,) = SqlSession().execute("SHOW MODULES")
     assert ("stdlib.silence", "SQL aggregate") in [row[:2] for row in shown.rows]  # type: ignore[attr-defined]
 
 
@@ -94,6 +94,6 @@ def test_workers_get_the_text():
 
 @pytest.mark.parametrize("name", list(stdlib.LIBRARY))
 def test_the_page_has_each_with_what_it_takes(name: str):
-    page = (Path(__file__).parents[3] / "docs" / "sql" / "library.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "sql" / "library.md").read_text()
     text = stdlib.LIBRARY[name].text
     assert f"\n| `{text[text.index(name) : text.index(' {')]}` |" in page

@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 import headrace as hr
 from headrace.cli import app
 from headrace.errors import HeadraceError, ModuleError, SourceError
-from headrace.testing.module_check import Report, module_check
+from headrace.testing.module_check import ModuleReport, module_check
 
 
-def checked(module: Any, sample: Any = None, **options: Any) -> Report:
+def checked(module: Any, sample: Any = None, **options: Any) -> ModuleReport:
     return module_check(module, sample, **({"examples": 30, "seed": 1} | options))
 
 

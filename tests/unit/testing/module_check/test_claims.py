@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.testing.module_check import Report, module_check
+from headrace.testing.module_check import ModuleReport, module_check
 
 
-def checked(module: Any, check: str) -> Report:
+def checked(module: Any, check: str) -> ModuleReport:
     return module_check(module, examples=60, seed=7, only=[check])
 
 

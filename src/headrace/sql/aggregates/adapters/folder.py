@@ -16,15 +16,15 @@ from headrace.errors import ModuleFailed
 from headrace.modules.folding import Folding
 from headrace.plan.ordered import Frame
 from headrace.schema import Schema
-from headrace.sql.aggregates.front.definition import Definition
+from headrace.sql.aggregates.front.definition import AggregateDefinition
 from headrace.sql.aggregates.native.aggregate import Native, native_of
 from headrace.sql.aggregates.native.fold import NativeFolding
 from headrace.sql.aggregates.python.compile import Compiled
 
-__all__ = ["Folder", "Stepper"]
+__all__ = ["SqlFolder", "SqlStepper"]
 
 
-class Stepper:
+class SqlStepper:
     """The state of one group.
 
     `arrive` and `expire` give what is returned at this tuple: bare values, or rows of an aggregate with columns.
@@ -97,7 +97,7 @@ class Stepper:
 
 
 @dataclass(frozen=True)
-class Folder:
+class SqlFolder:
     """Makes steppers of one version of an aggregate."""
 
     compiled: Compiled
@@ -134,7 +134,7 @@ class Folder:
         return None if isinstance(native, str) else NativeFolding(native, frame, answers, active=active)
 
     @property
-    def definition(self) -> Definition:
+    def definition(self) -> AggregateDefinition:
         return self.compiled.definition
 
     @property
@@ -151,11 +151,11 @@ class Folder:
         """Whether steppers keep the tuples of the window, because the body looks at them as a table."""
         return self.definition.keeps_window
 
-    def make(self) -> Stepper:
+    def make(self) -> SqlStepper:
         """The state of a group before its first tuple."""
-        return Stepper(self.compiled, terminates=self.terminates)
+        return SqlStepper(self.compiled, terminates=self.terminates)
 
-    def load(self, data: bytes) -> Stepper:
+    def load(self, data: bytes) -> SqlStepper:
         """The state of a group as it was saved."""
         made = self.make()
         made.restore(data)

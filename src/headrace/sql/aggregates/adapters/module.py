@@ -17,10 +17,10 @@ from headrace.modules import Aggregate, Module, Operator
 from headrace.modules.fold import Kind
 from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
-from headrace.sql.aggregates.adapters.folder import Folder
+from headrace.sql.aggregates.adapters.folder import SqlFolder
 from headrace.sql.aggregates.adapters.steps import RowSteps, Steps
 from headrace.sql.aggregates.front.check import check, lines_of, too_deep
-from headrace.sql.aggregates.front.definition import Definition
+from headrace.sql.aggregates.front.definition import AggregateDefinition
 from headrace.sql.aggregates.front.stored import MOST_CHARACTERS, Stored, with_stored
 from headrace.sql.aggregates.python.compile import Compiled, compile_aggregate
 from headrace.sql.aggregates.python.names import field_names
@@ -59,7 +59,7 @@ class Versions:
         return any(one.definition.algebraic for one in self.all)
 
 
-class Written(NamedTuple):
+class AggregateText(NamedTuple):
     """A statement that makes an aggregate: its text, and the lines its body had where the user wrote it."""
 
     text: str
@@ -67,7 +67,7 @@ class Written(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _versions(statements: tuple[Written, ...]) -> Versions:
+def _versions(statements: tuple[AggregateText, ...]) -> Versions:
     """The last aggregate of some; those before it are what it calls. A window version follows the base version."""
     known = dict[str, Any]()
     for written in statements:
@@ -88,10 +88,10 @@ class _FromText(Module):
 
     order_sensitive: ClassVar[bool] = True
 
-    def __init__(self, statements: Iterable[Written]) -> None:
+    def __init__(self, statements: Iterable[AggregateText]) -> None:
         self.statements = tuple(statements)
 
-    def __getstate__(self) -> dict[str, tuple[Written, ...]]:
+    def __getstate__(self) -> dict[str, tuple[AggregateText, ...]]:
         return {"statements": self.statements}
 
     @cached_property
@@ -110,14 +110,14 @@ class _FromText(Module):
         return self.versions.main
 
     @cached_property
-    def definition(self) -> Definition:
+    def definition(self) -> AggregateDefinition:
         return replace(self.compiled.definition, algebraic=self.versions.algebraic)
 
-    def folder(self, kind: Kind) -> Folder | None:
+    def folder(self, kind: Kind) -> SqlFolder | None:
         """What goes from tuple to tuple under OVER; None where the base version is computed anew (rule 7.4)."""
         if kind == "unbounded":
-            return Folder(self.compiled, terminates=self.blocking)
-        return None if self.versions.window is None else Folder(self.versions.window, terminates=False)
+            return SqlFolder(self.compiled, terminates=self.blocking)
+        return None if self.versions.window is None else SqlFolder(self.versions.window, terminates=False)
 
     @property
     def source(self) -> str:
@@ -228,7 +228,7 @@ def module_of(
     definition = check(context, part, inside)
     if before is not None:
         _check_agrees(context, part, definition, before.definition)
-    made = _made(definition, _statements(definition, before, Written(to_sql(part), lines_of(context, part))))
+    made = _made(definition, _statements(definition, before, AggregateText(to_sql(part), lines_of(context, part))))
     try:
         made.versions  # noqa: B018 - now, where an error has a place to point at
     except (SyntaxError, RecursionError, MemoryError):
@@ -260,8 +260,10 @@ def _version(part: s.CreateAggregate) -> Literal["base", "window"]:
     return "window" if part.window else "base"
 
 
-def _check_agrees(context: Context, part: s.CreateAggregate, mine: Definition, other: Definition) -> None:
-    def signature(of: Definition) -> tuple[Any, ...]:
+def _check_agrees(
+    context: Context, part: s.CreateAggregate, mine: AggregateDefinition, other: AggregateDefinition
+) -> None:
+    def signature(of: AggregateDefinition) -> tuple[Any, ...]:
         columns = [] if of.value else [field.name for field in of.returns]
         return [field.type for field in of.parameters], [field.type for field in of.returns], of.value, columns
 
@@ -276,11 +278,11 @@ def _check_agrees(context: Context, part: s.CreateAggregate, mine: Definition, o
         )
 
 
-def _made(definition: Definition, statements: Iterable[Written]) -> SqlAggregate | SqlRows:
+def _made(definition: AggregateDefinition, statements: Iterable[AggregateText]) -> SqlAggregate | SqlRows:
     return (SqlAggregate if definition.value else SqlRows)(statements)
 
 
-def _statements(definition: Definition, before: _FromText | None, mine: Written) -> list[Written]:
+def _statements(definition: AggregateDefinition, before: _FromText | None, mine: AggregateText) -> list[AggregateText]:
     """The statements that make it: those of what it calls, then its own, the base version first."""
     called = [one for module in definition.calls for one in module.statements]
     versions = [] if before is None else [*before.statements]
@@ -288,7 +290,7 @@ def _statements(definition: Definition, before: _FromText | None, mine: Written)
         every = [*called, *versions[:-1], mine, versions[-1]]
     else:
         every = [*versions, *called, mine]
-    found: dict[str, Written] = {}
+    found: dict[str, AggregateText] = {}
     for one in every:
         found.setdefault(one.text, one)
     return list(found.values())

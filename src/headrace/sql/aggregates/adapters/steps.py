@@ -9,7 +9,7 @@ from headrace.modules import IncrementalAggregate, IncrementalOperator, Module
 from headrace.modules.folding import Folding
 from headrace.plan.ordered import Frame
 from headrace.schema import Schema
-from headrace.sql.aggregates.adapters.folder import Folder
+from headrace.sql.aggregates.adapters.folder import SqlFolder
 from headrace.sql.aggregates.native.aggregate import native_of
 from headrace.sql.aggregates.native.fold import NativeFolding
 from headrace.sql.aggregates.python.compile import one_value
@@ -45,8 +45,8 @@ class _Stepwise(Module):
         return str(self.module.mark)
 
     @cached_property
-    def _folder(self) -> Folder:
-        return Folder(self.module.compiled, terminates=False)
+    def _folder(self) -> SqlFolder:
+        return SqlFolder(self.module.compiled, terminates=False)
 
     def by_slots(self, frame: Frame, answers: Schema) -> Folding | None:
         """Native code that goes through the slots of all groups in one call, if there is any."""

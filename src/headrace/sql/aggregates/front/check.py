@@ -10,7 +10,7 @@ from headrace.expr.nodes import Bound
 from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.aggregates.front import definition as d
-from headrace.sql.aggregates.front.select import Around, Selects
+from headrace.sql.aggregates.front.select import Around, SelectReader
 from headrace.sql.aggregates.front.stored import decoded
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import SQL_AGGREGATES, SQL_FUNCTIONS
@@ -23,7 +23,7 @@ RETURN = "return"
 
 def check(
     context: Context, part: s.CreateAggregate, known: Mapping[str, Any], lines: Sequence[int] = ()
-) -> d.Definition:
+) -> d.AggregateDefinition:
     """What an aggregate is; it may call the aggregates that are `known`.
 
     `lines` say where its statements were written, if that was in another text.
@@ -46,7 +46,7 @@ def lines_of(context: Context, part: s.CreateAggregate) -> tuple[int, ...]:
     return tuple(context.text.count("\n", 0, one.at[0]) + 1 for stage in part.stages for one in stage.statements)
 
 
-class _Check(Selects):
+class _Check(SelectReader):
     """One aggregate."""
 
     def __init__(
@@ -57,7 +57,7 @@ class _Check(Selects):
         self.lines = dict(zip(every, lines, strict=True))
         self.take(self.columns(part.parameters))
 
-    def definition(self) -> d.Definition:
+    def definition(self) -> d.AggregateDefinition:
         part = self.part
         self._check_name()
         self.returns = self._returns()
@@ -68,11 +68,11 @@ class _Check(Selects):
         if part.algebraic:
             self._check_algebraic()
         stages = self._stages()
-        if not any(isinstance(one, d.Insert) and one.table is None for body in stages.values() for one in body):
+        if not any(isinstance(one, d.BodyInsert) and one.table is None for body in stages.values() for one in body):
             raise self.context.error(
                 part.name, f"{part.name.text} returns nothing", instead="INSERT INTO RETURN … in one of its stages"
             )
-        return d.Definition(
+        return d.AggregateDefinition(
             part.name.text, self.parameters.fields, self.returns, part.returns is not None, tuple(self.tables.values()),
             stages, self.places, tuple(self.calls.values()), part.algebraic, part.window, self.keeps_window,
         )  # fmt: skip
@@ -171,8 +171,8 @@ class _Check(Selects):
 
     # --- stages ------------------------------------------------------------------------------------------------------
 
-    def _stages(self) -> dict[str, tuple[d.Statement, ...]]:
-        found: dict[str, tuple[d.Statement, ...]] = {}
+    def _stages(self) -> dict[str, tuple[d.BodyStatement, ...]]:
+        found: dict[str, tuple[d.BodyStatement, ...]] = {}
         for stage in self.part.stages:
             for event in stage.events:
                 if event in found:
@@ -199,7 +199,7 @@ class _Check(Selects):
             )
         return found
 
-    def _statement(self, part: s.BodyStatement, around: Around) -> d.Statement:
+    def _statement(self, part: s.BodyStatement, around: Around) -> d.BodyStatement:
         self.reads = set()
         line = self.lines[part.at]
         with self.context.at(part):
@@ -214,7 +214,7 @@ class _Check(Selects):
             where = self.where(part.where, around.within((part.table.text, source)))
             return d.Delete(line, frozenset(self.reads), source, where)
 
-    def _insert(self, part: s.InsertRows | s.InsertSelected, around: Around, line: int) -> d.Insert:
+    def _insert(self, part: s.InsertRows | s.InsertSelected, around: Around, line: int) -> d.BodyInsert:
         target = None if _is_return(part.target) else self.named(part.target)
         if target is not None:
             self._check_own(part.target, target, "INSERT INTO RETURN, or a table of its own")
@@ -222,11 +222,11 @@ class _Check(Selects):
         name = part.target.text
         if isinstance(part, s.InsertRows):
             rows = self._rows(part.rows, columns, name, around)
-            return d.Insert(line, frozenset(self.reads), target, rows)
+            return d.BodyInsert(line, frozenset(self.reads), target, rows)
         select = self.select(part.select, around, columns, name)
-        return d.Insert(line, frozenset(self.reads), target, (), select)
+        return d.BodyInsert(line, frozenset(self.reads), target, (), select)
 
-    def _update(self, part: s.UpdateRows, around: Around, line: int) -> d.Update:
+    def _update(self, part: s.UpdateRows, around: Around, line: int) -> d.BodyUpdate:
         source = self.source(self.named(part.table))
         self._check_own(part.table, source.table, "DELETE FROM inwindow, or a table of its own")
         inside = around.within((part.table.text, source))
@@ -239,7 +239,7 @@ class _Check(Selects):
             value = self.expressions(inside).bind(one.value)
             values[index] = self.assigned(one.value, value, schema.fields[index], name)
         where = self.where(part.where, inside)
-        return d.Update(line, frozenset(self.reads), source, tuple(values), where)
+        return d.BodyUpdate(line, frozenset(self.reads), source, tuple(values), where)
 
     def _check_own(self, part: s.Name, table: d.Table, instead: str) -> None:
         if table.kept_by_system:

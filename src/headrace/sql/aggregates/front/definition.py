@@ -11,8 +11,20 @@ from headrace.expr.nodes import Bound
 from headrace.schema import Field, Schema, Type
 
 __all__ = [
-    "EVENTS", "INWINDOW", "MOST_ROWS", "Definition", "Delete", "Insert", "Oldest", "Place", "Scalar", "Selected",
-    "Source", "Statement", "Table", "Update",
+    "EVENTS",
+    "INWINDOW",
+    "MOST_ROWS",
+    "AggregateDefinition",
+    "BodyInsert",
+    "BodyStatement",
+    "BodyUpdate",
+    "ColumnOrigin",
+    "Delete",
+    "Oldest",
+    "Scalar",
+    "Selected",
+    "Table",
+    "TableScan",
 ]  # fmt: skip
 
 EVENTS = ("initialize", "iterate", "terminate", "expire")
@@ -41,7 +53,7 @@ class Table:
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class TableScan:
     """One place in a body where the rows of a table are gone through."""
 
     table: Table
@@ -49,11 +61,11 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Place:
+class ColumnOrigin:
     """What a column of a bound expression stands for: of the rows of a source, else of the tuple that arrived."""
 
     index: int
-    source: Source | None = None
+    source: TableScan | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,21 +73,21 @@ class Selected:
     """A SELECT; without a source it has one row."""
 
     entries: tuple[Bound, ...]
-    source: Source | None = None
+    source: TableScan | None = None
     where: Bound | None = None
     order: tuple[tuple[Bound, bool], ...] = ()
     limit: int | None = None
     #: Whether it gives one row of all.
     aggregated: bool = False
     #: More sources: each row of one goes with each of the next.
-    joined: tuple[Source, ...] = ()
+    joined: tuple[TableScan, ...] = ()
     #: One row of all that agree in these.
     groups: tuple[Bound, ...] = ()
     having: Bound | None = None
     distinct: bool = False
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[TableScan, ...]:
         """All, from the outermost."""
         return () if self.source is None else (self.source, *self.joined)
 
@@ -113,7 +125,7 @@ class Oldest(Expr):
 
 
 @dataclass(frozen=True, eq=False)
-class Statement:
+class BodyStatement:
     """A statement of a body: where it stands, and the tables it looks at."""
 
     line: int
@@ -121,7 +133,7 @@ class Statement:
 
 
 @dataclass(frozen=True, eq=False)
-class Insert(Statement):
+class BodyInsert(BodyStatement):
     """Rows for a table, or for RETURN if there is none."""
 
     table: Table | None
@@ -130,24 +142,24 @@ class Insert(Statement):
 
 
 @dataclass(frozen=True, eq=False)
-class Update(Statement):
+class BodyUpdate(BodyStatement):
     """New values for columns; None for those that stay."""
 
-    source: Source
+    source: TableScan
     values: tuple[Bound | None, ...]
     where: Bound | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Delete(Statement):
+class Delete(BodyStatement):
     """Rows that go."""
 
-    source: Source
+    source: TableScan
     where: Bound | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Definition:
+class AggregateDefinition:
     """An aggregate: what it takes, what it gives, its tables and what it does at each event."""
 
     name: str
@@ -157,9 +169,9 @@ class Definition:
     #: Whether it gives a value, not rows.
     value: bool
     tables: tuple[Table, ...]
-    stages: Mapping[str, tuple[Statement, ...]]
+    stages: Mapping[str, tuple[BodyStatement, ...]]
     #: What the columns of bound expressions stand for.
-    places: Mapping[str, Place]
+    places: Mapping[str, ColumnOrigin]
     #: The aggregates it calls.
     calls: tuple[Any, ...] = ()
     algebraic: bool = False
@@ -187,7 +199,7 @@ class Definition:
 
     def _one_row(self, table: Table) -> bool:
         every = [statement for event in EVENTS for statement in self.stages.get(event, ())]
-        inserts = [one for one in every if isinstance(one, Insert) and one.table is table]
+        inserts = [one for one in every if isinstance(one, BodyInsert) and one.table is table]
         if any(isinstance(one, Delete) and one.source.table is table for one in every):
             return False
         if table.rows:
@@ -198,5 +210,5 @@ class Definition:
         return len(inserts[0].rows) == 1
 
 
-def _touches(statement: Statement, table: Table) -> bool:
-    return table in statement.reads or (isinstance(statement, Insert) and statement.table is table)
+def _touches(statement: BodyStatement, table: Table) -> bool:
+    return table in statement.reads or (isinstance(statement, BodyInsert) and statement.table is table)

@@ -11,7 +11,7 @@ from headrace.sql.aggregates.front import definition as d
 __all__ = ["calls", "chain", "said"]
 
 
-def said(places: Mapping[str, d.Place], sources: Sequence[d.Source], where: Bound | None) -> dict[int, Bound]:
+def said(places: Mapping[str, d.ColumnOrigin], sources: Sequence[d.TableScan], where: Bound | None) -> dict[int, Bound]:
     """The columns of the first source whose values a condition says, by their places.
 
     The others are those whose rows are not known yet.
@@ -27,7 +27,7 @@ def said(places: Mapping[str, d.Place], sources: Sequence[d.Source], where: Boun
     return found
 
 
-def _apart(places: Mapping[str, d.Place], bound: Bound, sources: Sequence[d.Source]) -> bool:
+def _apart(places: Mapping[str, d.ColumnOrigin], bound: Bound, sources: Sequence[d.TableScan]) -> bool:
     """Whether a value is the same for all rows of some sources, and quickly seen to be."""
     if isinstance(bound.node, Column):
         return places[bound.node.column].source not in sources

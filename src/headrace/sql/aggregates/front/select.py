@@ -22,10 +22,10 @@ from headrace.sql.bind.context import Context
 from headrace.sql.bind.scope import Relation, Scope
 from headrace.sql.printer import to_sql
 
-__all__ = ["Around", "Selects"]
+__all__ = ["Around", "SelectReader"]
 
 #: Sources that stand beside each other, by what they are called.
-Level = tuple[tuple[str, d.Source], ...]
+Level = tuple[tuple[str, d.TableScan], ...]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Around:
     levels: tuple[Level, ...] = ()
     event: str = ""
 
-    def within(self, *sources: tuple[str, d.Source]) -> Around:
+    def within(self, *sources: tuple[str, d.TableScan]) -> Around:
         """The same, with nearer sources."""
         return replace(self, levels=(sources, *self.levels))
 
@@ -44,12 +44,12 @@ class Around:
         return self.event in ("initialize", "iterate")
 
 
-class Selects:
+class SelectReader:
     """What one aggregate may read, and its SELECTs."""
 
     def __init__(self, context: Context, part: s.CreateAggregate, known: Mapping[str, Any]) -> None:
         self.context, self.part, self.known = context, part, known
-        self.places: dict[str, d.Place] = {}
+        self.places: dict[str, d.ColumnOrigin] = {}
         self.types: dict[str, Type] = {}
         self.calls: dict[str, Any] = {}
         self.reads: set[d.Table] = set()
@@ -62,7 +62,7 @@ class Selects:
         """What it takes."""
         self.parameters = parameters
         for index, field in enumerate(parameters):
-            self._place(_argument(field.name), d.Place(index), field.type)
+            self._place(_argument(field.name), d.ColumnOrigin(index), field.type)
 
     # --- SELECT ------------------------------------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class Selects:
     def _from(self, part: s.LocalSelect) -> Level:
         joined = [(one.table, one.alias) for one in part.joins]
         named = [] if part.table is None else [(part.table, part.alias), *joined]
-        found: dict[str, tuple[str, d.Source]] = {}
+        found: dict[str, tuple[str, d.TableScan]] = {}
         for table, alias in named:
             name = alias or table
             if name.text.lower() in found:
@@ -156,13 +156,13 @@ class Selects:
         return self.expressions(inside).bind(part).bind(self.schema)
 
     def _having(
-        self, part: s.Expression, expressions: LocalExpressions, mine: list[d.Source], fixed: list[Expr]
+        self, part: s.Expression, expressions: LocalExpressions, mine: list[d.TableScan], fixed: list[Expr]
     ) -> Bound:
         expr = expressions.predicate(part)
         self._check_grouped(part, expr, mine, fixed)
         return expr.bind(self.schema)
 
-    def _check_grouped(self, part: s.Expression, expr: Expr, mine: list[d.Source], fixed: list[Expr]) -> None:
+    def _check_grouped(self, part: s.Expression, expr: Expr, mine: list[d.TableScan], fixed: list[Expr]) -> None:
         """Beside aggregates, what is not the same for all rows of a group has no value."""
         if isinstance(expr, AggregateCall) or any(expr.same(one) for one in fixed):
             return
@@ -208,17 +208,17 @@ class Selects:
 
     # --- names and expressions ---------------------------------------------------------------------------------------
 
-    def source(self, table: d.Table) -> d.Source:
+    def source(self, table: d.Table) -> d.TableScan:
         """A new way through a table."""
         self.reads.add(table)
         self.keeps_window |= table.kept_by_system
         self.sources += 1
-        source = d.Source(table, self.sources)
+        source = d.TableScan(table, self.sources)
         for index, field in enumerate(table.schema):
-            self._place(_plan_name(source, field.name), d.Place(index, source), field.type)
+            self._place(_plan_name(source, field.name), d.ColumnOrigin(index, source), field.type)
         return source
 
-    def _place(self, name: str, place: d.Place, kind: Type) -> None:
+    def _place(self, name: str, place: d.ColumnOrigin, kind: Type) -> None:
         self.places[name] = place
         self.types[name] = kind
 
@@ -295,7 +295,7 @@ def _argument(name: str) -> str:
     return f"argument {name}"
 
 
-def _plan_name(source: d.Source, column: str) -> str:
+def _plan_name(source: d.TableScan, column: str) -> str:
     return f"{source.number} {column}"
 
 

@@ -24,12 +24,12 @@ from headrace.plan.ordered import Tuples as SlideOf
 from headrace.schema import Type
 from headrace.sql.aggregates.front import definition as d
 from headrace.sql.aggregates.native.selects import FAILURES
-from headrace.sql.aggregates.native.state import LIVING, State
+from headrace.sql.aggregates.native.state import LIVING, StateWriter
 from headrace.sql.aggregates.native.values import NotNative
 from headrace.sql.aggregates.native.writer import Writer
 from headrace.sql.aggregates.python.compile import compile_aggregate, too_many
 
-__all__ = ["Column", "Native", "NativeResult", "States", "Tuples", "native_of"]
+__all__ = ["Column", "Native", "NativeResult", "NativeTuples", "States", "native_of"]
 
 #: What is longer is not compiled: that would take a minute, for what Python begins with at once.
 MOST_LINES = 500
@@ -46,7 +46,7 @@ class States:
 
 
 @dataclass(frozen=True)
-class Tuples:
+class NativeTuples:
     """Where the tuples of each group begin, settle and end, when each tuple is, and how far time is: as `FoldWork`."""
 
     begin: Int64s
@@ -79,7 +79,7 @@ class NativeResult:
 class Native:
     """An aggregate that runs as native code."""
 
-    definition: d.Definition
+    definition: d.AggregateDefinition
     #: What it runs as.
     source: str
     #: Whether it answers for slots of tuples, not for each tuple.
@@ -90,7 +90,7 @@ class Native:
     room: tuple[int, int]
     #: What may go wrong, but for several values.
     failures: tuple[str, ...]
-    _state: State
+    _state: StateWriter
 
     @cached_property
     def first(self) -> Int64s:
@@ -110,7 +110,7 @@ class Native:
         return compiled("\n".join(lines), takes)
 
     def run(
-        self, tuples: Tuples, columns: Sequence[Column], states: States, frame: Frame, *, active: bool = False
+        self, tuples: NativeTuples, columns: Sequence[Column], states: States, frame: Frame, *, active: bool = False
     ) -> NativeResult:
         """Go through tuples, on from states."""
         groups = len(states.at)
@@ -140,7 +140,7 @@ class Native:
         return too_many(count) if self.slots else several_values(count)
 
 
-def native_of(definition: d.Definition, *, terminates: bool = False, slots: bool = False) -> Native | str:
+def native_of(definition: d.AggregateDefinition, *, terminates: bool = False, slots: bool = False) -> Native | str:
     """The aggregate as native code, or why there is none.
 
     `terminates` if TERMINATE is done after each tuple, `slots` if at the end of each slot.

@@ -15,7 +15,7 @@ from headrace.expr.arrow.columns import from_numpy, to_numpy
 from headrace.modules.folding import FoldFailure, FoldResult, FoldWork, nothing_due
 from headrace.plan.ordered import Frame
 from headrace.schema import Schema, Type
-from headrace.sql.aggregates.native.aggregate import Column, Native, NativeResult, States, Tuples
+from headrace.sql.aggregates.native.aggregate import Column, Native, NativeResult, NativeTuples, States
 from headrace.time import INFINITY, add
 
 __all__ = ["NativeFolding", "array_of", "column_of", "loaded", "saved", "tuples_of"]
@@ -95,10 +95,10 @@ class NativeFolding:
         return found
 
 
-def tuples_of(work: FoldWork) -> Tuples:
+def tuples_of(work: FoldWork) -> NativeTuples:
     """The tuples of some work, as native code goes through them."""
     begin, settle, end, le = map(np.ascontiguousarray, (work.begin, work.settle, work.start[1:], work.le))
-    return Tuples(begin, settle, end, le, work.cti, work.seen)
+    return NativeTuples(begin, settle, end, le, work.cti, work.seen)
 
 
 def loaded(states: pa.Array) -> States:

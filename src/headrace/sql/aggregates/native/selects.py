@@ -17,19 +17,19 @@ from headrace.schema import Type
 from headrace.sql.aggregates.front import definition as d
 from headrace.sql.aggregates.front.lookup import said
 from headrace.sql.aggregates.native.tables import Many
-from headrace.sql.aggregates.native.values import NotNative, Pair, Text, Values, compared
+from headrace.sql.aggregates.native.values import CodeLines, NotNative, Pair, ValueWriter, compared
 
-__all__ = ["Selects"]
+__all__ = ["SelectWriter"]
 
 #: How many different failures there may be: the rest of a code is a number of rows or values.
 FAILURES = 1024
 
 
-class Selects(Values):
+class SelectWriter(ValueWriter):
     """Writes expressions with sub-selects, and the ways through tables."""
 
     def __init__(
-        self, definition: d.Definition, text: Text, arguments: Sequence[Pair],
+        self, definition: d.AggregateDefinition, text: CodeLines, arguments: Sequence[Pair],
         columns: Mapping[d.Table, Sequence[Pair]], oldest: Sequence[Pair], many: Mapping[d.Table, Many],
     ) -> None:  # fmt: skip
         super().__init__(definition, text, arguments, columns, oldest)
@@ -69,7 +69,7 @@ class Selects(Values):
         return not select.aggregated and not self.reads_many(select) and all(map(self.quick, (*select.entries, *where)))
 
     @contextmanager
-    def rows(self, sources: Sequence[d.Source], where: Bound | None) -> Iterator[None]:
+    def rows(self, sources: Sequence[d.TableScan], where: Bound | None) -> Iterator[None]:
         """What is added inside is done for each row of the sources that is wanted."""
         with ExitStack() as inside:
             for place, source in enumerate(sources):
@@ -80,7 +80,7 @@ class Selects(Values):
             yield
 
     @contextmanager
-    def _way(self, sources: Sequence[d.Source], where: Bound | None) -> Iterator[None]:
+    def _way(self, sources: Sequence[d.TableScan], where: Bound | None) -> Iterator[None]:
         """Through the rows of the first source, or to the one that the condition says."""
         many, row = self.many[sources[0].table], self.new("row")
         wanted = said(self.definition.places, sources, where)
@@ -257,7 +257,7 @@ class Selects(Values):
         "count": _count, "sum": _sum, **dict.fromkeys(("min", "max", "first", "last"), _best),
     }  # fmt: skip
     _writers: ClassVar[Mapping[type[Expr], Callable[[Any, Bound], Pair]]] = {
-        **Values._writers,  # noqa: SLF001 - its own base
+        **ValueWriter._writers,  # noqa: SLF001 - its own base
         d.Scalar: _scalar,
         Case: _case,
         AggregateCall: _aggregate,

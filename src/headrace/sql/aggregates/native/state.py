@@ -16,9 +16,9 @@ from headrace.columnar import Int64s
 from headrace.schema import Type
 from headrace.sql.aggregates.front import definition as d
 from headrace.sql.aggregates.native.tables import Many
-from headrace.sql.aggregates.native.values import Pair, Text
+from headrace.sql.aggregates.native.values import CodeLines, Pair
 
-__all__ = ["LIVING", "State"]
+__all__ = ["LIVING", "StateWriter"]
 
 #: Where the number of tuples in the window is.
 LIVING = 1
@@ -26,10 +26,10 @@ _HEAD, _BITS = 3, 60
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class State:
+class StateWriter:
     """Writes how variables and tables come and go."""
 
-    def __init__(self, text: Text, single: Mapping[d.Table, Sequence[Pair]], many: Sequence[Many]) -> None:
+    def __init__(self, text: CodeLines, single: Mapping[d.Table, Sequence[Pair]], many: Sequence[Many]) -> None:
         self.text, self.single, self.many = text, single, many
         self.variables = [
             (pair, field.type)

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 
 from headrace.expr.nodes import Bound
 from headrace.sql.aggregates.front import definition as d
-from headrace.sql.aggregates.native.selects import Selects
+from headrace.sql.aggregates.native.selects import SelectWriter
 from headrace.sql.aggregates.native.tables import Many
 from headrace.sql.aggregates.native.values import NotNative, Pair
 
@@ -21,7 +21,7 @@ __all__ = ["Statements"]
 class Statements:
     """Writes statements; `give` writes what is returned."""
 
-    def __init__(self, values: Selects, give: Callable[[Sequence[Pair], str], None]) -> None:
+    def __init__(self, values: SelectWriter, give: Callable[[Sequence[Pair], str], None]) -> None:
         self.values, self.text, self.give = values, values.text, give
 
     def lines(self, event: str) -> list[str]:
@@ -46,15 +46,15 @@ class Statements:
             except NotNative as reason:
                 raise NotNative(f"line {statement.line}: {reason}") from None
 
-    def _statement(self, statement: d.Statement, event: str) -> None:
-        if isinstance(statement, d.Insert):
+    def _statement(self, statement: d.BodyStatement, event: str) -> None:
+        if isinstance(statement, d.BodyInsert):
             if statement.table is None:
                 self._return(statement, event)
             elif statement.table in self.values.many:
                 self._insert(statement, self.values.many[statement.table])
             else:
                 self._set(self.values.columns[statement.table], statement.rows[0])
-        elif isinstance(statement, d.Update):
+        elif isinstance(statement, d.BodyUpdate):
             self._update(statement)
         else:
             assert isinstance(statement, d.Delete)
@@ -62,7 +62,7 @@ class Statements:
 
     # --- rows that come ----------------------------------------------------------------------------------------------
 
-    def _return(self, one: d.Insert, event: str) -> None:
+    def _return(self, one: d.BodyInsert, event: str) -> None:
         if one.select is None:
             for row in one.rows:
                 self.give([self.values.of(value) for value in row], event)
@@ -84,7 +84,7 @@ class Statements:
                     text.add(f"{count} += 1")
                 use(found if slow else [values.of(entry) for entry in select.entries])
 
-    def _insert(self, one: d.Insert, many: Many) -> None:
+    def _insert(self, one: d.BodyInsert, many: Many) -> None:
         text = self.text
         failed = self.values.failure(f"{many.table.name} has grown to more than {many.table.limit:,} rows")
         if one.select is None and len(one.rows) == 1:
@@ -117,7 +117,7 @@ class Statements:
         names = ", ".join(f"{pair.value}, {pair.null}" for pair, _ in found)
         self.text.add(f"{names} = {', '.join(f'{new.value}, {new.null}' for _, new in found)}")
 
-    def _update(self, one: d.Update) -> None:
+    def _update(self, one: d.BodyUpdate) -> None:
         values, text, table = self.values, self.text, one.source.table
         if table not in values.many:
             with values.rows([one.source], one.where):
@@ -152,7 +152,7 @@ class Statements:
         if later:
             many.sweep()
 
-    def _looks_again(self, source: d.Source, *parts: Bound | None) -> bool:
+    def _looks_again(self, source: d.TableScan, *parts: Bound | None) -> bool:
         """Whether expressions look at a table beside the row that they are about."""
         return any(part is not None and source.table in _tables(part) for part in parts)
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from headrace.schema import Type
 from headrace.sql.aggregates.front import definition as d
 from headrace.sql.aggregates.native.rows import LEAVING
-from headrace.sql.aggregates.native.values import NotNative, Pair, Text
+from headrace.sql.aggregates.native.values import CodeLines, NotNative, Pair
 from headrace.sql.aggregates.python.names import Names
 
 __all__ = ["Many"]
@@ -22,7 +22,7 @@ _MOST_COLUMNS = 60
 class Many:
     """One table, and its rows."""
 
-    def __init__(self, table: d.Table, names: Names, text: Text) -> None:
+    def __init__(self, table: d.Table, names: Names, text: CodeLines) -> None:
         if len(table.schema) > _MOST_COLUMNS:
             raise NotNative(f"the table {table.name} has more than {_MOST_COLUMNS} columns")
         self.table, self.text = table, text

@@ -20,7 +20,7 @@ from headrace.schema import Type
 from headrace.sql.aggregates.front import definition as d
 from headrace.sql.aggregates.python.scalars import single
 
-__all__ = ["NotNative", "Pair", "Text", "Values", "check_type", "compared"]
+__all__ = ["CodeLines", "NotNative", "Pair", "ValueWriter", "check_type", "compared"]
 
 #: A value that is longer than this gets a name: what is nested too deep cannot be read, not even by Python.
 _LONG_TEXT = 60
@@ -58,7 +58,7 @@ class Pair:
         return f"({self.null})" if len(self.nulls) > 1 else self.null
 
 
-class Text:
+class CodeLines:
     """Lines, some of them in blocks."""
 
     def __init__(self) -> None:
@@ -104,19 +104,19 @@ def _nulls(*pairs: Pair) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for pair in pairs for name in pair.nulls))
 
 
-class Values:
+class ValueWriter:
     """Writes expressions: the lines they need go to `text`, what they are in the end is given back."""
 
     def __init__(
-        self, definition: d.Definition, text: Text, arguments: Sequence[Pair],
+        self, definition: d.AggregateDefinition, text: CodeLines, arguments: Sequence[Pair],
         columns: Mapping[d.Table, Sequence[Pair]], oldest: Sequence[Pair],
     ) -> None:  # fmt: skip
         self.definition, self.text = definition, text
         #: What the arguments, the columns of tables and those of the oldest tuple are called.
         self.arguments, self.columns, self.oldest = arguments, columns, oldest
         #: Of a source whose rows are gone through, the row that it is at and its columns.
-        self.row_of: dict[d.Source, str] = {}
-        self.rows_of: dict[d.Source, list[Pair]] = {}
+        self.row_of: dict[d.TableScan, str] = {}
+        self.rows_of: dict[d.TableScan, list[Pair]] = {}
         self.named = 0
 
     def of(self, bound: Bound) -> Pair:

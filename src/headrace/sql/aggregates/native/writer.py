@@ -15,11 +15,11 @@ from headrace.schema import Type
 from headrace.sql.aggregates.front import definition as d
 from headrace.sql.aggregates.native.rows import ROW_FUNCTIONS
 from headrace.sql.aggregates.native.scalars import CONSTANTS, FUNCTIONS
-from headrace.sql.aggregates.native.selects import FAILURES, Selects, default
-from headrace.sql.aggregates.native.state import State
+from headrace.sql.aggregates.native.selects import FAILURES, SelectWriter, default
+from headrace.sql.aggregates.native.state import StateWriter
 from headrace.sql.aggregates.native.statements import Statements
 from headrace.sql.aggregates.native.tables import Many
-from headrace.sql.aggregates.native.values import NotNative, Pair, Text, check_type
+from headrace.sql.aggregates.native.values import CodeLines, NotNative, Pair, check_type
 from headrace.sql.aggregates.python.names import Names
 
 __all__ = ["TAKES", "Writer"]
@@ -42,7 +42,7 @@ _OLDEST, _COMING = "oldest, le[oldest] + span", "i, le[i]"
 class Writer:
     """Writes one aggregate; `terminates` if TERMINATE is done after each tuple, `slots` if it answers for slots."""
 
-    def __init__(self, definition: d.Definition, *, terminates: bool, slots: bool = False) -> None:
+    def __init__(self, definition: d.AggregateDefinition, *, terminates: bool, slots: bool = False) -> None:
         self.definition, self.terminates, self.slots = definition, terminates or slots, slots
         self._check()
         names = Names((*TAKES, *_LOCALS))
@@ -50,16 +50,16 @@ class Writer:
         self.arguments = [_names(names, field.name) for field in definition.parameters]
         self.arrays = [_names(names, f"{field.name}_of") for field in definition.parameters]
         self.outputs = [_names(names, f"{field.name}_out") for field in definition.returns]
-        self.text = Text()
+        self.text = CodeLines()
         tables = [table for table in definition.tables if not table.kept_by_system]
         single = {t: [_names(names, f"{t.name}_{n}") for n in t.schema.names] for t in tables if self._is_row(t)}
         self.many = {table: Many(table, names, self.text) for table in tables if table not in single}
         fields = zip(self.arrays, definition.parameters, strict=True)
         oldest = [_read(array, field.type, "oldest") for array, field in fields]
-        self.values = Selects(definition, self.text, self.arguments, single, oldest, self.many)
+        self.values = SelectWriter(definition, self.text, self.arguments, single, oldest, self.many)
         self.statements = Statements(self.values, self._give)
         self.windowed = definition.window and (bool(self._stage("expire")) or definition.keeps_window)
-        self.state = State(self.text, single, tuple(self.many.values()))
+        self.state = StateWriter(self.text, single, tuple(self.many.values()))
         self._count()
 
     def _check(self) -> None:
@@ -93,11 +93,11 @@ class Writer:
         if self.may_break:  # there is room to say so
             self.room = max(self.room[0], 1), max(self.room[1], 1)
 
-    def _results(self, statements: Sequence[d.Statement]) -> tuple[int, int]:
+    def _results(self, statements: Sequence[d.BodyStatement]) -> tuple[int, int]:
         """How many rows they return, at least and at most, where these are not rows of a table of many."""
         least = most = 0
         for one in statements:
-            if isinstance(one, d.Insert) and one.table is None:
+            if isinstance(one, d.BodyInsert) and one.table is None:
                 select = one.select
                 most += len(one.rows) if select is None else 2 if self._any_number(select) else 1
                 least += len(one.rows) if select is None else int(self._sure(select))
@@ -117,11 +117,11 @@ class Writer:
         """What may go wrong, by the rest of a code; the first is that there are several values."""
         return tuple(self.values.failures)
 
-    def _stage(self, event: str) -> Sequence[d.Statement]:
+    def _stage(self, event: str) -> Sequence[d.BodyStatement]:
         return self.definition.stages.get(event, ())
 
     def _returns(self, event: str) -> bool:
-        return any(isinstance(one, d.Insert) and one.table is None for one in self._stage(event))
+        return any(isinstance(one, d.BodyInsert) and one.table is None for one in self._stage(event))
 
     # --- the loop ----------------------------------------------------------------------------------------------------
 

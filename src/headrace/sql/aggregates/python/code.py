@@ -24,7 +24,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Code:
     """Writes what is read. Who writes the whole aggregate says what tables and arguments are called."""
 
-    def __init__(self, definition: d.Definition) -> None:
+    def __init__(self, definition: d.AggregateDefinition) -> None:
         self.definition = definition
         self.arguments: list[str] = []
         #: The columns of the tuple that leaves, if the window is not kept.
@@ -39,7 +39,7 @@ class Code:
         self.forms: dict[d.Table, str] = {}
         #: What a table is called, or each column of its one row.
         self.kept: dict[d.Table, list[str]] = {}
-        self.bound: dict[d.Source, list[str]] = {}
+        self.bound: dict[d.TableScan, list[str]] = {}
         #: The SELECTs around what is being written, and what the rows of a group are called in those with groups.
         self.selects: list[d.Selected] = []
         self.grouped: dict[d.Selected, str] = {}
@@ -141,7 +141,7 @@ class Code:
         """All rows of a table."""
         return self.kept[table][0] + (".values()" if self.forms[table] == "keyed" else "")
 
-    def lookup(self, sources: Sequence[d.Source], where: Bound | None) -> str | None:
+    def lookup(self, sources: Sequence[d.TableScan], where: Bound | None) -> str | None:
         """The rows of the first source that a condition may hold for, where it says what the key is.
 
         The others are those whose rows are not known yet.
@@ -160,7 +160,7 @@ class Code:
             return f"among_rows({self.constant(like, f'indexed({self.kept[table][0]}, {places!r})')}, {values})"
         return f"found({self.kept[table][0]}, {values})"
 
-    def columns(self, source: d.Source) -> list[str]:
+    def columns(self, source: d.TableScan) -> list[str]:
         """What the columns of a source are called in the source text."""
         if source not in self.bound:
             table = source.table
@@ -168,7 +168,7 @@ class Code:
             self.bound[source] = self.kept[table] if one_row else [self.names.give(n) for n in table.schema.names]
         return self.bound[source]
 
-    def pattern(self, source: d.Source) -> str:
+    def pattern(self, source: d.TableScan) -> str:
         """What a row of a source is taken apart by."""
         return listed([*self.columns(source), *(["mark"] if source.table.kept_by_system else [])])
 

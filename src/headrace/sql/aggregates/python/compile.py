@@ -38,7 +38,7 @@ _MEMBERS = ("returned", "initialize", "iterate", "terminate", "expire", d.INWIND
 class Compiled:
     """An aggregate that can be run: over tuples of its arguments, in order."""
 
-    definition: d.Definition
+    definition: d.AggregateDefinition
     source: str
     body: Callable[[], Any]
     #: What a body keeps from tuple to tuple, by its name there: of each table one, or one for each column.
@@ -110,7 +110,7 @@ def too_many(values: int) -> str:
     return f"it returned {values} values where one is wanted"
 
 
-def compile_aggregate(definition: d.Definition) -> Compiled:
+def compile_aggregate(definition: d.AggregateDefinition) -> Compiled:
     """The aggregate as Python; raises what Python raises if the source is nested too deep for it."""
     writer = _Writer(definition)
     source = writer.source()
@@ -119,7 +119,7 @@ def compile_aggregate(definition: d.Definition) -> Compiled:
     return Compiled(definition, source, space[writer.title], writer.state)
 
 
-def _file(definition: d.Definition) -> str:
+def _file(definition: d.AggregateDefinition) -> str:
     """What Python calls the place that the code comes from."""
     return f"<{'window ' if definition.window else ''}aggregate {definition.name}>"
 
@@ -127,7 +127,7 @@ def _file(definition: d.Definition) -> str:
 class _Writer(Code):
     """Writes one aggregate."""
 
-    def __init__(self, definition: d.Definition) -> None:
+    def __init__(self, definition: d.AggregateDefinition) -> None:
         super().__init__(definition)
         taken = (*scalars.NAMES, *ROWS, *_USED)
         names = Names(taken)
@@ -233,15 +233,15 @@ class _Writer(Code):
 
     # --- statements --------------------------------------------------------------------------------------------------
 
-    def _statement(self, statement: d.Statement) -> list[str]:
-        if isinstance(statement, d.Insert):
+    def _statement(self, statement: d.BodyStatement) -> list[str]:
+        if isinstance(statement, d.BodyInsert):
             return self._insert(statement)
-        if isinstance(statement, d.Update):
+        if isinstance(statement, d.BodyUpdate):
             return self._update(statement)
         assert isinstance(statement, d.Delete)
         return self._delete(statement)
 
-    def _insert(self, one: d.Insert) -> list[str]:
+    def _insert(self, one: d.BodyInsert) -> list[str]:
         table = one.table
         if table is not None and self.forms[table] == "row":
             return [self._set(self.kept[table], list(map(self.value, one.rows[0])))]
@@ -256,7 +256,7 @@ class _Writer(Code):
             return [f"self.returned.append({rows})"]
         return [f"self.returned.extend({rows})", f"room(self.returned, 'RETURN', {d.MOST_ROWS})"]
 
-    def _inserted(self, one: d.Insert, *, bare: bool) -> tuple[str, bool]:
+    def _inserted(self, one: d.BodyInsert, *, bare: bool) -> tuple[str, bool]:
         """What is inserted: a list of rows, or the only one."""
         if one.select is None:
             written = [self.value(row[0]) if bare else self.tuple(row) for row in one.rows]
@@ -269,7 +269,7 @@ class _Writer(Code):
         """All at once, so that values are those of before."""
         return f"{', '.join(names)} = {', '.join(values)}"
 
-    def _update(self, one: d.Update) -> list[str]:
+    def _update(self, one: d.BodyUpdate) -> list[str]:
         table = one.source.table
         columns = self.columns(one.source)
         if self.forms[table] == "row":
