@@ -59,6 +59,10 @@ class Changes:
     def with_payload(self, payload: pa.Table) -> Changes:
         return replace(self, payload=payload)
 
+    def negated(self) -> Changes:
+        """What takes these changes back."""
+        return replace(self, weight=-self.weight)
+
     def with_lifetimes(self, le: Int64s, re: Int64s) -> Changes:
         """Other lifetimes; rows whose lifetime is now empty vanish."""
         return Changes(le, re, self.weight, self.payload).filter(le < re)

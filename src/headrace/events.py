@@ -193,7 +193,7 @@ def history_diff(
     if left.schema.types != right.schema.types:
         right = right.cast(left.schema)
     a, b = (_rounded(up_to(_as_changes(t), until), digits) for t in (left, right))
-    opposite = Changes(b.le, b.re, -b.weight, b.payload)
+    opposite = b.negated()
     rest = Changes.concat([a, opposite]).consolidate()
     if len(rest) == 0:
         return ""

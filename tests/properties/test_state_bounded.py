@@ -16,8 +16,9 @@ from tests.strategies.plans import aggregates, sources
 import headrace as hr
 from headrace.host.local.run import Runner, batches_of
 from headrace.operators.aggregate.combine import LAST
-from headrace.operators.aggregate.merge import WINDOW, MergeKernel
+from headrace.operators.aggregate.merge import MergeKernel
 from headrace.operators.aggregate.overlapping import OverlappingKernel
+from headrace.operators.aggregate.visible import WINDOW
 from headrace.optimizer import optimize
 from headrace.plan.nodes import Output
 from headrace.stages.cut import cut
@@ -25,18 +26,18 @@ from headrace.testing.strategies import SCHEMA, batch_sizes, physical_streams
 from headrace.time import INFINITY, NEG_INFINITY
 
 
-def merges(runner: Runner) -> list[MergeKernel]:
+def merges(runner: Runner) -> list[MergeKernel | OverlappingKernel]:
     kernels = [k for stage in runner.stages for run in stage for k in run.kernels.values()]
-    return [k for k in kernels if isinstance(k, MergeKernel)]
+    return [k for k in kernels if isinstance(k, MergeKernel | OverlappingKernel)]
 
 
 def column(table: pa.Table | None, name: str) -> list[int]:
     return [] if table is None else table.column(name).to_pylist()
 
 
-def check_kernel(kernel: MergeKernel) -> None:
+def check_kernel(kernel: MergeKernel | OverlappingKernel) -> None:
     """Answers are kept for open windows only, runs and steps only past what has been seen, a total once a group."""
-    cti, seen, grid = kernel.scalars["cti"], kernel.scalars["seen"], kernel.window
+    cti, seen, grid = kernel.scalars["cti"], kernel.scalars["seen"], kernel.visible.window
     for number in column(kernel.traces["windows"].scan(), WINDOW):
         assert grid.origin + number * grid.hop + grid.size > cti
     if isinstance(kernel, OverlappingKernel):

@@ -179,6 +179,17 @@ def test_the_public_names_are_what_is_visible():
     assert list(headrace.__all__) == sorted(headrace.__all__, key=natural)
 
 
+def test_no_module_imports_a_private_name_of_another():
+    assert not [
+        f"{relative(path)}, line {node.lineno}: {alias.name}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module != "__future__"
+        for alias in node.names
+        if alias.name.startswith("_")
+    ]
+
+
 @pytest.mark.parametrize("name", [".ci/run", "scripts/java.sh", "scripts/test.sh", "scripts/venv.sh"])
 def test_scripts_can_be_run(name: str):
     assert os.access(ROOT / name, os.X_OK)

@@ -108,7 +108,7 @@ _PROGRESS = (
     ),
     Fault(
         "promise that forgets who waits", "headrace.operators.windows.kernel", "WindowKernel._promise",
-        'return min(promise, int(np.min(to_numpy(left.payload.column(_HOLD)), initial=INFINITY)))', "return promise",
+        'min(promise, self.groups.least("forget", HOLD))', "promise",
         "the output CTI does not wait for windows that may still change",
     ),
     Fault(
@@ -192,17 +192,17 @@ _GRIDS = (
     ),
     Fault(
         "runs counted twice", "headrace.operators.aggregate.merge", "MergeKernel._delta",
-        "max(before + 1, first_open)", "max(before, first_open)",
+        "max(before + 1, horizon.first_open)", "max(before, horizon.first_open)",
         "an event that waits for windows to come is added again to the last one that was given",
     ),
     Fault(
-        "windows dropped when they are seen", "headrace.operators.aggregate.merge", "MergeKernel.step",
-        'self.traces["windows"].drop(now.cti)', 'self.traces["windows"].drop(now.seen)',
+        "windows dropped when they are seen", "headrace.operators.aggregate.visible", "VisibleWindows.exchange",
+        "self.trace.drop(now.cti)", "self.trace.drop(now.seen)",
         "a window is forgotten when its answer is given, and corrections find nothing to correct",
     ),
     Fault(
-        "old answers that stay", "headrace.operators.aggregate.merge", "MergeKernel._corrections",
-        "Changes.concat([before, after]).consolidate()", "after",
+        "old answers that stay", "headrace.operators.aggregate.visible", "VisibleWindows._corrections",
+        "Changes.concat([old, new]).consolidate()", "new",
         "a corrected window gets a second answer, and the first is not taken back",
     ),
     Fault(
@@ -288,9 +288,8 @@ _WINDOWS = (
         "a window whose ends did not change is taken to be as it was",
     ),
     Fault(
-        "quiet groups are forgotten", "headrace.operators.windows.kernel", "WindowKernel._touched",
-        'due = [self.traces["forget"].until(cti), self.traces["show"].until(limit)]',
-        'due = [self.traces["forget"].until(cti)]',
+        "quiet groups are forgotten", "headrace.operators.windows.kernel", "WindowKernel.step",
+        "touched(delta, forget=now.cti, show=limit)", "touched(delta, forget=now.cti)",
         "windows of a group for which nothing comes are not shown when time has passed them",
     ),
     Fault(

@@ -119,7 +119,7 @@ class ClipKernel(Kernel):
         starts = Changes.from_table(passed).consolidate()
         known = self._known("events", hash_rows(starts.payload))
         cut = known.filter(self._ends(known, starts) < known.re)
-        gone = Changes(cut.le, cut.re, -cut.weight, cut.payload)
+        gone = cut.negated()
         self.traces["events"].append(gone.to_table(), hash_rows(self._keys(gone)), gone.re)
 
     def held_by(self) -> str:

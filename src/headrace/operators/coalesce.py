@@ -55,7 +55,7 @@ class CoalesceKernel(Kernel):
         changes = _starting_with(open_, changes, self.scalars["cti"])
         self._remember(changes)
         before, after = _spans(known), _spans(Changes.concat([known, changes]).consolidate())
-        taken_back = Changes(before.le, before.re, -before.weight, before.payload)
+        taken_back = before.negated()
         return Changes.concat([after, taken_back]).consolidate()
 
     def _found(self, trace: str, hashes: NDArray[np.uint64]) -> Changes:

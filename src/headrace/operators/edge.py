@@ -85,7 +85,7 @@ class EdgeKernel(Kernel):
         self.traces["recent"].append(samples.to_table(), hashes, samples.le)
         before = self._signal(known)
         after = self._signal(Changes.concat([known, samples]).consolidate())
-        taken_back = Changes(before.le, before.re, -before.weight, before.payload)
+        taken_back = before.negated()
         told = Changes.concat([after, taken_back]).consolidate()
         return self._ended(told, after) if self.latest and len(told) else told
 
@@ -181,7 +181,7 @@ class EdgeKernel(Kernel):
         rows = self._open(both.filter(both.le == newest[codes])).to_table()
         if superseded is not None:
             old = Changes.from_table(superseded)
-            rows = concat([rows, Changes(old.le, old.re, -old.weight, old.payload).to_table()])
+            rows = concat([rows, old.negated().to_table()])
             rows = Changes.from_table(rows).consolidate().to_table()
         last.append(rows, self._hashes(rows), np.full(rows.num_rows, INFINITY, np.int64))
 

@@ -138,7 +138,7 @@ class JoinKernel(Kernel):
         now, once = is_[j], was[j] & (i >= len(left))
         given = [
             self._left_over(looked_at, others, i[now], j[now]),
-            _negated(self._left_over(touched, others, i[once] - len(left), j[once])),
+            self._left_over(touched, others, i[once] - len(left), j[once]).negated(),
         ]
         if self.join.kind == "left":
             fresh = now & (i < len(left))
@@ -189,7 +189,7 @@ class JoinKernel(Kernel):
         moved = reached > since
         if moved.any():
             old = known.filter(moved)
-            rows = Changes.concat([_negated(old), _settled(old, reached[moved])])
+            rows = Changes.concat([old.negated(), _settled(old, reached[moved])])
             self.traces["left"].append(rows.to_table(), self._hashes(rows, 0), rows.re)
 
     def held_by(self) -> str:
@@ -214,7 +214,3 @@ def _settled(left: Changes, since: Int64s) -> Changes:
     if SETTLED in payload.column_names:
         payload = payload.drop_columns([SETTLED])
     return left.with_payload(payload.append_column(SETTLED, pa.array(since)))
-
-
-def _negated(changes: Changes) -> Changes:
-    return Changes(changes.le, changes.re, -changes.weight, changes.payload)

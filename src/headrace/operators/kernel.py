@@ -14,7 +14,7 @@ from headrace.plan.nodes import Node
 from headrace.progress import Progress
 from headrace.trace import Segment, Trace
 
-__all__ = ["Data", "Kernel", "SavedTraces", "consolidated_rows", "names_of"]
+__all__ = ["Data", "Kernel", "SavedTraces", "cancelled_rows", "consolidated_rows", "names_of"]
 
 Data: TypeAlias = "Changes | pa.Table"
 #: Traces by name, as they were saved.
@@ -89,3 +89,9 @@ def names_of(projection: Iterable[tuple[str, Expr]]) -> dict[str, str]:
 def consolidated_rows(table: pa.Table) -> pa.Table:
     """How a trace of changes compacts: equal rows are summed (their hashes and times are equal too)."""
     return Changes.from_table(table).consolidate().to_table()
+
+
+def cancelled_rows(table: pa.Table) -> pa.Table:
+    """As `consolidated_rows`, where equal rows may stay apart."""
+    changes = Changes.from_table(table)
+    return table if bool((changes.weight > 0).all()) else changes.consolidate().to_table()

@@ -11,8 +11,9 @@ from headrace.expr import AggregateCall
 from headrace.operators.aggregate.accumulators import COUNT, PART, Argument, Layout
 from headrace.operators.aggregate.bags import Bag
 from headrace.operators.aggregate.exact import as_integers, lowest_limb, total_float, total_integer
+from headrace.operators.evaluated import evaluated
 
-__all__ = ["answers"]
+__all__ = ["answers", "outputs"]
 
 
 def answers(state: pa.Table, layout: Layout, window: str) -> pa.Table:
@@ -24,6 +25,16 @@ def answers(state: pa.Table, layout: Layout, window: str) -> pa.Table:
     for name, call in layout.node.split[0].items():
         table = table.append_column(name, _value(call, sums, bags, layout))
     return table
+
+
+def outputs(state: pa.Table, layout: Layout, window: str, weight: int) -> tuple[Int64s, Int64s, pa.Table]:
+    """For every answer: the number of its window, the weight, and the payload that leaves."""
+    table = answers(state, layout, window)
+    weights = np.full(table.num_rows, weight, np.int64)
+    columns = [table.column(name) for name in layout.keys]
+    columns += [evaluated(expr, table, weights) for expr in layout.node.split[1].values()]
+    payload = pa.Table.from_arrays(columns, schema=layout.node.schema.arrow)
+    return to_numpy(table.column(window)), weights, payload
 
 
 class _Bags:

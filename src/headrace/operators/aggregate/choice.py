@@ -17,7 +17,7 @@ def merge_choice(node: Merge) -> Choice:
     # Numbers too large for 64 bits: Python's own, one answer at a time.
     squared = [str(argument.expr) for argument in layout.arguments.values() if argument.squared]
     exact = f"; variance of {', '.join(squared)} in exact arithmetic, answer by answer" if squared else ""
-    kernel = OverlappingKernel if slides(node) else MergeKernel
+    kernel: type[OverlappingKernel | MergeKernel] = OverlappingKernel if slides(node) else MergeKernel
     return Choice(lambda: kernel(node), f"{INCREMENTAL}{_kept(layout)}{exact}")
 
 

@@ -6,21 +6,26 @@ partial result enters at `FIRST` and leaves at `LAST + 1`. When time moves from 
 *total* takes in the steps of that window; the running sum of steps is the answer of every window on the way. An event
 costs two rows, however many windows it is in, and so does one that never ends.
 
-Corrections of windows that have been given go the way of `merge`: they are rare, and touch the windows they touch.
+Corrections of windows that have been given are those of any grid window (`visible.py`): they are rare, and touch the
+windows they touch.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headrace.changes import Changes
 from headrace.columnar import Int64s, concat, factorize, to_numpy
 from headrace.operators.aggregate.accumulators import COUNT, PART
 from headrace.operators.aggregate.combine import FIRST, LAST, compact
-from headrace.operators.aggregate.merge import WINDOW, MergeKernel
 from headrace.operators.aggregate.running import negative, present, running_sums
+from headrace.operators.aggregate.visible import WINDOW, Horizon, VisibleWindows
+from headrace.operators.kernel import Data, Kernel
 from headrace.plan.nodes import Merge
 from headrace.plan.windows import ENDLESS, Grid
 from headrace.progress import Progress
@@ -39,19 +44,27 @@ def slides(node: Merge) -> bool:
     return node.aggregate.adds_up and isinstance(window, Grid) and window.size > window.hop
 
 
-class OverlappingKernel(MergeKernel):
+class OverlappingKernel(Kernel):
     """Answers per group and overlapping window."""
+
+    divisible = True
 
     def __init__(self, node: Merge) -> None:
         super().__init__(node)
+        self.visible = VisibleWindows(node)
+        self.layout = self.visible.layout
         self.traces = {
-            "windows": self.traces["windows"],
+            "windows": self.visible.trace,
             "steps": Trace(self._summed),
             "totals": Trace(self._summed),
         }
+        self.scalars = {"cti": NEG_INFINITY, "seen": NEG_INFINITY}
+
+    def column_names(self) -> dict[str, str]:
+        return self.layout.column_names()
 
     def _summed(self, table: pa.Table) -> pa.Table:
-        return self._present(self._compact_state(table, [WINDOW]))
+        return self._present(self.visible.compacted(table, WINDOW, WINDOW))
 
     def _present(self, table: pa.Table) -> pa.Table:
         return present(table, self._not_sums)
@@ -60,19 +73,24 @@ class OverlappingKernel(MergeKernel):
     def _not_sums(self) -> tuple[str, ...]:
         return (*self.layout.keys, WINDOW, PART, "__hash", "__time")
 
-    def _delta(self, partial: pa.Table, now: Progress) -> pa.Table:
+    def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
+        (partial,), (now,) = inputs, progress
+        assert isinstance(partial, pa.Table)
+        horizon = self.visible.horizon(self.scalars, now)
+        result = self.visible.exchange(self._delta(partial, horizon), horizon.before, now)
+        self.scalars = {"cti": max(self.scalars["cti"], now.cti), "seen": max(self.scalars["seen"], now.seen)}
+        return result, self.visible.progress(now)
+
+    def _delta(self, partial: pa.Table, horizon: Horizon) -> pa.Table:
         """Partial results to add to windows that have been given, and whole ones of windows that are new."""
-        seen = self.scalars["seen"]
-        before, after = self.window.closed(seen), self.window.closed(max(now.seen, seen))
-        first_open = self.window.closed(self.scalars["cti"]) + 1 if self.scalars["cti"] != NEG_INFINITY else -ENDLESS
+        before, after, ended = horizon.before, horizon.after, horizon.ended
         parts = []
         due: list[pa.Table] = []
         if partial.num_rows:
-            parts.append(compact(self._spread(partial, first_open, before), self.layout, [WINDOW]))
-            due = self._enter(partial, before, after if now.cti != INFINITY else INFINITY)
-        if now.cti == INFINITY:
-            high = self.window.closed(max(now.high, seen if seen != INFINITY else NEG_INFINITY))
-            parts.append(self._moved(due, before, None, high))
+            parts.append(compact(self.visible.spread(partial, horizon.first_open, before), self.layout, [WINDOW]))
+            due = self._enter(partial, before, after if ended is None else INFINITY)
+        if ended is not None:
+            parts.append(self._moved(due, before, None, ended))
         elif after > before:
             parts.append(self._moved(due, before, after, after))
         return concat(parts) if parts else _nothing()
@@ -92,14 +110,12 @@ class OverlappingKernel(MergeKernel):
     def _add(self, trace: str, rows: pa.Table, at: Int64s, some: NDArray[np.bool_]) -> None:
         rows = rows.append_column(WINDOW, pa.array(at)).filter(pa.array(some))
         if rows.num_rows:
-            rows = self._present(compact(rows, self.layout, [WINDOW]))
-            ends = self.window.end(to_numpy(rows.column(WINDOW)))
-            self.traces[trace].append(rows, self._hashes(rows, [WINDOW]), ends)
+            self.visible.add(self.traces[trace], self._present(compact(rows, self.layout, [WINDOW])))
 
     def _moved(self, new: list[pa.Table], before: int, after: int | None, high: int) -> pa.Table:
         """Whole partial results of the windows behind `before`, up to `after` or to the end of all steps."""
         steps, totals = self.traces["steps"], self.traces["totals"]
-        limit = INFINITY if after is None else int(self.window.end(np.array([after]))[0])
+        limit = INFINITY if after is None else int(self.visible.window.end(np.array([after]))[0])
         due = [part for part in (steps.until(limit), *new) if part is not None and part.num_rows]
         standing = totals.scan()
         if not due and standing is None:
@@ -120,7 +136,7 @@ class OverlappingKernel(MergeKernel):
         self._settle(concat(due) if due else None, limit)
         table = table.set_column(table.schema.get_field_index(WINDOW), FIRST, pa.array(at))
         table = table.append_column(LAST, pa.array(until)).filter(pc.greater(table.column(COUNT), 0))
-        return self._spread(table, before + 1, ENDLESS if after is None else after)
+        return self.visible.spread(table, before + 1, ENDLESS if after is None else after)
 
     def _settle(self, due: pa.Table | None, limit: int) -> None:
         """Steps that have been taken are in the totals from now on."""
@@ -130,6 +146,9 @@ class OverlappingKernel(MergeKernel):
         elif due is not None:
             rows = due.drop_columns([WINDOW])
             self._add("totals", rows, np.full(rows.num_rows, _TOTAL, np.int64), np.ones(rows.num_rows, bool))
+
+    def held_by(self) -> str:
+        return self.visible.held_by(self.scalars["cti"])
 
 
 def _nothing() -> pa.Table:

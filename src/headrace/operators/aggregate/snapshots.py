@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from headrace.changes import Changes
 from headrace.columnar import Int64s, canonical_floats, concat, factorize, hash_rows, to_numpy
 from headrace.operators.aggregate.accumulators import COUNT, PART, Layout
-from headrace.operators.aggregate.answers import answers
+from headrace.operators.aggregate.answers import outputs
 from headrace.operators.aggregate.combine import compact
 from headrace.operators.aggregate.running import negative, present, running_sums
 from headrace.operators.evaluated import evaluated
@@ -129,12 +129,7 @@ class SnapshotKernel(Kernel):
         totals, ends = totals.filter(pa.array(alive)), ends[alive]
         starts = to_numpy(totals.column(_AT))
         numbered = totals.set_column(totals.schema.get_field_index(_AT), _AT, pa.array(np.arange(len(ends))))
-        table = answers(numbered, self.layout, _AT)
-        number = to_numpy(table.column(_AT))
-        columns = [table.column(name) for name in self.keys]
-        weights = np.full(len(number), weight, np.int64)
-        columns += [evaluated(expr, table, weights) for expr in self.aggregate.split[1].values()]
-        payload = pa.Table.from_arrays(columns, schema=self.node.schema.arrow)
+        number, weights, payload = outputs(numbered, self.layout, _AT, weight)
         return Changes(starts[number], ends[number], weights, payload)
 
     def _settle(self, cti: int) -> None:

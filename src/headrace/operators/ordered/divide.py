@@ -16,17 +16,16 @@ from numpy.typing import NDArray
 
 from headrace.columnar import Bools, Int64s, factorize
 from headrace.expr import evaluate
+from headrace.operators.groups import PREFIX
 from headrace.operators.ordered.line import Line, distinct, ranges, runs
 from headrace.plan.ordered import FIRST, By, Delta, Fixed, Landmark, Ordered, Slides, Time, Tuples
 from headrace.time import INFINITY, add
 
-__all__ = ["PREFIX", "Reach", "Spans", "closing", "divide", "next_slide", "within", "without_prefix"]
+__all__ = ["Reach", "Spans", "closing", "divide", "next_slide", "within", "without_prefix"]
 
 _LIMIT = 2**60
 #: How many tuples of a group are tried at first for whether they join its window.
 _TRIED = 16
-#: The columns of a tuple are stored under their names with this before them.
-PREFIX = "in."
 
 
 @dataclass(frozen=True)

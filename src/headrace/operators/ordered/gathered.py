@@ -8,16 +8,15 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, Lists, concat, to_numpy
 from headrace.modules.folding import FoldWork
 from headrace.operators.ordered.line import Line, in_order
+from headrace.segments import Hashes
 
-__all__ = ["ARGUMENT", "COUNT", "START", "STATE", "Arrivals", "FoldAnswers", "Groups"]
+__all__ = ["ARGUMENT", "COUNT", "START", "STATE", "Arrivals", "FoldAnswers", "FoldGroups"]
 
-Hashes = NDArray[np.uint64]
 #: Columns of a group's state: what is kept of tuples, when they are, how many there were, and the state itself.
 ARGUMENT, START, COUNT, STATE = "arg.", "__start", "__count", "__state"
 
@@ -88,7 +87,7 @@ class Arrivals:
         return cls(events, order, mine, events.le[order], start, columns.take(pa.array(order)))
 
 
-class Groups:
+class FoldGroups:
     """Groups that are looked at: their states, the tuples their windows hold, and those that may change."""
 
     def __init__(

@@ -22,53 +22,55 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from headrace.changes import Changes
-from headrace.columnar import Bools, Int64s, canonical_floats, factorize, to_numpy
+from headrace.columnar import Bools, Int64s, canonical_floats, to_numpy
 from headrace.expr import col, evaluate
-from headrace.operators.evaluated import evaluated
-from headrace.operators.kernel import Data
-from headrace.operators.ordered.divide import PREFIX, Reach, Spans, closing, divide, next_slide, without_prefix
+from headrace.operators.groups import HOLD, OUT, PREFIX, UNTIL, Groups, Hashes
+from headrace.operators.kernel import Data, Kernel, cancelled_rows, names_of
+from headrace.operators.ordered.divide import Reach, Spans, closing, divide, next_slide, without_prefix
 from headrace.operators.ordered.keep import Kept, kept, least_bound, next_settled, next_shown
 from headrace.operators.ordered.line import Line, Past, lined_up, ranges
 from headrace.operators.ordered.sums import RunSums
-from headrace.operators.windows.content import Earlier, Outputs
+from headrace.operators.windows.content import Earlier, Outputs, content_of
 from headrace.operators.windows.divide import Windows
 from headrace.operators.windows.items import Members
-from headrace.operators.windows.kernel import WindowKernel
-from headrace.operators.windows.rows import cancelled_rows
+from headrace.operators.windows.rows import of_kept, output_rows, where
 from headrace.plan.nodes import Aggregate, PerWindow
 from headrace.plan.ordered import Delta, Fixed, Frame, Landmark, Ordered, Slides, Time, Tuples, order_columns
 from headrace.plan.source import DIVERTED
 from headrace.progress import Progress
-from headrace.schema import Field, Schema
 from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 from headrace.trace import Trace
 
 __all__ = ["OrderedKernel"]
 
-Hashes = NDArray[np.uint64]
 _COUNT, _UPTO, _FIRST, _SKIP = "__count", "__upto", "__first", "__skip"
 _PAST = (_COUNT, _UPTO, _FIRST, _SKIP)
 
 
-class OrderedKernel(WindowKernel):
+class OrderedKernel(Kernel):
     """Outputs per group and window of tuples, given early and corrected."""
 
-    def __init__(self, node: PerWindow) -> None:
+    divisible = True
+
+    def __init__(self, node: PerWindow, asked: PerWindow | None = None) -> None:
+        """`asked` is what is computed of a window, if it is not the node itself."""
         super().__init__(node)
-        assert isinstance(self.window, Ordered)
-        self.ordered: Ordered = self.window
+        self.per_window, asked = node, asked or node
+        assert isinstance(node.window, Ordered)
+        self.ordered: Ordered = node.window
         below = node.input.schema
-        keys = [(name, expr) for name, expr in self.projection if name in self.keys]
-        self.projection = [*keys, *((PREFIX + name, col(name)) for name in below.names)]
-        self.schema = Schema(
-            (*(f for f in self.schema if f.name in self.keys), *(Field(PREFIX + f.name, f.type) for f in below))
-        )
         self.order = [PREFIX + name for name in order_columns(below)]
         self.traces = {name: Trace(cancelled_rows) for name in ("events", "groups", "given", "forget", "show")}
-        self.sums = RunSums.of(node) if isinstance(node, Aggregate) else None
+        self.groups = Groups(node, [(PREFIX + name, col(name)) for name in below.names], self.traces)
+        self.keys = self.groups.keys
+        self.scalars = {"cti": NEG_INFINITY, "seen": NEG_INFINITY}
+        self.content = content_of(asked)
+        self.sums = RunSums.of(asked) if isinstance(asked, Aggregate) else None
+
+    def column_names(self) -> dict[str, str]:
+        return names_of(self.groups.projection) | {OUT + name: name for name in self.node.schema.names}
 
     # --- one batch ---------------------------------------------------------------------------------------------------
 
@@ -81,8 +83,8 @@ class OrderedKernel(WindowKernel):
         result = Changes.empty(self.node.schema)
         self.side = Changes.empty(DIVERTED)
         limit = now.cti if self.per_window.final else seen
-        moving = self._touched_by(delta, "show", limit)
-        touched = np.union1d(moving, self._touched_by(delta, "forget", now.cti))
+        moving = self.groups.touched(delta.filter(delta.le >= self._open), show=limit)
+        touched = np.union1d(moving, self.groups.touched(delta, forget=now.cti))
         if len(touched):
             result = self._look(touched, touched if self.per_window.final else moving, delta, now, limit)
         self._drop(now.cti, limit)
@@ -99,10 +101,7 @@ class OrderedKernel(WindowKernel):
 
     def _projected(self, changes: Changes) -> Changes:
         """The changes of the tuples that windows may be made of; ends go only where a module sees them."""
-        columns = [evaluated(expr, changes.payload, changes.weight) for _, expr in self.projection]
-        payload = canonical_floats(pa.Table.from_arrays(columns, schema=self.schema.arrow))
-        re = changes.re if self._sees_ends else changes.le + 1
-        delta = Changes(changes.le, re, changes.weight, payload)
+        delta = self.groups.projected(changes, changes.re if self._sees_ends else changes.le + 1)
         if isinstance(self.ordered, (Fixed, Landmark)):
             delta = delta.filter(delta.le >= self.ordered.start)
         if isinstance(self.ordered, Fixed):
@@ -110,20 +109,19 @@ class OrderedKernel(WindowKernel):
         return delta.cancelled()
 
     @property
+    def _open(self) -> int:
+        """From when on a change of tuples changes what was given."""
+        return NEG_INFINITY
+
+    @property
     def _sees_ends(self) -> bool:
         return self.per_window.sensitive
-
-    def _touched_by(self, delta: Changes, trace: str, time: int) -> Hashes:
-        """The hashes of the groups that change, or whose time has come."""
-        due = self.traces[trace].until(time)
-        tables = [delta.payload] if due is None else [delta.payload, due]
-        return np.unique(np.concatenate([self._hashes(table) for table in tables]))
 
     # --- the groups to look at ----------------------------------------------------------------------------------------
 
     def _look(self, touched: Hashes, moving: Hashes, delta: Changes, now: Progress, limit: int) -> Changes:
-        line, groups, gone = self._lines(touched, delta)
-        moves = np.isin(self._hashes(groups), moving)
+        line, keys, gone = self._lines(touched, delta)
+        moves = np.isin(self.groups.hashes(keys), moving)
         reached = max(now.high, self.scalars["seen"]) if now.cti == INFINITY else None
         spans, inside = divide(self.ordered, line, Reach(self.scalars["cti"], self._until(line, limit, reached)))
         closes, wanted = closing(self.ordered, line, spans), moves[spans.group]
@@ -131,43 +129,30 @@ class OrderedKernel(WindowKernel):
             wanted &= closes <= now.cti
         if inside is not None:
             inside = inside[wanted[ranges(spans.first, spans.last)[0]]]
-        result = self._exchange_spans(spans.filter(wanted), inside, closes[wanted], line, groups, moving)
+        result = self._exchange_spans(spans.filter(wanted), inside, closes[wanted], line, keys, moving)
         all_runs = spans if isinstance(self.ordered, Delta) else None
         left = kept(self.ordered, line, now.cti, all_runs)
         if self.per_window.final and isinstance(self.ordered, Landmark):
             # Nothing is forgotten, but each tuple that is settled may close a window.
             left = replace(left, alarm=next_settled(line, line.until(now.cti)))
-        self._keep(touched, line, groups, left, gone)
+        self._keep(touched, line, keys, left, gone)
         shows = next_shown(self.ordered, line, INFINITY if now.cti == INFINITY else limit)
-        self._set("show", touched, groups, shows, np.full(len(shows), INFINITY, np.int64))
+        self.groups.set_alarms("show", touched, keys, shows)
         return result
 
     def _lines(self, touched: Hashes, delta: Changes) -> tuple[Line, pa.Table, Changes]:
         """The tuples of the groups in their order, the groups' keys, and the changes of what is kept of them."""
-        known = self._known("events", touched)
-        delta = self._of_kept(delta, known)
+        known, pasts = self.groups.events(touched), self.groups.known("groups", touched)
+        if self._sees_ends and len(delta):
+            delta = of_kept(delta, known, self.scalars["cti"])
         after = Changes.concat([known, delta]).cancelled()
-        pasts = self.traces["groups"].lookup(touched)
-        tables = [after.payload.select(self.keys), known.payload.select(self.keys)]
-        rows = None if pasts is None else Changes.from_table(pasts).cancelled().payload
-        if rows is not None:
-            tables.append(rows.select(self.keys))
-        codes, groups = self._grouped(tables)
-        line, _ = lined_up(after, codes[0], groups.num_rows, self.order)
-        past = Past.none(groups.num_rows)
-        if rows is not None:
+        codes, keys = self.groups.numbered(*(x.payload for x in (after, known, pasts) if x is not None))
+        line, _ = lined_up(after, codes[0], keys.num_rows, self.order)
+        past = Past.none(keys.num_rows)
+        if pasts is not None:
             for name, column in zip(_PAST, (past.count, past.upto, past.first, past.skip), strict=True):
-                column[codes[2]] = to_numpy(rows.column(name))
-        return Line(line.group, line.le, line.start, line.events, past), groups, known
-
-    def _of_kept(self, delta: Changes, known: Changes) -> Changes:
-        """Without changes to the ends of tuples that are forgotten."""
-        if not self._sees_ends or len(delta) == 0:
-            return delta
-        starts = [x.payload.append_column("__start", pa.array(x.le)) for x in (known, delta)]
-        codes, _ = factorize(pa.concat_tables(starts))
-        forgotten = (delta.le < self.scalars["cti"]) & ~np.isin(codes[len(known) :], codes[: len(known)])
-        return delta.filter(~forgotten)
+                column[codes[2]] = to_numpy(pasts.payload.column(name))
+        return Line(line.group, line.le, line.start, line.events, past), keys, known
 
     def _until(self, line: Line, seen: int, reached: int | None) -> Int64s:
         """Up to when each group's windows are given (rule 5.3); `reached` is how far an ended input came."""
@@ -190,17 +175,21 @@ class OrderedKernel(WindowKernel):
     # --- what is taken back and what is given ------------------------------------------------------------------------
 
     def _exchange_spans(
-        self, spans: Spans, inside: Bools | None, closes: Int64s, line: Line, groups: pa.Table, moving: Hashes
+        self, spans: Spans, inside: Bools | None, closes: Int64s, line: Line, keys: pa.Table, moving: Hashes
     ) -> Changes:
         """What the windows say, which are closed at these CTIs, for what was given of these groups."""
         windows = Windows(spans.group, spans.le, spans.re, np.empty(0, np.int64))
-        outputs = self._outputs_of(spans, inside, line, groups)
-        found = self.traces["given"].lookup(moving)
-        stale = None if found is None else Changes.from_table(found).cancelled()
-        fresh = self._rows(outputs, windows, closes, groups)
-        return self._leaving(self._replace("given", stale, fresh))
+        outputs = self._outputs_of(spans, inside, line, keys)
+        fresh = output_rows(outputs, windows, closes, keys)
+        return self._exchange(self.groups.known("given", moving), fresh)
 
-    def _outputs_of(self, spans: Spans, inside: Bools | None, line: Line, groups: pa.Table) -> Outputs:
+    def _exchange(self, stale: Changes | None, fresh: Changes) -> Changes:
+        """Outputs that hold now for those that were given."""
+        moved = self.groups.exchange("given", stale, fresh, UNTIL)
+        self.side = self.groups.diverted(moved, where)
+        return self.groups.leaving(moved)
+
+    def _outputs_of(self, spans: Spans, inside: Bools | None, line: Line, keys: pa.Table) -> Outputs:
         """What is said of windows; `inside` tells which tuples of their runs are in them, if not all are."""
         windows = Windows(spans.group, spans.le, spans.re, np.empty(0, np.int64))
         tuples = self._evaluated(line)
@@ -213,12 +202,11 @@ class OrderedKernel(WindowKernel):
             # Nobody sees when they are: what is first, and what is last, is so by its place, not by time and value.
             places = np.arange(len(line), dtype=np.int64)
             tuples = Changes(places, places + 1, tuples.weight, tuples.payload)
-        names = [name for name, _ in self.per_window.keys]
-        keys = groups.take(pa.array(windows.group)).select(self.keys[: len(names)]).rename_columns(names)
+        named = self.groups.named(keys, windows.group)
         states: dict[str, list[bytes | None]] = {name: [None] * len(spans) for name in self.content.stateful}
         nothing = np.empty(0, np.int64)
         earlier = Earlier(states, Members(nothing, nothing, tuples))
-        return self.content.outputs(windows, Members(number, row, tuples), keys, np.ones(len(spans), bool), earlier)
+        return self.content.outputs(windows, Members(number, row, tuples), named, np.ones(len(spans), bool), earlier)
 
     def _evaluated(self, line: Line) -> Changes:
         """The tuples with what is asked of them."""
@@ -229,31 +217,14 @@ class OrderedKernel(WindowKernel):
 
     # --- what is remembered -------------------------------------------------------------------------------------------
 
-    def _keep(self, touched: Hashes, line: Line, groups: pa.Table, left: Kept, known: Changes) -> None:
+    def _keep(self, touched: Hashes, line: Line, keys: pa.Table, left: Kept, known: Changes) -> None:
         """What is kept takes the place of what was known."""
-        stay = line.events.filter(left.keep)
-        moved = Changes.concat([stay, Changes(known.le, known.re, -known.weight, known.payload)]).cancelled()
-        self.traces["events"].append(
-            moved.to_table(), self._hashes(moved.payload), np.full(len(moved), INFINITY, np.int64)
-        )
-        self._set("forget", touched, groups, left.alarm, left.hold)
-        self._set_past(touched, groups, left.past)
-
-    def _set_past(self, touched: Hashes, groups: pa.Table, past: Past) -> None:
-        some = self._goes_on(past)
-        table = groups
+        self.groups.exchange("events", known, line.events.filter(left.keep))
+        self.groups.set_alarms("forget", touched, keys, left.alarm, left.hold)
+        past, table = left.past, keys
         for name, column in zip(_PAST, (past.count, past.upto, past.first, past.skip), strict=True):
             table = table.append_column(name, pa.array(column))
-        table = table.filter(pa.array(some))
-        zero = np.zeros(table.num_rows, np.int64)
-        rows = [Changes.inserts(zero, zero + 1, table)]
-        found = self.traces["groups"].lookup(touched)
-        if found is not None:
-            old = Changes.from_table(found).cancelled()
-            rows.append(Changes(old.le, old.re, -old.weight, old.payload))
-        moved = Changes.concat(rows).cancelled()
-        never = np.full(len(moved), INFINITY, np.int64)
-        self.traces["groups"].append(moved.to_table(), self._hashes(moved.payload), never)
+        self.groups.set_rows("groups", touched, table.filter(pa.array(self._goes_on(past))))
 
     def _goes_on(self, past: Past) -> Bools:
         """The groups of which something beside their tuples is needed to go on."""
@@ -274,12 +245,7 @@ class OrderedKernel(WindowKernel):
         """The least lower bound of the windows that may still come or change."""
         if cti in (INFINITY, NEG_INFINITY):
             return cti
-        held = self.traces["forget"].scan()
-        promise = least_bound(self.ordered, cti)
-        if held is None:
-            return promise
-        left = Changes.from_table(held).cancelled()
-        return min(promise, int(np.min(to_numpy(left.payload.column("__hold")), initial=INFINITY)))
+        return min(least_bound(self.ordered, cti), self.groups.least("forget", HOLD))
 
     def held_by(self) -> str:
         held = "tuples that windows to come may hold, and a row a group"

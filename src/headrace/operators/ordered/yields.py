@@ -6,17 +6,23 @@ whoever remembers the result of a yield tuple remembers its equals as well: one 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
-from headrace.columnar import Bools, Int64s, factorize
+from headrace.changes import Changes
+from headrace.columnar import Bools, Int64s, factorize, group_sum, to_numpy
+from headrace.operators.groups import UNTIL
 from headrace.operators.ordered.line import Line, runs
 from headrace.plan.ordered import Frame, Time, Tuples
-from headrace.time import INFINITY, NEG_INFINITY
+from headrace.time import INFINITY, NEG_INFINITY, add
 
-__all__ = ["equals", "open_since", "slot_end", "ties", "yields"]
+__all__ = ["TIE", "equals", "moved_ends", "open_since", "slot_end", "ties", "yields"]
 
 _LIMIT = 2**60
+#: The place of a tuple among its equals.
+TIE = "__tie"
 
 
 def slot_end(slide: Time, le: Int64s) -> Int64s:
@@ -67,3 +73,29 @@ def ties(line: Line) -> Int64s:
         begins = runs(line.group[together], line.le[together], codes)
         found[together] = np.arange(len(together)) - np.repeat(begins, np.diff(np.r_[begins, len(together)]))
     return found
+
+
+def moved_ends(standing: Changes, delta: Changes, columns: Sequence[str]) -> tuple[Changes, Changes]:
+    """Outputs of settled tuples whose ends move: as they were, and as they are.
+
+    Of tuples that are equal but for their ends, the first ends first; the outputs of a tuple end together.
+    """
+    tables = [x.payload.select(columns).append_column("__start", pa.array(x.le)) for x in (standing, delta)]
+    codes, _ = factorize(pa.concat_tables(tables))
+    mine, theirs = codes[: len(standing)], codes[len(standing) :]
+    involved = np.isin(mine, theirs)
+    old, mine = standing.filter(involved), mine[involved]
+    order = np.lexsort((to_numpy(old.payload.column(TIE)), mine))
+    old, mine = old.take(order), mine[order]
+    heads = runs(mine, to_numpy(old.payload.column(TIE)))
+    known = np.isin(theirs, mine)
+    ends, of = np.r_[old.re[heads], delta.re[known]], np.r_[mine[heads], theirs[known]]
+    place, first = factorize(pa.table({"of": of, "end": ends}))
+    weight = group_sum(place, np.r_[np.ones(len(heads), np.int64), delta.weight[known]], len(first))
+    again = np.repeat(first, np.maximum(weight, 0))
+    again = again[np.lexsort((ends[again], of[again]))]
+    assert len(again) == len(heads), "an end moves of a tuple that is not known"
+    re = np.repeat(ends[again], np.diff(np.r_[heads, len(old)]))
+    until = pa.array(np.where(re == INFINITY, INFINITY, add(re, 1)))
+    payload = old.payload.set_column(old.payload.schema.get_field_index(UNTIL), UNTIL, until)
+    return old, Changes(old.le, re, old.weight, payload)

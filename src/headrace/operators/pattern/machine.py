@@ -24,8 +24,8 @@ from headrace.patterns import program as op
 from headrace.time import INFINITY
 
 __all__ = [
-    "ALL", "NEXT", "NOTHING", "ONE", "PARTIAL", "PAST", "TO_FIRST", "TO_LAST", "Groups", "Space", "Tables", "Tuples",
-    "replayed", "search",
+    "ALL", "NEXT", "NOTHING", "ONE", "PARTIAL", "PAST", "TO_FIRST", "TO_LAST", "SearchBounds", "Space", "Tables",
+    "Tuples", "replayed", "search",
 ]  # fmt: skip
 
 #: What counts: one match of a first tuple, all, or partial ones as well.
@@ -75,7 +75,7 @@ class Tuples(NamedTuple):
     columns: Ints
 
 
-class Groups(NamedTuple):
+class SearchBounds(NamedTuple):
     """Of each group: its tuples, where the search begins, and the first tuple that is not settled."""
 
     start: Ints
@@ -95,7 +95,7 @@ class Space(NamedTuple):
 Found = tuple[int, Ints, NDArray[np.int16], Ints, Ints]
 
 
-def search(tables: Tables, tuples: Tuples, groups: Groups, space: Space) -> Found:
+def search(tables: Tables, tuples: Tuples, groups: SearchBounds, space: Space) -> Found:
     """What was short, and all matches of all groups: group, first and last tuple, node, whether it is complete, and
     whether a run that is preferred to it is open (meant only where one match of a first tuple counts); the variables
     of their tuples, one match after the other. Then, of each group, the first open tuple (or the first that

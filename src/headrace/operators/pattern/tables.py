@@ -110,7 +110,7 @@ class Searcher:
         tables, words, _ = self.numbers.of(tuples)
         tables.policy[machine.CTI] = cti
         numbers = machine.Tuples(line.le, self._fits(tuples), words)
-        groups = machine.Groups(line.start, begin, settle)
+        groups = machine.SearchBounds(line.start, begin, settle)
         longest, size = int(np.diff(line.start).max(initial=0)), len(line)
         room = machine.Space(256, 4 * longest + 1024, size + 1024, 4 * size + 1024)
         self.space = machine.Space(*(max(a, b) for a, b in zip(self.space, room, strict=True)))

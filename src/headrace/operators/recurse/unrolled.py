@@ -116,7 +116,7 @@ class _Round:
 
     def note(self, before: Changes, after: Changes) -> bool:
         """Remember how this round and the one before have come to differ; whether they still are equal."""
-        less = Changes(before.le, before.re, -before.weight, before.payload)
+        less = before.negated()
         gap = Changes.concat([after, less]).consolidate()
         if len(gap):
             self.gap.append(gap.to_table(), gap.le.view("uint64"), gap.re)

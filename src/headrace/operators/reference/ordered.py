@@ -28,7 +28,7 @@ from headrace.progress import Progress
 from headrace.schema import Field, Schema
 from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["ordered"]
+__all__ = ["groups_of", "ordered"]
 
 #: The tuples of a window, and its bounds.
 Found = tuple[list[Row], int, int]
@@ -37,7 +37,7 @@ Found = tuple[list[Row], int, int]
 def ordered(node: PerWindow, rows: Sequence[Row], now: Progress) -> tuple[list[Row], Progress]:
     """The outputs of every window that can be seen, or of what precedes each tuple, and the promise."""
     if isinstance(node, Fold):
-        groups, frame = list(_groups(node, rows)), node.frame
+        groups, frame = list(groups_of(node, rows)), node.frame
         held = [time for _, tuples in groups for time in _open_slot(frame, tuples, now)]
         given = fold(node, groups, now, lambda tuples, i: _yields(frame, tuples, i, now))
         return given, Progress(min([now.cti, *held]), now.high)
@@ -46,7 +46,7 @@ def ordered(node: PerWindow, rows: Sequence[Row], now: Progress) -> tuple[list[R
     assert isinstance(node.window, Ordered)
     out, held = [], []
     ended, seen = now.cti == INFINITY, now.high if now.cti == INFINITY else max(now.cti, now.high)
-    for keys, tuples in _groups(node, rows):
+    for keys, tuples in groups_of(node, rows):
         line = [row for row in tuples if _counts(node.window, row)]
         found = list(_windows(node, line, seen, ended=ended))
         for number, (members, le, re) in enumerate(found):
@@ -66,7 +66,7 @@ def _over(node: Over, rows: Sequence[Row], now: Progress) -> tuple[list[Row], Pr
     frame = node.window
     assert isinstance(frame, Frame)
     out, held = [], [now.cti]
-    for keys, tuples in _groups(node, rows):
+    for keys, tuples in groups_of(node, rows):
         held += _open_slot(frame, tuples, now)
         for i, (le, re, payload) in enumerate(tuples):
             if not _yields(frame, tuples, i, now):
@@ -106,7 +106,7 @@ def _in_order(node: PerWindow, members: list[Row]) -> list[Row]:
     return members if node.sensitive else [(i, i + 1, row[2]) for i, row in enumerate(members)]
 
 
-def _groups(node: PerWindow, rows: Sequence[Row]) -> Iterator[tuple[dict[str, Any], list[Row]]]:
+def groups_of(node: PerWindow, rows: Sequence[Row]) -> Iterator[tuple[dict[str, Any], list[Row]]]:
     """The keys of every group, and its tuples in their order."""
     groups: dict[Hashable, list[Row]] = {}
     schema = node.input.schema

@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.expr import Expr
 from headrace.operators.reference.functions import FUNCTIONS
-from headrace.operators.reference.ordered import _groups
+from headrace.operators.reference.ordered import groups_of
 from headrace.operators.reference.rows import Payload, Row, value_of
 from headrace.patterns.references import START, Ref
 from headrace.patterns.regex import Chain, Choice, Permute, Repeat, Shape, Symbol
@@ -39,7 +39,7 @@ class Way:
 def match(node: Match, rows: Sequence[Row], now: Progress) -> tuple[list[Row], Progress]:
     """The matches among all tuples, and the promise."""
     out, held = [], []
-    for keys, tuples in _groups(node, rows):  # type: ignore[arg-type]
+    for keys, tuples in groups_of(node, rows):  # type: ignore[arg-type]
         trial = _Trial(node, tuples)
         settled = [row for row in tuples if row[0] < now.cti]
         for number, (first, way) in enumerate(trial.matches(), 1):

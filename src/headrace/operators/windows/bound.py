@@ -31,9 +31,11 @@ from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, canonical_floats, factorize, to_numpy
 from headrace.errors import ModuleFailed
 from headrace.expr import evaluate
+from headrace.operators.groups import OUT, REASON, UNTIL, numbered
 from headrace.operators.kernel import Data
 from headrace.operators.windows.divide import Events, Windows, pairs
 from headrace.operators.windows.kernel import WindowKernel
+from headrace.operators.windows.rows import WLE, WRE, stamped
 from headrace.plan.nodes import PerWindow
 from headrace.plan.windows import Grid
 from headrace.progress import Progress
@@ -41,8 +43,6 @@ from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 
 __all__ = ["MOST_STEPS", "BoundWindowKernel"]
 
-#: Columns of what the kernel remembers of its outputs.
-_WLE, _WRE, _UNTIL, _REASON = "__wle", "__wre", "__until", "__reason"
 #: In how many steps the changes of one batch are taken, at most.
 MOST_STEPS = 100
 
@@ -100,7 +100,7 @@ class BoundWindowKernel(WindowKernel):
     def _in_order(self, changes: Changes) -> Iterator[_Causes]:
         """The changes in the order of their sync times."""
         pieces, sync = changes.pieces()
-        columns = [evaluate(expr, pieces.payload) for name, expr in self.projection if name in self.keys]
+        columns = [evaluate(expr, pieces.payload) for name, expr in self.groups.projection if name in self.keys]
         keys = canonical_floats(pa.table(columns, names=self.keys))
         step = _ranked(self._places(pieces, factorize(keys)[0]), sync)
         for number in range(int(step.max(initial=-1)) + 1):
@@ -126,7 +126,7 @@ class BoundWindowKernel(WindowKernel):
     # --- the check ---------------------------------------------------------------------------------------------------
 
     def _admitted(
-        self, stale: Changes | None, fresh: Changes, windows: Windows, closing: Int64s, groups: pa.Table
+        self, stale: Changes | None, fresh: Changes, windows: Windows, closing: Int64s, keys: pa.Table
     ) -> Changes:
         stood = fresh.filter(np.zeros(len(fresh), bool)) if stale is None else stale
         if self._causes is None:  # time alone shows grid windows, and changes no others: what stands of them stays
@@ -136,22 +136,22 @@ class BoundWindowKernel(WindowKernel):
             return fresh
         if self.per_window.policy.on_error == "fail":
             raise self._error(breach, Changes.concat([fresh, stood]))
-        alive = self._stamped(groups.take(pa.array(windows.group)), windows, closing)
+        alive = stamped(keys.take(pa.array(windows.group)), windows, closing)
         return self._settled(breach, stood, fresh, alive)
 
     @property
     def _unit(self) -> list[str]:
         """The columns of what is compared together: a window, or a group where its windows depend on each other."""
-        return [*self.keys, _WLE, _WRE] if isinstance(self.window, Grid) else self.keys
+        return [*self.keys, WLE, WRE] if isinstance(self.window, Grid) else self.keys
 
     def _compared(self, stood: Changes, fresh: Changes, causes: _Causes) -> _Breach:
-        names = [*self._unit, *(name for name in fresh.payload.column_names if name.startswith("out."))]
+        names = [*self._unit, *(name for name in fresh.payload.column_names if name.startswith(OUT))]
         old, new = (x.with_payload(x.payload.select(names)) for x in (stood, fresh))
-        moved, sync = Changes.concat([Changes(old.le, old.re, -old.weight, old.payload), new]).consolidate().pieces()
-        (of_causes, of_moved), _ = self._grouped([causes.keys, moved.payload.select(self.keys)])
+        moved, sync = Changes.concat([old.negated(), new]).consolidate().pieces()
+        (of_causes, of_moved), _ = self.groups.numbered(causes.keys, moved.payload)
         cause = np.full(len(moved), INFINITY, np.int64)
         if isinstance(self.window, Grid):
-            wle, wre = (to_numpy(moved.payload.column(name)) for name in (_WLE, _WRE))
+            wle, wre = (to_numpy(moved.payload.column(name)) for name in (WLE, WRE))
             events = Events(of_causes, causes.changes.le, causes.changes.re)
             i, j = pairs(Windows(of_moved, wle, wre, wle), events)
             np.minimum.at(cause, i, causes.sync[j])
@@ -164,7 +164,7 @@ class BoundWindowKernel(WindowKernel):
 
     def _row_of(self, moved: Changes, outputs: Changes) -> int:
         """An output of the window that the first of these changes is of."""
-        (one, all_), _ = self._grouped([x.payload.select(self._unit) for x in (moved.take(np.zeros(1, int)), outputs)])
+        (one, all_), _ = numbered(*(x.payload.select(self._unit) for x in (moved.take(np.zeros(1, int)), outputs)))
         same = all_ == one[0]
         exact = same & (outputs.le == moved.le[0])
         return int(np.flatnonzero(exact if exact.any() else same)[0])
@@ -185,7 +185,7 @@ class BoundWindowKernel(WindowKernel):
         shown = breach.moved.filter(breach.early)
         return ModuleFailed(
             f"{', '.join(map(str, self.per_window.modules))} broke its time bound in the window "
-            f"{format_ticks(row[_WLE])} .. {format_ticks(row[_WRE])}{f' of {group}' if group else ''}: "
+            f"{format_ticks(row[WLE])} .. {format_ticks(row[WRE])}{f' of {group}' if group else ''}: "
             f"{self._reason(sync, cause)}",
             given=[_text(shown.take(np.array([i]))) for i in range(min(len(shown), 5))],
             allowed="under timestamping='time_bound', outputs that change only at or after the input that caused it",
@@ -197,13 +197,13 @@ class BoundWindowKernel(WindowKernel):
     def _settled(self, breach: _Breach, stood: Changes, fresh: Changes, alive: pa.Table) -> Changes:
         """Of what breaks the bound: what stood, up to the cause, and a failure."""
         tables = [breach.moved.payload, stood.payload, fresh.payload, alive]
-        (moved, old, new, now), units = self._grouped([table.select(self._unit) for table in tables])
+        (moved, old, new, now), units = numbered(*(table.select(self._unit) for table in tables))
         limit = np.full(units.num_rows, INFINITY, np.int64)
         early = breach.early
         np.minimum.at(limit, moved[early], breach.cause[early])
         until = np.full(units.num_rows, NEG_INFINITY, np.int64)
-        np.maximum.at(until, old, to_numpy(stood.payload.column(_UNTIL)))
-        np.maximum.at(until, now, to_numpy(alive.column(_UNTIL)))
+        np.maximum.at(until, old, to_numpy(stood.payload.column(UNTIL)))
+        np.maximum.at(until, now, to_numpy(alive.column(UNTIL)))
         kept = Changes(stood.le, np.minimum(stood.re, limit[old]), stood.weight, _until(stood.payload, until[old]))
         kept = kept.filter((limit[old] != INFINITY) & _is_good(stood) & (stood.le < limit[old]))
         failed = new[~_is_good(fresh)]  # which say themselves what went wrong
@@ -234,7 +234,7 @@ def _ranked(place: Int64s, sync: Int64s) -> Int64s:
 
 
 def _is_good(changes: Changes) -> Bools:
-    return np.asarray(changes.payload.column(_REASON).is_null())
+    return np.asarray(changes.payload.column(REASON).is_null())
 
 
 def _good(changes: Changes) -> Changes:
@@ -246,20 +246,20 @@ def _set(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
 
 
 def _until(payload: pa.Table, until: Int64s) -> pa.Table:
-    return _set(payload, _UNTIL, pa.array(until))
+    return _set(payload, UNTIL, pa.array(until))
 
 
 def _failure(row: Changes, reason: str, until: int) -> Changes:
     """The failure of the window that an output is of."""
     payload = _until(row.payload, np.array([until], np.int64))
     for name in payload.column_names:
-        if name.startswith("out."):
+        if name.startswith(OUT):
             payload = _set(payload, name, pa.nulls(1, payload.schema.field(name).type))
-    payload = _set(payload, _REASON, pa.array([reason], pa.string()))
-    return Changes.inserts(to_numpy(payload.column(_WLE)), to_numpy(payload.column(_WRE)), payload)
+    payload = _set(payload, REASON, pa.array([reason], pa.string()))
+    return Changes.inserts(to_numpy(payload.column(WLE)), to_numpy(payload.column(WRE)), payload)
 
 
 def _text(change: Changes) -> str:
     life = f"[{format_ticks(int(change.le[0]))}, {format_ticks(int(change.re[0]))})"
-    values = {name[4:]: value for name, value in change.payload.to_pylist()[0].items() if name.startswith("out.")}
+    values = {name[len(OUT) :]: value for name, value in change.payload.to_pylist()[0].items() if name.startswith(OUT)}
     return f"{'gives' if change.weight[0] > 0 else 'takes back'} {life} {values}"

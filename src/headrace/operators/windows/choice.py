@@ -27,7 +27,7 @@ def window_choice(node: PerWindow) -> Choice:
     """Windows that are looked at anew."""
     # Without modules, over snapshots, answers are bound in time by themselves.
     bound = node.timestamping == "time_bound" and node.modules
-    kernel: type[WindowKernel] = BoundWindowKernel if bound else WindowKernel
+    kernel: type[WindowKernel | OrderedKernel] = BoundWindowKernel if bound else WindowKernel
     if isinstance(node.window, Ordered):
         kernel = OrderedKernel
     return Choice(lambda: kernel(node), _once(node) if node.final else _again(node), lambda: _sources(node))

@@ -28,30 +28,25 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from headrace.changes import Changes
-from headrace.columnar import Bools, Int64s, canonical_floats, factorize, hash_rows, to_numpy
-from headrace.expr import lit
-from headrace.operators.evaluated import evaluated
-from headrace.operators.kernel import Data, Kernel, names_of
-from headrace.operators.windows.content import Earlier, Outputs, content_of
+from headrace.columnar import Bools, Int64s, to_numpy
+from headrace.operators.groups import HOLD, OUT, UNTIL, Groups, Hashes, difference, place_among
+from headrace.operators.kernel import Data, Kernel, cancelled_rows, names_of
+from headrace.operators.windows.content import Earlier, content_of
 from headrace.operators.windows.divide import Events, Windows, among, divide, grid_windows, pairs, places, same_as
 from headrace.operators.windows.items import Members
-from headrace.operators.windows.rows import beside, cancelled_rows, followed, one_more
+from headrace.operators.windows.rows import WLE, WRE, beside, of_kept, one_more, output_rows, stamped, where
 from headrace.plan.nodes import PerWindow
-from headrace.plan.source import DIVERTED, diverted_rows
+from headrace.plan.source import DIVERTED
 from headrace.plan.windows import Count, Grid, Session, Snapshot
 from headrace.progress import Progress
-from headrace.schema import Field, Schema
 from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 from headrace.trace import Trace
 
 __all__ = ["WindowKernel"]
 
-Hashes = NDArray[np.uint64]
 _NOTHING = Events(*(np.empty(0, np.int64),) * 3)
-_WLE, _WRE, _UNTIL, _REASON, _AT, _HOLD = "__wle", "__wre", "__until", "__reason", "__at", "__hold"
 
 
 @dataclass(frozen=True)
@@ -60,7 +55,7 @@ class _Work:
 
     windows: Windows
     shown: Bools
-    groups: pa.Table
+    keys: pa.Table
     touched: Hashes
     same: Windows
 
@@ -75,23 +70,18 @@ class WindowKernel(Kernel):
         self.per_window = node
         self.window = node.window
         self.content = content_of(node)
-        # All events of one group are a group too: it has a key that is always the same.
-        keys = [expr for _, expr in node.keys] or [lit(0)]
-        self.keys = [f"key{i}" for i in range(len(keys))]
-        named = [*zip(self.keys, keys, strict=True), *self.content.columns]
-        self.projection = named
-        below = node.input.schema
-        self.schema = Schema(tuple(Field(name, expr.type(below)) for name, expr in named))
         #: Of which modules states are kept; where a window is looked at once, of none.
         self.stateful = () if node.final else self.content.stateful
         self.traces = {name: Trace(cancelled_rows) for name in ("events", "given", "forget", "show")}
         if self.stateful:
             self.traces["states"] = Trace(cancelled_rows, pickled=True)
+        self.groups = Groups(node, self.content.columns, self.traces)
+        self.keys = self.groups.keys
         self.scalars = {"cti": NEG_INFINITY, "seen": NEG_INFINITY}
         self._latest: tuple[Events, Windows] | None = None
 
     def column_names(self) -> dict[str, str]:
-        return names_of(self.projection) | {f"out.{name}": name for name in self.node.schema.names}
+        return names_of(self.groups.projection) | {OUT + name: name for name in self.node.schema.names}
 
     # --- one batch ---------------------------------------------------------------------------------------------------
 
@@ -104,7 +94,7 @@ class WindowKernel(Kernel):
         result = Changes.empty(self.node.schema)
         self.side = Changes.empty(DIVERTED)
         limit = now.cti if self.per_window.final else seen
-        touched = self._touched(delta, now.cti, limit)
+        touched = self.groups.touched(delta, forget=now.cti, show=limit)
         if len(touched):
             result = self._recompute(touched, delta, now, seen, limit)
         for name in ("given", "states"):
@@ -119,28 +109,15 @@ class WindowKernel(Kernel):
 
     def _projected(self, changes: Changes) -> Changes:
         """What is needed of the changes, with lifetimes cut down to what matters, so that the rest cancels."""
-        columns = [evaluated(expr, changes.payload, changes.weight) for _, expr in self.projection]
-        payload = pa.Table.from_arrays(columns, schema=self.schema.arrow)
-        le, re = changes.le, changes.re
-        if self._by_start and not self.per_window.sensitive:
-            re = le + 1
-        delta = Changes(le, re, changes.weight, canonical_floats(payload))
+        starts_only = self._by_start and not self.per_window.sensitive
+        delta = self.groups.projected(changes, changes.le + 1 if starts_only else changes.re)
         if isinstance(self.window, Count) and self.window.by == "end":
-            delta = delta.filter(re != INFINITY)
+            delta = delta.filter(delta.re != INFINITY)
         if isinstance(self.window, Grid):
             delta = delta.filter(self.window.first(delta.le) <= self.window.last(delta.le, delta.re))
         if self._forgets_by_time:
             delta = delta.filter(self._times(delta) > self.scalars["cti"])
         return delta.cancelled()
-
-    def _touched(self, delta: Changes, cti: int, limit: int) -> Hashes:
-        """The hashes of the groups to look at."""
-        due = [self.traces["forget"].until(cti), self.traces["show"].until(limit)]
-        hashes = [self._hashes(table) for table in [delta.payload, *(t for t in due if t is not None)]]
-        return np.unique(np.concatenate(hashes))
-
-    def _hashes(self, table: pa.Table) -> Hashes:
-        return hash_rows(table.select(self.keys))
 
     @property
     def _by_start(self) -> bool:
@@ -155,48 +132,26 @@ class WindowKernel(Kernel):
     # --- windows before and after ------------------------------------------------------------------------------------
 
     def _recompute(self, touched: Hashes, delta: Changes, now: Progress, seen: int, limit: int) -> Changes:
-        known = self._known("events", touched)
-        delta = self._living(delta, known)
+        known = self.groups.events(touched)
+        if self._by_start and self.per_window.sensitive and not self.per_window.holds_ends:
+            delta = of_kept(delta, known, self.scalars["cti"])
         after = Changes.concat([known, delta]).cancelled()
-        tables = [known.payload, after.payload, delta.payload]
-        codes, groups = self._grouped([t.select(self.keys) for t in tables])
+        codes, keys = self.groups.numbered(known.payload, after.payload, delta.payload)
         old, new, changed = (Events(c, x.le, x.re) for c, x in zip(codes, (known, after, delta), strict=True))
         old = _NOTHING if self.per_window.final else old  # nothing has been given of windows that are not forgotten
-        before, was_shown = self._windows(old, groups.num_rows, self.scalars["seen"], None)
+        before, was_shown = self._windows(old, keys.num_rows, self.scalars["seen"], None)
         ended = now.high if now.cti == INFINITY else None
-        current, shown = self._windows(new, groups.num_rows, limit, ended)
+        current, shown = self._windows(new, keys.num_rows, limit, ended)
         i, j = pairs(current, places(self.window, changed))
         same = same_as(current, before)
         same[i] = False
         same &= ~shown | same_as(current, before.filter(was_shown))
         number = np.cumsum(~same) - 1  # of each window that is not the same, among these
-        work = _Work(current.filter(~same), shown[~same], groups, touched, current.filter(same))
+        work = _Work(current.filter(~same), shown[~same], keys, touched, current.filter(same))
         result = self._exchange(work, new, after, Members(number[i], j, delta))
-        self._remember(touched, new, after, delta, groups, now.cti, seen, limit)
+        self._remember(touched, new, after, delta, keys, now.cti, seen, limit)
         self._latest = None
         return result
-
-    def _known(self, trace: str, touched: Hashes) -> Changes:
-        found = self.traces[trace].lookup(touched)
-        if found is None:
-            return Changes.empty(self.schema)
-        return Changes.from_table(found).cancelled()
-
-    def _living(self, delta: Changes, known: Changes) -> Changes:
-        """Without changes to the ends of events that are forgotten: their windows are closed, and hide later ends."""
-        if self.per_window.holds_ends or not self._by_start or not self.per_window.sensitive:
-            return delta
-        starts = [x.payload.append_column("__start", pa.array(x.le)) for x in (known, delta)]
-        codes, _ = factorize(pa.concat_tables(starts))
-        forgotten = (delta.le < self.scalars["cti"]) & ~np.isin(codes[len(known) :], codes[: len(known)])
-        return delta.filter(~forgotten)
-
-    def _grouped(self, tables: list[pa.Table]) -> tuple[list[Int64s], pa.Table]:
-        """The number of each row's group, the same in all tables, and the groups' keys."""
-        whole = pa.concat_tables(tables)
-        codes, first = factorize(whole)
-        borders = np.cumsum([t.num_rows for t in tables])[:-1]
-        return np.split(codes, borders), whole.take(pa.array(first))
 
     def _windows(self, events: Events, groups: int, seen: int, ended: int | None) -> tuple[Windows, Bools]:
         """The windows that are worked on and not forgotten, and which of them can be seen (rule 5.3).
@@ -249,21 +204,21 @@ class WindowKernel(Kernel):
 
     def _exchange(self, work: _Work, new: Events, after: Changes, changed: Members) -> Changes:
         """Outputs of the windows that were, for those of the windows that are."""
-        windows, groups = work.windows, work.groups
+        windows, keys = work.windows, work.keys
         i, j = pairs(windows, places(self.window, new))
-        names = [name for name, _ in self.per_window.keys]
-        keys = groups.take(pa.array(windows.group)).select(self.keys[: len(names)]).rename_columns(names)
+        named = self.groups.named(keys, windows.group)
         stale, _ = self._stale("given", work)
         states, of_states = self._stale("states", work) if self.stateful else (None, None)
         earlier = Earlier(self._found_again(windows, states, of_states), changed)
-        outputs = self.content.outputs(windows, Members(i, j, after), keys, work.shown, earlier)
+        outputs = self.content.outputs(windows, Members(i, j, after), named, work.shown, earlier)
         closing = self._closing(windows, new)
-        fresh = self._admitted(stale, self._rows(outputs, windows, closing, groups), windows, closing, groups)
-        moved = self._replace("given", stale, fresh)
+        fresh = self._admitted(stale, output_rows(outputs, windows, closing, keys), windows, closing, keys)
+        moved = self.groups.exchange("given", stale, fresh, UNTIL)
         if self.stateful and outputs.states is not None:
-            kept = beside(self._stamped(groups.take(pa.array(windows.group)), windows, closing), outputs.states)
-            self._replace("states", states, Changes.inserts(windows.le, windows.re, kept))
-        return self._leaving(moved)
+            kept = beside(stamped(keys.take(pa.array(windows.group)), windows, closing), outputs.states)
+            self.groups.exchange("states", states, Changes.inserts(windows.le, windows.re, kept), UNTIL)
+        self.side = self.groups.diverted(moved, where)
+        return self.groups.leaving(moved)
 
     def _admitted(
         self,
@@ -271,31 +226,21 @@ class WindowKernel(Kernel):
         fresh: Changes,
         windows: Windows,  # noqa: ARG002
         closing: Int64s,  # noqa: ARG002
-        groups: pa.Table,  # noqa: ARG002
+        keys: pa.Table,  # noqa: ARG002
     ) -> Changes:
         """The outputs that may be given in place of the stale ones: all, unless they are bound in time."""
         return fresh
 
     def _stale(self, trace: str, work: _Work) -> tuple[Changes | None, Windows | None]:
         """What is remembered of windows that are not as they were."""
-        found = self.traces[trace].lookup(work.touched)
-        if found is None:
+        standing = self.groups.known(trace, work.touched)
+        if standing is None:
             return None, None
-        standing = Changes.from_table(found).cancelled()
-        codes, _ = self._grouped([work.groups, standing.payload.select(self.keys)])
-        number = np.full(int(max(c.max(initial=0) for c in codes)) + 1, -1, np.int64)
-        number[codes[0]] = np.arange(len(codes[0]))
-        wle, wre = (to_numpy(standing.payload.column(name)) for name in (_WLE, _WRE))
-        of = Windows(number[codes[1]], wle, wre, work.same.waiting)
+        group = place_among(work.keys, standing.payload.select(self.keys))
+        wle, wre = (to_numpy(standing.payload.column(name)) for name in (WLE, WRE))
+        of = Windows(group, wle, wre, work.same.waiting)
         stale = ~among(of, work.same)
         return standing.filter(stale), of.filter(stale)
-
-    def _replace(self, trace: str, stale: Changes | None, fresh: Changes) -> Changes:
-        parts = [fresh] if stale is None else [Changes(stale.le, stale.re, -stale.weight, stale.payload), fresh]
-        moved = Changes.concat(parts).cancelled()
-        until = to_numpy(moved.payload.column(_UNTIL))
-        self.traces[trace].append(moved.to_table(), self._hashes(moved.payload), until)
-        return moved
 
     def _found_again(
         self, windows: Windows, states: Changes | None, of: Windows | None
@@ -303,60 +248,9 @@ class WindowKernel(Kernel):
         """The state that each window had before, if it had one."""
         if states is None or of is None:
             return {name: [None] * len(windows) for name in self.content.stateful}
-        both = [pa.table({"g": w.group, "a": w.le, "b": w.re}) for w in (of, windows)]
-        codes, _ = factorize(pa.concat_tables(both))
-        row = np.full(int(codes.max(initial=0)) + 1, -1, np.int64)
-        row[codes[: len(of)]] = np.arange(len(of))
-        mine = row[codes[len(of) :]]
-        rows = pa.array(mine, mask=mine < 0)
+        row = place_among(*(pa.table({"g": w.group, "a": w.le, "b": w.re}) for w in (of, windows)))
+        rows = pa.array(row, mask=row < 0)
         return {name: states.payload.column(name).take(rows).to_pylist() for name in self.content.stateful}
-
-    def _rows(self, outputs: Outputs, windows: Windows, closing: Int64s, groups: pa.Table) -> Changes:
-        """Outputs as they are remembered: keys, payload, window, when to forget them, and why if they failed."""
-        failed = np.array([number for number, _ in outputs.failures], np.int64)
-        of = np.r_[outputs.window, failed]
-        table = groups.take(pa.array(windows.group[of]))
-        nothing = pa.nulls(len(failed))
-        for name in outputs.payload.column_names:
-            column = outputs.payload.column(name)
-            table = table.append_column(f"out.{name}", followed(column, nothing))
-        reasons = [*[None] * len(outputs.window), *(reason for _, reason in outputs.failures)]
-        table = self._stamped(table, windows.take(of), closing[of])
-        table = table.append_column(_REASON, pa.array(reasons, pa.string()))
-        return Changes.inserts(np.r_[outputs.le, windows.le[failed]], np.r_[outputs.re, windows.re[failed]], table)
-
-    @staticmethod
-    def _stamped(table: pa.Table, windows: Windows, closing: Int64s) -> pa.Table:
-        """Rows with the window they belong to, and the CTI at which it is forgotten."""
-        return beside(table, pa.table({_WLE: windows.le, _WRE: windows.re, _UNTIL: closing}))
-
-    def _leaving(self, moved: Changes) -> Changes:
-        """The changes as the next operator sees them; failures go to the side stream."""
-        good = np.asarray(moved.payload.column(_REASON).is_null())
-        if not good.all():
-            self.side = self._diverted(moved.filter(~good))
-            moved = moved.filter(good)
-        there = moved.payload.column_names
-        columns = [moved.payload.column(self._columns_of(name, there)) for name in self.node.schema.names]
-        payload = pa.Table.from_arrays(columns, schema=self.node.schema.arrow)
-        return Changes(moved.le, moved.re, moved.weight, payload).cancelled()
-
-    def _columns_of(self, name: str, there: Sequence[str]) -> str:
-        """Where a column of the output is, among those that are remembered."""
-        keys = {name: mine for mine, (name, _) in zip(self.keys, self.per_window.keys, strict=False)}
-        return f"out.{name}" if f"out.{name}" in there else keys[name]
-
-    def _diverted(self, failures: Changes) -> Changes:
-        who = ", ".join(map(str, self.per_window.modules))
-        names = [name for name, _ in self.per_window.keys]
-        keys = [dict(zip(names, row.values(), strict=False)) for row in failures.payload.select(self.keys).to_pylist()]
-        wle, wre = to_numpy(failures.payload.column(_WLE)).tolist(), to_numpy(failures.payload.column(_WRE)).tolist()
-        rows = [
-            f"window {format_ticks(a)} .. {format_ticks(b)}" + "".join(f", {k} = {v!r}" for k, v in key.items())
-            for a, b, key in zip(wle, wre, keys, strict=True)
-        ]
-        payload = diverted_rows(who, failures.payload.column(_REASON), rows)
-        return Changes(failures.le, failures.re, failures.weight, payload).cancelled()
 
     # --- what is remembered ------------------------------------------------------------------------------------------
 
@@ -366,21 +260,20 @@ class WindowKernel(Kernel):
         new: Events,
         after: Changes,
         delta: Changes,
-        groups: pa.Table,
+        keys: pa.Table,
         cti: int,
         seen: int,
         limit: int,
     ) -> None:
         rows = delta
         if not self._forgets_by_time:
-            keep, holds, alarms = self._kept(new, groups.num_rows, cti, seen)
-            gone = after.filter(~keep)
-            rows = Changes.concat([delta, Changes(gone.le, gone.re, -gone.weight, gone.payload)]).cancelled()
-            self._set("forget", touched, groups, alarms, holds)
-        self.traces["events"].append(rows.to_table(), self._hashes(rows.payload), self._times(rows))
+            keep, holds, alarms = self._kept(new, keys.num_rows, cti, seen)
+            rows = difference(delta, after.filter(~keep))
+            self.groups.set_alarms("forget", touched, keys, alarms, holds)
+        self.traces["events"].append(rows.to_table(), self.groups.hashes(rows.payload), self._times(rows))
         if isinstance(self.window, Grid) or not (self.per_window.final or isinstance(self.window, Snapshot)):
-            shows = self._next_shown(new, groups.num_rows, limit)
-            self._set("show", touched, groups, shows, np.full(len(shows), INFINITY, np.int64))
+            shows = self._next_shown(new, keys.num_rows, limit)
+            self.groups.set_alarms("show", touched, keys, shows)
 
     def _times(self, rows: Changes) -> Int64s:
         """When events are dropped by themselves."""
@@ -436,19 +329,6 @@ class WindowKernel(Kernel):
         np.minimum.at(shows, later.group, later.re)
         return shows
 
-    def _set(self, trace: str, touched: Hashes, groups: pa.Table, at: Int64s, hold: Int64s) -> None:
-        """Replace what is remembered of the touched groups."""
-        some = (at != INFINITY) | (hold != INFINITY)
-        table = groups.append_column(_AT, pa.array(at)).append_column(_HOLD, pa.array(hold)).filter(pa.array(some))
-        zero = np.zeros(table.num_rows, np.int64)
-        rows = [Changes.inserts(zero, zero + 1, table)]
-        found = self.traces[trace].lookup(touched)
-        if found is not None:
-            old = Changes.from_table(found).cancelled()
-            rows.append(Changes(old.le, old.re, -old.weight, old.payload))
-        moved = Changes.concat(rows).cancelled()
-        self.traces[trace].append(moved.to_table(), self._hashes(moved.payload), to_numpy(moved.payload.column(_AT)))
-
     # --- progress ----------------------------------------------------------------------------------------------------
 
     def _promise(self, cti: int) -> int:
@@ -456,13 +336,7 @@ class WindowKernel(Kernel):
         if self.per_window.prompt or cti in (INFINITY, NEG_INFINITY):
             return cti
         promise = self.window.cti(cti) if isinstance(self.window, Grid) else cti
-        if self._forgets_by_time:
-            return promise
-        held = self.traces["forget"].scan()
-        if held is None:
-            return promise
-        left = Changes.from_table(held).cancelled()
-        return min(promise, int(np.min(to_numpy(left.payload.column(_HOLD)), initial=INFINITY)))
+        return promise if self._forgets_by_time else min(promise, self.groups.least("forget", HOLD))
 
     def _high(self, now: Progress) -> int:
         if not isinstance(self.window, Grid) or now.high == NEG_INFINITY:
