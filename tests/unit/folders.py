@@ -1,7 +1,8 @@
 """The folders of the package, in the order in which they may know each other: the table of `docs/architecture.md`.
 
 Each folder may import what stands above it, and nothing below. `python -m tests.unit.folders` writes the table into
-the page; `test_repository.py` checks the imports, and that the page has this table.
+the page, and `docs/link_terms.py` links its terms. `test_repository.py` checks the imports, and that the page has this
+table.
 """
 
 from __future__ import annotations
