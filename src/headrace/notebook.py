@@ -20,7 +20,7 @@ from headrace.api.running import Run, run_quietly
 from headrace.api.stream import Stream
 from headrace.errors import HeadraceError, PlanError
 from headrace.host.result import Result
-from headrace.sql.session import Answers, Delivery, Done, Outcome, SqlSession, TableRows, Verified, Words
+from headrace.sql.session import Answers, Delivery, Done, Outcome, ShownTable, SqlSession, Verified, Words
 from headrace.sql.views import Cell, Shown, ViewRow, view
 
 __all__ = ["Answer", "Cells", "load_ipython_extension"]
@@ -123,7 +123,7 @@ class Cells:
         if isinstance(outcome, Delivery):
             done = self._ran(outcome, sinks={outcome.name: outcome.sink})
             return Said(done.losses()) if done.lost else None
-        if isinstance(outcome, TableRows):
+        if isinstance(outcome, ShownTable):
             rows = tuple(tuple(row) for row in outcome.rows)
             return Said("\n".join(" | ".join(row) for row in (outcome.columns, *rows)), _texts(outcome.columns, rows))
         if isinstance(outcome, Verified):

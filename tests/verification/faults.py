@@ -107,7 +107,7 @@ _PROGRESS = (
         "the end of the last closed window is the start of the next only where windows do not overlap",
     ),
     Fault(
-        "promise that forgets who waits", "headrace.operators.windows.kernel", "WindowKernel._promise",
+        "promise that forgets who waits", "headrace.operators.per_window.kernel", "WindowKernel._promise",
         'min(promise, self.groups.least("forget", HOLD))', "promise",
         "the output CTI does not wait for windows that may still change",
     ),
@@ -268,52 +268,52 @@ _AGGREGATES = (
 
 _WINDOWS = (
     Fault(
-        "session that ends one tick late", "headrace.operators.windows.divide", "_sessions",
+        "session that ends one tick late", "headrace.operators.per_window.divide", "_sessions",
         "np.diff(time) >= window.gap", "np.diff(time) > window.gap",
         "starts that are just a gap apart are one session, and ought to be two",
     ),
     Fault(
-        "one more in a count window", "headrace.operators.windows.divide", "_counts",
+        "one more in a count window", "headrace.operators.per_window.divide", "_counts",
         "end = place + window.n - 1", "end = place + window.n",
         "a window of n starts has n + 1",
     ),
     Fault(
-        "snapshots forgotten at the CTI", "headrace.operators.windows.kernel", "WindowKernel._closing",
+        "snapshots forgotten at the CTI", "headrace.operators.per_window.kernel", "WindowKernel._closing",
         "windows.re + 1 if isinstance(self.window, Snapshot)", "windows.re if isinstance(self.window, Snapshot)",
         "the window that ends exactly at the CTI may still be extended with its event",
     ),
     Fault(
-        "changed content, same window", "headrace.operators.windows.kernel", "WindowKernel._recompute",
+        "changed content, same window", "headrace.operators.per_window.kernel", "WindowKernel._recompute",
         "same[i] = False", "same[i] = same[i]",
         "a window whose ends did not change is taken to be as it was",
     ),
     Fault(
-        "quiet groups are forgotten", "headrace.operators.windows.kernel", "WindowKernel.step",
+        "quiet groups are forgotten", "headrace.operators.per_window.kernel", "WindowKernel.step",
         "touched(delta, forget=now.cti, show=limit)", "touched(delta, forget=now.cti)",
         "windows of a group for which nothing comes are not shown when time has passed them",
     ),
     Fault(
-        "answers forgotten when they are seen", "headrace.operators.windows.kernel", "WindowKernel.step",
+        "answers forgotten when they are seen", "headrace.operators.per_window.kernel", "WindowKernel.step",
         "self.traces[name].drop(now.cti)", "self.traces[name].drop(seen)",
         "what was given is no longer known when it has to be taken back",
     ),
     Fault(
-        "twins take one place", "headrace.operators.windows.content", "TopContent.outputs",
+        "twins take one place", "headrace.operators.per_window.content", "TopContent.outputs",
         "np.repeat(np.arange(len(row)), events.weight[row])", "np.arange(len(row))",
         "of equal events only one is ranked",
     ),
     Fault(
-        "ties as they came", "headrace.operators.windows.content", "TopContent.outputs",
+        "ties as they came", "headrace.operators.per_window.content", "TopContent.outputs",
         '+ [(n, "ascending") for n in rest]', "",
         "events of equal rank are told apart by where they happen to stand",
     ),
     Fault(
-        "clipped at the wrong side", "headrace.operators.windows.items", "_clipped",
+        "clipped at the wrong side", "headrace.operators.per_window.items", "_clipped",
         'node.policy.clipping in ("left", "full")', 'node.policy.clipping in ("right", "full")',
         "the query asks for left clipping and a module sees starts before the window",
     ),
     Fault(
-        "states that only grow", "headrace.operators.windows.items", "Calls._states",
+        "states that only grow", "headrace.operators.per_window.items", "Calls._states",
         "removed = self.items(numbers, _only(changed, ~coming))",
         "removed = self.items(numbers, _only(changed, coming & ~coming))",
         "an incremental module is not told of items that have gone",

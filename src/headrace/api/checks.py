@@ -17,7 +17,7 @@ from headrace.modules import Aggregate as ModuleAggregate
 from headrace.modules import Operator
 from headrace.plan.instants import BOTH_INSTANTS, has_points
 from headrace.plan.nodes import Node
-from headrace.plan.windows import Window
+from headrace.plan.windows import WindowKind
 
 __all__ = [
     "HasNode", "aggregate_name", "checked_aggregate", "checked_expr", "checked_function", "checked_operator",
@@ -141,9 +141,9 @@ def checked_operator(module: Any) -> Operator:
     raise ModuleError("operate takes an operator", given=_given(module), allowed=allowed, instead=instead)
 
 
-def checked_window(window: Any) -> Window:
+def checked_window(window: Any) -> WindowKind:
     """`window`, which must be one."""
-    if isinstance(window, Window):
+    if isinstance(window, WindowKind):
         return window
     allowed = (
         "tumbling(...), hopping(...), snapshot(), count_by_start(...), count_by_end(...), session(...), sliding(...)"

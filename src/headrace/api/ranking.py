@@ -13,7 +13,7 @@ from headrace.expr import AggregateCall, Expr
 from headrace.expr.nodes import Column
 from headrace.plan.instants import always_ends
 from headrace.plan.nodes import Aggregate, Node, Select, Top, Where
-from headrace.plan.windows import Grid, Window, WindowPolicy
+from headrace.plan.windows import Grid, WindowKind, WindowPolicy
 from headrace.schema import STAMPS
 
 __all__ = ["Named", "distinct_rows", "ranked", "without_stamps"]
@@ -25,7 +25,7 @@ Named = tuple[tuple[str, Expr], ...]
 def ranked(
     below: Node,
     keys: Named,
-    window: Window,
+    window: WindowKind,
     policy: WindowPolicy,
     *,
     k: int,
@@ -43,7 +43,7 @@ def ranked(
 
 
 def distinct_rows(
-    below: Node, keys: Named, window: Window, policy: WindowPolicy, outputs: Named, where: Expr | None = None
+    below: Node, keys: Named, window: WindowKind, policy: WindowPolicy, outputs: Named, where: Expr | None = None
 ) -> Node:
     """Each of the different outputs once for every window that has it, among its rows for which `where` holds."""
     values = [expr for _, expr in outputs]
@@ -63,6 +63,6 @@ def without_stamps(node: Node) -> Node:
     return node if len(names) == len(node.schema) else Select(node, tuple((name, Column(name)) for name in names))
 
 
-def _independent(below: Node, window: Window) -> bool:
+def _independent(below: Node, window: WindowKind) -> bool:
     """Whether the windows of a part of the rows are those of all."""
     return isinstance(window, Grid) and always_ends(below)

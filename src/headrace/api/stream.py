@@ -65,7 +65,7 @@ from headrace.plan.nodes import (
 from headrace.plan.ordered import Frame, Ordered
 from headrace.plan.pattern import Rows
 from headrace.plan.table import TableJoinKind
-from headrace.plan.windows import PLAIN_POLICY, Clipping, Snapshot, Timestamping, Window, WindowPolicy
+from headrace.plan.windows import PLAIN_POLICY, Clipping, Snapshot, Timestamping, WindowKind, WindowPolicy
 from headrace.schema import STAMPS, Schema
 from headrace.time import DurationLike, duration
 
@@ -221,7 +221,7 @@ class Stream:
         return Grouped(self, (*((key.name, key) for key in found), *named_exprs(named, "group_by", instead)))
 
     @showing(WindowOptions)
-    def window(self, window: Window, **policy: Unpack[WindowOptions]) -> Windowed:
+    def window(self, window: WindowKind, **policy: Unpack[WindowOptions]) -> Windowed:
         """Divide time into windows; see `Grouped.window`."""
         return Grouped(self, ()).window(window, **policy)
 
@@ -327,7 +327,7 @@ class Grouped:
 
     def window(
         self,
-        window: Window,
+        window: WindowKind,
         *,
         clipping: Clipping = "none",
         timestamping: Timestamping | None = None,
@@ -414,7 +414,7 @@ class Windowed:
     """A stream divided by keys and windows."""
 
     grouped: Grouped
-    over: Window
+    over: WindowKind
     policy: WindowPolicy = PLAIN_POLICY
 
     def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:

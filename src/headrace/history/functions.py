@@ -22,7 +22,7 @@ from headrace.expr.python import Udf, run
 from headrace.history.script import HistoryFunction
 from headrace.modules.base import Module, Window
 from headrace.modules.items import items_of
-from headrace.operators.windows.calling import Caller, Failure, failed
+from headrace.operators.per_window.calling import Caller, Failure, failed
 from headrace.plan.nodes import Operate, PerWindow
 from headrace.schema import Type
 

@@ -9,13 +9,13 @@ from typing import Any
 from headrace.operators.kernel import Kernel
 from headrace.plan.nodes import Node
 
-__all__ = ["INCREMENTAL", "Choice", "Choose", "always"]
+__all__ = ["INCREMENTAL", "Choose", "KernelChoice", "always"]
 
 INCREMENTAL = "columnar, incremental"
 
 
 @dataclass(frozen=True)
-class Choice:
+class KernelChoice:
     """What makes a fresh kernel for a node; how that runs, as `explain` tells; and code that was made for it, if any.
 
     The code has titles, which say what it is of.
@@ -26,13 +26,13 @@ class Choice:
     code: Callable[[], Mapping[str, str]] = dict
 
 
-Choose = Callable[[Any], Choice]
+Choose = Callable[[Any], KernelChoice]
 
 
 def always(kernel: Callable[[Any], Kernel]) -> Choose:
     """The choice of nodes that one kernel runs, whatever is asked of them."""
 
-    def choose(node: Node) -> Choice:
-        return Choice(lambda: kernel(node), INCREMENTAL)
+    def choose(node: Node) -> KernelChoice:
+        return KernelChoice(lambda: kernel(node), INCREMENTAL)
 
     return choose

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.errors import PlanError
 from headrace.operators.admit import AdmitKernel
 from headrace.operators.aggregate.choice import combine_runs, merge_choice
-from headrace.operators.choice import Choice, Choose, always
+from headrace.operators.choice import Choose, KernelChoice, always
 from headrace.operators.clip import ClipKernel
 from headrace.operators.coalesce import CoalesceKernel
 from headrace.operators.edge import EdgeKernel
@@ -18,10 +18,10 @@ from headrace.operators.kernel import Kernel
 from headrace.operators.ordered.choice import fold_choice, over_choice
 from headrace.operators.output import OutputKernel
 from headrace.operators.pattern.choice import match_choice
+from headrace.operators.per_window.choice import aggregate_choice, window_choice
 from headrace.operators.recurse import loop_choice
 from headrace.operators.recurse.spread import spread_loop_of
 from headrace.operators.span import LINEAR
-from headrace.operators.windows.choice import aggregate_choice, window_choice
 from headrace.plan.nodes import (
     Admit,
     Aggregate,
@@ -77,7 +77,7 @@ STATEFUL: Mapping[type[Node], Choose] = {
 BY_THE_STAGE: frozenset[type[Node]] = frozenset({Diverted, Failures, LoopStart, Orphans, Source})
 
 
-def _choice(node: Node) -> Choice:
+def _choice(node: Node) -> KernelChoice:
     if type(node) not in STATEFUL:
         raise PlanError(f"no kernel runs {type(node).__name__}", allowed=", ".join(t.__name__ for t in STATEFUL))
     return STATEFUL[type(node)](node)

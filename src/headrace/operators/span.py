@@ -15,8 +15,8 @@ import pyarrow as pa
 from headrace.changes import Changes
 from headrace.operators.aggregate.combine import combine
 from headrace.operators.evaluated import evaluated, passing
+from headrace.operators.per_window.panes import panes
 from headrace.operators.table import table_join
-from headrace.operators.windows.panes import panes
 from headrace.plan.nodes import (
     CapDuration,
     Combine,

@@ -43,7 +43,7 @@ from typing import Any, Literal
 
 from headrace.errors import PlanError
 from headrace.expr import Expr
-from headrace.plan.windows import Window
+from headrace.plan.windows import WindowKind
 from headrace.schema import NUMBERED, STAMPS, Field, Schema, Type
 from headrace.time import format_duration
 
@@ -165,7 +165,7 @@ def order_columns(schema: Schema) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Ordered(Window):
+class Ordered(WindowKind):
     """Windows of tuples in their order."""
 
     @property

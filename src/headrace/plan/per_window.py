@@ -20,7 +20,7 @@ from headrace.plan.keyed import Keyed
 from headrace.plan.liveliness import AS_INPUT, Liveliness
 from headrace.plan.ordered import Frame, Ordered
 from headrace.plan.source import DIVERTED
-from headrace.plan.windows import PLAIN_POLICY, Count, Grid, Session, Snapshot, Timestamping, Window, WindowPolicy
+from headrace.plan.windows import PLAIN_POLICY, Count, Grid, Session, Snapshot, Timestamping, WindowKind, WindowPolicy
 from headrace.schema import Schema
 
 __all__ = ["Failures", "PerWindow"]
@@ -35,7 +35,7 @@ _BOUND = "timestamping='time_bound': output CTI is the input's, if no output dep
 class PerWindow(Keyed):
     """An operator that looks at each window of each group by itself."""
 
-    window: Window
+    window: WindowKind
     policy: WindowPolicy = field(default=PLAIN_POLICY, kw_only=True)
     #: Whether the answers of a window are given once, when it is closed (rule 3.5), and not early and corrected.
     final: bool = field(default=False, kw_only=True)

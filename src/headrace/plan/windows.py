@@ -3,7 +3,7 @@
 The *grid* is `[o + kH, o + kH + S)` for every integer k. Tumbling windows are the grid with H = S, hopping ones overlap
 (H < S), jumping ones leave gaps (H > S). An event belongs to every window it overlaps: those numbered
 `first(LE) .. last(RE)`. The windows of the other kinds depend on the events of a group: *snapshot*, *count* and
-*session*; `operators/windows/divide.py` finds them.
+*session*; `operators/per_window/divide.py` finds them.
 
 An event that never ends has no last window. Its last number is `ENDLESS + k`, where window k is the last one that
 starts at or before the event does: at the end of time, when all else has ended, its windows stop there (rule 5.3).
@@ -30,7 +30,7 @@ __all__ = [
     "Session",
     "Snapshot",
     "Timestamping",
-    "Window",
+    "WindowKind",
     "WindowPolicy",
 ]
 
@@ -44,7 +44,7 @@ Timestamping = Literal["align", "unchanged", "clip", "time_bound"]
 
 
 @dataclass(frozen=True)
-class Window(ABC):
+class WindowKind(ABC):
     """How the time axis of a group is divided."""
 
     @property
@@ -59,7 +59,7 @@ class Window(ABC):
 
 
 @dataclass(frozen=True)
-class Grid(Window):
+class Grid(WindowKind):
     """Hopping windows of a size, one every hop, counted from an origin."""
 
     size: int
@@ -137,7 +137,7 @@ def _bounded(times: Int64s) -> Int64s:
 
 
 @dataclass(frozen=True)
-class Snapshot(Window):
+class Snapshot(WindowKind):
     """Between each pair of neighbouring endpoints of the group's events."""
 
     @property
@@ -154,7 +154,7 @@ class Snapshot(Window):
 
 
 @dataclass(frozen=True)
-class Count(Window):
+class Count(WindowKind):
     """So many distinct start times, or end times, in a row: `[t_i, t_(i+n-1) + h)` for each of them."""
 
     n: int
@@ -182,7 +182,7 @@ class Count(Window):
 
 
 @dataclass(frozen=True)
-class Session(Window):
+class Session(WindowKind):
     """Runs of events whose starts are less than a gap apart: `[first LE, last LE + gap)`."""
 
     gap: int

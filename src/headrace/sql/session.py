@@ -37,7 +37,7 @@ from headrace.sql.parse import parse
 from headrace.sql.printer import to_sql
 from headrace.sql.shipped import LIBRARY, about
 
-__all__ = ["Answers", "Delivery", "Done", "Outcome", "SqlSession", "TableRows", "Verified", "Words"]
+__all__ = ["Answers", "Delivery", "Done", "Outcome", "ShownTable", "SqlSession", "Verified", "Words"]
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Delivery(Outcome):
 
 
 @dataclass(frozen=True)
-class TableRows(Outcome):
+class ShownTable(Outcome):
     """A table to look at."""
 
     columns: tuple[str, ...]
@@ -328,7 +328,7 @@ class SqlSession:
 
     def _describe(self, context: Context, part: s.Describe) -> Outcome:
         schema = self.catalog.schema(context, part.name)
-        return TableRows(part, ("column", "type"), tuple((field.name, field.type.value) for field in schema))
+        return ShownTable(part, ("column", "type"), tuple((field.name, field.type.value) for field in schema))
 
     def _show(self, context: Context, part: s.Show) -> Outcome:
         known = _SHOWS
@@ -343,7 +343,7 @@ class SqlSession:
                 instead=(nearest(part.what, known) or "streams").upper(),
             )
         columns, rows = known[part.what](self.catalog)
-        return TableRows(part, columns, tuple(tuple(map(without_secrets, row)) for row in rows))
+        return ShownTable(part, columns, tuple(tuple(map(without_secrets, row)) for row in rows))
 
     def _show_diverted(self, context: Context, part: s.Show) -> Outcome:
         """The rows that the latest run has not used."""
@@ -357,7 +357,7 @@ class SqlSession:
             )
         found = self.latest.diverted().select(list(DIVERTED.names))
         rows = tuple(tuple("" if v is None else str(v) for v in row.values()) for row in found.to_pylist())
-        return TableRows(part, DIVERTED.names, rows)
+        return ShownTable(part, DIVERTED.names, rows)
 
     def _set(self, context: Context, part: s.Set) -> Outcome:
         name, value = part.name.text.lower(), constant(context, part.value)

@@ -19,7 +19,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import ModuleFailed
-from headrace.operators.windows import calling
+from headrace.operators.per_window import calling
 
 pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows are lost here on purpose
 

@@ -8,7 +8,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import ModuleFailed, PlanError
-from headrace.operators.windows import bound
+from headrace.operators.per_window import bound
 from headrace.testing.checks import check_output
 
 BREACH = "before the input that caused it"

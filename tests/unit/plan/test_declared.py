@@ -23,7 +23,7 @@ from headrace.plan.aggregate import Aggregate
 from headrace.plan.base import Node, OneInput
 from headrace.plan.coalesce import Coalesce
 from headrace.plan.columns import columns_used
-from headrace.plan.windows import Snapshot, Window
+from headrace.plan.windows import Snapshot, WindowKind
 from headrace.sql.unbind import UNSPOKEN, NoWords, Speaker, unbind
 
 STREAM = hr.events("le | re | k | x | y \n 1 | 5 | 1 | 2 | 3")
@@ -49,7 +49,7 @@ def leaves(kind: type) -> set[type]:
 def test_every_node_declares_all_that_is_abstract():
     undeclared = {
         kind.__name__: sorted(getattr(kind, "__abstractmethods__", ()))
-        for kind in leaves(Node) | leaves(Window)
+        for kind in leaves(Node) | leaves(WindowKind)
         if inspect.isabstract(kind)
     }
     assert undeclared == {}

@@ -88,10 +88,10 @@ def say(words: str) -> None:
 
 def show_outcomes(outcomes: Iterable[Outcome], *, quiet: bool) -> None:
     """What statements of a script gave by themselves: tables, texts, reports. `quiet` keeps standard output free."""
-    from headrace.sql.session import TableRows, Verified, Words
+    from headrace.sql.session import ShownTable, Verified, Words
 
     for outcome in outcomes:
-        if isinstance(outcome, TableRows):
+        if isinstance(outcome, ShownTable):
             columns = zip(*outcome.rows, strict=True) if outcome.rows else [()] * len(outcome.columns)
             print_table(pa.table([pa.array(c, pa.string()) for c in columns], names=list(outcome.columns)), err=quiet)
         elif isinstance(outcome, Words):

@@ -27,7 +27,7 @@ from headrace.io.sinks import FileSink
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
 from headrace.sql.parse import parse
-from headrace.sql.session import Answers, Delivery, Done, Outcome, SqlSession, TableRows, Verified, Words
+from headrace.sql.session import Answers, Delivery, Done, Outcome, ShownTable, SqlSession, Verified, Words
 from headrace.sql.views import VIEWS, view
 from headrace.time import format_ticks
 
@@ -113,7 +113,7 @@ class Shell:
     def _done(self, outcome: Done) -> None:
         self.errors.print(Text(outcome.message, "dim"), soft_wrap=True)
 
-    def _rows(self, outcome: TableRows) -> None:
+    def _rows(self, outcome: ShownTable) -> None:
         self.console.print(plain_table(outcome.columns, outcome.rows))
 
     def _words(self, outcome: Words) -> None:
@@ -126,12 +126,12 @@ class Shell:
             Text(f"{report.cases} cases, {report.rows} rows, {checks} checks: all of them held", "green")
         )
 
-    def _queries(self, statement: s.Show) -> TableRows:
+    def _queries(self, statement: s.Show) -> ShownTable:
         def state(name: str) -> str:
             return "is watched" if self.followed is not None and name == self._followed_name else ""
 
         rows = tuple((name, str(one.stream.schema), state(name)) for name, one in self.asked.items())
-        return TableRows(statement, ("query", "columns", ""), rows)
+        return ShownTable(statement, ("query", "columns", ""), rows)
 
     def _answers(self, outcome: Answers) -> None:
         self.asked.pop(outcome.name, None)
@@ -266,7 +266,7 @@ class Shell:
 
     _shown: ClassVar[Mapping[type[Outcome], Callable[[Any, Any], None]]] = {
         Done: _done,
-        TableRows: _rows,
+        ShownTable: _rows,
         Words: _words,
         Verified: _verified,
         Answers: _answers,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from headrace.expr import Expr, lit
 from headrace.modules import ModuleCall
 from headrace.modules.folding import Folding
-from headrace.operators.choice import Choice
+from headrace.operators.choice import KernelChoice
 from headrace.operators.ordered.fold import FoldKernel, Folds, fold_kernel
 from headrace.operators.ordered.over import OverKernel
-from headrace.operators.ordered.tumbling import Numbers, Rows, Together, Values, at_once
+from headrace.operators.ordered.tumbling import Rows, Together, TupleNumbers, Values, at_once
 from headrace.plan.nodes import Fold, Over
 from headrace.plan.ordered import NUMBER, Frame
 from headrace.schema import Schema
@@ -16,7 +16,7 @@ from headrace.schema import Schema
 __all__ = ["fold_choice", "over_choice"]
 
 
-def over_choice(node: Over) -> Choice:
+def over_choice(node: Over) -> KernelChoice:
     """What keeps as little as possible."""
     if node.by_slots:
         return _by_slots(node)
@@ -25,36 +25,36 @@ def over_choice(node: Over) -> Choice:
         kept_up = "by a total of each group" if node.frame.endless else "by running sums"
     runs = f"{'Python' if node.modules else 'columnar'}; {box(node)}, {kept_up}"
     if _only_numbers(node):
-        return Choice(lambda: FoldKernel(_folds(node, (("one", lit(1)),)), Numbers(node)), runs)
-    return Choice(lambda: OverKernel(node), runs, lambda: _sources(node))
+        return KernelChoice(lambda: FoldKernel(_folds(node, (("one", lit(1)),)), TupleNumbers(node)), runs)
+    return KernelChoice(lambda: OverKernel(node), runs, lambda: _sources(node))
 
 
-def fold_choice(node: Fold) -> Choice:
+def fold_choice(node: Fold) -> KernelChoice:
     """As `over_choice`, of a module that returns rows."""
     parts = at_once(node) if node.by_slots else None
     if parts is not None:
         folding = parts[0]
-        return Choice(
+        return KernelChoice(
             lambda: FoldKernel(fold_kernel(node).folds, folding),
             f"native code; {box(node)}, by a state of each slot",
             lambda: _native(node, parts),
         )
     language, path = node.folder.language, "by a state of each slot" if node.by_slots else node.folder.path
-    return Choice(
+    return KernelChoice(
         lambda: FoldKernel(fold_kernel(node).folds, Rows(node)) if node.by_slots else fold_kernel(node),
         f"{language}; {box(node)}, {path}",
         lambda: {f"{node.module}, {box(node)}: {language}": node.folder.code},
     )
 
 
-def _by_slots(node: Over) -> Choice:
+def _by_slots(node: Over) -> KernelChoice:
     parts = at_once(node)
     runs = f"{box(node)}, by a state of each slot"
     folds = _folds(node, _arguments(node))
     if parts is None:
         language = "Python" if node.modules else "columnar"
-        return Choice(lambda: FoldKernel(folds, Values(node)), f"{language}; {runs}", lambda: _sources(node))
-    return Choice(
+        return KernelChoice(lambda: FoldKernel(folds, Values(node)), f"{language}; {runs}", lambda: _sources(node))
+    return KernelChoice(
         lambda: FoldKernel(folds, Together(node, parts)), f"native code; {runs}", lambda: _native(node, parts)
     )
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from headrace.columnar import Bools, Int64s, factorize
 from headrace.expr import evaluate
 from headrace.operators.groups import PREFIX
-from headrace.operators.ordered.line import Line, distinct, ranges, runs
+from headrace.operators.ordered.line import OrderedTuples, distinct, ranges, runs
 from headrace.plan.ordered import FIRST, By, Delta, Fixed, Landmark, Ordered, Slides, Time, Tuples
 from headrace.time import INFINITY, add
 
@@ -59,7 +59,7 @@ def without_prefix(table: pa.Table) -> pa.Table:
     return table.select(names).rename_columns([name[len(PREFIX) :] for name in names])
 
 
-def divide(window: Ordered, line: Line, reach: Reach) -> tuple[Spans, Bools | None]:
+def divide(window: Ordered, line: OrderedTuples, reach: Reach) -> tuple[Spans, Bools | None]:
     """The windows that are wanted, and which of the tuples of their runs, one after the other, are in them.
 
     The second is None where all are.
@@ -79,7 +79,7 @@ def divide(window: Ordered, line: Line, reach: Reach) -> tuple[Spans, Bools | No
     return spans.filter(spans.re > reach.after), None
 
 
-def closing(window: Ordered, line: Line, spans: Spans) -> Int64s:
+def closing(window: Ordered, line: OrderedTuples, spans: Spans) -> Int64s:
     """The CTI at which each window is closed: its end, or for a run the start of the next one is settled."""
     if not isinstance(window, Delta):
         return spans.re
@@ -97,7 +97,7 @@ def next_slide(time: Int64s, origin: Int64s | int, every: int) -> Int64s:
     return origin + ((bounded - origin) // every + 1) * every
 
 
-def _slides(window: Slides, line: Line, reach: Reach) -> tuple[Spans, Bools | None]:
+def _slides(window: Slides, line: OrderedTuples, reach: Reach) -> tuple[Spans, Bools | None]:
     if isinstance(window.every, Tuples):
         last = _counted(window, line, window.every.count)
         group, re = line.group[last], line.le[last] + 1
@@ -114,7 +114,7 @@ def _slides(window: Slides, line: Line, reach: Reach) -> tuple[Spans, Bools | No
     return spans, inside
 
 
-def _sized(window: Slides, line: Line, group: Int64s, last: Int64s, re: Int64s) -> tuple[Spans, Bools | None]:
+def _sized(window: Slides, line: OrderedTuples, group: Int64s, last: Int64s, re: Int64s) -> tuple[Spans, Bools | None]:
     """The windows of a size whose last tuple is known; those without any tuple are left out."""
     first = line.start[group]
     if isinstance(window.size, Tuples):
@@ -133,7 +133,7 @@ def _sized(window: Slides, line: Line, group: Int64s, last: Int64s, re: Int64s) 
     return spans, inside[some[number]]
 
 
-def within(size: By, line: Line) -> Callable[[Int64s, Int64s], Bools]:
+def within(size: By, line: OrderedTuples) -> Callable[[Int64s, Int64s], Bools]:
     """A function of tuples and of the last tuples of windows: whether each is in the window, by its value."""
     column = without_prefix(line.events.payload).column(size.column).combine_chunks()
     column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
@@ -160,7 +160,7 @@ def within(size: By, line: Line) -> Callable[[Int64s, Int64s], Bools]:
     return inside
 
 
-def _counted(window: Slides, line: Line, every: int) -> Int64s:
+def _counted(window: Slides, line: OrderedTuples, every: int) -> Int64s:
     """The last tuples of windows that are triggered by every so many tuples."""
     fresh = np.arange(len(line)) >= line.new[line.group]
     slide = line.position // every
@@ -182,12 +182,12 @@ def _counted(window: Slides, line: Line, every: int) -> Int64s:
     return reacts[slide[reacts] > before]
 
 
-def _origins(window: Slides, line: Line) -> Int64s:
+def _origins(window: Slides, line: OrderedTuples) -> Int64s:
     """Where slides are counted from, for each group."""
     return line.origin if window.origin is None else np.full(line.groups, window.origin, np.int64)
 
 
-def _timed(window: Slides, line: Line, reach: Reach) -> tuple[Int64s, Int64s]:
+def _timed(window: Slides, line: OrderedTuples, reach: Reach) -> tuple[Int64s, Int64s]:
     """When windows may be triggered by time, and of which groups."""
     assert isinstance(window.every, Time)
     every, origin = window.every.ticks, _origins(window, line)
@@ -207,7 +207,7 @@ def _timed(window: Slides, line: Line, reach: Reach) -> tuple[Int64s, Int64s]:
     return group[wanted], time[wanted]
 
 
-def _every_slide(line: Line, origin: Int64s, every: int, reach: Reach) -> tuple[Int64s, Int64s]:
+def _every_slide(line: OrderedTuples, origin: Int64s, every: int, reach: Reach) -> tuple[Int64s, Int64s]:
     """All slides of each group from its first tuple on."""
     group = line.some
     of = origin[group]
@@ -217,7 +217,9 @@ def _every_slide(line: Line, origin: Int64s, every: int, reach: Reach) -> tuple[
     return group[whose], of[whose] + slide * every
 
 
-def _changed(window: Slides, line: Line, every: int, spans: Spans, inside: Bools | None) -> tuple[Spans, Bools | None]:
+def _changed(
+    window: Slides, line: OrderedTuples, every: int, spans: Spans, inside: Bools | None
+) -> tuple[Spans, Bools | None]:
     """The windows whose tuples are not those of the slide before."""
     before = add(spans.re, -every)
     last = line.place(spans.group, before) - 1
@@ -234,7 +236,7 @@ def _changed(window: Slides, line: Line, every: int, spans: Spans, inside: Bools
 # --- the others -------------------------------------------------------------------------------------------------------
 
 
-def _landmarks(window: Landmark, line: Line, reach: Reach) -> Spans:
+def _landmarks(window: Landmark, line: OrderedTuples, reach: Reach) -> Spans:
     if isinstance(window.every, Tuples):
         last = np.flatnonzero(line.position % window.every.count == 0)
         group, re = line.group[last], line.le[last] + 1
@@ -245,7 +247,7 @@ def _landmarks(window: Landmark, line: Line, reach: Reach) -> Spans:
     return Spans(group, line.start[group], last, np.full(len(group), window.start, np.int64), re)
 
 
-def _deltas(window: Delta, line: Line) -> Spans:
+def _deltas(window: Delta, line: OrderedTuples) -> Spans:
     """Greedy runs: for all groups at once, each round tries some tuples more, or opens the next window."""
     payload = without_prefix(line.events.payload)
     end = line.start[1:]

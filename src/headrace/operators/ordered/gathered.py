@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, Lists, concat, to_numpy
 from headrace.modules.folding import FoldWork
-from headrace.operators.ordered.line import Line, in_order
+from headrace.operators.ordered.line import OrderedTuples, in_order
 from headrace.segments import Hashes
 
 __all__ = ["ARGUMENT", "COUNT", "START", "STATE", "Arrivals", "FoldAnswers", "FoldGroups"]
@@ -124,12 +124,12 @@ class FoldGroups:
         self.begin = self.start[:-1] + self.kept_counts
 
     @cached_property
-    def line(self) -> Line:
+    def line(self) -> OrderedTuples:
         """The tuples that may change, with all their columns in this order: only where these are needed so."""
         arrivals, order = self.arrivals, self.arrivals.order
         payload = arrivals.events.payload.take(pa.array(order))
         events = Changes(arrivals.le, arrivals.events.re[order], np.ones(len(order), np.int64), payload)
-        return Line(arrivals.group, arrivals.le, arrivals.start, events)
+        return OrderedTuples(arrivals.group, arrivals.le, arrivals.start, events)
 
     def settle(self, cti: int) -> Int64s:
         """For each group, its first tuple that is not before a CTI."""

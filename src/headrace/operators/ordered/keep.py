@@ -13,7 +13,7 @@ import numpy as np
 
 from headrace.columnar import Bools, Int64s
 from headrace.operators.ordered.divide import Spans, next_slide, within
-from headrace.operators.ordered.line import Line, Past
+from headrace.operators.ordered.line import OrderedTuples, Past
 from headrace.operators.ordered.yields import slot_end
 from headrace.plan.ordered import By, Delta, Fixed, Frame, Landmark, Ordered, Slides, Time, Tuples
 from headrace.time import INFINITY, NEG_INFINITY, add, add_one
@@ -33,7 +33,7 @@ class Kept:
     alarm: Int64s
 
 
-def kept(window: Ordered, line: Line, cti: int, spans: Spans | None = None) -> Kept:
+def kept(window: Ordered, line: OrderedTuples, cti: int, spans: Spans | None = None) -> Kept:
     """What to keep when the CTI is at `cti`; `spans` are all windows, for those that depend on the ones before."""
     never = np.full(line.groups, INFINITY, np.int64)
     if cti == INFINITY:
@@ -48,7 +48,7 @@ def kept(window: Ordered, line: Line, cti: int, spans: Spans | None = None) -> K
     return _Keeping(window, line, cti, settled, alarm, spans).answer()
 
 
-def next_settled(line: Line, settled: Int64s) -> Int64s:
+def next_settled(line: OrderedTuples, settled: Int64s) -> Int64s:
     """For each group, the CTI at which its first tuple that is not settled will be."""
     found = np.full(line.groups, INFINITY, np.int64)
     waiting = settled < line.start[1:]
@@ -60,7 +60,7 @@ class _Keeping:
     """The tuples that are settled, and which of them are needed."""
 
     def __init__(
-        self, window: Ordered, line: Line, cti: int, settled: Int64s, alarm: Int64s, spans: Spans | None
+        self, window: Ordered, line: OrderedTuples, cti: int, settled: Int64s, alarm: Int64s, spans: Spans | None
     ) -> None:
         self.window, self.line, self.cti, self.spans = window, line, cti, spans
         self.settled, self.alarm = settled, alarm
@@ -214,7 +214,7 @@ def least_bound(window: Ordered, cti: int) -> int:
     return min(cti, bound)
 
 
-def next_shown(window: Ordered, line: Line, seen: int) -> Int64s:
+def next_shown(window: Ordered, line: OrderedTuples, seen: int) -> Int64s:
     """For each group, the time m at which a window may come that no tuple triggers."""
     shows = np.full(line.groups, INFINITY, np.int64)
     if seen == INFINITY:
@@ -234,7 +234,7 @@ def next_shown(window: Ordered, line: Line, seen: int) -> Int64s:
     return shows
 
 
-def _next_slides(window: Slides, every: int, line: Line, seen: int, shows: Int64s) -> None:
+def _next_slides(window: Slides, every: int, line: OrderedTuples, seen: int, shows: Int64s) -> None:
     origin = line.origin if window.origin is None else np.full(line.groups, window.origin, np.int64)
     if window.tick == "tuple" and not isinstance(window.size, Time):
         some = line.some

@@ -30,12 +30,12 @@ from headrace.operators.groups import HOLD, OUT, PREFIX, UNTIL, Groups, Hashes
 from headrace.operators.kernel import Data, Kernel, cancelled_rows, names_of
 from headrace.operators.ordered.divide import Reach, Spans, closing, divide, next_slide, without_prefix
 from headrace.operators.ordered.keep import Kept, kept, least_bound, next_settled, next_shown
-from headrace.operators.ordered.line import Line, Past, lined_up, ranges
+from headrace.operators.ordered.line import OrderedTuples, Past, lined_up, ranges
 from headrace.operators.ordered.sums import RunSums
-from headrace.operators.windows.content import Earlier, Outputs, content_of
-from headrace.operators.windows.divide import Windows
-from headrace.operators.windows.items import Members
-from headrace.operators.windows.rows import of_kept, output_rows, where
+from headrace.operators.per_window.content import Earlier, Outputs, content_of
+from headrace.operators.per_window.divide import Windows
+from headrace.operators.per_window.items import Members
+from headrace.operators.per_window.rows import of_kept, output_rows, where
 from headrace.plan.nodes import Aggregate, PerWindow
 from headrace.plan.ordered import Delta, Fixed, Frame, Landmark, Ordered, Slides, Time, Tuples, order_columns
 from headrace.plan.source import DIVERTED
@@ -140,7 +140,7 @@ class OrderedKernel(Kernel):
         self.groups.set_alarms("show", touched, keys, shows)
         return result
 
-    def _lines(self, touched: Hashes, delta: Changes) -> tuple[Line, pa.Table, Changes]:
+    def _lines(self, touched: Hashes, delta: Changes) -> tuple[OrderedTuples, pa.Table, Changes]:
         """The tuples of the groups in their order, the groups' keys, and the changes of what is kept of them."""
         known, pasts = self.groups.events(touched), self.groups.known("groups", touched)
         if self._sees_ends and len(delta):
@@ -152,9 +152,9 @@ class OrderedKernel(Kernel):
         if pasts is not None:
             for name, column in zip(_PAST, (past.count, past.upto, past.first, past.skip), strict=True):
                 column[codes[2]] = to_numpy(pasts.payload.column(name))
-        return Line(line.group, line.le, line.start, line.events, past), keys, known
+        return OrderedTuples(line.group, line.le, line.start, line.events, past), keys, known
 
-    def _until(self, line: Line, seen: int, reached: int | None) -> Int64s:
+    def _until(self, line: OrderedTuples, seen: int, reached: int | None) -> Int64s:
         """Up to when each group's windows are given (rule 5.3); `reached` is how far an ended input came."""
         until = np.full(line.groups, seen if reached is None else reached, np.int64)
         if reached is None:
@@ -175,7 +175,7 @@ class OrderedKernel(Kernel):
     # --- what is taken back and what is given ------------------------------------------------------------------------
 
     def _exchange_spans(
-        self, spans: Spans, inside: Bools | None, closes: Int64s, line: Line, keys: pa.Table, moving: Hashes
+        self, spans: Spans, inside: Bools | None, closes: Int64s, line: OrderedTuples, keys: pa.Table, moving: Hashes
     ) -> Changes:
         """What the windows say, which are closed at these CTIs, for what was given of these groups."""
         windows = Windows(spans.group, spans.le, spans.re, np.empty(0, np.int64))
@@ -189,7 +189,7 @@ class OrderedKernel(Kernel):
         self.side = self.groups.diverted(moved, where)
         return self.groups.leaving(moved)
 
-    def _outputs_of(self, spans: Spans, inside: Bools | None, line: Line, keys: pa.Table) -> Outputs:
+    def _outputs_of(self, spans: Spans, inside: Bools | None, line: OrderedTuples, keys: pa.Table) -> Outputs:
         """What is said of windows; `inside` tells which tuples of their runs are in them, if not all are."""
         windows = Windows(spans.group, spans.le, spans.re, np.empty(0, np.int64))
         tuples = self._evaluated(line)
@@ -208,7 +208,7 @@ class OrderedKernel(Kernel):
         earlier = Earlier(states, Members(nothing, nothing, tuples))
         return self.content.outputs(windows, Members(number, row, tuples), named, np.ones(len(spans), bool), earlier)
 
-    def _evaluated(self, line: Line) -> Changes:
+    def _evaluated(self, line: OrderedTuples) -> Changes:
         """The tuples with what is asked of them."""
         columns = without_prefix(line.events.payload)
         found = {name: evaluate(expr, columns) for name, expr in self.content.columns}
@@ -217,7 +217,7 @@ class OrderedKernel(Kernel):
 
     # --- what is remembered -------------------------------------------------------------------------------------------
 
-    def _keep(self, touched: Hashes, line: Line, keys: pa.Table, left: Kept, known: Changes) -> None:
+    def _keep(self, touched: Hashes, line: OrderedTuples, keys: pa.Table, left: Kept, known: Changes) -> None:
         """What is kept takes the place of what was known."""
         self.groups.exchange("events", known, line.events.filter(left.keep))
         self.groups.set_alarms("forget", touched, keys, left.alarm, left.hold)

@@ -14,7 +14,7 @@ from headrace.changes import Changes
 from headrace.columnar import Int64s, sortable
 from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["Line", "Past", "distinct", "in_order", "lined_up", "ranges", "runs"]
+__all__ = ["OrderedTuples", "Past", "distinct", "in_order", "lined_up", "ranges", "runs"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Past:
 
 
 @dataclass(frozen=True)
-class Line:
+class OrderedTuples:
     """Tuples by group and order; `start[g] .. start[g + 1]` are those of group g."""
 
     group: Int64s
@@ -92,7 +92,7 @@ class Line:
         return first
 
 
-def lined_up(events: Changes, group: Int64s, groups: int, by: Sequence[str]) -> tuple[Line, Int64s]:
+def lined_up(events: Changes, group: Int64s, groups: int, by: Sequence[str]) -> tuple[OrderedTuples, Int64s]:
     """Events in their order (LE, then these columns, nulls first, and ends at last), each as often as it is there.
 
     Also, for each tuple, which event it is.
@@ -102,7 +102,7 @@ def lined_up(events: Changes, group: Int64s, groups: int, by: Sequence[str]) -> 
     start = np.searchsorted(of, np.arange(groups + 1))
     payload = events.payload.take(pa.array(order))
     single = Changes(events.le[order], events.re[order], np.ones(len(order), np.int64), payload)
-    return Line(of, single.le, start, single), order
+    return OrderedTuples(of, single.le, start, single), order
 
 
 def in_order(events: Changes, group: Int64s, groups: int, by: Sequence[str]) -> Int64s:

@@ -24,11 +24,11 @@ from headrace.operators.groups import OUT, REASON, SILENT, Hashes, place_among
 from headrace.operators.ordered.divide import Spans
 from headrace.operators.ordered.keep import kept, next_shown
 from headrace.operators.ordered.kernel import OrderedKernel
-from headrace.operators.ordered.line import Line
+from headrace.operators.ordered.line import OrderedTuples
 from headrace.operators.ordered.yields import TIE, equals, moved_ends, open_since, slot_end, ties, yields
-from headrace.operators.windows.content import Outputs
-from headrace.operators.windows.divide import Windows
-from headrace.operators.windows.rows import beside, stamped
+from headrace.operators.per_window.content import Outputs
+from headrace.operators.per_window.divide import Windows
+from headrace.operators.per_window.rows import beside, stamped
 from headrace.plan.ordered import Time
 from headrace.plan.over import Over
 from headrace.progress import Progress
@@ -87,12 +87,14 @@ class OverKernel(OrderedKernel):
         if found is not None:
             return found
         none = Changes.empty(self.groups.schema)
-        nothing = Line(*(np.empty(0, np.int64),) * 2, np.zeros(1, np.int64), none)
+        nothing = OrderedTuples(*(np.empty(0, np.int64),) * 2, np.zeros(1, np.int64), none)
         return self._results(nothing, none.payload.select(self.keys), np.empty(0, bool))
 
     # --- results ------------------------------------------------------------------------------------------------------
 
-    def _results(self, line: Line, keys: pa.Table, given: Bools, carried: dict[str, Int64s] | None = None) -> Changes:
+    def _results(
+        self, line: OrderedTuples, keys: pa.Table, given: Bools, carried: dict[str, Int64s] | None = None
+    ) -> Changes:
         """The results of these tuples, and which of them have none because a module failed.
 
         Also the tuples that are equal to them, which say nothing.
@@ -120,7 +122,7 @@ class OverKernel(OrderedKernel):
         table = table.append_column(SILENT, pa.array(~given[rows]))
         return Changes.inserts(events.le, events.re, table)
 
-    def _frames(self, line: Line, rows: Int64s) -> Spans:
+    def _frames(self, line: OrderedTuples, rows: Int64s) -> Spans:
         group, le = line.group[rows], line.le[rows]
         first, frame = line.start[group], self.frame
         start = None
@@ -143,7 +145,7 @@ class OverKernel(OrderedKernel):
         names = [name for name in found.column_names if name not in self.keys]
         return {name: group_sum(of, _filled(found.column(name)), keys.num_rows) for name in names}
 
-    def _carry(self, line: Line, keys: pa.Table, until: Int64s) -> Bools:
+    def _carry(self, line: OrderedTuples, keys: pa.Table, until: Int64s) -> Bools:
         """Add what is settled, which each group is up to a time, to the totals; the tuples that are left."""
         assert self.sums is not None
         settled = line.le < until[line.group]

@@ -20,7 +20,7 @@ import pyarrow as pa
 from headrace.errors import ModuleFailed
 from headrace.modules.fold import Stepper
 from headrace.modules.folding import FoldFailure, FoldResult, FoldWork, several_values
-from headrace.operators.windows.calling import Caller
+from headrace.operators.per_window.calling import Caller
 from headrace.plan.fold import Fold
 from headrace.time import INFINITY, add_one
 

@@ -12,8 +12,8 @@ from headrace.columnar import Int64s, to_numpy
 from headrace.expr import evaluate
 from headrace.operators.aggregate.accumulators import PART
 from headrace.operators.aggregate.answers import answers
-from headrace.operators.windows.content import AggregateContent, Outputs
-from headrace.operators.windows.divide import Windows
+from headrace.operators.per_window.content import AggregateContent, Outputs
+from headrace.operators.per_window.divide import Windows
 from headrace.plan.nodes import Aggregate
 
 __all__ = ["RunSums"]

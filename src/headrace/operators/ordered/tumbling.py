@@ -18,12 +18,12 @@ import pyarrow as pa
 from headrace.expr import evaluate
 from headrace.modules.base import Window
 from headrace.modules.folding import FoldFailure, Folding, FoldResult, FoldWork, nothing_due
-from headrace.operators.windows.calling import Caller, Failure
+from headrace.operators.per_window.calling import Caller, Failure
 from headrace.plan.nodes import Fold, Over
 from headrace.plan.ordered import Frame, Tuples
 from headrace.schema import Field, Schema
 
-__all__ = ["Numbers", "Rows", "Together", "Values", "at_once"]
+__all__ = ["Rows", "Together", "TupleNumbers", "Values", "at_once"]
 
 
 def at_once(node: Over | Fold) -> list[Folding] | None:
@@ -35,7 +35,7 @@ def at_once(node: Over | Fold) -> list[Folding] | None:
     return found if len(found) == len(parts) else None
 
 
-class Numbers:
+class TupleNumbers:
     """Numbers the tuples of groups; a state is how many there were."""
 
     pickled = False

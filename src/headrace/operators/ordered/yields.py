@@ -14,7 +14,7 @@ import pyarrow as pa
 from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, factorize, group_sum, to_numpy
 from headrace.operators.groups import UNTIL
-from headrace.operators.ordered.line import Line, runs
+from headrace.operators.ordered.line import OrderedTuples, runs
 from headrace.plan.ordered import Frame, Time, Tuples
 from headrace.time import INFINITY, NEG_INFINITY, add
 
@@ -37,7 +37,7 @@ def open_since(frame: Frame, cti: int) -> int:
     return cti // frame.slide.ticks * frame.slide.ticks
 
 
-def yields(frame: Frame, line: Line, seen: int) -> Bools:
+def yields(frame: Frame, line: OrderedTuples, seen: int) -> Bools:
     """Which tuples give results that can be seen; right for all that are not counted by their group's past.
 
     `seen` is m of rule 5.3, infinite when the input has ended.
@@ -52,7 +52,7 @@ def yields(frame: Frame, line: Line, seen: int) -> Bools:
     return last & (end <= seen)
 
 
-def equals(line: Line, some: Bools) -> Bools:
+def equals(line: OrderedTuples, some: Bools) -> Bools:
     """The tuples that are equal to one of these but for their ends, and these."""
     if some.all() or not some.any():
         return some
@@ -62,7 +62,7 @@ def equals(line: Line, some: Bools) -> Bools:
     return np.asarray(found[number])
 
 
-def ties(line: Line) -> Int64s:
+def ties(line: OrderedTuples) -> Int64s:
     """The place of each tuple among those that are equal but for their ends."""
     found = np.zeros(len(line), np.int64)
     begins = runs(line.group, line.le)

@@ -26,7 +26,7 @@ from headrace.expr import Column, col
 from headrace.operators.groups import AT, HOLD, OUT, PREFIX, Groups, Hashes, as_rows, difference
 from headrace.operators.kernel import Data, Kernel, cancelled_rows, names_of
 from headrace.operators.ordered.divide import without_prefix
-from headrace.operators.ordered.line import Line, lined_up
+from headrace.operators.ordered.line import OrderedTuples, lined_up
 from headrace.operators.pattern.measures import Measures
 from headrace.operators.pattern.tables import Found, Searcher, with_earlier
 from headrace.plan.nodes import Match
@@ -45,7 +45,7 @@ class _Search:
     """The groups to look at: their keys, their tuples in order, and where the search begins in each."""
 
     keys: pa.Table
-    line: Line
+    line: OrderedTuples
     begin: Int64s
     #: How many matches are final.
     count: Int64s
@@ -204,7 +204,7 @@ class MatchKernel(Kernel):
             new = Changes.concat([left, new])
         target.replace(*self.groups.stamped(new, until))
 
-    def _alarm(self, line: Line, found: Found, settle: Int64s, decided: Int64s) -> Int64s:
+    def _alarm(self, line: OrderedTuples, found: Found, settle: Int64s, decided: Int64s) -> Int64s:
         """When to look at each group again: its next tuple is settled then, or its first open one no more open."""
         alarm = np.full(line.groups, INFINITY, np.int64)
         waiting = settle < line.start[1:]

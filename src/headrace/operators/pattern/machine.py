@@ -24,8 +24,20 @@ from headrace.patterns import program as op
 from headrace.time import INFINITY
 
 __all__ = [
-    "ALL", "NEXT", "NOTHING", "ONE", "PARTIAL", "PAST", "TO_FIRST", "TO_LAST", "SearchBounds", "Space", "Tables",
-    "Tuples", "replayed", "search",
+    "ALL",
+    "NEXT",
+    "NOTHING",
+    "ONE",
+    "PARTIAL",
+    "PAST",
+    "TO_FIRST",
+    "TO_LAST",
+    "PatternTuples",
+    "SearchBounds",
+    "Space",
+    "Tables",
+    "replayed",
+    "search",
 ]  # fmt: skip
 
 #: What counts: one match of a first tuple, all, or partial ones as well.
@@ -67,7 +79,7 @@ class Tables(NamedTuple):
     floating: NDArray[np.bool_]
 
 
-class Tuples(NamedTuple):
+class PatternTuples(NamedTuple):
     """The tuples: when they are, what fits them (by variable), and their columns, two words each."""
 
     le: Ints
@@ -95,7 +107,7 @@ class Space(NamedTuple):
 Found = tuple[int, Ints, NDArray[np.int16], Ints, Ints]
 
 
-def search(tables: Tables, tuples: Tuples, groups: SearchBounds, space: Space) -> Found:
+def search(tables: Tables, tuples: PatternTuples, groups: SearchBounds, space: Space) -> Found:
     """What was short, and all matches of all groups: group, first and last tuple, node, whether it is complete, and
     whether a run that is preferred to it is open (meant only where one match of a first tuple counts); the variables
     of their tuples, one match after the other. Then, of each group, the first open tuple (or the first that
@@ -157,7 +169,7 @@ def _search(
     return short, out[: sizes[1]], labels[: sizes[2]], opened, hold
 
 
-def replayed(tables: Tables, tuples: Tuples, first: Ints, length: Ints, labels: NDArray[np.int16]) -> Ints:
+def replayed(tables: Tables, tuples: PatternTuples, first: Ints, length: Ints, labels: NDArray[np.int16]) -> Ints:
     """What the slots are after each tuple of each match, one match after the other."""
     found: Ints = _replayed(
         tables.variables, tables.updates, tables.code, tables.slots, tables.floating, tuples.columns,

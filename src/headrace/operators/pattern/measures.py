@@ -20,9 +20,9 @@ from headrace.expr import AggregateCall, col, evaluate, lit
 from headrace.operators.ordered.line import ranges
 from headrace.operators.pattern.registers import Registers
 from headrace.operators.pattern.tables import Found
-from headrace.operators.windows.content import AggregateContent, Earlier
-from headrace.operators.windows.divide import Windows
-from headrace.operators.windows.items import Members
+from headrace.operators.per_window.content import AggregateContent, Earlier
+from headrace.operators.per_window.divide import Windows
+from headrace.operators.per_window.items import Members
 from headrace.patterns.references import Ref
 from headrace.plan.nodes import Aggregate, Match, Select
 from headrace.plan.pattern import COMPLETE

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.columnar import Bools, Int64s
 from headrace.operators.pattern import machine
-from headrace.operators.pattern.tables import Found, Numbers
+from headrace.operators.pattern.tables import Found, PatternNumbers
 from headrace.plan.nodes import Match
 
 __all__ = ["Registers"]
@@ -22,14 +22,14 @@ class Registers:
 
     def __init__(self, node: Match) -> None:
         self.program, self.kinds = node.carried, node.references.registers
-        self.numbers = Numbers(node, node.carried)
+        self.numbers = PatternNumbers(node, node.carried)
 
     def values(self, found: Found, tuples: pa.Table) -> dict[str, pa.Array]:
         """By name, what each is after each tuple of each match, one match after the other."""
         if not self.program.registers:
             return {}
         tables, words, texts = self.numbers.of(tuples)
-        given = machine.Tuples(found.first[:0], np.empty((0, 0), bool), words)
+        given = machine.PatternTuples(found.first[:0], np.empty((0, 0), bool), words)
         length = found.last - found.first + 1
         slots = machine.replayed(tables, given, found.first, length, found.labels)
         return {

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from headrace.columnar import Bools, Int64s
 from headrace.errors import PatternError
 from headrace.expr import evaluate, predicate_mask
-from headrace.operators.ordered.line import Line
+from headrace.operators.ordered.line import OrderedTuples
 from headrace.operators.pattern import machine
 from headrace.patterns.nfa import ACCEPT
 from headrace.patterns.program import CONSTANT, TEXT, Program
 from headrace.patterns.references import START
 from headrace.plan.nodes import Match
 
-__all__ = ["Found", "Numbers", "Searcher", "with_earlier"]
+__all__ = ["Found", "PatternNumbers", "Searcher", "with_earlier"]
 
 #: A group with more runs than this at once is not searched any further.
 MOST_RUNS = 100_000
@@ -51,7 +51,7 @@ class Found:
         return replace(self, number=before[self.group] + place + 1)
 
 
-def with_earlier(node: Match, line: Line, tuples: pa.Table) -> pa.Table:
+def with_earlier(node: Match, line: OrderedTuples, tuples: pa.Table) -> pa.Table:
     """The tuples with when they start, and what those before and behind them have."""
     tuples = tuples.append_column(START, pa.array(line.le))
     for name, (expr, back) in node.references.prevs.items():
@@ -61,7 +61,7 @@ def with_earlier(node: Match, line: Line, tuples: pa.Table) -> pa.Table:
     return tuples
 
 
-class Numbers:
+class PatternNumbers:
     """A pattern and its tuples as numbers, for programs: a text is its place in the order of all texts."""
 
     def __init__(self, node: Match, program: Program) -> None:
@@ -102,14 +102,14 @@ class Searcher:
     def __init__(self, node: Match) -> None:
         self.node, self.program = node, node.program
         self.variables = node.pattern.variables
-        self.numbers = Numbers(node, node.program)
+        self.numbers = PatternNumbers(node, node.program)
         self.space = machine.Space(256, 1024, 1024, 1024)
 
-    def search(self, line: Line, tuples: pa.Table, begin: Int64s, settle: Int64s, cti: int) -> Found:
+    def search(self, line: OrderedTuples, tuples: pa.Table, begin: Int64s, settle: Int64s, cti: int) -> Found:
         """The matches that begin at `begin` or later; `settle` is the first tuple of each group that may change."""
         tables, words, _ = self.numbers.of(tuples)
         tables.policy[machine.CTI] = cti
-        numbers = machine.Tuples(line.le, self._fits(tuples), words)
+        numbers = machine.PatternTuples(line.le, self._fits(tuples), words)
         groups = machine.SearchBounds(line.start, begin, settle)
         longest, size = int(np.diff(line.start).max(initial=0)), len(line)
         room = machine.Space(256, 4 * longest + 1024, size + 1024, 4 * size + 1024)

@@ -1,6 +1,6 @@
 """Loops: a body run round by round until nothing new comes of it."""
 
-from headrace.operators.choice import INCREMENTAL, Choice
+from headrace.operators.choice import INCREMENTAL, KernelChoice
 from headrace.operators.recurse.body import KernelOf
 from headrace.operators.recurse.kernel import DistinctLoop, PlainLoop
 from headrace.operators.recurse.unrolled import UnrolledLoop
@@ -9,12 +9,12 @@ from headrace.plan.recurse import Recurse
 __all__ = ["loop_choice"]
 
 
-def loop_choice(node: Recurse, kernel_of: KernelOf) -> Choice:
+def loop_choice(node: Recurse, kernel_of: KernelOf) -> KernelChoice:
     """What goes round in a loop; `kernel_of` gives the kernels of the operators on it."""
     if not node.circulates:
         how = f"{INCREMENTAL}; operators of their own for every round, since the body may take back"
-        return Choice(lambda: UnrolledLoop(node, kernel_of), how)
+        return KernelChoice(lambda: UnrolledLoop(node, kernel_of), how)
     how = f"{INCREMENTAL}; a round costs what is new in it"
     if not node.distinct:
-        return Choice(lambda: PlainLoop(node, kernel_of), how)
-    return Choice(lambda: DistinctLoop(node, kernel_of), f"{how}; by level")
+        return KernelChoice(lambda: PlainLoop(node, kernel_of), how)
+    return KernelChoice(lambda: DistinctLoop(node, kernel_of), f"{how}; by level")

@@ -21,7 +21,7 @@ from headrace.modules import Operator
 from headrace.plan.arrival import timed_by
 from headrace.plan.nodes import Node
 from headrace.plan.ordered import FIRST
-from headrace.plan.windows import Count, Grid, Session, Snapshot, Window
+from headrace.plan.windows import Count, Grid, Session, Snapshot, WindowKind
 from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
@@ -50,7 +50,7 @@ class Windowing:
     """A window, who shares it, and how modules see it."""
 
     part: s.Part
-    window: Window
+    window: WindowKind
     keys: tuple[tuple[str, Expr], ...]
     policy: Mapping[str, Any]
 
@@ -178,7 +178,7 @@ def _windowed(place: _BoundStream, part: s.Window) -> _BoundStream:
     return replace(place, windowing=Windowing(part, window, keys, policy))
 
 
-def _grid(place: _BoundStream, part: s.GridWindow) -> tuple[_BoundStream, Window]:
+def _grid(place: _BoundStream, part: s.GridWindow) -> tuple[_BoundStream, WindowKind]:
     unit = _unit(place)
     size = duration_of(place.context, part.size, unit)
     every = size if part.every is None else duration_of(place.context, part.every, unit)
@@ -186,7 +186,7 @@ def _grid(place: _BoundStream, part: s.GridWindow) -> tuple[_BoundStream, Window
     return place, api.hopping(size, every, origin)
 
 
-def _sized(place: _BoundStream, part: s.SizeWindow) -> tuple[_BoundStream, Window]:
+def _sized(place: _BoundStream, part: s.SizeWindow) -> tuple[_BoundStream, WindowKind]:
     every = part.every or part.size
     clock = _clock(place.context, part.size, every)
     if clock is not None:
@@ -205,7 +205,7 @@ def _sized(place: _BoundStream, part: s.SizeWindow) -> tuple[_BoundStream, Windo
     return place, window
 
 
-def _landmark(place: _BoundStream, part: s.LandmarkWindow) -> tuple[_BoundStream, Window]:
+def _landmark(place: _BoundStream, part: s.LandmarkWindow) -> tuple[_BoundStream, WindowKind]:
     clock = _clock(place.context, part.every, part.every)
     if clock is not None:
         place = _timed(place, clock, part)
@@ -213,7 +213,7 @@ def _landmark(place: _BoundStream, part: s.LandmarkWindow) -> tuple[_BoundStream
     return place, window
 
 
-def _delta(place: _BoundStream, part: s.DeltaWindow) -> tuple[_BoundStream, Window]:
+def _delta(place: _BoundStream, part: s.DeltaWindow) -> tuple[_BoundStream, WindowKind]:
     mine = place.relation.columns
     first = Relation("first", {name: f"{FIRST}{theirs}" for name, theirs in mine.items()}, by_name=True)
     below = place.stream.schema
@@ -224,12 +224,12 @@ def _delta(place: _BoundStream, part: s.DeltaWindow) -> tuple[_BoundStream, Wind
     return place, api.delta(delta, threshold)
 
 
-def _fixed(place: _BoundStream, part: s.FixedWindow) -> tuple[_BoundStream, Window]:
+def _fixed(place: _BoundStream, part: s.FixedWindow) -> tuple[_BoundStream, WindowKind]:
     unit = _unit(place)
     return place, api.fixed(ticks_of(place.context, part.start, unit), ticks_of(place.context, part.end, unit))
 
 
-_WINDOWS: Mapping[type[s.Window], Callable[[_BoundStream, Any], tuple[_BoundStream, Window]]] = {
+_WINDOWS: Mapping[type[s.Window], Callable[[_BoundStream, Any], tuple[_BoundStream, WindowKind]]] = {
     s.GridWindow: _grid,
     s.SizeWindow: _sized,
     s.SnapshotWindow: lambda place, _: (place, api.snapshot()),

@@ -25,7 +25,7 @@ from headrace.plan.arrival import stamped
 from headrace.plan.instants import has_points
 from headrace.plan.join import names_beside
 from headrace.plan.ordered import FIRST, Delta, Fixed, Frame, Landmark, Slides, Time, Trigger, Tuples
-from headrace.plan.windows import Count, Grid, Session, Snapshot, Window
+from headrace.plan.windows import Count, Grid, Session, Snapshot, WindowKind
 from headrace.schema import STAMPS
 from headrace.sql import syntax as s
 from headrace.sql.bind.scope import visible
@@ -255,7 +255,7 @@ class Speaker:
         more: dict[str, Any] = {"partition": partition, "policies": s.WindowPolicies(clip, policy.timestamping)}
         return self._divided(node.window, unit_of(node.input), more)
 
-    def _divided(self, window: Window, unit: int, more: dict[str, Any]) -> s.Window:
+    def _divided(self, window: WindowKind, unit: int, more: dict[str, Any]) -> s.Window:
         if isinstance(window, Grid):
             origin = None if window.origin == 0 else _instant(window.origin, unit)
             return s.GridWindow(_span(window.size), _span(window.hop), origin, **more)
@@ -432,7 +432,7 @@ def _measure(measure: Trigger) -> s.Measure:
     return s.Application(_span(measure.ticks), s.Column(s.Name(OWN_TIME)))
 
 
-def _ticking(window: Window) -> dict[str, Any]:
+def _ticking(window: WindowKind) -> dict[str, Any]:
     if not isinstance(window, Slides) or window.tick == "tuple":
         return {}
     return {"tick": window.tick, "tick_by": None if window.batch is None else _column(window.batch)}

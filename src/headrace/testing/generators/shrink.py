@@ -39,7 +39,7 @@ def shrink(
 
     `tell` is called with the number of rows left whenever it falls.
     """
-    search = _Search(tuple(streams), fails, seconds, tell)
+    search = _Shrinking(tuple(streams), fails, seconds, tell)
     _merge_batches(search, coarsely=True)  # first of all, because a run takes as long as it has batches
     _drop_together(search)
     before = None
@@ -60,7 +60,7 @@ def shrink(
     return search.best
 
 
-class _Search:
+class _Shrinking:
     """The simplest streams so far that fail."""
 
     def __init__(
@@ -179,7 +179,7 @@ def _reduce(count: Callable[[], int], drop: Callable[[range], bool], least: int 
         size //= 2
 
 
-def _drop_together(search: _Search) -> None:
+def _drop_together(search: _Shrinking) -> None:
     """Large parts of all streams at once, by time: what must stay in one of them mostly stays for one in the other."""
 
     def starts() -> list[int]:
@@ -202,7 +202,7 @@ def _only(told: Told, names: Collection[int]) -> Told:
     return _without(told, gone)
 
 
-def _drop_stories(search: _Search, number: int) -> None:
+def _drop_stories(search: _Shrinking, number: int) -> None:
     def drop(gone: range) -> bool:
         told = search.best[number]
         return search.accept_one(number, _only(told, [n for n in range(len(told.stories)) if n not in gone]))
@@ -210,7 +210,7 @@ def _drop_stories(search: _Search, number: int) -> None:
     _reduce(lambda: len(search.best[number].stories), drop)
 
 
-def _drop_promises(search: _Search, number: int) -> None:
+def _drop_promises(search: _Shrinking, number: int) -> None:
     def promises() -> list[int]:
         return [place for place, step in enumerate(search.best[number].steps) if isinstance(step, Promise)]
 
@@ -220,7 +220,7 @@ def _drop_promises(search: _Search, number: int) -> None:
     _reduce(lambda: len(promises()), drop)
 
 
-def _drop_corrections(search: _Search, number: int) -> None:
+def _drop_corrections(search: _Shrinking, number: int) -> None:
     """Stories with their last end alone, many at once; then with their first, then with one end less."""
 
     def corrected() -> list[int]:
@@ -239,7 +239,7 @@ def _drop_corrections(search: _Search, number: int) -> None:
             _drop_ends(search, number, name)
 
 
-def _drop_ends(search: _Search, number: int, name: int) -> None:
+def _drop_ends(search: _Shrinking, number: int, name: int) -> None:
     for end in reversed(range(len(search.best[number].stories[name].ends))):
         told = search.best[number]
         if len(told.stories[name].ends) > 1:
@@ -253,7 +253,7 @@ def _without_ends(told: Told, name: int, gone: Collection[int]) -> Told:
     return _without(told, {places[end] for end in gone}, _replaced(told, name, replace(story, ends=ends)))
 
 
-def _merge_batches(search: _Search, *, coarsely: bool = False) -> None:
+def _merge_batches(search: _Shrinking, *, coarsely: bool = False) -> None:
     """Fewer batches in all streams at once, then in each."""
     for most in (1, 2, 4, 8):
         if search.accept(tuple(_in_at_most(told, most) for told in search.best)):
@@ -273,7 +273,7 @@ def _in_at_most(told: Told, batches: int) -> Told:
     return told.in_batches([b - a for a, b in pairwise(ends)] if batches > 1 else ())
 
 
-def _merge_neighbours(search: _Search, number: int) -> None:
+def _merge_neighbours(search: _Shrinking, number: int) -> None:
     def merge(gone: range) -> bool:
         told = search.best[number]
         ends = list(accumulate(told.cuts, initial=0))
@@ -310,7 +310,7 @@ def _moved(told: Told, since: int, by: int) -> Told:
     )
 
 
-def _close_gaps(search: _Search) -> None:
+def _close_gaps(search: _Shrinking) -> None:
     """Everything towards 0, then every gap between two instants smaller, in all streams at once."""
     instants = _instants(search.best)
     if instants and instants[0] != 0:
@@ -333,7 +333,7 @@ def _smaller(size: int) -> Iterator[int]:
     yield from (other for other in dict.fromkeys((0, CHRONON, round_one, size // 2, *few)) if other < size)
 
 
-def _shorten(search: _Search, number: int) -> None:
+def _shorten(search: _Shrinking, number: int) -> None:
     """Every end, and every promise, at an earlier instant that is named anyway; or one tick after the start."""
     for name in range(len(search.best[number].stories)):
         for end in range(len(search.best[number].stories[name].ends)):
@@ -354,14 +354,14 @@ def _with_step(told: Told, place: int, step: Step) -> Told:
     return replace(told, steps=(*told.steps[:place], step, *told.steps[place + 1 :]))
 
 
-def _earlier(search: _Search, time: int, first: tuple[int, ...] = ()) -> list[int]:
+def _earlier(search: _Shrinking, time: int, first: tuple[int, ...] = ()) -> list[int]:
     known = _instants(search.best)
     near = sorted(t for t in {*known, *(instant + CHRONON for instant in known)} if t < time)
     # Not all of them: what is left out now is among the closest once the others have moved.
     return [t for t in dict.fromkeys((*first, *near[:_FEW], *near[-_FEW:])) if t < time]
 
 
-def _move_earlier(search: _Search, number: int) -> None:
+def _move_earlier(search: _Shrinking, number: int) -> None:
     """Whole stories to where others start or end."""
     for name in range(len(search.best[number].stories)):
         story = search.best[number].stories[name]
@@ -373,7 +373,7 @@ def _move_earlier(search: _Search, number: int) -> None:
                 break
 
 
-def _put_in_order(search: _Search, number: int) -> None:
+def _put_in_order(search: _Shrinking, number: int) -> None:
     """By sync time, at once or, if that is too much, by neighbours that change places."""
     told = search.best[number]
     if _inversions(told) == 0:
@@ -393,7 +393,7 @@ def _put_in_order(search: _Search, number: int) -> None:
 # --- payloads -------------------------------------------------------------------------------------------------------
 
 
-def _make_plain(search: _Search, number: int) -> None:
+def _make_plain(search: _Shrinking, number: int) -> None:
     """Every column plain in all stories, else each value plain, else equal to another, else short."""
     for field in search.best[number].schema:
         told = search.best[number]
@@ -410,7 +410,7 @@ def _make_plain(search: _Search, number: int) -> None:
                     break
 
 
-def _rename(search: _Search) -> None:
+def _rename(search: _Shrinking) -> None:
     """A value plain wherever it is: keys that must be equal in two streams cannot change one by one."""
     known = {
         (field, repr(story.payload[field.name])): None

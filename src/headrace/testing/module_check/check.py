@@ -31,7 +31,7 @@ from hypothesis.errors import Flaky
 from headrace.errors import HeadraceError, HostError, ModuleError
 from headrace.events import history_diff
 from headrace.modules.base import Module, Operator, Window
-from headrace.operators.windows.calling import Failure
+from headrace.operators.per_window.calling import Failure
 from headrace.testing.module_check.claims import Filtered, added, differing, filters, merged_ways, misnamed, removed
 from headrace.testing.module_check.process import CALL_LIMIT, asked, asked_elsewhere, asking
 from headrace.testing.module_check.report import Finding, ModuleReport

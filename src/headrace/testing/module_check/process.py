@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.errors import HostError
 from headrace.modules.base import Module
-from headrace.operators.windows.calling import Caller, Failure
+from headrace.operators.per_window.calling import Caller, Failure
 from headrace.plan.windows import WindowPolicy
 from headrace.testing.module_check.streams import WindowContent
 

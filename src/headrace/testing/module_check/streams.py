@@ -22,7 +22,7 @@ from headrace.events import events_table, physical_schema
 from headrace.modules.base import Aggregate, Module, Operator, Window
 from headrace.modules.items import items_of
 from headrace.operators.reference import history_of
-from headrace.plan.windows import Window as Division
+from headrace.plan.windows import WindowKind
 from headrace.schema import Field, Schema, Type
 from headrace.testing.strategies import Event as Physical
 from headrace.testing.strategies import batch_sizes, buckets, physical_streams
@@ -237,7 +237,7 @@ class ModuleQuery:
     events: tuple[Physical, ...]
     batches: tuple[int, ...]
     buckets: int
-    window: Division
+    window: WindowKind
     keyed: bool
     policy: tuple[tuple[str, Any], ...]
 
@@ -274,12 +274,12 @@ def _asked(windowed: Windowed, module: Module) -> Stream:
     return windowed.operate(module)
 
 
-def _written(window: Division) -> str:
+def _written(window: WindowKind) -> str:
     """A window as one writes it."""
     return f"{window}".replace(" ticks", "").replace(" tick", "") + ("()" if "(" not in str(window) else "")
 
 
-_WINDOWS: tuple[Division, ...] = (
+_WINDOWS: tuple[WindowKind, ...] = (
     tumbling(10), tumbling(7, origin=3), hopping(12, every=5), hopping(5, every=9), snapshot(), count_by_start(2),
     count_by_end(2), session(4),
 )  # fmt: skip

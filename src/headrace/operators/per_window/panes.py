@@ -11,9 +11,9 @@ from headrace.columnar import canonical_floats, factorize
 from headrace.expr import evaluate
 from headrace.modules import ModuleCall
 from headrace.modules.merged import state_text
-from headrace.operators.windows.calling import Caller, Failure
-from headrace.operators.windows.divide import Windows
-from headrace.operators.windows.items import Calls, Members
+from headrace.operators.per_window.calling import Caller, Failure
+from headrace.operators.per_window.divide import Windows
+from headrace.operators.per_window.items import Calls, Members
 from headrace.plan.panes import Panes
 from headrace.plan.windows import Grid
 from headrace.time import INFINITY, NEG_INFINITY

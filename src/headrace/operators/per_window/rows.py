@@ -8,8 +8,8 @@ import pyarrow as pa
 from headrace.changes import Changes
 from headrace.columnar import Int64s, factorize, to_numpy
 from headrace.operators.groups import OUT, REASON, UNTIL
-from headrace.operators.windows.content import Outputs
-from headrace.operators.windows.divide import Windows
+from headrace.operators.per_window.content import Outputs
+from headrace.operators.per_window.divide import Windows
 from headrace.time import INFINITY, format_ticks
 
 __all__ = ["WLE", "WRE", "beside", "of_kept", "one_more", "output_rows", "stamped", "where"]

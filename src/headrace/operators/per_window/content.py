@@ -20,9 +20,9 @@ from headrace.modules import ModuleCall
 from headrace.operators.aggregate.accumulators import PART, Layout
 from headrace.operators.aggregate.answers import answers
 from headrace.operators.aggregate.combine import compact
-from headrace.operators.windows.calling import Caller
-from headrace.operators.windows.divide import Windows
-from headrace.operators.windows.items import Calls, Members, ranks
+from headrace.operators.per_window.calling import Caller
+from headrace.operators.per_window.divide import Windows
+from headrace.operators.per_window.items import Calls, Members, ranks
 from headrace.plan.nodes import Aggregate, Contents, Operate, PerWindow, Select, Top
 from headrace.plan.windows import Snapshot
 

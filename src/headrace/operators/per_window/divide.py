@@ -15,14 +15,14 @@ from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, factorize
 from headrace.operators.aggregate.window_runs import spread
 from headrace.operators.overlap import overlapping
-from headrace.plan.windows import ENDLESS, Count, Grid, Session, Snapshot, Window
+from headrace.plan.windows import ENDLESS, Count, Grid, Session, Snapshot, WindowKind
 from headrace.time import INFINITY
 
-__all__ = ["Events", "Windows", "among", "divide", "grid_windows", "pairs", "places", "same_as"]
+__all__ = ["GroupedLifetimes", "Windows", "among", "divide", "grid_windows", "pairs", "places", "same_as"]
 
 
 @dataclass(frozen=True)
-class Events:
+class GroupedLifetimes:
     """Lifetimes of events and the numbers of their groups."""
 
     group: Int64s
@@ -54,16 +54,16 @@ class Windows:
         return Windows(self.group[mask], self.le[mask], self.re[mask], self.waiting)
 
 
-def places(window: Window, events: Events) -> Events:
+def places(window: WindowKind, events: GroupedLifetimes) -> GroupedLifetimes:
     """Where events are, to belong to windows that overlap it."""
     if isinstance(window, Session) or (isinstance(window, Count) and window.by == "start"):
-        return Events(events.group, events.le, events.le + 1)
+        return GroupedLifetimes(events.group, events.le, events.le + 1)
     if isinstance(window, Count):
-        return Events(events.group, events.re, np.minimum(events.re, INFINITY - 1) + 1)
+        return GroupedLifetimes(events.group, events.re, np.minimum(events.re, INFINITY - 1) + 1)
     return events
 
 
-def divide(window: Window, events: Events, groups: int) -> Windows:
+def divide(window: WindowKind, events: GroupedLifetimes, groups: int) -> Windows:
     """The windows of every group that depend on its events."""
     if isinstance(window, Snapshot):
         return _snapshots(events, groups)
@@ -83,7 +83,7 @@ def _distinct(group: Int64s, time: Int64s) -> tuple[Int64s, Int64s]:
     return group[new], time[new]
 
 
-def _snapshots(events: Events, groups: int) -> Windows:
+def _snapshots(events: GroupedLifetimes, groups: int) -> Windows:
     all_groups, all_times = np.r_[events.group, events.group], np.r_[events.le, events.re]
     step = np.r_[np.ones(len(events), np.int64), -np.ones(len(events), np.int64)]
     order = np.lexsort((all_times, all_groups))
@@ -119,7 +119,9 @@ def _sessions(window: Session, group: Int64s, time: Int64s, groups: int) -> Wind
     return Windows(group[first], time[first], time[last] + window.gap, waiting)
 
 
-def grid_windows(grid: Grid, events: Events, groups: int, low: int, high: int, *, ended: int | None) -> Windows:
+def grid_windows(
+    grid: Grid, events: GroupedLifetimes, groups: int, low: int, high: int, *, ended: int | None
+) -> Windows:
     """The windows numbered `low..high` that some event overlaps.
 
     `ended` says that nothing more will come: windows of events that never end then stop with the last thing that ends
@@ -151,7 +153,7 @@ def same_as(windows: Windows, others: Windows) -> Bools:
     return found[: len(windows)]
 
 
-def pairs(windows: Windows, events: Events) -> tuple[Int64s, Int64s]:
+def pairs(windows: Windows, events: GroupedLifetimes) -> tuple[Int64s, Int64s]:
     """Which windows overlap which events of their group."""
     left = _lifetimes(windows.le, windows.re)
     right = _lifetimes(events.le, events.re)

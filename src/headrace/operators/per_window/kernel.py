@@ -33,10 +33,19 @@ from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, to_numpy
 from headrace.operators.groups import HOLD, OUT, UNTIL, Groups, Hashes, difference, place_among
 from headrace.operators.kernel import Data, Kernel, cancelled_rows, names_of
-from headrace.operators.windows.content import Earlier, content_of
-from headrace.operators.windows.divide import Events, Windows, among, divide, grid_windows, pairs, places, same_as
-from headrace.operators.windows.items import Members
-from headrace.operators.windows.rows import WLE, WRE, beside, of_kept, one_more, output_rows, stamped, where
+from headrace.operators.per_window.content import Earlier, content_of
+from headrace.operators.per_window.divide import (
+    GroupedLifetimes,
+    Windows,
+    among,
+    divide,
+    grid_windows,
+    pairs,
+    places,
+    same_as,
+)
+from headrace.operators.per_window.items import Members
+from headrace.operators.per_window.rows import WLE, WRE, beside, of_kept, one_more, output_rows, stamped, where
 from headrace.plan.nodes import PerWindow
 from headrace.plan.source import DIVERTED
 from headrace.plan.windows import Count, Grid, Session, Snapshot
@@ -46,7 +55,7 @@ from headrace.trace import Trace
 
 __all__ = ["WindowKernel"]
 
-_NOTHING = Events(*(np.empty(0, np.int64),) * 3)
+_NOTHING = GroupedLifetimes(*(np.empty(0, np.int64),) * 3)
 
 
 @dataclass(frozen=True)
@@ -78,7 +87,7 @@ class WindowKernel(Kernel):
         self.groups = Groups(node, self.content.columns, self.traces)
         self.keys = self.groups.keys
         self.scalars = {"cti": NEG_INFINITY, "seen": NEG_INFINITY}
-        self._latest: tuple[Events, Windows] | None = None
+        self._latest: tuple[GroupedLifetimes, Windows] | None = None
 
     def column_names(self) -> dict[str, str]:
         return names_of(self.groups.projection) | {OUT + name: name for name in self.node.schema.names}
@@ -137,7 +146,7 @@ class WindowKernel(Kernel):
             delta = of_kept(delta, known, self.scalars["cti"])
         after = Changes.concat([known, delta]).cancelled()
         codes, keys = self.groups.numbered(known.payload, after.payload, delta.payload)
-        old, new, changed = (Events(c, x.le, x.re) for c, x in zip(codes, (known, after, delta), strict=True))
+        old, new, changed = (GroupedLifetimes(c, x.le, x.re) for c, x in zip(codes, (known, after, delta), strict=True))
         old = _NOTHING if self.per_window.final else old  # nothing has been given of windows that are not forgotten
         before, was_shown = self._windows(old, keys.num_rows, self.scalars["seen"], None)
         ended = now.high if now.cti == INFINITY else None
@@ -153,7 +162,7 @@ class WindowKernel(Kernel):
         self._latest = None
         return result
 
-    def _windows(self, events: Events, groups: int, seen: int, ended: int | None) -> tuple[Windows, Bools]:
+    def _windows(self, events: GroupedLifetimes, groups: int, seen: int, ended: int | None) -> tuple[Windows, Bools]:
         """The windows that are worked on and not forgotten, and which of them can be seen (rule 5.3).
 
         Windows that cannot be seen yet are worked on for modules that keep a state.
@@ -172,7 +181,7 @@ class WindowKernel(Kernel):
     def _shows_at_once(self) -> bool:
         return isinstance(self.window, Snapshot) or self.per_window.timestamping == "time_bound"
 
-    def _divided(self, events: Events, groups: int, seen: int, ended: int | None) -> Windows:
+    def _divided(self, events: GroupedLifetimes, groups: int, seen: int, ended: int | None) -> Windows:
         if not isinstance(self.window, Grid):
             return self._all(events, groups)
         grid, cti = self.window, self.scalars["cti"]
@@ -183,13 +192,13 @@ class WindowKernel(Kernel):
         ended = None if reached is None else last(grid, reached)
         return grid_windows(grid, events, groups, low, last(grid, seen), ended=ended)
 
-    def _all(self, events: Events, groups: int) -> Windows:
+    def _all(self, events: GroupedLifetimes, groups: int) -> Windows:
         """All windows of events, whether or not they can be seen; those of the latest events are asked for thrice."""
         if self._latest is None or self._latest[0] is not events:
             self._latest = events, divide(self.window, events, groups)
         return self._latest[1]
 
-    def _closing(self, windows: Windows, events: Events) -> Int64s:
+    def _closing(self, windows: Windows, events: GroupedLifetimes) -> Int64s:
         """The CTI at which each window is forgotten."""
         closing = windows.re + 1 if isinstance(self.window, Snapshot) else windows.re
         closing = np.where(windows.re == INFINITY, INFINITY, closing)
@@ -202,7 +211,7 @@ class WindowKernel(Kernel):
 
     # --- what is taken back and what is given ------------------------------------------------------------------------
 
-    def _exchange(self, work: _Work, new: Events, after: Changes, changed: Members) -> Changes:
+    def _exchange(self, work: _Work, new: GroupedLifetimes, after: Changes, changed: Members) -> Changes:
         """Outputs of the windows that were, for those of the windows that are."""
         windows, keys = work.windows, work.keys
         i, j = pairs(windows, places(self.window, new))
@@ -257,7 +266,7 @@ class WindowKernel(Kernel):
     def _remember(
         self,
         touched: Hashes,
-        new: Events,
+        new: GroupedLifetimes,
         after: Changes,
         delta: Changes,
         keys: pa.Table,
@@ -283,7 +292,7 @@ class WindowKernel(Kernel):
         last = self.window.last(rows.le, rows.re)
         return self.window.end(last)
 
-    def _kept(self, events: Events, groups: int, cti: int, seen: int) -> tuple[Bools, Int64s, Int64s]:
+    def _kept(self, events: GroupedLifetimes, groups: int, cti: int, seen: int) -> tuple[Bools, Int64s, Int64s]:
         """Which events are still needed, and for each group which window holds the CTI and when to look again."""
         never = np.full(groups, INFINITY, np.int64)
         if cti == INFINITY:
@@ -300,7 +309,7 @@ class WindowKernel(Kernel):
         holds = never if self.per_window.prompt else first
         if self.per_window.holds_ends and not isinstance(self.window, Count):
             keep = np.zeros(len(events), bool)
-            touching = Events(events.group, events.le, one_more(events.re))
+            touching = GroupedLifetimes(events.group, events.le, one_more(events.re))
             place = touching if isinstance(self.window, Snapshot) else places(self.window, events)
             keep[pairs(windows, place)[1]] = True
             if isinstance(self.window, Grid):  # windows to come will need events that are not over
@@ -311,7 +320,7 @@ class WindowKernel(Kernel):
             keep = (events.re if isinstance(self.window, Snapshot) else place.le) >= first[events.group]
         return keep, holds, alarm
 
-    def _next_shown(self, events: Events, groups: int, seen: int) -> Int64s:
+    def _next_shown(self, events: GroupedLifetimes, groups: int, seen: int) -> Int64s:
         """When the next window of each group becomes visible."""
         shows = np.full(groups, INFINITY, np.int64)
         if seen == INFINITY:

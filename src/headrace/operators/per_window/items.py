@@ -15,8 +15,8 @@ from headrace.columnar import Bools, Int64s, canonical_floats, sortable
 from headrace.modules import Module
 from headrace.modules.base import Window as Seen
 from headrace.modules.items import items_of
-from headrace.operators.windows.calling import Caller, Failure, failed
-from headrace.operators.windows.divide import Windows
+from headrace.operators.per_window.calling import Caller, Failure, failed
+from headrace.operators.per_window.divide import Windows
 from headrace.plan.nodes import PerWindow
 from headrace.schema import Type
 

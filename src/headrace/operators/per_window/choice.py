@@ -8,29 +8,29 @@ from __future__ import annotations
 
 from headrace.modules import Module
 from headrace.operators.aggregate.snapshots import SnapshotKernel, adds_up
-from headrace.operators.choice import INCREMENTAL, Choice
+from headrace.operators.choice import INCREMENTAL, KernelChoice
 from headrace.operators.ordered.kernel import OrderedKernel
-from headrace.operators.windows.bound import BoundWindowKernel
-from headrace.operators.windows.kernel import WindowKernel
+from headrace.operators.per_window.bound import BoundWindowKernel
+from headrace.operators.per_window.kernel import WindowKernel
 from headrace.plan.nodes import Aggregate, PerWindow
 from headrace.plan.ordered import Ordered
 
 __all__ = ["aggregate_choice", "window_choice"]
 
 
-def aggregate_choice(node: Aggregate) -> Choice:
+def aggregate_choice(node: Aggregate) -> KernelChoice:
     """Running sums over snapshots, where the aggregates add up; else as any other."""
-    return Choice(lambda: SnapshotKernel(node), INCREMENTAL) if adds_up(node) else window_choice(node)
+    return KernelChoice(lambda: SnapshotKernel(node), INCREMENTAL) if adds_up(node) else window_choice(node)
 
 
-def window_choice(node: PerWindow) -> Choice:
+def window_choice(node: PerWindow) -> KernelChoice:
     """Windows that are looked at anew."""
     # Without modules, over snapshots, answers are bound in time by themselves.
     bound = node.timestamping == "time_bound" and node.modules
     kernel: type[WindowKernel | OrderedKernel] = BoundWindowKernel if bound else WindowKernel
     if isinstance(node.window, Ordered):
         kernel = OrderedKernel
-    return Choice(lambda: kernel(node), _once(node) if node.final else _again(node), lambda: _sources(node))
+    return KernelChoice(lambda: kernel(node), _once(node) if node.final else _again(node), lambda: _sources(node))
 
 
 def _sources(node: PerWindow) -> dict[str, str]:

@@ -33,9 +33,9 @@ from headrace.errors import ModuleFailed
 from headrace.expr import evaluate
 from headrace.operators.groups import OUT, REASON, UNTIL, numbered
 from headrace.operators.kernel import Data
-from headrace.operators.windows.divide import Events, Windows, pairs
-from headrace.operators.windows.kernel import WindowKernel
-from headrace.operators.windows.rows import WLE, WRE, stamped
+from headrace.operators.per_window.divide import GroupedLifetimes, Windows, pairs
+from headrace.operators.per_window.kernel import WindowKernel
+from headrace.operators.per_window.rows import WLE, WRE, stamped
 from headrace.plan.nodes import PerWindow
 from headrace.plan.windows import Grid
 from headrace.progress import Progress
@@ -152,7 +152,7 @@ class BoundWindowKernel(WindowKernel):
         cause = np.full(len(moved), INFINITY, np.int64)
         if isinstance(self.window, Grid):
             wle, wre = (to_numpy(moved.payload.column(name)) for name in (WLE, WRE))
-            events = Events(of_causes, causes.changes.le, causes.changes.re)
+            events = GroupedLifetimes(of_causes, causes.changes.le, causes.changes.re)
             i, j = pairs(Windows(of_moved, wle, wre, wle), events)
             np.minimum.at(cause, i, causes.sync[j])
         else:
