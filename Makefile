@@ -10,7 +10,7 @@ WITH_JAVA := JAVA_HOME=$$(scripts/java.sh) && export JAVA_HOME &&
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test unit fuzz verify bench bench-esl bench-ffp lint types format docs examples doctor clean
+.PHONY: help setup demo test test-all unit fuzz verify bench bench-esl bench-ffp lint types format docs examples doctor clean
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -24,13 +24,16 @@ $(READY): pyproject.toml packages/headrace-finance/pyproject.toml constraints.tx
 demo: $(READY) ## see Headrace at work: late events, corrected answers
 	@$(WITH_JAVA) $(BIN)/headrace demo $(ARGS)
 
-test: $(READY) ## lint, types, documentation and all tests: what CI runs
+test: $(READY) ## lint, types, documentation and the tests: before a change is handed in, 10 minutes
 	@$(WITH_JAVA) scripts/test.sh $(ARGS)
 
-unit: $(READY) ## the unit tests alone: no Spark, seconds
-	@$(BIN)/pytest -q -n 2 -m "not spark" tests/unit $(ARGS)
+test-all: $(READY) ## the same with more examples and volume: what CI runs, 30 minutes
+	@$(WITH_JAVA) scripts/test.sh --all $(ARGS)
 
-fuzz: $(READY) ## the unit tests with other examples, ten times as many; ARGS chooses tests
+unit: $(READY) ## the quick unit tests: no Spark, a minute
+	@HYPOTHESIS_PROFILE=unit $(BIN)/pytest -q -n 2 --dist worksteal -m "not (spark or slow or volume)" tests/unit $(ARGS)
+
+fuzz: $(READY) ## the unit tests with other examples, a thousand of each; ARGS chooses tests
 	@HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -q -n 2 -m "not spark" $(if $(ARGS),$(ARGS),tests/unit tests/properties)
 
 verify: $(READY) ## the long run: 20 000 generated queries and streams, 300 on Spark, and the planted faults

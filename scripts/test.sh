@@ -1,14 +1,34 @@
 #!/usr/bin/env bash
-# Everything that must hold before a change goes in: lint, format, types, the site of the documentation, then the tests
-# in two phases, because one process can have one Spark session only: those without Spark on two cores, those with Spark
-# in one process.
+# Everything that must hold before a change goes in: lint, format, types, the site of the documentation, and the tests.
+# With --all as the first argument the tests are all there are, with four times as many examples; else those that are
+# not marked `volume`. All other arguments go to pytest.
+#
+# One process can have one Spark session only: tests with Spark run in one process, beside everything else, since they
+# wait more than they compute; what they print comes at the end. Tests without Spark run on two cores. A worker takes
+# half of them in order, so that what a file makes for all its tests is made once, and then helps the other one.
 # Every phase runs, whatever the one before said. A phase that collects no tests has failed (pytest's exit code 5).
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 bin=.venv/bin
+some=" and not volume"
+if [ "${1:-}" = --all ]; then
+  shift
+  some=""
+  export HYPOTHESIS_PROFILE="${HYPOTHESIS_PROFILE:-all}"
+fi
 failed=0
 summary=()
+
+report() {
+  local name=$1 seconds=$2 code=$3
+  if [ "$code" -eq 0 ]; then
+    summary+=("$(printf 'ok      %-22s %4d s' "$name" "$seconds")")
+  else
+    summary+=("$(printf 'FAILED  %-22s %4d s   exit code %d' "$name" "$seconds" "$code")")
+    failed=1
+  fi
+}
 
 phase() {
   local name=$1 start=$SECONDS code=0
@@ -16,20 +36,30 @@ phase() {
   printf '\n== %s\n' "$name"
   "$@" || code=$?
   [ "$code" -ne 130 ] || exit 130
-  if [ "$code" -eq 0 ]; then
-    summary+=("$(printf 'ok      %-22s %4d s' "$name" $((SECONDS - start)))")
-  else
-    summary+=("$(printf 'FAILED  %-22s %4d s   exit code %d' "$name" $((SECONDS - start)) "$code")")
-    failed=1
-  fi
+  report "$name" $((SECONDS - start)) "$code"
 }
+
+beside=$(mktemp -d)
+{
+  begun=$SECONDS
+  "$bin/pytest" -q -m "spark$some" "$@" >"$beside/log" 2>&1
+  printf '%d %d\n' $((SECONDS - begun)) $? >"$beside/end"
+} &
+with_spark=$!
+trap 'pkill -P "$with_spark"; rm -rf "$beside"' EXIT
+trap 'exit 130' INT
 
 phase "lint" "$bin/ruff" check .
 phase "format" "$bin/ruff" format --check .
 phase "types" "$bin/mypy"
 phase "documentation" "$bin/python" docs/site.py
-phase "tests without Spark" "$bin/pytest" -q -n 2 -m "not spark" "$@"
-phase "tests with Spark" "$bin/pytest" -q -m spark "$@"
+phase "tests without Spark" "$bin/pytest" -q -n 2 --dist worksteal -m "not spark$some" "$@"
+
+printf '\n== tests with Spark, which ran beside\n'
+wait "$with_spark"
+cat "$beside/log"
+read -r seconds code <"$beside/end"
+report "tests with Spark" "$seconds" "$code"
 
 printf '\n== summary\n'
 printf '%s\n' "${summary[@]}"

@@ -1,7 +1,11 @@
 """Fixtures and settings shared by all tests.
 
 One process has one Spark session: every test that wants it asks for the `spark` fixture, and is marked `spark` by that.
-`HEADRACE_EXAMPLES` says how many examples a property test draws (100 unless told).
+
+`HYPOTHESIS_PROFILE` says how many examples a property test draws: `test` a few, `all` four times as many, `fuzz` forty
+times as many. The first two draw the same examples every time, so that what fails is the doing of a change; `fuzz`
+draws others. `HEADRACE_EXAMPLES` is the number itself. A test that wants more or fewer asks for a share of
+`settings().max_examples`, so that it grows with the rest.
 """
 
 from __future__ import annotations
@@ -18,20 +22,20 @@ from tests.fixtures.s3_server import BUCKET, S3Server, serve
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "100"))
+DRAWN = {"unit": 5, "test": 15, "all": 100, "fuzz": 1000}
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "test")
 
-# `make test` draws the same examples every time, so that what fails is the doing of a change; `make fuzz` draws others.
 # No deadline: the first example pays for imports, and machines differ. A failure prints the blob that repeats it.
-settings.register_profile(
-    "ci",
-    deadline=None,
-    derandomize=True,
-    print_blob=True,
-    max_examples=EXAMPLES,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.register_profile("fuzz", settings.get_profile("ci"), derandomize=False, max_examples=10 * EXAMPLES)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+for name, drawn in DRAWN.items():
+    settings.register_profile(
+        name,
+        deadline=None,
+        derandomize=name != "fuzz",
+        print_blob=True,
+        max_examples=int(os.environ.get("HEADRACE_EXAMPLES", drawn)),
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+settings.load_profile(PROFILE)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marker
@@ -39,6 +43,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+        volume = item.get_closest_marker("volume")
+        if volume is not None and not (len(volume.args) == 1 and isinstance(volume.args[0], str)):
+            raise pytest.UsageError(f"{item.nodeid}: volume(...) says what the test shows beyond those of `make test`")
 
 
 @pytest.fixture(scope="session")

@@ -119,11 +119,18 @@ def test_examples_run(page: Path):
     assert ran > 0 or page.name != "README.md", "README shows at least one example that runs"
 
 
+LONG = pytest.mark.volume("long runs of `headrace verify`, on Spark, too; each part of it has shorter tests")
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if page.name != "sql.md" and any(b.commands for b in blocks(page.read_text()))],
+    [
+        pytest.param(page, marks=LONG if page.name == "verification.md" else ())
+        for page in PAGES
+        if page.name != "sql.md" and any(b.commands for b in blocks(page.read_text()))
+    ],
     ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 def test_commands_run(page: Path):
@@ -151,7 +158,11 @@ def test_tests_pass(page: Path):
 @pytest.mark.usefixtures("spark", "here")
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if any(block.on_spark for block in blocks(page.read_text()))],
+    [
+        pytest.param(page, marks=LONG if page.name == "verification.md" else ())
+        for page in PAGES
+        if any(block.on_spark for block in blocks(page.read_text()))
+    ],
     ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 def test_examples_run_on_spark(page: Path):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.strategies.plans import aggregates, plans, sources, spans
@@ -15,11 +13,9 @@ from headrace.optimizer.final_by_answer import final_by_answer
 from headrace.testing.strategies import batch_sizes, buckets, physical_streams
 from headrace.testing.verify.differential import differential_reference
 
-EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "100"))
 rule_sets = st.sampled_from([RULES, (combine_before_shuffle, final_by_answer)])
 
 
-@settings(max_examples=EXAMPLES)
 @given(data=st.data())
 def test_differential_aggregate(data: st.DataObject):
     events = data.draw(physical_streams(max_events=14))
@@ -27,7 +23,7 @@ def test_differential_aggregate(data: st.DataObject):
     differential_reference(stream.node, buckets=data.draw(buckets()))
 
 
-@settings(max_examples=EXAMPLES // 2)
+@settings(max_examples=max(5, settings().max_examples // 2))
 @given(data=st.data())
 def test_differential_span(data: st.DataObject):
     events = data.draw(physical_streams())
@@ -36,7 +32,6 @@ def test_differential_span(data: st.DataObject):
     differential_reference(stream.node, buckets=data.draw(buckets()))
 
 
-@settings(max_examples=EXAMPLES)
 @given(plans(), buckets(), rule_sets)
 def test_differential_plan(stream: Stream, n: int, rules: tuple[Rule, ...]):
     differential_reference(stream.node, buckets=n, rules=rules)

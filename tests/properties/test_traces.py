@@ -135,7 +135,7 @@ class Twin(RuleBasedStateMachine):
 
 
 TestTrace = Twin.TestCase
-TestTrace.settings = settings(max_examples=60, stateful_step_count=40)
+TestTrace.settings = settings(max_examples=max(15, settings().max_examples * 3 // 5), stateful_step_count=40)
 
 
 def filled(trace: Trace, batches: int, size: int, keys: int = 2**20) -> list[int]:

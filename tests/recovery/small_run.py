@@ -41,7 +41,7 @@ class Run:
     """A run from nothing, or one that goes on after some batches; and what its sinks have in the end."""
 
     def __init__(self, folder: Path, files: int, before: int = 0) -> None:
-        self.folder, self._begun = folder, folder / "begun"
+        self.folder, self.before, self._begun = folder, before, folder / "begun"
         write_input(folder / "all", 1, files)
         (folder / "in").mkdir()
         self._bring(0, before)

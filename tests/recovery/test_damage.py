@@ -71,19 +71,27 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
-def flip(path: Path) -> None:
+def blocks(path: Path) -> list[tuple[int, int]]:
+    """Where the blocks of a file of the store begin, and how long they are; between them there may be bytes unused."""
+    return [(start, size) for start, size, _ in Bundle.open(path.name, pa.py_buffer(path.read_bytes())).blocks.values()]
+
+
+def alter(path: Path, *places: tuple[int, int]) -> None:
+    """Alter a bit in the middle of some blocks, or of all of them: those that nobody wants to read are not missed."""
     data = bytearray(path.read_bytes())
-    data[len(data) // 3] ^= 1
+    for start, size in places or blocks(path):
+        data[start + size // 2] ^= 1
     path.write_bytes(data)
+
+
+def flip(path: Path) -> None:
+    alter(path, max(blocks(path), key=lambda block: block[1]))
 
 
 def flip_all(folder: Path) -> None:
     """Alter every block of every file: segments are read when their rows are wanted, and not all of them are."""
     for path in folder.iterdir():
-        data = bytearray(path.read_bytes())
-        for start, size, _ in Bundle.open(path.name, pa.py_buffer(bytes(data))).blocks.values():
-            data[start + size // 2] ^= 1
-        path.write_bytes(data)
+        alter(path)
 
 
 def newest(folder: Path) -> Path:
@@ -103,7 +111,7 @@ DAMAGES: dict[str, tuple[Damage, type[HeadraceError], str]] = {
     ),
     "the sink": (lambda f: shutil.rmtree(f / "out"), SinkError, "has begun already"),
     "a commit cut short": (lambda f: cut(newest(f / "state/store/commits")), StoreError, "commits/"),
-    "a commit altered": (lambda f: flip(newest(f / "state/store/commits")), StoreError, "commits/"),
+    "a commit altered": (lambda f: alter(newest(f / "state/store/commits")), StoreError, "commits/"),
 }  # fmt: skip
 LATER: dict[str, tuple[Damage, type[HeadraceError], str]] = {
     "segments cut short": (lambda f: cut(largest(f / "state/store/data")), StoreError, "damaged"),

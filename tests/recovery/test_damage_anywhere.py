@@ -38,18 +38,25 @@ def flip(path: Path) -> None:
 WAYS: dict[str, Callable[[Path], None]] = {"cut": cut, "empty": empty, "flip": flip, "delete": Path.unlink}
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
+@pytest.fixture(scope="module")
+def made(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Run:  # noqa: ARG001 - it must run
     """A run whose second driver has died before its commit."""
-    made, steps = Run(tmp_path, 2, 1), Steps()
+    folder = tmp_path_factory.mktemp("run")
+    made, steps = Run(folder, 2, 1), Steps()
     steps.watch(*made.watched, at="commits/000000000001")
     with suppress(Death, hr.HeadraceError):
-        live(tmp_path)
+        live(folder)
     assert steps.happened
     steps.rest()
     for name in ("state", "out"):
-        shutil.rmtree(tmp_path / "begun" / name)
-        shutil.copytree(tmp_path / name, tmp_path / "begun" / name)
+        shutil.rmtree(folder / "begun" / name)
+        shutil.copytree(folder / name, folder / "begun" / name)
+    return made
+
+
+@pytest.fixture
+def run(made: Run) -> Run:
+    made.begin_again()
     return made
 
 

@@ -4,10 +4,12 @@ A step is a change of files by the driver's process (`steps.py`): the lock, the 
 sinks, epochs, plans, commits, publishing, clean-up. What workers do is disturbed in `test_store_faults.py`.
 
 There are two runs: one from nothing, and one that goes on after twelve batches, cleans up old commits and goes on.
+`make test` disturbs them where something gets or loses the name that others know it by; `make test-all` at all steps.
 """
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -24,7 +26,15 @@ from headrace.errors import CheckpointError, SinkError
 
 pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
-RUNS = pytest.mark.parametrize(("files", "before"), [(1, 0), (14, 12)], ids=["from nothing", "after twelve batches"])
+WHICH = pytest.mark.parametrize(
+    "which",
+    [
+        "where names change",
+        pytest.param(
+            "elsewhere", marks=pytest.mark.volume("the steps in between: drafts, folders, and more of a kind")
+        ),
+    ],
+)
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +42,14 @@ def steps() -> Steps:
     return Steps()
 
 
+@pytest.fixture(scope="module", params=[(1, 0), (14, 12)], ids=["from nothing", "after twelve batches"])
+def run(request: pytest.FixtureRequest, spark: object, tmp_path_factory: pytest.TempPathFactory) -> Run:  # noqa: ARG001 - it must run
+    return Run(tmp_path_factory.mktemp("run"), *request.param)
+
+
 def counted(steps: Steps, run: Run, *, space: bool = False) -> list[str]:
     """The steps of a run that nothing disturbs."""
+    run.begin_again()
     steps.watch(*run.watched, space=space)
     live(run.folder)
     steps.rest()
@@ -41,30 +57,43 @@ def counted(steps: Steps, run: Run, *, space: bool = False) -> list[str]:
     return steps.seen
 
 
-def each(steps: Steps, run: Run, *, space: bool = False) -> Iterator[tuple[int, str]]:
-    """Every step of a run, which begins again with each; gives the number of the step, and what to say of it."""
+def where_names_change(found: list[str]) -> set[int]:
+    """Of each kind one step that gives something its lasting name or takes that away, and the step behind it."""
+    last = {re.sub(r"[0-9]+", "N", step): at for at, step in enumerate(found) if lasting(step)}
+    return {place for at in last.values() for place in (at, at + 1)} & set(range(len(found)))
+
+
+def lasting(step: str) -> bool:
+    call, path = step.split()
+    return call in ("os.link", "os.rename", "os.remove") and not {"_staging", ".drafts"} & set(Path(path).parts)
+
+
+def each(steps: Steps, run: Run, which: str, *, space: bool = False) -> Iterator[tuple[int, str]]:
+    """Steps of a run, which begins again with each; gives the number of the step, and what to say of it."""
     found = counted(steps, run, space=space)
+    chosen = where_names_change(found)
+    assert 10 < len(chosen) < len(found) / 2
     for at, step in enumerate(found):
-        run.begin_again()
-        yield at, f"step {at} of {len(found)}: {step}"
-        steps.rest()
+        if (at in chosen) is (which == "where names change"):
+            run.begin_again()
+            yield at, f"step {at} of {len(found)}: {step}"
+            steps.rest()
 
 
-@RUNS
-def test_a_driver_that_is_given_up_at_any_step(files: int, before: int, steps: Steps, tmp_path: Path):
+@WHICH
+def test_a_driver_that_is_given_up_at_any_step(which: str, run: Run, steps: Steps):
     """The driver is a thread here: from a step on it changes no file, and another one goes on.
 
     Spark and its workers live, with what they have in memory: that is what a driver's death looks like where Spark is
     another process. The death of everything is in the next test, and in `test_kill.py`.
     """
-    run = Run(tmp_path, files, before)
-    for at, step in each(steps, run):
+    for at, step in each(steps, run, which):
         steps.watch(*run.watched, at=at, fault=die)
         with suppress(Death, hr.HeadraceError):
-            live(tmp_path)
+            live(run.folder)
         assert steps.happened, step
         steps.rest()
-        live(tmp_path)
+        live(run.folder)
         assert run.right(), step
 
 
@@ -86,18 +115,17 @@ def drive(folder: Path, *step: str) -> int:
     return subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, check=False).returncode
 
 
-@RUNS
-def test_a_disk_that_is_full_from_any_step_on(files: int, before: int, steps: Steps, tmp_path: Path):
+@WHICH
+def test_a_disk_that_is_full_from_any_step_on(which: str, run: Run, steps: Steps):
     """Before a batch is planned, what is left behind is what a death leaves: the test above goes on from there."""
-    run = Run(tmp_path, files, before)
-    for at, step in each(steps, run, space=True):
+    for at, step in each(steps, run, which, space=True):
         steps.watch(*run.watched, at=at, fault=disk_full, space=True)
         with pytest.raises((CheckpointError, SinkError), match="No space left"):
-            live(tmp_path)
+            live(run.folder)
         assert steps.happened, step
         steps.rest()
-        if newest_plan(tmp_path) >= before:
-            live(tmp_path)
+        if newest_plan(run.folder) >= run.before:
+            live(run.folder)
             assert run.right(), step
 
 

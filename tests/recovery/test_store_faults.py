@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -108,20 +109,32 @@ def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Faults:
     return Faults(tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize(("files", "before"), [(1, 0), (13, 12)], ids=["from nothing", "after twelve batches"])
-def test_any_call_of_the_driver_may_fail(files: int, before: int, faults: Faults, tmp_path: Path):
-    run = Run(tmp_path, files, before)
+@pytest.fixture(scope="module", params=[(1, 0), (13, 12)], ids=["from nothing", "after twelve batches"])
+def small(request: pytest.FixtureRequest, spark: object, tmp_path_factory: pytest.TempPathFactory) -> Run:  # noqa: ARG001 - it must run
+    return Run(tmp_path_factory.mktemp("small"), *request.param)
+
+
+@pytest.mark.parametrize(
+    "which",
+    ["one of each kind", pytest.param("the others", marks=pytest.mark.volume("more calls of the same kind"))],
+)
+def test_any_call_of_the_driver_may_fail(which: str, small: Run, faults: Faults):
+    small.begin_again()
     faults.inject(of_driver=True)
-    live(tmp_path)
+    live(small.folder)
     calls = until_idle(faults.end())
+    kinds = {re.sub(r"[0-9]+", "N", call): at for at, call in enumerate(calls, 1)}
+    assert {kind.split("/")[0] for kind in kinds} >= {"create plans", "create commits", "keys commits"}
     for at, call in enumerate(calls, 1):
-        run.begin_again()
+        if (at in kinds.values()) is (which != "one of each kind"):
+            continue
+        small.begin_again()
         faults.inject(of_driver=True, at=at)
         with pytest.raises(StoreError, match="does not answer"):
-            live(tmp_path)
+            live(small.folder)
         faults.end()
-        live(tmp_path)
-        assert run.right(), f"call {at} of {len(calls)}: {call}"
+        live(small.folder)
+        assert small.right(), f"call {at} of {len(calls)}: {call}"
 
 
 def until_idle(calls: list[str]) -> list[str]:

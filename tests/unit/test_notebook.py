@@ -32,6 +32,7 @@ def ipython(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     shell.reset(new_session=False)
 
 
+@pytest.mark.slow
 def test_a_cell_shows_and_keeps_the_answer_of_its_last_query(ipython: Any):
     done = ipython.run_cell("%%headrace big\nSELECT x FROM ev;\nSELECT x AS y FROM ev WHERE x > 2;")
     assert isinstance(done.result, Answer)

@@ -93,7 +93,7 @@ def test_a_node_without_a_translation_is_named():
 
 
 @given(plans(depth=4, max_events=10))
-@settings(max_examples=60)
+@settings(max_examples=max(15, settings().max_examples * 3 // 5))
 def test_differential_engine_and_duckdb_and_twins(stream: hr.Stream):
     batch = DUCK.cht(stream.node)
     rows, _ = reference_stream(stream.node, seen_after(stream.node, 10**6), ended=True)

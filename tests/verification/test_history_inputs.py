@@ -222,7 +222,7 @@ def test_retractions_without_their_events_count_for_nothing():
     st.integers(1, 4),
     st.data(),
 )
-@settings(max_examples=60)
+@settings(max_examples=max(15, settings().max_examples * 3 // 5))
 def test_differential_late_physical_events(drawn: Any, late: Any, delay: int, every: int, data: st.DataObject):
     sizes = data.draw(batch_sizes(len(drawn)))
     for progress in (hr.advance(delay, every, late), hr.explicit(late)):
@@ -239,7 +239,7 @@ def test_differential_late_physical_events(drawn: Any, late: Any, delay: int, ev
     st.integers(0, 12),
     st.integers(1, 9),
 )
-@settings(max_examples=25)
+@settings(max_examples=max(8, settings().max_examples // 4))
 def test_differential_late_rows_of_files(
     tmp_path_factory: pytest.TempPathFactory, files: list[Any], late: Any, delay: int, every: int
 ):

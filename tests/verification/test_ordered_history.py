@@ -68,7 +68,7 @@ def test_modules_see_the_same(stream: hr.Stream, window: Any, frame: Any):
     same(stream.over(**frame).aggregate(t=Joined().of("x")), 1)
 
 
-@settings(max_examples=20)
+@settings(max_examples=max(5, settings().max_examples // 5))
 @given(long_streams(), ordered_windows(), frames(), KEYS)
 def test_there_is_a_translation_for_spark(stream: hr.Stream, window: Any, frame: Any, key: str | None):
     for divided in (grouped(stream, key).window(window), grouped(stream, key).over(**frame)):

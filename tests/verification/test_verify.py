@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import settings
 from tests.verification.faults import fault
 from tests.verification.planting import planted
 
@@ -26,11 +27,12 @@ from headrace.testing.verify.checks import CHECKS
 from headrace.testing.verify.pool import run_shares, shares_of_intents
 from headrace.testing.verify.tables import coverage, operators
 
-#: Each part tries so many cases of the default run; xdist shares the parts.
-PARTS, EACH = 12, 27
+#: Each part tries so many cases of the default run, nearly one of each kind of query; xdist shares the parts.
+PARTS, SOME, EACH = 12, 4, 27
+MORE = pytest.mark.volume("more cases of each kind; test_caught.py has those that found the planted faults")
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", [*range(SOME), *(pytest.param(part, marks=MORE) for part in range(SOME, PARTS))])
 def test_the_default_run_finds_nothing(part: int):
     cases = islice(default_cases(seed=1), part * EACH, (part + 1) * EACH)
     report = verify_cases(case for _, case in cases)
@@ -62,6 +64,7 @@ def test_several_processes_share_a_run():
     assert told[-1] == 12
 
 
+@pytest.mark.volume("which checks chance chooses; test_every_check_can_be_asked_alone tries each")
 def test_all_checks_are_asked_sooner_or_later():
     report = verify_intent(intent.where(), seed=0, cases=80)
     assert set(report.checks) == set(CHECKS)
@@ -165,9 +168,10 @@ def own_queries(folder: Path) -> dict[str, hr.Stream]:
 
 @pytest.mark.parametrize("name", ["vwap", "signal", "apply", "join", "intervals"])
 def test_own_queries_are_verified(name: str, tmp_path: Path):
-    report = own_queries(tmp_path)[name].verify(seeds=25, seed=3)
-    assert report.cases == 25
-    assert report.rows > 50
+    seeds = max(8, settings().max_examples // 4)
+    report = own_queries(tmp_path)[name].verify(seeds=seeds, seed=3)
+    assert report.cases == seeds
+    assert report.rows > 2 * seeds
 
 
 def test_own_streams_reach_what_the_query_asks_for(tmp_path: Path):

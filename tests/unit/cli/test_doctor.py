@@ -224,12 +224,14 @@ def test_spark_starts_and_answers():
 # ---- the command line as a whole
 
 
+@pytest.mark.slow
 def test_version():
     ran = headrace("version")
     assert ran.returncode == 0
     assert ran.stdout.startswith("headrace 0.1.0\npyspark ")
 
 
+@pytest.mark.slow
 def test_help_lists_the_commands():
     ran = headrace("--help", COLUMNS="100")
     assert ran.returncode == 0
@@ -237,6 +239,7 @@ def test_help_lists_the_commands():
         assert name in ran.stdout
 
 
+@pytest.mark.slow
 def test_start_up_imports_nothing_heavy():
     code = "import sys, headrace.cli; print(*sorted({'pyspark', 'pandas', 'duckdb'} & set(sys.modules)))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -263,6 +266,7 @@ def test_errors_that_are_not_ours_are_not_hidden(monkeypatch: pytest.MonkeyPatch
         cli.main(["doctor"])
 
 
+@pytest.mark.slow
 def test_control_c_gives_130_and_no_traceback():
     code = """if True:
         import signal, time

@@ -169,6 +169,7 @@ def test_files_outside_the_allowed_roots_are_refused(file: Path, tmp_path: Path)
         call("run", file, "--allow-root", tmp_path / "elsewhere")
 
 
+@pytest.mark.slow
 def test_verify_takes_queries_of_scripts(file: Path):
     text = call("verify", f"{file}:counts", "--seeds", "4", "--jobs", "1")
     assert "its own data: the live answer is that of the history, 4 rows" in text
@@ -238,6 +239,7 @@ def test_what_a_script_sets_counts_unless_told_otherwise(file: Path):
     assert len(rows(call("run", file, "--host", "local"))) == 6
 
 
+@pytest.mark.slow
 def test_a_script_is_followed_in_process_and_goes_on_from_its_checkpoint(tmp_path: Path):
     data, script = tmp_path / "in", tmp_path / "sums.sql"
     data.mkdir()

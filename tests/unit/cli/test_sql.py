@@ -326,6 +326,7 @@ def test_files_outside_the_allowed_roots_are_refused(place: Path):  # noqa: ARG0
     assert "may not use files there" in command("--allow-root", "elsewhere", "-c", MADE)[2]
 
 
+@pytest.mark.slow
 def test_spark_is_not_loaded():
     code = (
         "import sys; from headrace.cli import app; app(['sql', '-c', 'SHOW STREAMS'], standalone_mode=False);"
@@ -334,6 +335,7 @@ def test_spark_is_not_loaded():
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
 
 
+@pytest.mark.slow
 def test_a_person_at_a_terminal(place: Path):
     """The real program on a terminal of its own: typing, Tab, Ctrl-C while watching, Ctrl-D."""
     terminal, theirs = pty.openpty()

@@ -31,6 +31,7 @@ def query(tmp_path: Path) -> str:
     return f"{path}:out"
 
 
+@pytest.mark.slow
 def test_a_query_that_is_right(query: str):
     done = headrace(query, "--seeds", "10")
     assert done.exit_code == 0, done.output
@@ -40,6 +41,7 @@ def test_a_query_that_is_right(query: str):
     assert "all of them held" in done.output
 
 
+@pytest.mark.slow
 def test_a_query_that_is_wrong_and_the_case_that_shows_it(query: str):
     with planted(fault("session that ends one tick late")):
         done = headrace(query, "--seeds", "50", "--no-own", "--intent", "points & regular_ctis")
@@ -52,6 +54,7 @@ def test_a_query_that_is_wrong_and_the_case_that_shows_it(query: str):
     assert headrace(query, "--case", case, "--intent", "points & regular_ctis").exit_code == 0
 
 
+@pytest.mark.slow
 def test_the_engine_itself_as_json():
     done = headrace("--intent", "equi_join over highly_out_of_order & speculative", "--seeds", "6", "--json")
     assert done.exit_code == 0, done.output

@@ -173,6 +173,7 @@ def counted(function: Any) -> Any:
     return wrapper
 
 
+@pytest.mark.slow
 def test_what_a_function_calls_counts(tmp_path: Path):
     """In processes of their own, where every id is another."""
     source = """

@@ -72,6 +72,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.slow
 def test_two_processes_and_a_death_whose_fork_lives_on(tmp_path: Path):
     state = str(tmp_path / "state")
     with subprocess.Popen([sys.executable, "-c", HOLDER, state], stdout=subprocess.PIPE, text=True) as process:

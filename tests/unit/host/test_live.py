@@ -234,6 +234,7 @@ def test_a_run_to_the_end_with_a_checkpoint(data: Path, tmp_path: Path):
     assert_same_history(together, sums(data).run(finish=False).cht())
 
 
+@pytest.mark.slow
 def test_a_query_that_runs_for_long_keeps_a_bounded_number_of_files_and_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -350,6 +351,7 @@ if sys.argv[3] == "wait":
 """
 
 
+@pytest.mark.slow
 def test_nothing_of_spark_is_imported_and_control_c_stops_without_noise(data: Path, tmp_path: Path):
     command = [sys.executable, "-c", ALONE, str(data), str(tmp_path / "state"), "wait"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -361,6 +363,7 @@ def test_nothing_of_spark_is_imported_and_control_c_stops_without_noise(data: Pa
     assert (out, errors) == ("stopped True\n", "")
 
 
+@pytest.mark.slow
 def test_a_process_that_forgets_to_stop_its_query_ends_quietly(data: Path, tmp_path: Path):
     command = [sys.executable, "-c", ALONE, str(data), str(tmp_path / "state"), "go"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -185,6 +185,7 @@ def test_a_copy_of_a_running_query_goes_on_by_itself(stream: hr.Stream, tmp_path
     assert_same_history(output(tmp_path, "before", "other"), stream.cht())
 
 
+@pytest.mark.slow
 def test_a_copy_made_while_batches_run_is_consistent(tmp_path: Path):
     for number in range(20):
         add(tmp_path / "in", *((10 * number + i, "abc"[i % 3], i) for i in range(9)))
@@ -293,6 +294,7 @@ def test_gc_leaves_the_files_of_a_running_query(stream: hr.Stream, tmp_path: Pat
     query.stop()
 
 
+@pytest.mark.slow
 def test_gc_removes_the_pins_of_readers_that_have_died(state: Path):
     code = f"""
 import os

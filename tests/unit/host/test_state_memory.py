@@ -21,7 +21,10 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    ["groups", pytest.param("join", marks=pytest.mark.volume("traces of two sides; how they are kept is the same"))],
+)
 def test_state_is_three_times_the_memory_of_its_process(kind: str, events: Path, tmp_path: Path):
     batches = run(kind, events, tmp_path / "checkpoint", BLOCK)
     last = batches[-1]

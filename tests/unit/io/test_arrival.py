@@ -241,7 +241,7 @@ def _one_by_one(arrivals: list[int], high: int | None = None) -> list[int]:
 
 
 @given(st.lists(st.integers(-50, 50), max_size=40), st.integers(-60, 60), st.integers(0, 5), st.data())
-@settings(max_examples=150)
+@settings(max_examples=settings().max_examples * 3 // 2)
 def test_arrivals_as_one_by_one(arrivals: list[int], cti: int, delay: int, data: st.DataObject):
     table = pa.table({"v": range(len(arrivals))}, schema=pa.schema([("v", pa.int64())]))
     stream = hr.api.inputs._stream_of(Events(table), hr.Schema.of("v LONG"), Arrival(), Advance(delay=delay), "raise")
@@ -263,7 +263,7 @@ def test_arrivals_as_one_by_one(arrivals: list[int], cti: int, delay: int, data:
     st.lists(st.tuples(st.integers(0, 9), st.lists(st.integers(0, 3), max_size=4)), min_size=1, max_size=4),
     st.integers(0, 3),
 )
-@settings(max_examples=25)
+@settings(max_examples=max(8, settings().max_examples // 4))
 def test_live_and_history_agree_on_arrivals(written: list[tuple[int, list[int]]], delay: int):
     """However many files have the same time, and whatever the promise."""
     with tempfile.TemporaryDirectory() as folder:
@@ -395,6 +395,7 @@ def test_generated_streams_say_what_is_wrong(call: Any, says: str):
         call()
 
 
+@pytest.mark.slow
 def test_queries_over_stamped_rows_can_be_verified(tmp_path: Path):
     write(tmp_path, "a.csv", "k,t,v\na,1,1\nb,2,2\n", at=3)
     stream = Stream(stamped(hr.read_csv(str(tmp_path), SCHEMA, lifetime=hr.by_arrival()).node))

@@ -186,6 +186,7 @@ def test_a_quote_inside_a_plain_field_is_a_character():
     assert rows(b'a,b\n5" disk,1\nx,2\n6" disk,3\n', "a STRING, b INT") == [('5" disk', 1), ("x", 2), ('6" disk', 3)]
 
 
+@pytest.mark.slow
 def test_many_broken_rows_of_every_kind_in_many_blocks():
     lines, good, bad = [], [], []
     for i in range(5000):
@@ -299,14 +300,14 @@ def quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(st.lists(st.tuples(FIELD, FIELD), max_size=20), st.integers(40, 300))
 def test_what_is_quoted_is_read_back(values: list[tuple[str, str]], size: int):
     data = "".join(f"{quoted(a)},{quoted(b)}\n" for a, b in values).encode()
     assert rows(data, "a STRING, b STRING", header=False, size=size) == values
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings().max_examples, deadline=None)
 @given(st.lists(st.text(alphabet='ab,1.5-"', max_size=8), min_size=1, max_size=60), st.integers(1, 60))
 def test_a_row_is_read_or_refused_whatever_its_neighbours(lines: list[str], size: int):
     """Without quotes that span lines, each line stands for itself."""

@@ -54,6 +54,7 @@ def test_nothing():
     assert rows_to_jsonl(pa.table({"a": []})) == b""
 
 
+@pytest.mark.slow
 def test_files_and_many_chunks(tmp_path: Path):
     table = events({"kind": "insert", "le": 1, "re": 2, "s": "x"}).take(pa.array([0] * 300_000))
     (tmp_path / "a.jsonl").write_bytes(physical_to_jsonl(table))
@@ -90,7 +91,7 @@ EVENT = st.fixed_dictionaries({
 })  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(st.lists(EVENT, max_size=30))
 def test_what_is_written_is_read_back(rows: list[dict[str, object]]):
     table = events(*rows)

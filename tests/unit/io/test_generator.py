@@ -51,7 +51,7 @@ def test_columns():
     assert g.plain_ticks(EVERYTHING).schema == SCHEMA.payload.arrow
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=max(8, settings().max_examples * 3 // 10), deadline=None)
 @given(
     st.integers(0, 2000), st.integers(0, 99), st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.9), st.integers(1, 10**7)
 )

@@ -129,6 +129,7 @@ def test_a_server_that_comes_later_is_found(tmp_path: Path):
     server.close()
 
 
+@pytest.mark.slow
 def test_a_fast_sender_has_to_wait_for_the_query(serve: Callable[..., Server], tmp_path: Path):
     """The server cannot send more than buffers hold until files are taken; then all of it comes, in order."""
     total, most = 600_000, 5000
@@ -236,7 +237,7 @@ def test_two_receivers_do_not_share_a_spool(tmp_path: Path):
 
 
 @given(st.lists(st.binary(max_size=12), max_size=12), st.lists(st.integers(0, 40), max_size=6), st.integers(1, 10))
-@settings(max_examples=200)
+@settings(max_examples=2 * settings().max_examples)
 def test_lines_are_the_same_however_bytes_come(pieces: list[bytes], cuts: list[int], longest: int):
     data = b"\n".join(pieces)
     places = sorted(min(cut, len(data)) for cut in cuts)

@@ -126,6 +126,7 @@ def test_nested_payload():
     assert result.refused["reason"].to_pylist() == ["the payload is not a JSON object"]
 
 
+@pytest.mark.slow
 def test_a_line_longer_than_a_block():
     data = json.dumps({"s": "x" * 3_000_000}).encode() + b'\n{"s": "y"}\n'
     assert decoded(data + data, "s STRING", size=1000).table.num_rows == 4
@@ -201,7 +202,7 @@ def decoded_by(decoder: JsonDecoder, values: object) -> pa.Table:
     return table.slice(0, 0) if any(c.bad is not None and c.bad.any() for c in columns) else table
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=4 * settings().max_examples, deadline=None)
 @given(st.lists(LINE, max_size=40), st.integers(1, 2000))
 @example(['{"d": 1e400}', "null"], 10)
 def test_differential_fast_and_slow_agree(lines: list[str], size: int):

@@ -84,6 +84,7 @@ def test_a_line_has_a_longest_length(tmp_path: Path):
             read(**{limit: 0})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["gz", "bz2", "zst"])
 def test_a_small_file_that_becomes_huge_is_refused(tmp_path: Path, ending: str):
     path = tmp_path / f"a.csv.{ending}"
@@ -95,6 +96,7 @@ def test_a_small_file_that_becomes_huge_is_refused(tmp_path: Path, ending: str):
     assert "max_expansion=2000" in raised.value.instead
 
 
+@pytest.mark.slow
 def test_the_limit_of_a_compressed_file_can_be_raised(tmp_path: Path):
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(BOMB))
@@ -123,6 +125,7 @@ BAD: dict[str, Callable[[int], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BAD)
 def test_many_bad_rows_of_csv(tmp_path: Path, kind: str):
     path = tmp_path / "a.csv"
@@ -131,6 +134,7 @@ def test_many_bad_rows_of_csv(tmp_path: Path, kind: str):
     assert _in_time(stream) == {"rows": MANY, "diverted": MANY - (kind == "late"), "accepted": int(kind == "late")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ['{{"t": {i}, "v": "x{i}"}}', '{{"t": {i}, "v"', '{{"t": {i}, "v": 1e400}}'])
 def test_many_bad_rows_of_json(tmp_path: Path, line: str):
     path = tmp_path / "a.jsonl"
@@ -139,6 +143,7 @@ def test_many_bad_rows_of_json(tmp_path: Path, line: str):
     assert _in_time(stream) == {"rows": MANY, "diverted": MANY, "accepted": 0}
 
 
+@pytest.mark.slow
 def test_many_bad_rows_of_parquet(tmp_path: Path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"t": range(MANY), "v": [10**12 + i for i in range(MANY)]}), path)
@@ -153,6 +158,7 @@ def _in_time(stream: hr.Stream, seconds: float = 6) -> dict[str, int]:
     return {name: found[name] for name in ("rows", "diverted", "accepted")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 3, 1_000_000])
 def test_quotes_that_are_never_closed(tmp_path: Path, every: int):
     """A quote costs its own line only, and little time, however many there are."""

@@ -226,6 +226,7 @@ def by_hand(history: list[tuple], size: int) -> list[tuple]:
     return sorted(out, key=str)
 
 
+@pytest.mark.slow
 @given(physical_streams(max_events=9, odd=False), st.data())
 def test_oracle_time_weighted_average_instant_by_instant(events: list, data: st.DataObject):
     bounded = [{k: 300 if v == hr.INFINITY else v for k, v in event.items()} for event in events]

@@ -45,6 +45,7 @@ def test_items_are_values(copied: Any):
     assert repr(event) == "Event(le=1, re=4, x=2.5, n=7)"
 
 
+@pytest.mark.slow
 def test_items_load_in_another_process():
     items = items_of(["x", "n"], [(1, 4, 2.5, 7), (2, 5, None, 8)], timed=True)
     code = "import pickle, sys; print([(e.le, e.n, e.x) for e in pickle.load(sys.stdin.buffer)])"

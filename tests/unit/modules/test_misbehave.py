@@ -238,6 +238,7 @@ def test_a_failure_stops_the_query_and_says_all_there_is_to_know(module: Any, po
     assert len(caught.value.given) <= 2, "and nothing that does not matter"
 
 
+@pytest.mark.slow
 @each_case
 @pytest.mark.parametrize(("batches", "buckets"), [(None, 1), ([1] * 6, 3)])
 def test_a_failing_window_is_left_out_and_its_neighbours_are_exact(
@@ -323,6 +324,7 @@ def test_an_alarm_of_somebody_else_still_rings():
     assert rang == [1]
 
 
+@pytest.mark.slow
 def test_a_time_limit_that_is_just_met_breaks_nothing_behind_it():
     """The alarm for a call that takes about as long as it may must not go off in what comes after it."""
 

@@ -105,15 +105,17 @@ FRAMES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
-@settings(max_examples=40)
+@settings(max_examples=max(5, settings().max_examples * 2 // 5))
 @given(long_streams(), FRAMES, st.sampled_from([[], ["k"]]), st.integers(1, 3))
 def test_folds_are_those_of_their_twin(name: str, stream: Stream, frame: Frame, keys: list[str], buckets: int) -> None:
     differential_reference(folded(stream, MODULES[name], frame, keys).node, buckets=buckets)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
-@settings(max_examples=40)
+@settings(max_examples=max(5, settings().max_examples * 2 // 5))
 @given(long_streams(), st.integers(0, 8), st.sampled_from([[], ["k"]]), st.integers(1, 3))
 def test_what_leaves_actively_is_that_of_its_twin(
     name: str, stream: Stream, length: int, keys: list[str], buckets: int
@@ -122,8 +124,9 @@ def test_what_leaves_actively_is_that_of_its_twin(
     differential_reference(node, buckets=buckets)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
-@settings(max_examples=20)
+@settings(max_examples=max(5, settings().max_examples // 5))
 @given(long_streams(max_events=10), FRAMES, st.booleans())
 def test_folds_are_those_of_batch_sql(name: str, stream: Stream, frame: Frame, active: bool) -> None:
     active = active and frame.range is not None and frame.slide is None

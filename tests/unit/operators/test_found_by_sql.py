@@ -23,6 +23,7 @@ def test_windows_go_on_behind_the_last_tuple_although_its_value_is_in_none(batch
     assert hr.same_history(by_value.history(engine="duckdb").cht(), by_value.cht())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forever", ["set_duration", "extend", "cap_duration"])
 def test_what_lasts_forever_does_so_in_histories(forever: str):
     stream = getattr(hr.events(POINTS), forever)(hr.INFINITY)

@@ -127,6 +127,7 @@ def long_stream(rounds: int, *, endless: int = 0, name: str = "v") -> hr.Stream:
     return hr.events(rows, f"k LONG, {name} LONG", batches=sizes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("endless", [0, 3], ids=["short", "some endless"])
 @pytest.mark.parametrize("operator", ["join", "left_join", "anti_join", "clip"])
 def test_a_batch_looks_at_no_more_rows_after_a_long_history(

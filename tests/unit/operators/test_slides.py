@@ -34,6 +34,7 @@ def results(stream: hr.Stream, name: str = "s") -> list[tuple[int, Any]]:
 NUMBERS = points(*((t, t) for t in range(1, 61)), every=5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("frame", "expected"),
     [
@@ -82,6 +83,7 @@ def test_a_tuple_before_the_others_moves_all_slots():
     check_output(run.events())
 
 
+@pytest.mark.slow
 def test_places_are_counted_though_tuples_are_forgotten():
     rows: list[dict[str, Any]] = []
     for t in range(1, 31):
@@ -196,6 +198,7 @@ SLIDES: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=max(5, settings().max_examples // 10))
 @given(long_streams(), st.sampled_from(SLIDES), st.sampled_from([None, "k"]), st.integers(1, 2))
 def test_differential_modules(stream: hr.Stream, frame: dict[str, Any], key: str | None, buckets: int):
@@ -226,6 +229,7 @@ class AtOnce(hr.Aggregate):
         return Picky().compute(Picky().add((0, 0), items))
 
 
+@pytest.mark.slow
 @settings(max_examples=max(5, settings().max_examples // 10))
 @given(long_streams(), st.sampled_from([(0, 2), (1, 2), (1, 3)]), st.sampled_from([None, "k"]))
 @pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")
@@ -287,6 +291,7 @@ def test_other_windows_are_not(frame: dict[str, Any], call: Any):
 PANES = st.sampled_from([(3, 2), (5, 2), (5, 4), (7, 4), (5, 3)])
 
 
+@pytest.mark.slow
 @settings(max_examples=max(5, settings().max_examples // 10))
 @given(long_streams(), PANES, st.sampled_from([None, "k", "computed"]), st.integers(1, 2))
 def test_differential_panes(stream: hr.Stream, frame: tuple[int, int], key: str | None, buckets: int):

@@ -87,6 +87,7 @@ def streams(draw: st.DrawFn) -> hr.Stream:
 KEYS = ("k", "i", "x", ("k", "i"), ("x", "k"))
 
 
+@pytest.mark.slow
 @given(
     streams(), st.lists(payloads(), max_size=8), st.sampled_from(KEYS), st.sampled_from(["inner", "left"]), buckets()
 )

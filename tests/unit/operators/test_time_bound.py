@@ -102,6 +102,7 @@ def test_a_changed_end_is_a_cause_at_the_lesser_end(batches: list[int]):
         query(ToldEnds(), f"{inserts}retract | 1 | 9 | 7 | a | 1.0", batches=batches).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batches", cuts(4))
 @pytest.mark.parametrize(
     "window", [hr.tumbling(10), hr.hopping(20, every=10), hr.snapshot(), hr.session(5), hr.count_by_start(1)], ids=str

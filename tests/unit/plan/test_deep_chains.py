@@ -44,6 +44,7 @@ def test_a_deep_plan_is_built_and_explained(chain: str):
     assert stream.group_by("v").apply(lambda group: group.shift(1)).schema.names == ("v",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chain", CHAINS)
 def test_a_deep_plan_runs_as_its_history(chain: str):
     stream = CHAINS[chain]()

@@ -283,6 +283,7 @@ def assert_direct(tree: s.CreateAggregate, frame: Frame, times: list[int], items
     assert list(map(repr, found)) == list(map(repr, expected)), made.source
 
 
+@pytest.mark.slow
 @FEW
 @given(st.integers(0, 2**64))
 def test_random_bodies_over_windows(seed: int):
@@ -342,7 +343,7 @@ def test_an_average_over_rows():
     [(Frame(rows=2), False), (Frame(range=3), False), (Frame(range=3), True), (Frame(range=0), True), (Frame(), False)],
     ids=str,
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=max(8, settings().max_examples * 3 // 10), deadline=None)
 @given(st.integers(0, 2**64))
 def test_an_average_however_it_is_split(frame: Frame, active: bool, seed: int):
     random = Random(seed)

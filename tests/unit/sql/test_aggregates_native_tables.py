@@ -40,7 +40,9 @@ from headrace.sql.aggregates.native.rows import ROW_FUNCTIONS
 from headrace.sql.aggregates.native.scalars import CONSTANTS, FUNCTIONS
 from headrace.sql.printer import to_sql
 
-MANY = settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])
+MANY = settings(
+    max_examples=max(5, settings().max_examples // 7), deadline=None, phases=[Phase.explicit, Phase.generate]
+)
 
 
 # ---- native code as Python
@@ -175,6 +177,7 @@ def assert_unbounded(seed: int, *, fails: bool) -> None:
 SEEDS = st.integers(0, 2**64)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("as_python")
 @pytest.mark.parametrize("fails", [False, True])
 @MANY
@@ -183,6 +186,7 @@ def test_over_windows(fails: bool, seed: int):
     assert_windows(seed, fails=fails)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("as_python")
 @pytest.mark.parametrize("fails", [False, True])
 @MANY
@@ -240,6 +244,7 @@ def test_a_key_may_be_null_and_nan_and_rows_keep_their_order():
     assert last == ["None, 1))", "nan, 2))", "-0.0, 2))", "1.0, 1))"]
 
 
+@pytest.mark.slow
 def test_many_rows_come_and_go():
     text = """
     CREATE WINDOW AGGREGATE f(x LONG): (n LONG, low LONG, high LONG) {

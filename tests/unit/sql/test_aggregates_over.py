@@ -16,7 +16,9 @@ import headrace as hr
 from headrace.sql.aggregates import modules_of
 from headrace.sql.printer import to_sql
 
-SLOW = settings(max_examples=20, deadline=None, phases=[Phase.explicit, Phase.generate])
+SLOW = settings(
+    max_examples=max(5, settings().max_examples // 5), deadline=None, phases=[Phase.explicit, Phase.generate]
+)
 SCHEMA = "k STRING, v INT, w DOUBLE"
 Tuple = tuple[int, str, Any, Any]
 
@@ -58,6 +60,7 @@ def plain(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return sorted((tuple(v + 0.0 if isinstance(v, float) else v for v in row) for row in rows), key=str)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("active", [False, True])
 @SLOW
 @given(st.integers(0, 2**64))

@@ -20,7 +20,7 @@ from headrace.sql.parse import parse
 from headrace.sql.printer import to_sql
 
 # A seed says nothing by its size: there is nothing to shrink to.
-QUICK = settings(max_examples=100, deadline=None, phases=[Phase.explicit, Phase.generate])
+QUICK = settings(deadline=None, phases=[Phase.explicit, Phase.generate])
 
 #: Columns by table: one that often has one row, one with a key, one that is a list; of whole numbers and of others.
 TABLES = {
@@ -272,6 +272,7 @@ def same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and bool(a == b)
 
 
+@pytest.mark.slow
 @QUICK
 @given(st.integers(0, 2**64))
 def test_compiled_is_what_the_text_says(seed: int):
@@ -334,6 +335,7 @@ def windowed(seed: int) -> tuple[Writer, Direct, Any, str]:
     return writer, Direct(tree), module, text
 
 
+@pytest.mark.slow
 @QUICK
 @given(st.integers(0, 2**64))
 def test_window_versions_are_what_the_text_says(seed: int):
@@ -353,6 +355,7 @@ def test_window_versions_are_what_the_text_says(seed: int):
     assert same(module.compiled.rows(items), [row for step in direct.steps(items) for row in step]), text
 
 
+@pytest.mark.slow
 @QUICK
 @given(st.integers(0, 2**64))
 def test_active_expiration_is_what_the_text_says(seed: int):
@@ -370,6 +373,7 @@ def test_active_expiration_is_what_the_text_says(seed: int):
     assert same(found, direct.active(items, times, ticks)), text
 
 
+@pytest.mark.slow
 @QUICK
 @given(st.integers(0, 2**64))
 def test_over_all_that_precedes_the_end_comes_after_each_tuple(seed: int):

@@ -21,7 +21,7 @@ from headrace.sql.aggregates.python import scalars
 from headrace.sql.aggregates.python.compile import compile_aggregate
 from headrace.sql.aggregates.python.rows import AGGREGATES, ROWS
 
-QUICK = settings(max_examples=40, deadline=None)
+QUICK = settings(max_examples=max(10, settings().max_examples * 2 // 5), deadline=None)
 _BITS = {Type.BYTE: 8, Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
 
 
@@ -111,7 +111,7 @@ def test_logic(a: bool | None, b: bool | None, c: bool | None):
     assert_same(Case(((col("a"), lit(1)), (col("b"), lit(2.5))), lit(None)), types, (a, b, c))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings().max_examples, deadline=None)
 @given(st.data())
 def test_casts(data: st.DataObject):
     source, target = data.draw(st.sampled_from(KINDS)), data.draw(st.sampled_from(KINDS))
@@ -168,7 +168,7 @@ def test_times(expr: Expr, a: datetime | None, b: datetime | None):
 
 @pytest.mark.parametrize("name", sorted({*AGGREGATES} - {"concat"}))
 @pytest.mark.parametrize("kind", [Type.LONG, Type.DOUBLE])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=max(8, settings().max_examples // 4), deadline=None)
 @given(data=st.data())
 def test_aggregates_over_a_table_are_the_built_in_ones(name: str, kind: Type, data: st.DataObject):
     values = data.draw(st.lists(maybe(kind), min_size=1, max_size=5))

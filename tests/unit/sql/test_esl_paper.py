@@ -21,6 +21,7 @@ def test_there_are_all_of_them():
     assert [int(name.split("_")[1]) for name in ALL] == list(range(1, 19))
 
 
+@pytest.mark.slow
 @every_example
 @pytest.mark.parametrize(("buckets", "batch_rows"), [(1, None), (2, 1)], ids=["at once", "row by row"])
 def test_an_example_answers_as_it_should(example: Fixture, tmp_path: Path, buckets: int, batch_rows: int | None):

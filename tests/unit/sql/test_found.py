@@ -172,6 +172,7 @@ def test_links_do_not_lead_out_of_the_roots(folder: Path):
             hr.script(f"SET checkpoint = '{place}'", base=folder, roots=[folder / "in", Path()])
 
 
+@pytest.mark.slow
 def test_a_long_list_does_not_end_the_process(folder: Path):
     text = f"SELECT x FROM l WHERE x IN ({', '.join(map(str, range(3, 10_003)))})"
     assert answers(BOTH + text, folder, "x") == [(3,), (4,)]

@@ -65,6 +65,7 @@ def rows(text: str, **streams: Any) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in made.cht().to_pylist()]
 
 
+@pytest.mark.slow
 def test_the_window_version_is_kept_up_by_expire() -> None:
     query = "SELECT symbol, mean_of(price) OVER (PARTITION BY symbol ROWS 1 PRECEDING) AS mean FROM ticks"
     assert rows(MEAN + query) == [(1, 2, "A", 4.0), (2, 3, "B", 2.0), (5, 6, "A", 6.0), (12, 13, "A", 7.0)]
@@ -198,6 +199,7 @@ def test_files_are_read_with_all_columns_that_tell_tuples_apart(tmp_path: Path) 
     assert made.cht()["m"].to_pylist() == [1.0, 2.0, 2.5]
 
 
+@pytest.mark.slow
 def test_a_slot_that_a_cti_falls_into_is_answered_once() -> None:
     drawn = """
         kind   | le | re | x

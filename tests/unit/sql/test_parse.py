@@ -429,6 +429,7 @@ def test_long_lists_are_fine():
     assert len(values.options) == 3000
 
 
+@pytest.mark.slow
 def test_nothing_of_the_grammar_is_loaded_before_a_text_comes():
     code = "import sys, headrace; assert not {'lark', 'headrace.sql.tables'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -441,10 +442,12 @@ def conflicts(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.message for record in caplog.records if "onflict" in record.message]
 
 
+@pytest.mark.slow
 def test_the_grammar_has_no_conflicts(caplog: pytest.LogCaptureFixture):
     assert conflicts(caplog) == []
 
 
+@pytest.mark.slow
 def test_a_conflict_would_be_seen(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
     doubtful = grammar().replace('name "." "*"', 'path "." "*"')
     monkeypatch.setattr(sys.modules["headrace.sql.tables"], "grammar", lambda: doubtful)

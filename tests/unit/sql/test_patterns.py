@@ -116,6 +116,7 @@ def plans(ticks: Stream) -> dict[str, Stream]:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_sql_and_python_build_equal_plans(streams: dict[str, Stream]):
     different = []
     for text, wanted in plans(streams["ticks"]).items():
@@ -125,6 +126,7 @@ def test_sql_and_python_build_equal_plans(streams: dict[str, Stream]):
     assert not different, "\n\n".join(different)
 
 
+@pytest.mark.slow
 def test_plans_said_in_sql_are_the_same_plans(streams: dict[str, Stream]):
     names = {stream.node: name for name, stream in streams.items()}
     for text, wanted in plans(streams["ticks"]).items():

@@ -124,6 +124,7 @@ def test_texts_are_read_as_they_are_written():
         assert parse(to_sql(tree)) == tree
 
 
+@pytest.mark.slow
 @FEW
 @given(seeds(), edges(8))
 def test_differential_random_loops_said_in_sql(seed: Stream, links: Stream):

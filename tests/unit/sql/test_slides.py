@@ -74,6 +74,7 @@ FROM (SELECT item, {f}(price) OVER (PARTITION BY item ROWS 9 PRECEDING SLIDE 10)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("create", [SUM, SUM + WINDOW])
 def test_examples_14_and_15(create: str):
     stream = bids().select("item", "price")
@@ -119,6 +120,7 @@ CREATE AGGREGATE parts(total LONG, n LONG): (total LONG, n LONG) ALGEBRAIC {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frame", ["ROWS 11 PRECEDING SLIDE 4", "ROWS 5 PRECEDING SLIDE 4", "ROWS 2 PRECEDING SLIDE 5"])
 def test_parts_may_be_columns_of_one_aggregate(frame: str):
     stream = bids(70)
@@ -137,6 +139,7 @@ FRAMES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frame", FRAMES)
 @pytest.mark.parametrize("create", [SUM, SUM + WINDOW, WINDOW])
 def test_aggregates_of_every_kind_agree(create: str, frame: str):
@@ -154,6 +157,7 @@ def test_tumbles_run_the_base_version_slot_by_slot():
     assert "tumbles (box 3), by a state of each slot" in text.explain()
 
 
+@pytest.mark.slow
 def test_a_window_of_40_000_keeps_five_values():
     rows: list[dict[str, Any]] = []
     step, count = 5_000, 90_000

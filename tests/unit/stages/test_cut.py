@@ -67,6 +67,7 @@ def runs_alike(stream: hr.Stream) -> None:
         assert hr.same_history(answer, stream.cht(buckets=n, batch_rows=7))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "in_place"),
     [
@@ -96,6 +97,7 @@ def test_a_join_runs_in_place_only_if_both_sides_are_where_its_keys_would_bring_
     runs_alike(build())
 
 
+@pytest.mark.slow
 def test_a_side_from_an_earlier_level_is_brought_to_where_the_other_is():
     twice = counted(counted(STREAM, "k").select(often=col("n")), "often")
     joined = twice.join(counted(OTHER, "i").select("i", m=col("n")), {"often": "i"})
@@ -106,6 +108,7 @@ def test_a_side_from_an_earlier_level_is_brought_to_where_the_other_is():
     runs_alike(joined)
 
 
+@pytest.mark.slow
 def test_a_join_within_a_part_of_its_keys_keeps_that_partitioning():
     joined = counted(STREAM, "k").join(counted(OTHER, "k"), ["k", "n"])
     over = counted(joined, "k")
@@ -115,6 +118,7 @@ def test_a_join_within_a_part_of_its_keys_keeps_that_partitioning():
     runs_alike(over)
 
 
+@pytest.mark.slow
 def test_a_union_of_streams_that_are_together_by_the_same_columns_stays_so():
     both = counted(STREAM, "k").union(counted(OTHER, "k"))
     line = line_of(counted(both, "k"))

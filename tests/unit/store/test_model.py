@@ -43,6 +43,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", RUNS)
 def test_whatever_happens_every_promise_holds(run: str):
     batches, processes = RUNS[run]

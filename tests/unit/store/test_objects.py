@@ -51,6 +51,7 @@ def test_of_many_threads_one_creates_a_file(s3: str):
     judge(s3, won, 50)
 
 
+@pytest.mark.slow
 def test_of_many_processes_one_creates_a_file(s3: str):
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         found = pool.starmap(contend, [(s3, who, 50) for who in range(4)], chunksize=1)

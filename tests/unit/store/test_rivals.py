@@ -110,6 +110,7 @@ def check(world: World, rivals: list) -> None:
             raise Broken(f"batch {batch} is published as {content}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("storage", [MemoryStorage, MemoryObjects])
 def test_rivals_break_no_promise(storage: type[MemoryStorage]):
     """And the worst does happen: they are superseded, adopt the batch of another, crash, and commit when it is late."""

@@ -108,6 +108,7 @@ def test_of_many_threads_one_creates_a_file(tmp_path: Path):
     judge(tmp_path, won, 100)
 
 
+@pytest.mark.slow
 def test_of_many_processes_one_creates_a_file(tmp_path: Path):
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         found = pool.starmap(contend, [(tmp_path, who, 100) for who in range(4)], chunksize=1)

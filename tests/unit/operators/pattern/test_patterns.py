@@ -253,6 +253,7 @@ def test_with_numbers_an_open_run_holds_the_matches_behind_it():
     assert batches(stream.match(later, n=hr.match_number()))[3] == ([], 3)
 
 
+@pytest.mark.slow
 def test_an_anchored_match_begins_with_the_first_tuple_of_all():
     assert words(letters("AABAB", ctis={2: 3, 4: 5}), shaped("A+ B").anchored()) == ["AAB@3"]
     assert words(letters("BAB", ctis={1: 2}), shaped("A+ B").anchored()) == []
@@ -441,6 +442,7 @@ def test_too_many_runs_are_an_error_that_names_the_pattern(monkeypatch: pytest.M
         stream.match(hr.pattern("(A | B)+").all_matches(), n=count()).cht()
 
 
+@pytest.mark.slow
 def test_what_is_remembered_does_not_grow():
     stream = letters("AB" * 40, ctis={n: n for n in range(2, 80)})
     for pattern in (shaped("A B+"), shaped("A B A C", within=6), shaped("A B A", within=5, skip="to next row")):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.strategies.ordered import long_streams
@@ -39,24 +40,28 @@ def queries(draw: st.DrawFn, max_events: int = 12) -> hr.Stream:
     return grouped(stream, draw(KEYS)).match(pattern, rows=rows, **named)
 
 
+@pytest.mark.slow
 @SOME
 @given(queries(), BUCKETS)
 def test_differential_patterns(query: hr.Stream, buckets: int):
     differential_reference(query.node, buckets=buckets)
 
 
+@pytest.mark.slow
 @FEW
 @given(queries())
 def test_oracle_history_says_the_same(query: hr.Stream):
     assert hr.history_diff(query.cht(), query.history("duckdb").cht()) == ""
 
 
+@pytest.mark.slow
 @FEW
 @given(queries(), BUCKETS)
 def test_restarts_do_not_show(query: hr.Stream, buckets: int):
     check_same_batches(restarted(query.node, buckets), live(query.node, buckets), "restarted after every batch")
 
 
+@pytest.mark.slow
 @FEW
 @given(queries())
 def test_final_answers_are_the_same(query: hr.Stream):

@@ -64,6 +64,7 @@ def test_transitions_may_come_after_the_symbols():
     assert steps(query) == [[], ["A@1 P", "A@4 P"], ["AB@2 P", "ABB@3 P"], ["ABBA@4 F"], []]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", [AB, AB.within(10)])
 def test_a_transition_that_ends_changes_the_matches_from_then_on(pattern: Any):
     moves = hr.events(MOVES + NO_B_FROM_3, batches=[3, 0, 0, 1])
@@ -110,6 +111,7 @@ def test_a_transition_counts_when_it_is_taken_not_before_and_not_afterwards(patt
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_within_counts_the_last_instant_in():
     found = [partial(letters("ABBA", [4]), hr.events(MOVES), AB.within(span)) for span in (2, 3)]
     assert ["ABBA@4 F" in steps(query)[0] for query in found] == [False, True]
@@ -146,6 +148,7 @@ def both(stream: Any, pattern: Any, **measures: Any) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_w_query_with_a_register_and_without():
     m, up = col("m"), col("up")
     rows = [{"le": i + 1, "re": i + 2, "up": c == "U"} for i, c in enumerate("UDDUDUUDUDDUUUUDUDUDDDUUDDUUUDUDDUU")]

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.strategies.ordered import long_streams
@@ -48,6 +49,7 @@ def looped(over: Any, pattern: Pattern, named: dict[str, Any]) -> hr.Stream:
     return found
 
 
+@pytest.mark.slow
 @SOME
 @given(asked(), BUCKETS)
 def test_native_and_reentrant_patterns_match_the_same(query: Any, buckets: int):
@@ -56,12 +58,14 @@ def test_native_and_reentrant_patterns_match_the_same(query: Any, buckets: int):
     assert hr.history_diff(looped(*query).cht(buckets=buckets), native) == ""
 
 
+@pytest.mark.slow
 @FEW
 @given(asked(8), BUCKETS)
 def test_differential_reentrant_patterns(query: Any, buckets: int):
     differential_reference(looped(*query).node, buckets=buckets)
 
 
+@pytest.mark.slow
 @FEW
 @given(asked(8))
 def test_oracle_history_says_the_same(query: Any):
@@ -69,6 +73,7 @@ def test_oracle_history_says_the_same(query: Any):
     assert hr.history_diff(found.cht(), found.history("duckdb").cht()) == ""
 
 
+@pytest.mark.slow
 @FEW
 @given(asked(8), BUCKETS)
 def test_restarts_do_not_show(query: Any, buckets: int):
@@ -134,6 +139,7 @@ def ways(events: list[Row], moves: list[Row], within: int | None) -> Counter[tup
     return found
 
 
+@pytest.mark.slow
 @SOME
 @given(
     changing({"s": st.sampled_from("AB")}, "s STRING", 1),

@@ -15,6 +15,8 @@ from headrace.testing.strategies import streams
 
 EDGES = "src LONG, dst LONG"
 HALF, FEW = (max(5, settings().max_examples // part) for part in (2, 10))
+#: Of graphs that are made up from a number.
+SEEDS = range(max(6, settings().max_examples // 8))
 
 
 def edges(max_events: int = 14) -> st.SearchStrategy[hr.Stream]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.unit.operators.recurse.loops import closure, reached
+from tests.unit.operators.recurse.loops import SEEDS, closure, reached
 
 import headrace as hr
 from headrace.host.local.run import Runner, batches_of
@@ -105,7 +105,8 @@ def history(stream: hr.Stream, buckets: int, *, restart: bool) -> set[Row]:
     return {(row.pop("le"), row.pop("re"), tuple(row.values())) for row in rows}
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
 def test_oracle_nodes_reached(seed: int):
     rng = random.Random(seed)
     starts, edges = Told(rng, ("node",)), Told(rng, ("src", "dst"))
@@ -115,7 +116,8 @@ def test_oracle_nodes_reached(seed: int):
     assert history(query, 1 + seed % 4, restart=seed % 3 == 0) == searched(edges.alive, starts.alive)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
 def test_oracle_pairs_with_a_path(seed: int):
     rng = random.Random(seed)
     edges = Told(rng, ("src", "dst"))

@@ -157,7 +157,7 @@ moves: st.SearchStrategy[Moves] = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(st.sampled_from(STRATEGIES), moves)
 def test_no_promise_is_broken_and_all_is_promised_in_the_end(strategy: LoopProgress, moves: Moves):
     """Events enter at any time that is not promised away, and derive others; queues are served in any order."""

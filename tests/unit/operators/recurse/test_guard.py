@@ -45,6 +45,7 @@ def unrolled(edges: hr.Stream, **options: int) -> hr.Stream:
 LOOPS = pytest.mark.parametrize("loop", [by_levels, all_events, unrolled])
 
 
+@pytest.mark.slow
 @LOOPS
 @pytest.mark.parametrize("batches", [[4], [1, 1, 1, 1], [1, 3]])
 def test_the_bound_is_a_matter_of_depth_and_not_of_batches(loop: Loop, batches: list[int]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from tests.unit.operators.recurse.loops import FEW, closure, edges, reached, seeds
 from tests.unit.operators.recurse.test_random_rounds import cheapest, costly
@@ -18,6 +19,7 @@ def agree(stream: hr.Stream) -> None:
     assert history_diff(stream.cht(), DUCK.cht(stream.node), names=("live", "batch")) == ""
 
 
+@pytest.mark.slow
 @settings(max_examples=FEW)
 @given(seeds(3), edges(9))
 def test_differential_histories_of_loops(seed: hr.Stream, links: hr.Stream):
@@ -26,12 +28,14 @@ def test_differential_histories_of_loops(seed: hr.Stream, links: hr.Stream):
     agree(closure(links.where(col("src") < col("dst")), distinct=False))
 
 
+@pytest.mark.slow
 @settings(max_examples=FEW)
 @given(seeds(3), costly(6))
 def test_differential_histories_of_loops_that_take_back(seed: hr.Stream, links: hr.Stream):
     agree(cheapest(seed, links))
 
 
+@pytest.mark.slow
 @settings(max_examples=FEW)
 @given(seeds(3), edges(6))
 def test_differential_histories_of_loops_beside_and_inside_each_other(seed: hr.Stream, links: hr.Stream):

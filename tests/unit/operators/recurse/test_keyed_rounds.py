@@ -79,6 +79,7 @@ def test_differential_each_key_has_a_loop_of_its_own(name: str, links: hr.Stream
     differential_reference(query.node, buckets=n)
 
 
+@pytest.mark.slow
 @settings(max_examples=FEW)
 @given(keyed(), st.integers(2, 3))
 def test_a_restored_loop_of_a_key_continues_as_if_nothing_had_happened(links: hr.Stream, n: int):

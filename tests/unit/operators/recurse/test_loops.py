@@ -215,6 +215,7 @@ def chain(length: int, lasts: int) -> list[dict[str, Any]]:
     return events
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["reached", "closure", "rounds"])
 def test_what_has_ended_is_forgotten(query: str):
     length = 60

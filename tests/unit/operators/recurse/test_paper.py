@@ -137,6 +137,7 @@ def test_facts_on_a_cycle_do_not_hold_each_other_up(sizes: list[int]):
     assert max(rounds) <= 3
 
 
+@pytest.mark.slow
 def test_without_distinct_a_cycle_is_stopped_and_told():
     with pytest.raises(Diverged, match="keeps giving something new") as caught:
         nodes(hr.events(CYCLE), distinct=False).cht()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.operators.recurse.loops import FEW, HALF, closure, edges, reached, restarts_do_not_show, seeds
@@ -23,6 +24,7 @@ def test_differential_closure_by_doubling(links: hr.Stream, n: int):
     differential_reference(closure(links).node, buckets=n)
 
 
+@pytest.mark.slow
 @settings(max_examples=HALF)
 @given(edges(10), edges(5), buckets())
 def test_differential_bodies_of_several_parts(links: hr.Stream, more: hr.Stream, n: int):
@@ -48,6 +50,7 @@ def test_differential_all_derivations_without_cycles(links: hr.Stream, n: int):
     differential_reference(hr.recurse(forward, longer, distinct=False).node, buckets=n)
 
 
+@pytest.mark.slow
 @settings(max_examples=HALF)
 @given(edges(9), st.integers(1, 9), buckets())
 def test_differential_delayed_facts(links: hr.Stream, by: int, n: int):
@@ -65,6 +68,7 @@ def test_differential_delayed_facts(links: hr.Stream, by: int, n: int):
     differential_reference(passed.node, buckets=n)
 
 
+@pytest.mark.slow
 @settings(max_examples=FEW)
 @given(seeds(3), edges(10), buckets())
 def test_a_restored_loop_continues_as_if_nothing_had_happened(seed: hr.Stream, links: hr.Stream, n: int):
@@ -72,6 +76,7 @@ def test_a_restored_loop_continues_as_if_nothing_had_happened(seed: hr.Stream, l
     restarts_do_not_show(closure(links.where(col("src") < col("dst")), distinct=False), n)
 
 
+@pytest.mark.slow
 @settings(max_examples=FEW)
 @given(seeds(4), edges(10), buckets())
 def test_differential_relations_made_from_each_other(seed: hr.Stream, links: hr.Stream, n: int):
@@ -91,6 +96,7 @@ def test_differential_relations_made_from_each_other(seed: hr.Stream, links: hr.
     differential_reference(found["odd"].node, buckets=n)
 
 
+@pytest.mark.slow
 @settings(max_examples=FEW)
 @given(edges(8), buckets())
 def test_differential_loops_in_groups(links: hr.Stream, n: int):

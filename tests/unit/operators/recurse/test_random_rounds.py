@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.operators.recurse.loops import FEW, HALF, edges, restarts_do_not_show, seeds
@@ -35,6 +36,7 @@ def costly(max_events: int = 9) -> st.SearchStrategy[hr.Stream]:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=HALF)
 @given(seeds(3), costly(), buckets())
 def test_differential_cheapest_paths(seed: hr.Stream, links: hr.Stream, n: int):
@@ -73,6 +75,7 @@ def test_differential_modules_and_rankings_in_the_body(seed: hr.Stream, links: h
     differential_reference(hr.recurse(start, body, max_rounds=40).node, buckets=n)
 
 
+@pytest.mark.slow
 @settings(max_examples=FEW)
 @given(seeds(3), edges(8), st.booleans())
 def test_a_restored_loop_of_rounds_continues_as_if_nothing_had_happened(seed: hr.Stream, links: hr.Stream, n: bool):

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 
 import pytest
-from tests.unit.operators.recurse.loops import EDGES, closure
+from tests.unit.operators.recurse.loops import EDGES, SEEDS, closure
 from tests.unit.operators.recurse.test_closure import Row, Told, searched
 
 import headrace as hr
@@ -69,7 +69,8 @@ def rows(result: Result) -> set[Row]:
     return {(row.pop("le"), row.pop("re"), tuple(row.values())) for row in found}
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
 def test_oracle_free_running_reachability(seed: int):
     rng = random.Random(seed)
     starts, edges = Told(rng, ("node",)), Told(rng, ("src", "dst"))
@@ -86,7 +87,8 @@ def test_oracle_free_running_reachability(seed: int):
     assert result.batches[-1][1].cti == INFINITY
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
 def test_oracle_free_running_pairs(seed: int):
     rng = random.Random(seed)
     edges = Told(rng, ("src", "dst"))
@@ -96,7 +98,7 @@ def test_oracle_free_running_pairs(seed: int):
     assert rows(result) == searched(edges.alive, edges.alive)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_differential_free_running_bags(seed: int):
     rng = random.Random(seed)
     edges = Told(rng, ("src", "dst"))

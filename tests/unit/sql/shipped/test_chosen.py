@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.fixtures.tuples import FEWER, FRAMES, Told, Tuple, frame, rows_before, streams
@@ -73,6 +74,7 @@ def slots(item: int) -> list[tuple[int, int]]:
     return [(size, item % size) for size in (1021, 1019, 1013)]
 
 
+@pytest.mark.slow
 @FEWER
 @given(streams("item LONG", ITEMS), MAYBE, st.sampled_from([0.0, 0.3, 0.6]))
 def test_frequent_items(told: Told, over: tuple[str, int] | None, share: float) -> None:
@@ -122,6 +124,7 @@ class Histogram:
             self._merge(2 * size)
 
 
+@pytest.mark.slow
 @FEWER
 @given(streams("bit BOOLEAN", (True, True, False, None), most=30), st.sampled_from([1, 3, 8, 20]), st.integers(2, 4))
 def test_approx_ones(told: Told, last: int, most: int) -> None:

@@ -90,6 +90,7 @@ def test_in_a_window(name: str, told: Told, over: tuple[str, int]) -> None:
     assert told.given(f"SELECT k, {name}(x) {frame(*over)} AS m FROM s") == told.expected(model)
 
 
+@pytest.mark.slow
 @FEWER
 @given(streams("x DOUBLE", NUMBERS), FRAMES)
 def test_they_are_the_mean_and_the_variance(told: Told, over: tuple[str, int]) -> None:

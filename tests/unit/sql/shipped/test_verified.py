@@ -29,6 +29,7 @@ def test_all_are_asked():
     assert list(QUERIES) == list(stdlib.LIBRARY)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUERIES)
 def test_an_aggregate_of_the_library_is_verified(name: str):
     assert hr.sql(QUERIES[name], s=STREAM).verify(seeds=SEEDS).ok

@@ -13,6 +13,7 @@ from textwrap import dedent
 from typing import Any, ClassVar
 
 import pytest
+from hypothesis import settings
 from typer.testing import CliRunner
 
 import headrace as hr
@@ -61,12 +62,18 @@ class Average(hr.IncrementalAggregate):
 TICKS = "\n".join(["le | price", *(f"{i} | {p}" for i, p in enumerate([1.0, 3.0, 2.0, 4.0, 2.0, 3.0, 1.0]))])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", hr.modules().names)
 def test_what_is_installed_keeps_its_word(name: str):
-    report = checked(hr.module(name), examples=20, sample=TICKS if hr.modules()[name].input == "price DOUBLE" else None)
+    report = checked(
+        hr.module(name),
+        examples=max(5, settings().max_examples // 5),
+        sample=TICKS if hr.modules()[name].input == "price DOUBLE" else None,
+    )
     assert report.ok, str(report)
 
 
+@pytest.mark.slow
 def test_a_good_module_passes_every_check_there_is():
     report = checked(Average(), nulls=False, odd=False)
     assert report.ok, str(report)
@@ -212,6 +219,7 @@ BAD: list[tuple[Any, set[str], str, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("module", "failed", "what", "shown"), BAD, ids=[bad[0].name for bad in BAD])
 def test_a_bad_module_is_found_out(module: Any, failed: set[str], what: str, shown: str):
     only = [*quick(module), *(["odd values"] if "odd values" in failed else [])]
@@ -222,6 +230,7 @@ def test_a_bad_module_is_found_out(module: Any, failed: set[str], what: str, sho
     assert shown in finding.shown, finding.shown
 
 
+@pytest.mark.slow
 def test_a_query_that_ends_elsewhere_than_its_history_is_shown(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("headrace.testing.module_check.check._SHRINKING", 2.0)
     report = checked(AsksTheWeather(), only=["corrections"], examples=200)
@@ -232,18 +241,21 @@ def test_a_query_that_ends_elsewhere_than_its_history_is_shown(monkeypatch: pyte
     assert "| re_new | group_key | v" in shown
 
 
+@pytest.mark.slow
 def test_rounding_sums_are_explained():
     report = checked(Rounds(), examples=200, only=["adding"])
     assert report.failed == ("adding",)
     assert "keep fractions.Fraction" in report["adding"].detail
 
 
+@pytest.mark.slow
 def test_order_sensitive_states_are_made_anew_and_not_blamed():
     report = checked(LastInOrder(), odd=False, nulls=False, examples=15)
     assert report.ok, str(report)
     assert report["adding"].verdict == "skipped"
 
 
+@pytest.mark.slow
 def test_a_module_that_never_returns_is_stopped(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("headrace.testing.module_check.process.CALL_LIMIT", 0.1)
     report = checked(NeverReturns(), examples=5, only=["answers", "determinism"])
@@ -262,6 +274,7 @@ def test_nulls_are_asked_unless_told_not_to():
         checked(Total(), nulls=False, only=["nulls"])
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_a_run(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("headrace.testing.module_check.check._SHRINKING", math.inf)
     first, second = (checked(RemovesTooMuch(), seed=7, only=["adding", "removing"]) for _ in range(2))
@@ -298,6 +311,7 @@ class Echo(hr.Operator):
         return [self.event(max(e.le, window.le), e.re, e.v) for e in events]
 
 
+@pytest.mark.slow
 def test_what_clipping_and_time_bounds_would_do_is_noted():
     clipping = ["clipping right", "clipping left"]
     longest, echo = checked(Longest(), only=clipping), checked(Echo(), only=["time bound"])
@@ -355,6 +369,7 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+@pytest.mark.slow
 def test_a_class_of_a_file_is_checked(file: Path):
     code, text = run("check", f"{file}:Spread", "--param", "factor=2.5", "--examples", "15", "--seed", "3", "--no-odd")
     assert code == 0, text
@@ -364,6 +379,7 @@ def test_a_class_of_a_file_is_checked(file: Path):
     assert [path.name for path in file.parent.iterdir() if path.name != "__pycache__"] == [file.name], "nothing is left"
 
 
+@pytest.mark.slow
 def test_a_failing_check_shows_the_smallest_stream_and_fails(file: Path):
     code, text = run("check", f"{file}:AnyName", "--examples", "40", "--seed", "3")
     assert code == 1

@@ -166,6 +166,7 @@ LIARS: list[tuple[Any, str, str, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("module", "check", "what", "shown"), LIARS, ids=[liar[0].name for liar in LIARS])
 def test_a_declaration_that_is_not_kept_is_found_out(
     module: Any, check: str, what: str, shown: str, monkeypatch: pytest.MonkeyPatch
