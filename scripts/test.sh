@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Everything that must hold before a change goes in: lint, format, types, the site of the documentation, and the tests.
-# With --all as the first argument the tests are all there are, with four times as many examples; else those that are
+# With --all as the first argument the tests are all there are, with more examples (tests/conftest.py); else those that are
 # not marked `volume`. All other arguments go to pytest.
 #
 # One process can have one Spark session only: tests with Spark run in one process, beside everything else, since they
