@@ -1,7 +1,7 @@
 """A first query: the volume-weighted average price per symbol, every ten seconds over the last minute.
 
-The last trade but one is seven seconds late. It changes answers that were given before it came; the history shows only
-what is true in the end.
+The last trade but one arrives seven seconds late. It corrects earlier answers; the history shows the answers after all
+corrections.
 """
 
 import tempfile

@@ -17,6 +17,6 @@ assert orders.cht().select(["le", "re", "state"]).to_pylist() == [
     {"le": 5, "re": hr.INFINITY, "state": "paid"},
 ]
 
-# How many orders were open or paid in each stretch of ten ticks? An event belongs to every window it overlaps.
+# The number of open and paid orders in each window of ten ticks. An event belongs to every window it overlaps.
 per_window = orders.group_by("state").window(hr.tumbling(10)).aggregate(n=hr.count())
 print(per_window.cht().to_pandas().to_string())

@@ -1,8 +1,8 @@
-"""Early answers and their corrections: the same query, asked to answer at once, and asked to wait until it is sure."""
+"""Early answers and their corrections: the same query with speculative and with final answers."""
 
 import headrace as hr
 
-# Batches as they arrive: the third price belongs to a time that has been answered already.
+# The third price arrives in the second batch; its window was answered in the first.
 prices = hr.events(
     """
     kind   | le | re | price
@@ -21,5 +21,5 @@ print(averages.run(finish=False).events().to_pandas().to_string())
 print("final: one answer, later")
 print(averages.final().run(finish=False).events().to_pandas().to_string())
 
-# One query, the same history either way.
+# Both have the same history.
 assert hr.same_history(averages.cht(), averages.final().cht())

@@ -1,4 +1,4 @@
-"""What is too late, and what is no row at all: both are diverted with the reason, counted, and never lost."""
+"""Late rows and unreadable rows: both are diverted with the reason, and counted."""
 
 import tempfile
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Trades that misbehave in known ways, and an answer that does not depend on how they arrived.
+"""Generated trades with disorder and corrections, and an answer that does not depend on how they arrive.
 
-The generator delivers trades out of order, and some with a wrong price that is corrected later. However the stream is
-cut into batches, and over however many buckets it is spread, the history of the answer is the same, to the last digit.
+The generator delivers trades out of order, and some with a wrong price that is corrected later. For any batches and any
+number of buckets, the history of the answer is the same, to the last digit.
 """
 
 import headrace as hr

@@ -1,6 +1,6 @@
 """Modules by name: averages and chart patterns of the package headrace-finance, over trades that arrive out of order.
 
-Whoever wrote them knew nothing of disorder, corrections or Spark; whoever uses them needs no more than their names.
+The modules contain no code for disorder, corrections or Spark; users need only their names.
 """
 
 import headrace as hr
@@ -8,7 +8,7 @@ from headrace.io.generator import Ticks, ticks
 
 print(hr.modules())
 
-# Averages over trades of which a third arrive late, and some with a wrong price that is corrected.
+# Averages over trades; a third of them arrives out of order, and some have a wrong price that is corrected.
 trades = hr.events(
     ticks(Ticks(rows=3_000, seed=7, symbols=3, rate_per_second=50, disorder=0.3, revisions=0.05)),
     progress=hr.advance(delay="10 s"),
@@ -26,7 +26,7 @@ averages = (
 print(averages.cht().slice(0, 6).to_pandas().to_string())
 assert averages.cht(batch_rows=97, buckets=3).equals(averages.cht())
 
-# A W: two equal lows with a high between them. It is found, and taken back when a late price spoils it.
+# A W: two equal lows with a high between them. It is found, and retracted when an out-of-order price destroys it.
 prices = hr.events(
     """
     kind   | le | re | price
@@ -41,7 +41,7 @@ prices = hr.events(
     batches=[6, 1],
 )
 patterns = prices.window(hr.tumbling(60)).operate(hr.module("finance.w_pattern", rise=0.1))
-told = patterns.run().events()
-print(told.to_pandas().to_string())
-assert told["kind"].to_pylist()[:2] == ["insert", "retract"]
+output = patterns.run().events()
+print(output.to_pandas().to_string())
+assert output["kind"].to_pylist()[:2] == ["insert", "retract"]
 assert patterns.cht().num_rows == 0

@@ -1,7 +1,7 @@
-"""Is a query right when events come late, out of order and revised? And the same query over what is stored.
+"""Verification: is a query right when events arrive late, out of order and revised?
 
-First a query that holds on made-up streams, then a module that does not, with the smallest stream that shows it; a
-process that dies on purpose; and the live query as batch SQL.
+First a query that passes on generated streams, then a module that fails, with the smallest stream that shows it; a
+process that dies on purpose; and the live query as batch SQL over stored input.
 """
 
 from typing import Any
@@ -26,13 +26,13 @@ vwap = (
     .aggregate(vwap=hr.sum(col("price") * col("quantity")) / hr.sum("quantity"), n=hr.count())
 )
 
-# On its own data, and on streams that were made up for it: the live answer must be that of the history.
+# On its own data and on generated streams, the live answer must equal that of the history.
 report = vwap.verify(seeds=10, over="disordered & revised")
 print(f"{report.cases} streams, {report.rows} rows, {sum(report.checks.values())} checks: all of them held")
 
 
 class Largest(hr.IncrementalAggregate):
-    """The largest price; but when it is taken back, the state does not know the next one."""
+    """The largest price, with a mistake: when it is removed, the state does not know the next one."""
 
     input = "price DOUBLE"
     output = "DOUBLE"
@@ -52,12 +52,12 @@ class Largest(hr.IncrementalAggregate):
 
 try:
     trades.window(hr.tumbling(10)).aggregate(largest=Largest()).verify(seeds=40, over="revised & no_ctis", seed=1)
-except Violation as found:
-    print(found)
+except Violation as violation:
+    print(violation)
 else:
     raise SystemExit("the mistake was not found")
 
-# A process that dies in the middle of its second batch: nobody can tell from what leaves.
+# A process that dies in the middle of its second batch: the output does not show it.
 run = run_scripted(
     {
         "orders": """
@@ -83,7 +83,7 @@ assert_same_history(
     """,
 )
 
-# The live query as batch SQL over everything that is stored; here by DuckDB, by Spark unless told.
+# The live query as batch SQL over all stored input, here in DuckDB; the default is Spark.
 assert_same_history(vwap.history(engine="duckdb").cht(), vwap)
 at_once = trades.window(hr.snapshot()).aggregate(n=hr.count())
 print(at_once.history(engine="duckdb").statements[-1].query)

@@ -1,7 +1,7 @@
 """The same in SQL: streams and windows as text, from Python and back.
 
-A script makes streams of streams and asks several questions; they run as one query, in which each stream is computed
-once. What SQL and Python say is one plan.
+A script creates streams from others and has several queries; they run as one query, in which each stream is computed
+once. SQL and Python build the same plans.
 """
 
 import tempfile
@@ -32,7 +32,7 @@ SELECT symbol, sum(price * quantity) / sum(quantity) AS vwap FROM ticks [HOPPING
 QUERY last_two AS
 SELECT symbol, avg(price) AS price FROM ticks [SIZE 2 EVERY 1 PARTITIONED BY symbol];
 
-QUERY before_it AS
+QUERY recent_high AS
 SELECT symbol, price, max(price) OVER (PARTITION BY symbol ROWS 1 PRECEDING) AS recent FROM large;
 """
 
@@ -41,12 +41,12 @@ with tempfile.TemporaryDirectory() as folder:
     script = hr.script(SCRIPT, base=folder)
     print("streams:", ", ".join(script.streams))
 
-    # Everything that is asked, as one query; host="spark" runs the same on Spark.
+    # All queries of the script, as one; host="spark" runs them on Spark.
     run = script.run()
     for name in script.queries:
         print(f"\n{name}\n{run.cht(name).to_pandas().to_string()}")
 
-    # A stream of the script is one like any other, and SQL may be asked of streams that Python made.
+    # Python can use the streams of a script, and SQL the streams of Python.
     small = script.streams["small"].where(hr.col("price") > 10)
     counted = hr.sql("SELECT count(*) AS n FROM trades [TUMBLING 1 min]", trades=small)
     assert counted.node == small.window(hr.tumbling("1 min")).aggregate(n=hr.count()).node

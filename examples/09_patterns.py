@@ -1,7 +1,7 @@
 """Patterns over events in their order: break-ins, a W of prices, and money on its way through several accounts.
 
-A pattern is a regular expression over variables; a condition says which events a variable stands for, and may look at
-all that the match has so far. Matches are events: late ones correct them, and they go on into any other query.
+A pattern is a regular expression over variables; the condition of a variable may use all events of the match so far.
+Matches are events: out-of-order input corrects them, and other queries can use them.
 """
 
 import headrace as hr
@@ -27,7 +27,7 @@ print(alarms.cht().to_pandas().to_string())
 assert alarms.cht().select(["user", "failures"]).to_pylist() == [{"user": "ann", "failures": 3}]
 assert hr.same_history(alarms.cht(), alarms.cht(batch_rows=1, buckets=3))
 
-# A W: two falls and two rises that end where it began, counted in steps; trades arrive out of order and are corrected.
+# A W: two falls and two rises that return to the start, counted in steps; trades arrive out of order and are corrected.
 trades = hr.events(
     ticks(Ticks(rows=3_000, seed=7, symbols=3, rate_per_second=50, disorder=0.3, revisions=0.05)),
     progress=hr.advance(delay="10 s"),
@@ -40,7 +40,7 @@ print(found.explain())
 assert found.cht(batch_rows=97, buckets=3).equals(found.cht())
 assert found.history("duckdb").cht().num_rows == found.cht().num_rows
 
-# Money that goes on within the hour, through two accounts in between; other transfers may lie between. All such ways.
+# Money that is passed on within the hour through two accounts, with other transfers in between: all such chains.
 transfers = hr.events(
     """
     le                  | source | target | amount

@@ -1,7 +1,7 @@
 """Recursion: networks whose links fail, parts of parts, the cheapest way, and money that goes in circles.
 
-A loop is a seed and a function of the stream that is being found. Links that fail, late news and corrections need
-nothing more: what was derived from them is taken back.
+A loop is a seed and a function of the results so far. When a link fails or is corrected, everything derived from it is
+retracted.
 """
 
 import headrace as hr
@@ -31,12 +31,12 @@ links = hr.events(
 server = hr.events("le | re | node\n0 | ∞ | server")
 reached = hr.recurse(server, lambda found: found.join(links, on={"node": "src"}).select(node=col("dst")))
 show("reached from the server", reached, ("node", "le"))
-# At 4 the link to a fails. b and c still have each other, and that is not enough; from 5 to 9 there is another way.
+# At 4 the link to a fails. b and c are still linked to each other, but not to the server; from 5 to 9 they are again.
 spans = {(row["node"], row["le"], row["re"]) for row in reached.cht().to_pylist()}
 assert {("a", 0, 4), ("b", 0, 4), ("b", 5, 9), ("c", 5, 9)} < spans
 print(reached.explain())
 
-# Bills of material. All derivations count here, not only whether there is one: a bolt goes into many parts.
+# A bill of materials. All derivations count, not only whether there is one: a bolt goes into many parts.
 parts = hr.events(
     """
     le | re | whole | part  | n
@@ -59,7 +59,7 @@ total = bolts.window(hr.snapshot()).aggregate(bolts=hr.sum("n"))
 show("bolts of a bike", total)
 assert total.cht()["bolts"].to_pylist() == [8, 72, 64]
 
-# The cheapest way. Of several ways to a node only the cheapest goes on; a road that is closed makes others cheapest.
+# The cheapest way. Of several ways to a node only the cheapest continues; when a road is closed, another is cheapest.
 roads = hr.events(
     """
     kind    | le | re | re_new | src  | dst  | cost
@@ -92,7 +92,7 @@ show("the cheapest way from home", cheapest, ("node", "le"))
 town = [(row["le"], row["cost"]) for row in cheapest.cht().to_pylist() if row["node"] == "town"]
 assert town == [(0, 9), (6, 11)]
 
-# Money that comes back. Transfers count for a while; who is paid from an account that they paid, and is it suspicious?
+# Money that comes back. A transfer lasts ten ticks; find payers whose money returns to them.
 transfers = hr.events(
     """
     le | re | payer | payee | amount
@@ -114,6 +114,6 @@ circles = chains.where(col("payer") == col("payee"))
 show("money that came back", circles, ("payer",))
 assert circles.cht().num_rows == 3
 
-# The same histories, by SQL that shares nothing with the engine.
+# Batch SQL, which shares no code with the engine, gives the same histories.
 for query in (reached, needed, cheapest, circles):
     assert hr.same_history(query.cht(batch_rows=1, buckets=3), query.history(engine="duckdb").cht())

@@ -1,7 +1,8 @@
-"""The W of a stock price, drawn: two falls and two rises that come back to where they began.
+"""The W of a stock price, drawn: two falls and two rises that return to the start.
 
-Prices are one minute's closing prices of generated trades, some of which arrive late or are corrected. A W is found as
-soon as it is one; the price that corrects it takes it back. `rows="all"` gives every point of a W, for the picture.
+Prices are the closing prices of each minute of generated trades, some of which arrive out of order or are corrected. A
+match is emitted as soon as it is complete, and retracted if a correction destroys it. `rows="all"` returns every point
+of a W, for the picture.
 """
 
 import headrace as hr
@@ -43,12 +44,12 @@ table["le"] = table["le"].astype("datetime64[us]")  # times are microseconds
 print(table.to_string())
 assert answers.num_rows > 0
 
-# The points of one of them, with the leg that each is on.
+# The points of one W, each with its leg.
 points = per_symbol.match(w, rows="all", leg=hr.classifier(), of=hr.final(count()), began=hr.first("le"))
 rows = points.cht().to_pylist()
 longest = max(rows, key=lambda row: (row["of"], row["le"]))
-mine = [row for row in rows if (row["symbol"], row["began"]) == (longest["symbol"], longest["began"])]
-mine.sort(key=lambda row: int(row["le"]))
+w_points = [row for row in rows if (row["symbol"], row["began"]) == (longest["symbol"], longest["began"])]
+w_points.sort(key=lambda row: int(row["le"]))
 
 
 def drawn(points: list[dict[str, object]], height: int = 12) -> str:
@@ -65,9 +66,9 @@ def drawn(points: list[dict[str, object]], height: int = 12) -> str:
 
 
 print(f"\nThe longest, of {longest['symbol']}: Start, Fall, Rise, Again, Back")
-print(drawn(mine))
-assert mine[0]["leg"] == "Start"
+print(drawn(w_points))
+assert w_points[0]["leg"] == "Start"
 
-# However the trades arrive, the same Ws; and SQL over the history finds them too.
+# Other batches and buckets give the same matches, and so does SQL over the history.
 assert hr.same_history(answers, found.cht(batch_rows=500, buckets=3))
 assert hr.same_history(answers, found.history("duckdb").cht())

@@ -1,7 +1,7 @@
 """Sessions of failed log-ins, as a timeline: three failures or more and then a success, within ten minutes.
 
-Log-ins are generated, and a tenth of them is reported two minutes late. So an alarm may be raised, and taken back when
-a success comes to light that lies between. The same pattern in SQL gives the same alarms.
+Log-ins are generated, and a tenth of them is reported two minutes late. So an alarm may be raised, and retracted when
+an earlier success is reported late. The same pattern in SQL gives the same alarms.
 """
 
 import random
@@ -12,7 +12,7 @@ from headrace import col, count
 MINUTE = 60_000_000
 USERS = ("ann", "bob", "cyd", "dan")
 
-# Everybody logs in now and then; some forget their passwords, and from minute 20 to 30 somebody guesses that of cyd.
+# All users log in now and then and may mistype their passwords; from minute 20 to 30 an attacker guesses cyd's.
 draw = random.Random(4)  # noqa: S311 - nothing is kept secret with it
 logins = []
 for user in USERS:
@@ -31,11 +31,11 @@ alarms = stream.group_by("user").match(
 done = alarms.run()
 print(done.cht().to_pandas().drop(columns="re").round(1).to_string())
 
-# What was said along the way: alarms that were taken back when the late reports came.
-told = [row["kind"] for row in done.events().to_pylist()]
-print(f"\n{told.count('insert')} alarms raised, {told.count('retract')} of them taken back")
-assert told.count("insert") - told.count("retract") == done.cht().num_rows > 0
-assert told.count("retract") > 0
+# The output along the way: alarms that were retracted when late reports arrived.
+kinds = [row["kind"] for row in done.events().to_pylist()]
+print(f"\n{kinds.count('insert')} alarms raised, {kinds.count('retract')} of them retracted")
+assert kinds.count("insert") - kinds.count("retract") == done.cht().num_rows > 0
+assert kinds.count("retract") > 0
 
 # A timeline, half a minute a character: · success, x failure, ! an alarm.
 raised = {(row["user"], row["le"]) for row in done.cht().to_pylist()}
@@ -48,7 +48,7 @@ for user in USERS:
         marks[slot] = "!" if alarm or marks[slot] == "!" else "·" if row["ok"] else "x"
     print(f"{user:<7}{''.join(marks).rstrip()}")
 
-said = hr.sql(
+in_sql = hr.sql(
     """
     SELECT user, failures FROM logins MATCH_RECOGNIZE (
         PARTITION BY user
@@ -59,4 +59,4 @@ said = hr.sql(
     """,
     logins=stream,
 )
-assert hr.same_history(said.cht(), alarms.select("user", "failures").cht())
+assert hr.same_history(in_sql.cht(), alarms.select("user", "failures").cht())

@@ -1,7 +1,7 @@
-"""Which sites of a network can reach each other while links fail, drawn after every piece of news.
+"""Which sites of a network can reach each other while links fail, drawn after every report.
 
-A link is an event that lasts as long as it is up. A failure ends it; a line that is leased for a while has its end from
-the beginning; a repair may become known late, and a failure may turn out to be none. What was concluded is corrected.
+A link is an event that lasts as long as it is up. A failure ends it; a leased line has a fixed end; a repair may be
+reported late, and the time of a failure corrected. Every report corrects the results that depend on it.
 """
 
 import headrace as hr
@@ -31,7 +31,7 @@ links = hr.events(
     batches=[len(part) for part in lines.values()],
 )
 
-# Links go both ways, and every site begins by reaching itself.
+# Links go both ways, and every site reaches itself.
 both = links.union(links.select(src=col("dst"), dst=col("src")))
 sites = both.select(origin=col("src"), node=col("src")).distinct()
 
@@ -53,7 +53,7 @@ def spans(table: list[dict[str, object]]) -> list[Span]:
 
 
 def drawn(found: list[Span], before: list[Span]) -> str:
-    """A line for each pair: ━ connected, · not; ▲ and ▼ where the latest news has changed that."""
+    """A line for each pair: ━ connected, · not; ▲ and ▼ where the latest report changed that."""
 
     def connected(spans: list[Span], pair: str, time: int) -> bool:
         return any(name == pair and le <= time < re for name, le, re in spans)
@@ -68,19 +68,19 @@ def drawn(found: list[Span], before: list[Span]) -> str:
     return "\n".join([*out, f"  {'':14} {''.join(f'{t:<4}' for t in range(0, UNTIL, 4))}"])
 
 
-# What is known after each piece of news: everything that has left up to then, added up.
+# The history after each report: the sum of all changes up to then.
 run = pairs.run()
 batches = [changes for changes, _ in run.results["out"].batches]
 known = [spans(history(Changes.concat(batches[: n + 1])).to_pylist()) for n in range(len(NEWS))]
 for number, news in enumerate(NEWS):
     print(f"\n{news}\n{drawn(known[number], known[number - 1] if number else known[0])}")
 
-# From 8 to 12 the plant was cut off; then the late news of the repair came: it was for two ticks only.
+# From 8 to 12 the plant was cut off; by the late report of the repair, it was only from 8 to 10.
 plant = [[(le, re) for pair, le, re in found if pair == "hq – plant"] for found in known]
 assert plant[1] == [(0, 8)]
 assert plant[2] == [(0, 8), (12, 20)]
 assert plant[3] == [(0, 8), (12, 16)]
 assert plant[4] == plant[5] == [(0, 8), (10, hr.INFINITY)]
 
-# Whatever the batches, the same answer; and batch SQL over the history knows it too.
+# Other batches give the same answer, and so does batch SQL over the history.
 assert hr.same_history(pairs.cht(batch_rows=1), pairs.history(engine="duckdb").cht())

@@ -1,8 +1,8 @@
 """What does a bike cost to make? Parts of parts of parts, in SQL, while prices move and the design changes.
 
-A wheel has 32 spokes and a bike has two wheels, so a bike has 64: quantities are multiplied along a way, and added up
-over all ways. So every derivation counts (UNION ALL), also a second one of the same part. Prices and designs are events
-with lifetimes; a price that is corrected corrects every cost that was computed with it.
+A wheel has 32 spokes and a bike has two wheels, so a bike has 64: quantities are multiplied along a path, and added
+over all paths. So every derivation counts (UNION ALL), including a second one of the same part. Prices and designs are
+events with lifetimes; a corrected price corrects every cost that depends on it.
 """
 
 import headrace as hr
@@ -35,7 +35,7 @@ prices = hr.events(
     retract | 8  | ∞  | 8      | tube  | 12.0
     insert  | 8  | ∞  |        | tube  | 10.0
     """,
-    batches=[8, 2],  # the last two rows are a correction, which comes when everything else is known
+    batches=[8, 2],  # the last two rows are a correction, in a second batch
 )
 
 needed = hr.sql(
@@ -75,7 +75,7 @@ assert [(r["le"], r["n"]) for r in bolts] == [(0, 6 + 2 * 4), (20, 6 + 2 * 2)]
 
 
 def steps(stream: hr.Stream) -> list[tuple[int, float]]:
-    """What a bike costs, from when on."""
+    """The cost of a bike, and the times from which it holds."""
     rows = [row for row in stream.coalesce().cht().to_pylist() if row["whole"] == "bike"]
     return sorted((int(row["le"]), float(row["cost"])) for row in rows)
 
@@ -95,11 +95,11 @@ print("\nwhat a bike costs: tubes are dearer at 8, spokes at 14; fewer bolts fro
 print(drawn(steps(cost)))
 assert steps(cost) == [(0, 62.5), (8, 65.5), (14, 81.5), (20, 80.5), (26, 70.9)]
 
-# The second batch said that tubes went up to 10, not to 12. What had been given is taken back and given anew.
+# The second batch corrects the price of tubes from 12 to 10, so costs are retracted and inserted again.
 first, second = (changes for changes, _ in cost.run().results["out"].batches[:2])
 revised = sum(weight < 0 for weight in second.weight.tolist())
-print(f"\nat first {len(first)} costs were given; the corrected price of tubes took back {revised} and gave others")
+print(f"\nthe first batch gave {len(first)} costs; the corrected price of tubes retracted {revised} of them")
 assert revised > 0
 
-# The cost is the same by batch SQL over the history.
+# Batch SQL over the history gives the same costs.
 assert hr.same_history(cost.cht(batch_rows=1), cost.history(engine="duckdb").cht())

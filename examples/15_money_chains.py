@@ -1,8 +1,8 @@
-"""Money that is passed on and on: chains of transfers, each soon after the one before and of nearly the same amount.
+"""Money that is passed on: chains of transfers, each soon after the one before and of nearly the same amount.
 
-A transfer counts for two hours: that is its lifetime. Lifetimes intersect along a derivation, so a chain is one only if
-all of it happened within two hours. Every hop takes a small share; a hop that loses more is no part of a chain. A
-transfer that is reversed later takes the chains back that it was part of.
+A transfer lasts two hours. Lifetimes intersect along a derivation, so a chain is found only if all of it happened
+within two hours. Every hop may lose a small share; a hop that loses more ends the chain. Reversing a transfer retracts
+its chains.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ rng = np.random.default_rng(11)
 PEOPLE = ["ann", "bob", "cyd", "dan", "eve", "fay", "gus", "hal", "ida", "jon", "kim", "lea"]
 Transfer = tuple[int, str, str, float]
 
-# A day of ordinary transfers, and among them two chains; of one of them a transfer will be reversed.
+# A day of ordinary transfers with two chains among them; one transfer of the second chain will be reversed.
 usual: list[Transfer] = []
 for _ in range(220):
     one, other = rng.choice(PEOPLE, 2, replace=False)
@@ -30,7 +30,7 @@ REVERSED = planted[7]
 
 
 def event(kind: str, transfer: Transfer) -> dict[str, object]:
-    """A transfer as it becomes known, or as it is taken back; the time is in minutes."""
+    """The insert or the retraction of a transfer; times are in minutes."""
     at, payer, payee, amount = transfer
     end, new = at + 2 * HOUR, at if kind == "retract" else None
     row = {"kind": kind, "le": at, "re": end, "re_new": new}
@@ -64,20 +64,20 @@ chains = hr.recurse(seed, passed_on)
 suspicious = chains.where(col("hops") >= 5)
 run = suspicious.run()
 
-# With the first batch both chains are found; the reversal takes one of them back.
+# The first batch contains both chains; the reversal retracts one of them.
 for row in run.events().to_pylist():
     if row["kind"] == "cti":
         continue
-    what = "found" if row["kind"] == "insert" else "taken back"
+    what = "found" if row["kind"] == "insert" else "retracted"
     print(f"{what:10} {row['le'] // 60:02}:{row['le'] % 60:02}  {row['way']}, {row['amount']:.0f} arrived")
 (found,) = run.cht().to_pylist()
 assert found["way"] == "ann → fay → bob → ida → gus → kim"
-# It is one as long as its first transfer counts, from its last on: within two hours of the first.
+# The chain lasts from its last transfer until the first one ends, two hours after its start.
 assert (found["le"], found["re"]) == (702, 600 + 2 * HOUR)
 
 
 def drawn(way: list[str], minutes: int = 4) -> str:
-    """Where the money is: a line for each account, from when it comes until it goes on."""
+    """Where the money is: a line for each account, from its arrival until it is passed on."""
     hops = {(payer, payee): at for at, payer, payee, _ in planted}
     begin = hops[way[0], way[1]]
     lines = []
@@ -89,13 +89,13 @@ def drawn(way: list[str], minutes: int = 4) -> str:
     return "\n".join(lines)
 
 
-print(f"\nfrom {found['way'].split()[0]} on, a mark for each four minutes\n{drawn(found['way'].split(' → '))}")
+print(f"\nfrom {found['way'].split()[0]} on, one mark for four minutes\n{drawn(found['way'].split(' → '))}")
 
 by_hops = chains.point_at_start().group_by("hops").window(hr.tumbling(24 * HOUR)).aggregate(chains=hr.count())
 table = by_hops.cht().to_pandas().sort_values("hops")[["hops", "chains"]]
 print(f"\nchains of a day, by length\n{table.to_string(index=False)}")
 
-# The same in SQL; and the answer of batch SQL over the history.
+# The same in SQL, and as batch SQL over the history.
 in_sql = hr.sql(
     """
     WITH RECURSIVE chains (payer, payee, amount, at, hops, way) AS (

@@ -1,5 +1,5 @@
-"""NEXMark in Headrace: an auction house, and questions that are asked of it all the time.
+"""NEXMark in Headrace: queries about an auction house.
 
-`queries.py` has the queries, `queries.sql` the same in SQL, `streams.py` the streams they are asked of. `python -m
-examples.nexmark q5` runs one.
+`queries.py` has the queries, `queries.sql` the same in SQL, `streams.py` the streams.
+`python -m examples.nexmark q5` runs a query.
 """

@@ -1,7 +1,7 @@
 """Run a query of NEXMark: `python -m examples.nexmark q5`, from the folder of the project.
 
-Without `--data` the events come from the generator, out of order and with corrections. `--sql` asks the query's twin
-in `queries.sql`, `--explain` shows what would run, and where.
+Without `--data` the events come from the generator, out of order and with corrections. `--sql` runs the query from
+`queries.sql`, `--explain` shows the plan.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ import argparse
 import inspect
 from dataclasses import replace
 
-from examples.nexmark.in_sql import asked_in_sql
-from examples.nexmark.queries import QUERIES, asked
+from examples.nexmark.in_sql import sql_queries
+from examples.nexmark.queries import QUERIES, build_query
 from examples.nexmark.streams import HOUSE, generated, read
 
 
 def main() -> None:
-    """Ask one query, print the question and the first rows of the answer's history."""
+    """Run one query; print the question and the first rows of the answer's history."""
     parser = argparse.ArgumentParser(prog="python -m examples.nexmark", description="Run a query of NEXMark.")
     parser.add_argument("query", choices=QUERIES, metavar="QUERY", help=", ".join(QUERIES))
     parser.add_argument("--data", help="a folder with person.csv, auction.csv and bid.csv, instead of the generator")
     parser.add_argument("--events", type=int, default=HOUSE.rows, help="how many events to generate (%(default)s)")
-    parser.add_argument("--seed", type=int, default=HOUSE.seed, help="another seed, another house (%(default)s)")
+    parser.add_argument("--seed", type=int, default=HOUSE.seed, help="the seed of the generator (%(default)s)")
     parser.add_argument("--rows", type=int, default=10, help="how many rows to show (%(default)s)")
-    parser.add_argument("--host", choices=["local", "spark"], default="local", help="what runs it (%(default)s)")
-    parser.add_argument("--sql", action="store_true", help="ask it in SQL: the text is in queries.sql")
-    parser.add_argument("--explain", action="store_true", help="show what would run, and where")
+    parser.add_argument("--host", choices=["local", "spark"], default="local", help="where it runs (%(default)s)")
+    parser.add_argument("--sql", action="store_true", help="run the SQL of queries.sql")
+    parser.add_argument("--explain", action="store_true", help="show the plan, and where it would run")
     given = parser.parse_args()
 
     house = read(given.data) if given.data else generated(replace(HOUSE, rows=given.events, seed=given.seed))
-    stream = asked_in_sql(house)[given.query] if given.sql else asked(given.query, house)
+    stream = sql_queries(house)[given.query] if given.sql else build_query(given.query, house)
     print(inspect.getdoc(QUERIES[given.query]), end="\n\n")
     if given.explain:
         print(stream.explain())

@@ -1,9 +1,9 @@
 """The queries of NEXMark: each a function of the streams it needs.
 
-In SQL these are questions about tables that only grow. Here the window that an answer is about is its lifetime, so no
-column need name it. And a table that only grows is a stream whose events never end (`set_duration(hr.INFINITY)`): the
-history of the answer then holds what SQL would have said at any instant, and what SQL says in the end are the rows that
-never end. That concerns q4, q18 and q19; of all others SQL shows every row of the history.
+In SQL these are queries of tables that only grow. Here the window of an answer is its lifetime, so it needs no column.
+A table that only grows is a stream whose events never end (`set_duration(hr.INFINITY)`): the history has SQL's answer
+at every instant, and SQL's last answer consists of the rows that never end. That concerns q4, q18 and q19; for all
+other queries, every row of the history is a row of SQL's answer.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import headrace as hr
 from headrace import Stream, col
 from headrace.expr import Expr
 
-__all__ = ["QUERIES", "Ranked", "asked", "directory", "offers", "sales"]
+__all__ = ["QUERIES", "Ranked", "build_query", "directory", "offers", "sales"]
 
 
 def q0(bids: Stream) -> Stream:
-    """Every bid, as it comes: what does it cost to do nothing?"""
+    """Every bid, unchanged: the cost of the engine without a computation."""
     return bids.select("auction", "bidder", "price", "date_time")
 
 
@@ -39,7 +39,7 @@ def q2(bids: Stream) -> Stream:
 def q3(persons: Stream, auctions: Stream) -> Stream:
     """Who sells things of category 10 in Oregon, Idaho or California, and under which number?
 
-    A join pairs events while both last: the answer stands while the auction is open.
+    A join pairs events while both last: the answer holds while the auction is open.
     """
     local = persons.where(col("state").isin("or", "id", "ca"))
     wanted = auctions.where(col("category") == 10).select("seller", auction=col("id"))
@@ -49,14 +49,14 @@ def q3(persons: Stream, auctions: Stream) -> Stream:
 def offers(auctions: Stream, bids: Stream) -> Stream:
     """Bids on open auctions: each stands from when it is made until the auction ends.
 
-    A bid that never ends is cut to its auction's lifetime by the join; one made before the auction opened is no offer.
+    The join limits a bid that never ends to its auction's lifetime. A bid made before the auction opened is no offer.
     """
     made = bids.select("auction", "bidder", "price", bid_date_time=col("date_time")).set_duration(hr.INFINITY)
     return auctions.join(made, on={"id": "auction"}, where=col("bid_date_time") >= col("date_time"))
 
 
 def sales(auctions: Stream, bids: Stream, *, lowest: bool = False) -> Stream:
-    """The winning bid of each auction at the instant the auction ends: it leads then, as nobody offers more.
+    """The winning bid of each auction at the instant the auction ends: the bid that leads then.
 
     Of equal prices the earliest bid wins. With `lowest` the auction goes to the lowest bid.
     """
@@ -75,8 +75,8 @@ def q4(auctions: Stream, bids: Stream) -> Stream:
 def q5(bids: Stream) -> Stream:
     """Which auctions had the most bids in the last ten seconds, every two seconds?
 
-    The windows overlap, and a join must not mix them: they are cut to two seconds each, one behind the other, while
-    the largest count is looked up.
+    The windows overlap, and a join must not mix them: they are cut to two seconds each, so that they do not overlap,
+    for the join with the largest count.
     """
     counts = bids.group_by("auction").window(hr.hopping("10 s", every="2 s")).aggregate(num=hr.count())
     apart = counts.set_duration("2 s")
@@ -87,8 +87,8 @@ def q5(bids: Stream) -> Stream:
 def q6(auctions: Stream, bids: Stream, *, lowest: bool = False) -> Stream:
     """What did each seller get on average for an item and the ten sold before it, in the order of the winning bids?
 
-    Who wins is known when the auction ends, so a sale is let reach back a day, further than any auction is long: there
-    it meets its bid, and the average starts at that bid's time. A better bid takes back what was said before it came.
+    The winner is known when the auction ends, so a sale is moved back a day, longer than any auction lasts, and joined
+    with its bid; the average starts at that bid's time. A better bid that arrives later retracts earlier answers.
     """
     known = sales(auctions, bids, lowest=lowest).select("seller", "id", "bidder", "price", "bid_date_time")
     known = known.shift("-1 day").set_duration("1 day")
@@ -121,7 +121,7 @@ def q9(auctions: Stream, bids: Stream) -> Stream:
 
 
 def q14(bids: Stream) -> Stream:
-    """Which bids are worth one to fifty million euros, came they by day or night, and how many c's are in `extra`?"""
+    """Which bids are worth one to fifty million euros, by day or night, and how many c's are in `extra`?"""
     hour, price = col("date_time").hour(), col("price") * 0.908
     time_type = (
         hr.case()
@@ -145,7 +145,7 @@ RANKS = {
 
 
 def _bids_by_rank() -> dict[str, Expr]:
-    """How many bids there are, and how many of each rank of prices: an aggregate passes over nulls."""
+    """How many bids there are, and how many of each rank of prices: an aggregate ignores nulls."""
     ranked = {f"{rank}_bids": hr.count(hr.case().when(holds, 1).end()) for rank, holds in RANKS.items()}
     return {"total_bids": hr.count(), **ranked}
 
@@ -184,7 +184,7 @@ def q17(bids: Stream) -> Stream:
 def q18(bids: Stream) -> Stream:
     """What is the last bid of each bidder on each auction?
 
-    A bid is the last one until the next comes. Two of the same instant do not clip each other: `extra` decides.
+    A bid is the last one until the next. Two bids of the same instant do not clip each other: `extra` decides.
     """
     pair = ["bidder", "auction"]
     lasting = bids.set_duration(hr.INFINITY).clip(bids, on=pair)
@@ -223,13 +223,13 @@ def q20(auctions: Stream, bids: Stream) -> Stream:
 
 @hr.udf
 def directory(url: str, number: int) -> str | None:
-    """A part of an address, where slashes divide it: `https:` is part 0."""
+    """A part of a URL, divided by slashes: `https:` is part 0."""
     parts = url.split("/")
     return parts[number] if number < len(parts) else None
 
 
 def q22(bids: Stream) -> Stream:
-    """Through which directories does the address lead?"""
+    """What are the directories of the URL?"""
     dirs = {f"dir{i}": directory("url", i + 2) for i in (1, 2, 3)}
     return bids.select("auction", "bidder", "price", "channel", **dirs)
 
@@ -240,8 +240,8 @@ QUERIES: dict[str, Callable[..., Stream]] = {
 }  # fmt: skip
 
 
-def asked(name: str, house: House, **options: Any) -> Stream:
-    """A query by its name, asked of a house."""
+def build_query(name: str, house: House, **options: Any) -> Stream:
+    """The query with this name, over the streams of a house."""
     query = QUERIES[name]
     needs = [stream for stream in inspect.signature(query).parameters if stream in House._fields]
     return query(**{stream: getattr(house, stream) for stream in needs}, **options)

@@ -34,7 +34,7 @@ INTO sales;
 QUERY q4 AS SELECT category, avg(price) AS avg FROM sales [RANGE UNBOUNDED] [SNAPSHOT] GROUP BY category;
 
 -- Which auctions had the most bids in the last ten seconds, every two seconds? The windows overlap: while the largest
--- count is looked up, they are cut to two seconds each, one behind the other.
+-- count is looked up, they are cut to two seconds each, so that they do not overlap.
 CREATE STREAM counts AS
 SELECT auction, num
 FROM (SELECT auction, count(*) AS num FROM bids [HOPPING 10 s EVERY 2 s] GROUP BY auction) [RANGE 2 s];

@@ -1,6 +1,6 @@
-"""The three streams of an auction house: read from files, or made by the generator.
+"""The three streams of an auction house: read from files, or generated.
 
-A person is known from their registration on, an auction lasts for as long as it is open, a bid is an instant. Bids at
+A person exists from registration on, an auction lasts for as long as it is open, a bid is an instant. Bids at
 the very moment an auction expires still count, so its lifetime is `[date_time, expires + 1 ms)`.
 """
 
@@ -37,7 +37,7 @@ HOUSE = Auctions(
 
 
 class House(NamedTuple):
-    """Who trades, what is for sale, and what is offered for it."""
+    """The three streams of an auction house."""
 
     persons: hr.Stream
     auctions: hr.Stream
@@ -57,14 +57,14 @@ def read(folder: str | Path) -> House:
 
 
 def generated(config: Auctions = HOUSE, revised: float = 0.1) -> House:
-    """A house that misbehaves: its events come out of order, and a share of them is corrected later."""
+    """A generated house: its events arrive out of order, and a share of them is corrected later."""
     return replay(physical(config, revised), config.max_delay)
 
 
 def replay(
     tables: Mapping[str, pa.Table], delay: DurationLike, batches: Mapping[str, Sequence[int]] | None = None
 ) -> House:
-    """Tables of physical events as streams; `batches` says how many rows of each come together."""
+    """Tables of physical events as streams; `batches` sets how many rows of each arrive together."""
     sizes = batches or {}
     return House(**{
         name: hr.events(tables[name], progress=hr.advance(delay), batches=sizes.get(name, ()))
@@ -186,7 +186,7 @@ def _mistaken(
 
 
 def _withdrawn(events: pa.Table, share: float, delay: int, rng: np.random.Generator) -> pa.Table:
-    """A share of the events turns out to end earlier than it was said at first."""
+    """A share of the events is corrected to end earlier."""
     chosen = np.flatnonzero(rng.random(len(events)) < share)
     le, re = (events[name].to_numpy()[chosen] for name in ("le", "re"))
     ends = le + 1 + (rng.random(len(chosen)) * (re - le - 1)).astype(np.int64)

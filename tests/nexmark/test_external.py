@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from examples.nexmark.queries import QUERIES, asked
+from examples.nexmark.queries import QUERIES, build_query
 from examples.nexmark.streams import read
 
 import headrace as hr
@@ -36,7 +36,7 @@ def outputs() -> dict[str, hr.Stream]:
     """All queries, and the join they build on."""
     house = read(FOLDER)
     # The source ranks the bids of q6 from the lowest on.
-    found = {name: asked(name, house, **({"lowest": True} if name == "q6" else {})) for name in QUERIES}
+    found = {name: build_query(name, house, **({"lowest": True} if name == "q6" else {})) for name in QUERIES}
     # The data set counts in milliseconds: an instant lasts one.
     bids = house.bids.set_duration("1 ms")
     pairs = bids.join(house.auctions, on={"auction": "id"})

@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
-from examples.nexmark.queries import QUERIES, asked
+from examples.nexmark.queries import QUERIES, build_query
 from examples.nexmark.streams import HOUSE, physical, replay
 
 import headrace as hr
@@ -76,8 +76,8 @@ class Way:
         draw, tables = random.Random(self.seed), events(self.config)
         sizes = {name: self._cut(draw, table.num_rows) for name, table in tables.items()}
         house = replay(tables, self.config.max_delay, sizes)
-        queries = {name: asked(name, house) for name in QUERIES}
-        queries["q6 of the lowest"] = asked("q6", house, lowest=True)
+        queries = {name: build_query(name, house) for name in QUERIES}
+        queries["q6 of the lowest"] = build_query("q6", house, lowest=True)
         return hr.run(queries, host=self.host, buckets=self.buckets)
 
     def _cut(self, draw: random.Random, total: int) -> list[int]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from examples.nexmark.in_sql import TEXT, asked_in_sql
-from examples.nexmark.queries import QUERIES, asked
+from examples.nexmark.in_sql import TEXT, sql_queries
+from examples.nexmark.queries import QUERIES, build_query
 from examples.nexmark.streams import HOUSE, House, physical, read, replay
 from tests.nexmark.test_command import ask
 from tests.nexmark.test_external import FOLDER, answer, bag, parsed, stated
@@ -31,19 +31,19 @@ def house() -> House:
 
 
 def test_every_query_is_in_the_text(house: House):
-    assert list(asked_in_sql(house)) == list(QUERIES)
+    assert list(sql_queries(house)) == list(QUERIES)
 
 
 def test_plans_are_equal(house: House):
-    found = asked_in_sql(house)
-    assert {name for name in QUERIES if found[name].node != asked(name, house).node} == OTHER_PLANS
+    found = sql_queries(house)
+    assert {name for name in QUERIES if found[name].node != build_query(name, house).node} == OTHER_PLANS
 
 
 @pytest.fixture(scope="module")
 def both(house: House) -> tuple[hr.Run, hr.Run]:
     """Both ways to ask, run in batches."""
-    in_sql = asked_in_sql(house)
-    return hr.run({name: asked(name, house) for name in OTHER_PLANS}), hr.run({n: in_sql[n] for n in OTHER_PLANS})
+    in_sql = sql_queries(house)
+    return hr.run({name: build_query(name, house) for name in OTHER_PLANS}), hr.run({n: in_sql[n] for n in OTHER_PLANS})
 
 
 @pytest.mark.parametrize("name", sorted(OTHER_PLANS))
@@ -54,8 +54,8 @@ def test_differential_histories_are_equal(both: tuple[hr.Run, hr.Run], name: str
 
 
 def test_of_the_lowest_bids_q6_is_that_of_python(house: House):
-    in_python = asked("q6", house, lowest=True).cht()
-    assert not hr.history_diff(in_python, asked_in_sql(house, LOWEST)["q6"].cht(), names=("Python", "SQL"))
+    in_python = build_query("q6", house, lowest=True).cht()
+    assert not hr.history_diff(in_python, sql_queries(house, LOWEST)["q6"].cht(), names=("Python", "SQL"))
 
 
 @pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
@@ -66,7 +66,7 @@ def finished(request: pytest.FixtureRequest) -> hr.Run:
     if request.param == "spark":
         request.getfixturevalue("spark_with_examples")
     house = read(FOLDER)
-    queries = {**asked_in_sql(house), "q6": asked_in_sql(house, LOWEST)["q6"]}
+    queries = {**sql_queries(house), "q6": sql_queries(house, LOWEST)["q6"]}
     return hr.run(queries, host=request.param, buckets=2)
 
 

@@ -1,8 +1,7 @@
-"""The folders of the package, in the order in which they may know each other: the table of `docs/architecture.md`.
+"""The folders of the package, in the order in which they may import each other: the table of `docs/architecture.md`.
 
-Each folder may import what stands above it, and nothing below. `python -m tests.unit.folders` writes the table into
-the page, and `docs/link_terms.py` links its terms. `test_repository.py` checks the imports, and that the page has this
-table.
+Each folder may import the folders above it, and none below. `python -m tests.unit.folders` writes the table into
+the page; `test_repository.py` checks the imports, and that the page has this table.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _BEGIN, _END = "<!-- folders: made by tests/unit/folders.py -->", "<!-- folders 
 
 @dataclass(frozen=True)
 class Folder:
-    """Modules or packages directly under `headrace`: what they hold, and what they ignore of what stands above them."""
+    """Modules or packages directly under `headrace`: what they hold, and which folders above they do not import."""
 
     names: tuple[str, ...]
     holds: str
@@ -29,77 +28,77 @@ FOLDERS = (
     Folder(("errors",), "the exception tree: what was given, what is allowed, what to write instead"),
     Folder(("time",), "ticks, durations, infinity"),
     Folder(("schema",), "columns and types, in Arrow and in SQL"),
-    Folder(("columnar", "pieces"), "helpers on Arrow and NumPy columns; bytes that are written without a copy"),
-    Folder(("deep", "cache"), "recursion without Python's stack; the folder for work that need not be done twice"),
+    Folder(("columnar", "pieces"), "helpers for Arrow and NumPy columns; writing bytes without a copy"),
+    Folder(("deep", "cache"), "recursion without Python's stack; the cache folder"),
     Folder(("expr",), "immutable expression nodes, evaluation on Arrow, printing as Spark SQL and DuckDB SQL"),
-    Folder(("patterns",), "shapes of patterns, their automata; conditions as programs of numbers"),
-    Folder(("progress",), "how far a stream has come"),
+    Folder(("patterns",), "shapes of patterns, their automata; conditions as numeric programs"),
+    Folder(("progress",), "the progress of a stream"),
     Folder(("changes",), "the columnar batch of changes"),
     Folder(("drawn", "events"), "reading drawn tables; physical events, the CHT"),
     Folder(("segments", "trace"), "the one state structure: runs of immutable segments"),
     Folder(("store",), "segments in files, epochs, plans and commits; directories and object stores"),
-    Folder(("modules",), "what users' aggregates and operators are made of, and which are installed"),
+    Folder(("modules",), "base classes of users' aggregates and operators, and the list of installed modules"),
     Folder(
         ("plan",),
-        "operators as frozen nodes, each of which declares its columns, its liveliness and what its outputs follow "
-        "from; windows and input policies",
+        "operators as frozen nodes, each of which declares its columns, its liveliness and its reach; windows and "
+        "input policies",
         ignores=("events", "changes", "segments", "trace", "store"),
     ),
     Folder(("io",), "sources, ingress, sinks and their encodings, the generator", ignores=("segments", "trace")),
     Folder(
         ("operators",),
-        "kernels, one file or folder per family; `registry.py` chooses the kernel of a node and says how it runs "
-        "(`choice.py`); `reference/` holds their slow twins",
+        "kernels, one file or folder per family; `registry.py` chooses the kernel of a node and describes how it "
+        "runs (`choice.py`); `reference/` holds their slow twins",
         ignores=("store",),
     ),
-    Folder(("optimizer",), "one rule, one file, one function; their order in one tuple", ignores=("operators",)),
+    Folder(("optimizer",), "one file and one function for each rule; their order in one tuple", ignores=("operators",)),
     Folder(
         ("history",),
         "a plan as batch SQL, for DuckDB and Spark",
         ignores=("changes", "segments", "trace", "store", "operators", "optimizer"),
     ),
     Folder(("stages",), "cutting a plan into stages, running them on messages, egress", ignores=("store", "history")),
-    Folder(("explain",), "what a query does, for people to read"),
+    Folder(("explain",), "descriptions of a query: its plan, its liveliness, its Spark job"),
     Folder(
         ("host",),
         "`driving`: the loop that plans, runs, commits and publishes batches; `local`, `spark`: where its tasks run; "
-        "`saved`: checkpoints in people's hands, without their query",
+        "`saved`: tools for checkpoints without their query",
         ignores=("explain",),
     ),
     Folder(("api",), "the fluent surface; builds plan nodes, holds no logic", ignores=("store", "operators", "trace")),
     Folder(
         ("sql",),
-        "the dialect: grammar, trees, printer; `bind/` gives trees their meaning; sessions and scripts",
+        "the dialect: grammar, trees, printer; `bind/` turns trees into plans; sessions and scripts",
         ignores=("store", "operators", "optimizer", "stages"),
     ),
     Folder(
         ("stdlib", "notebook"),
-        "what users import: aggregates that come along, each a text of the dialect (`sql/shipped/`); the cell magic",
+        "the library of aggregates, written in SQL (`sql/shipped/`); the cell magic for notebooks",
     ),
     Folder(("testing",), "intents, generators, checks, shrinking: the kit for users' tests, and `stream.verify`"),
-    Folder(("cli", "__main__"), "one file or folder per command, over the same calls"),
+    Folder(("cli", "__main__"), "the command line, one file or folder per command"),
 )
 
 #: Calls that go against the order: the import stands inside a function, so nothing is loaded before the call is made.
 CALLS_UPWARD = {
     ("api/pattern.py", "sql"): "`match` takes a pattern as text, and its clauses are SQL",
-    ("api/stream.py", "testing"): "`stream.verify()` is the way into the kit",
+    ("api/stream.py", "testing"): "`stream.verify()` is the entry to the kit",
 }
 
 
 def table() -> str:
     """The folders as a table of Markdown."""
-    lines = ["| folder | holds | does not know, of what stands above it |", "|---|---|---|"]
+    lines = ["| folder | holds | does not import, of the folders above it |", "|---|---|---|"]
     for folder in FOLDERS:
         names = ", ".join(f"`{name}`" for name in folder.names)
         ignored = ", ".join(f"`{name}`" for name in folder.ignores)
         lines.append(f"| {names} | {folder.holds} | {ignored} |")
     calls = [f"- `{path}` calls `{name}`: {why}." for (path, name), why in CALLS_UPWARD.items()]
-    return "\n".join([*lines, "", "Two calls go the other way, when they are made:", "", *calls])
+    return "\n".join([*lines, "", "Two functions import a folder below theirs, when they are called:", "", *calls])
 
 
 def page_with_table() -> str:
-    """The page, with the table as it is now."""
+    """The page with the current table."""
     text = PAGE.read_text()
     before, rest = text.split(_BEGIN)
     return f"{before}{_BEGIN}\n\n{table()}\n\n{_END}{rest.split(_END)[1]}"
