@@ -30,6 +30,7 @@ def test_the_history_is_the_one_that_is_drawn(fixture: Fixture, tmp_path: Path, 
 
 
 @every_fixture
+@pytest.mark.slow
 def test_oracle_batch_sql_says_the_same(fixture: Fixture, tmp_path: Path):
     for name, stream in fixture.streams(tmp_path).items():
         found = stream.history(engine="duckdb").cht()
