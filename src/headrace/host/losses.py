@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["LOG", "Losses", "lost", "told_losses"]
+__all__ = ["LOG", "Losses", "describe_losses", "lost"]
 
 #: The logger of this package. Users decide what is shown of it.
 LOG = logging.getLogger("headrace")
@@ -39,7 +39,7 @@ class Losses:
         before, self.rows = self.rows, sum(lost(part) + _files(part) for part in counts.values())
         if self.rows <= before:
             return ""
-        told = told_losses(counts, examples)
+        told = describe_losses(counts, examples)
         if not before:
             LOG.warning("query %s: %s", query, told)
         return told
@@ -55,7 +55,7 @@ def _files(counts: Mapping[str, int]) -> int:
     return sum(counts.get(name, 0) for name in _FILES)
 
 
-def told_losses(counts: Counts, examples: Examples, read: Collection[str] = ()) -> str:
+def describe_losses(counts: Counts, examples: Examples, read: Collection[str] = ()) -> str:
     """A line for every source and module that lost something; empty if none did.
 
     The query itself reads the diverted rows of the sources in `read`: of these, only dropped rows are lost.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from headrace.host.losses import told_losses
+from headrace.host.losses import describe_losses
 from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 
 __all__ = ["BatchReport", "operators_of"]
@@ -46,7 +46,9 @@ class BatchReport(dict[str, Any]):
         lines = [f"batch {self.get('batch', -1)}, CTI {format_ticks(self.get('cti', NEG_INFINITY))}"]
         for source, counts in self.get("counts", {}).items():
             lines.append(f"  {source}: " + ", ".join(f"{name} {n:,}" for name, n in counts.items() if n))
-        lines += [f"  {line}" for line in told_losses(self.get("counts", {}), self.get("examples", {})).splitlines()]
+        lines += [
+            f"  {line}" for line in describe_losses(self.get("counts", {}), self.get("examples", {})).splitlines()
+        ]
         for operator in self.get("operators", ()):
             lines.append(f"  {operator['operator']}: {_size(operator)}, held by {operator['held_by']}")
             lines += [f"    {line}" for line in _loop_lines(operator)]

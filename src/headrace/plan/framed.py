@@ -23,12 +23,12 @@ from headrace.plan.slid import numbered, pane_size, unnumbered, yielding
 from headrace.plan.span import Select
 from headrace.plan.windows import PLAIN_POLICY, WindowPolicy
 
-__all__ = ["framed"]
+__all__ = ["frame_node"]
 
 Named = tuple[tuple[str, Expr], ...]
 
 
-def framed(
+def frame_node(
     node: Node, keys: Named, frame: Frame, outputs: Named, policy: WindowPolicy = PLAIN_POLICY, *, active: bool = False
 ) -> Node:
     """Tuples with aggregates over their frames; with `active`, what modules return when tuples come and leave."""
@@ -41,7 +41,7 @@ def framed(
     elif NUMBER not in node.schema and len(calls) > 1:
         # Equal tuples have their own results, which meet those of the next node again: they keep their places.
         own = tuple((key, col(key)) for key, _ in keys)
-        every = framed(numbered(node, keys), own, replace(frame, slide=None), outputs, policy)
+        every = frame_node(numbered(node, keys), own, replace(frame, slide=None), outputs, policy)
         return unnumbered(every if frame.slide is None else yielding(every, own, frame.slide))
     names = _names(calls, outputs)
     rest = tuple((names[name], call) for name, call in calls.items() if name not in folds)

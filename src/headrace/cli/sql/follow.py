@@ -18,7 +18,7 @@ from headrace.api.stream import Stream
 from headrace.changes import Changes
 from headrace.errors import PlanError
 from headrace.host.local.run import Runner, batches_of
-from headrace.host.losses import told_losses
+from headrace.host.losses import describe_losses
 from headrace.host.received import hosts_of, spooled
 from headrace.host.result import Result
 from headrace.io.files import Listed, changed_or_new, listing
@@ -100,7 +100,7 @@ class InProcessQuery:
 
     def losses(self) -> str:
         """What it has not used so far, in words."""
-        return told_losses(self._runner.done.counts, self._runner.done.examples)
+        return describe_losses(self._runner.done.counts, self._runner.done.examples)
 
     def stop(self) -> None:
         """Take nothing more."""
@@ -129,7 +129,7 @@ class OnSpark:
 
     def losses(self) -> str:
         """What it has not used so far, in words."""
-        return told_losses(self.query.counts, self.query.examples)
+        return describe_losses(self.query.counts, self.query.examples)
 
     def stop(self) -> None:
         """End the query; a checkpoint of its own stays."""
