@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from headrace.changes import Changes
 from headrace.columnar import concat
-from headrace.io.decoded import Decoded
-from headrace.io.ingress import Channel, ChannelReport, Whole
+from headrace.io.decoded import DecodedBlock
+from headrace.io.ingress import Channel, ChannelReport, RowLookup
 from headrace.io.origins import shown_path, whole_rows
 from headrace.operators.aggregate.accumulators import Layout
 from headrace.operators.aggregate.combine import FIRST, LAST, compact
@@ -43,7 +43,7 @@ class Intake:
         self._reports.append(self.channel.report)
         self.channel = Channel(self.source, self.start, self.clock)
 
-    def read(self, block: Decoded, path: str | None = None) -> None:
+    def read(self, block: DecodedBlock, path: str | None = None) -> None:
         """A decoded block, of the file at `path` if there is one."""
         self.channel.file = shown_path(self.source, path)
         known = self.channel.file is not None
@@ -57,7 +57,7 @@ class Intake:
         if block.file != "same":
             self.channel.report.counts[f"{block.file}_files"] += 1
 
-    def take(self, table: pa.Table, whole: Whole | None = None, lines: NDArray[np.int64] | None = None) -> None:
+    def take(self, table: pa.Table, whole: RowLookup | None = None, lines: NDArray[np.int64] | None = None) -> None:
         """A block of rows."""
         accepted, diverted = self.channel.take(table, whole, lines)
         self._run(accepted, diverted)

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from headrace.errors import HeadraceError, HostError, StoreError
-from headrace.io.files import Listed
+from headrace.io.files import ListedFile
 from headrace.progress import Progress
 from headrace.stages.cut import Line
 from headrace.stages.egress import TaskSink
@@ -23,7 +23,7 @@ __all__ = ["Batch", "Executor", "Job", "Plan", "Share", "reached"]
 class Plan:
     """The files of every source, by fingerprint, the clock's reading, and whether the input ends with this batch."""
 
-    files: Mapping[str, tuple[Listed, ...]] = field(default_factory=dict)
+    files: Mapping[str, tuple[ListedFile, ...]] = field(default_factory=dict)
     clock: int | None = None
     ends: bool = False
 
@@ -33,7 +33,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Plan:
-        files = {source: tuple(Listed(*file) for file in found) for source, found in data["files"].items()}
+        files = {source: tuple(ListedFile(*file) for file in found) for source, found in data["files"].items()}
         return cls(files, data["clock"], data["ends"])
 
 
@@ -55,7 +55,7 @@ class Job:
 class Share:
     """What one intake task reads: files of sources, each with the number of its source, and blocks of feedback."""
 
-    files: tuple[tuple[int, Listed], ...] = ()
+    files: tuple[tuple[int, ListedFile], ...] = ()
     feedback: tuple[str, ...] = ()
 
 
@@ -120,7 +120,7 @@ def reached(line: Line, last: Commit | None) -> dict[str, Progress]:
     return {source.fingerprint: Progress(*saved.get(source.fingerprint, ())) for source in line.sources}
 
 
-def _shares(files: Sequence[tuple[int, Listed]], feedback: tuple[str, ...], tasks: int) -> tuple[Share, ...]:
+def _shares(files: Sequence[tuple[int, ListedFile]], feedback: tuple[str, ...], tasks: int) -> tuple[Share, ...]:
     """Divide the files of a batch among tasks, the largest first, each to the task with the least; one task at least.
 
     Files of a task stay in the order of reading.

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.columnar import hash_rows
-from headrace.io.files import Listed, listing, local_path
+from headrace.io.files import ListedFile, listing, local_path
 from headrace.io.origins import Files
 from headrace.plan.nodes import Source
 from headrace.plan.policies import Arrival
@@ -52,14 +52,14 @@ class FilePositions:
         #: How many files were read; and since the last commit, how many were found too old, changed, or gone.
         self.read = 0
         self.news = {"old_files": 0, "changed_files": 0, "missing_files": 0}
-        self._taken: dict[str, Listed] = {}
+        self._taken: dict[str, ListedFile] = {}
         #: When the newest of them was modified.
         self._newest = NEG_INFINITY
-        self._reported: set[Listed] = set()
+        self._reported: set[ListedFile] = set()
         #: The files that the latest listing found to be read; None before the first.
-        self._waiting: list[Listed] | None = None
+        self._waiting: list[ListedFile] | None = None
 
-    def pending(self) -> list[Listed]:
+    def pending(self) -> list[ListedFile]:
         """The files to read with the next batch."""
         found = listing(self.path, self.origin.order)
         if len(self._reported) > 2 * len(found) + 1000:  # those that are not there any more need no remembering
@@ -73,29 +73,29 @@ class FilePositions:
         self._waiting = ready
         return ready if self.most is None else ready[: self.most]
 
-    def _report_changed(self, found: Sequence[Listed]) -> None:
+    def _report_changed(self, found: Sequence[ListedFile]) -> None:
         changed = [file for file in found if file.path in self._taken and self._differs(file)]
         self._report("changed_files", changed, "changed after it was read: it is not read again")
 
-    def _differs(self, file: Listed) -> bool:
+    def _differs(self, file: ListedFile) -> bool:
         """Whether a file is another than it was; those of the checkpoint itself may have been copied since."""
         known = self._taken[file.path]
         return file.size != known.size if self._base else file != known
 
-    def _report_gone(self, found: Sequence[Listed]) -> None:
+    def _report_gone(self, found: Sequence[ListedFile]) -> None:
         """Files that were to be read, and are not there any more."""
         there = {file.path for file in found}
         gone = [file for file in self._waiting or () if file.path not in there and file.path not in self._taken]
         self._report("missing_files", gone, "was removed before it was read")
 
-    def _report(self, counter: str, files: Sequence[Listed], what: str) -> None:
+    def _report(self, counter: str, files: Sequence[ListedFile], what: str) -> None:
         for file in files:
             if file not in self._reported:
                 self._reported.add(file)
                 self.news[counter] += 1
                 _log.warning("%s: the file %r %s", self.origin, file.path, what)
 
-    def take(self, files: Sequence[Listed]) -> None:
+    def take(self, files: Sequence[ListedFile]) -> None:
         """These files have been read."""
         if not files:
             return
@@ -133,7 +133,7 @@ class FilePositions:
         self.seen.restore(saved["traces"]["seen"], held)
         rows = self.seen.scan()
         found = rows.to_pylist() if rows is not None else []
-        files = [Listed(row["modified"], self._placed(row["path"]), row["size"]) for row in found]
+        files = [ListedFile(row["modified"], self._placed(row["path"]), row["size"]) for row in found]
         self._taken = {file.path: file for file in files}
         self._newest = max((file.modified for file in self._taken.values()), default=NEG_INFINITY)
         if self.seen.floor > NEG_INFINITY:  # what was forgotten may still be there; what is new since cannot be told

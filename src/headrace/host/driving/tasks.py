@@ -17,7 +17,7 @@ from typing import Any
 
 from headrace.changes import Changes
 from headrace.host.driving.plan import Batch, Job
-from headrace.io.files import Listed
+from headrace.io.files import ListedFile
 from headrace.io.ingress import ChannelReport
 from headrace.io.origins import read_listed
 from headrace.plan.policies import Heartbeat
@@ -74,7 +74,7 @@ def run_intake(job: Job, batch: Batch, task: int) -> list[Message]:
 
 def _read_share(job: Job, batch: Batch, task: int) -> Iterator[Message]:
     share = batch.shares[task]
-    by_source: dict[int, list[Listed]] = {}
+    by_source: dict[int, list[ListedFile]] = {}
     for number, file in share.files:
         by_source.setdefault(number, []).append(file)
     for number, files in by_source.items():

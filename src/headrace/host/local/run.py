@@ -19,7 +19,7 @@ import pyarrow as pa
 from headrace.errors import PlanError
 from headrace.host.received import received
 from headrace.host.result import Finished, Result
-from headrace.io.decoded import Decoded
+from headrace.io.decoded import DecodedBlock
 from headrace.io.ingress import COUNTERS, ChannelReport, count_orphans, resolve
 from headrace.io.origins import Events, Files, FrameRead, in_memory, read_listed
 from headrace.optimizer import RULES, Rule
@@ -39,7 +39,7 @@ from headrace.trace import stored_segments
 __all__ = ["Runner", "Saved", "batches_of", "run_local"]
 
 Clock = Callable[[], int]
-Block = tuple[Decoded, str | None]  # with the file it comes from
+Block = tuple[DecodedBlock, str | None]  # with the file it comes from
 
 
 def run_local(
@@ -235,6 +235,6 @@ def _pieces(table: pa.Table, rows: int | None) -> Iterator[pa.Table]:
         yield table.slice(start, size)
 
 
-def _cut(block: Decoded, rows: int) -> Iterator[Decoded]:
+def _cut(block: DecodedBlock, rows: int) -> Iterator[DecodedBlock]:
     for start in range(0, max(block.table.num_rows, 1), rows):
         yield block.slice(start, rows)

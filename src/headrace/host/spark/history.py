@@ -30,7 +30,7 @@ from headrace.history.stored import file_rows, stored_rows
 from headrace.history.translate import translate
 from headrace.host.spark.failures import explaining, failure
 from headrace.host.spark.session import beside
-from headrace.io.files import Listed
+from headrace.io.files import ListedFile
 from headrace.io.origins import Events, Files, FrameRead, SparkRead, read_columns
 from headrace.plan.nodes import Node, Source
 
@@ -179,7 +179,7 @@ def _reader(source: Source) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number, *file in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                for rows in file_rows(source, number, Listed(*file)):
+                for rows in file_rows(source, number, ListedFile(*file)):
                     yield from rows.to_batches()
 
     return read
