@@ -286,7 +286,7 @@ def window(**policy: Any) -> Any:
         (
             PlanError,
             lambda: window(timestamping="unchanged").aggregate(a=hr.time_weighted_avg("x")),
-            ["only a time-sensitive operator gives lifetimes of its own"],
+            ["only a time-sensitive operator may choose lifetimes"],
         ),
         (PlanError, lambda: window(timestamping="time_bound").operate(Each(), "x"), ["only a time-sensitive operator"]),
         (ModuleError, lambda: window().operate(Scaled(1.0), "x"), ["operate takes an operator", "aggregate(name="]),
