@@ -25,7 +25,7 @@ from headrace.host.driving.query import Query
 from headrace.host.local import run_local, start_local
 from headrace.host.losses import describe_losses, lost
 from headrace.host.report import BatchReport
-from headrace.host.result import Finished, Result
+from headrace.host.result import FinishedRun, Result
 from headrace.io.origins import SparkRead, check_frames
 from headrace.io.sinks import Sink
 from headrace.plan.nodes import DIVERTED as DIVERTED_ROWS
@@ -192,7 +192,7 @@ def _check_bounded(outputs: list[Output]) -> None:
             )
 
 
-def _run_local(outputs: list[Output], sinks: Mapping[str, Sink], options: Mapping[str, Any]) -> Finished:
+def _run_local(outputs: list[Output], sinks: Mapping[str, Sink], options: Mapping[str, Any]) -> FinishedRun:
     check_places(sinks.values(), new=True)
     ready = [Output(prepared(o.input, sinks.get(o.name)), o.name) for o in outputs]
     done = run_local(ready, **options)

@@ -23,7 +23,7 @@ from headrace.expr import Udf
 from headrace.modules.base import Module
 from headrace.modules.builtin import TimeWeightedAverage
 
-__all__ = ["GROUP", "InstalledModule", "Modules", "describe_module", "find_module", "module", "modules"]
+__all__ = ["GROUP", "InstalledModule", "Modules", "describe_module", "module", "modules", "registered_module"]
 
 GROUP = "headrace.modules"
 _BUILT_IN: dict[str, type[Module]] = {"time_weighted_avg": TimeWeightedAverage}
@@ -133,7 +133,7 @@ def module(name: str, /, **parameters: Any) -> Any:
 
     A function (`hr.udf`) has no parameters; it is returned as it is, to be called with columns.
     """
-    kind = find_module(name)
+    kind = registered_module(name)
     if not isinstance(kind, Udf):
         return kind(**parameters)
     if parameters:
@@ -143,7 +143,7 @@ def module(name: str, /, **parameters: Any) -> Any:
     return kind
 
 
-def find_module(name: str) -> type[Module] | Udf:
+def registered_module(name: str) -> type[Module] | Udf:
     """The class or function of a module by its name."""
     if name in _BUILT_IN:
         return _BUILT_IN[name]
