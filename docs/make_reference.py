@@ -40,7 +40,7 @@ GIVEN = {
     "SavedQuery": "headrace.host.saved.query.SavedQuery",
     "Expr": "headrace.expr.Expr",
     "Grouped": "headrace.api.stream.Grouped",
-    "Preceded": "headrace.api.stream.Preceded",
+    "Framed": "headrace.api.stream.Framed",
     "Pattern": "headrace.patterns.Pattern",
     "Query": "headrace.host.driving.query.Query",
     "Script": "headrace.sql.scripts.Script",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace.api.stream import Grouped, Preceded, Windowed
+from headrace.api.stream import Framed, Grouped, Windowed
 from headrace.cli import app
 from headrace.host.saved.query import SavedQuery
 
@@ -44,7 +44,7 @@ def test_every_public_name_is_on_a_page_once(module: str):
     assert [name for name in make_reference.public(module) if NAMES.count(name) != 1] == []
 
 
-@pytest.mark.parametrize("kind", [hr.Stream, Grouped, Windowed, Preceded, hr.Run, SavedQuery])
+@pytest.mark.parametrize("kind", [hr.Stream, Grouped, Windowed, Framed, hr.Run, SavedQuery])
 def test_every_method_is_on_a_page(kind: type):
     methods = [name for name, value in vars(kind).items() if inspect.isfunction(value) and not name.startswith("_")]
     assert [name for name in methods if f"{kind.__name__}.{name}" not in NAMES] == []

@@ -24,7 +24,7 @@ from headrace.api.stream import Stream
 from headrace.changes import Changes
 from headrace.host.driving import tasks
 from headrace.host.driving.driver import Driver
-from headrace.host.driving.in_process import InProcess
+from headrace.host.driving.in_process import InProcessExecutor
 from headrace.host.driving.plan import Batch, Job
 from headrace.host.driving.publish import Publisher
 from headrace.host.local.run import run_local
@@ -76,7 +76,7 @@ class Mortal(LocalStorage):
         self._call(super().remove, key)
 
 
-class Twice(InProcess):
+class Twice(InProcessExecutor):
     """Runs every batch twice; the second run counts."""
 
     def run(self, batch: Batch) -> list[Message]:
@@ -121,7 +121,7 @@ class Query:
 
     def start(self) -> Driver:
         job = Job("job", self.line, self.n, self.storage, (self.sinks[0], None))
-        executor = Twice(job) if self.twice else InProcess(job)
+        executor = Twice(job) if self.twice else InProcessExecutor(job)
         publisher = Publisher(self.line.outputs, self.sinks, self.storage)
         bounds = {"max_trips": self.max_trips, "trip_seconds": inf}
         return Driver(job, executor, publisher, lambda: 0, self.per_batch, ending=True, **bounds)

@@ -264,9 +264,9 @@ def test_a_group_that_leaves_its_apply_is_refused():
         return group
 
     TRADES.group_by("symbol").apply(keep)
-    with pytest.raises(PlanError, match="only inside the apply"):
+    with pytest.raises(PlanError, match="only inside its apply"):
         kept[0].cht()
-    with pytest.raises(PlanError, match="only inside the apply"):
+    with pytest.raises(PlanError, match="only inside its apply"):
         TRADES.group_by("symbol").apply(lambda group: group.join(kept[0])).cht()
 
 

@@ -207,7 +207,7 @@ def refused(query: hr.Stream, n: int, count: int, place: Path) -> CheckpointErro
 
 def test_a_loop_is_another_operator_in_one_bucket(tmp_path: Path):
     assert "only one bucket" in refused(closure(LINKS), 2, 1, tmp_path / "a").message
-    assert "does not say how its state is divided" in refused(closure(LINKS), 1, 2, tmp_path / "b").message
+    assert "does not declare how its state is divided" in refused(closure(LINKS), 1, 2, tmp_path / "b").message
 
 
 def test_a_row_in_a_bucket_where_it_should_not_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

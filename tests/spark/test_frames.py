@@ -102,7 +102,7 @@ def test_frames_that_cannot_be_read(frame: DataFrame):
         hr.read_spark(frame, "t LONG, v INT", **LIFETIME)
     with pytest.raises(UnknownColumn, match="'x'"):
         hr.read_spark(frame, "t LONG, x INT", **LIFETIME)
-    with pytest.raises(PlanError, match="read already"):
+    with pytest.raises(PlanError, match="do not apply to a data frame"):
         hr.read_spark(frame, path="somewhere", **LIFETIME)
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints, as people handle them."""
+"""Checkpoints: the public function."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ __all__ = ["checkpoint"]
 
 
 def checkpoint(path: str | Path) -> SavedQuery:
-    """The checkpoint that a query was started with: to look at, to check, to copy, to tidy up."""
+    """The checkpoint of a query, to inspect, check, copy and tidy up."""
     return SavedQuery(path)

@@ -1,4 +1,4 @@
-"""What people pass, checked where they pass it: every error says what was given, what is allowed, what to write."""
+"""Checks of arguments: every error says what was given, what is allowed and what to write instead."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from headrace.plan.windows import WindowKind
 __all__ = [
     "HasNode", "aggregate_name", "checked_aggregate", "checked_expr", "checked_function", "checked_operator",
     "checked_options", "checked_pairs", "checked_sinks", "checked_streams", "checked_window", "column_or_expr",
-    "columns_or_exprs", "join_keys", "named_aggregates", "named_exprs", "node_of", "of_rows", "options_of",
-    "refuse_instants",
+    "columns_or_exprs", "join_keys", "named_aggregates", "named_exprs", "node_of", "options_of", "refuse_instants",
+    "row_expr",
 ]  # fmt: skip
 
 _POSITIVE = ("buckets", "batch_rows", "files_per_batch", "max_trips")
 
 
 class HasNode(Protocol):
-    """A stream, seen from here."""
+    """Anything with a plan, such as a stream."""
 
     @property
     def node(self) -> Node: ...
 
 
-def _given(value: Any) -> Any:
-    """For an error to show: in an error itself, None stands for nothing to show."""
+def _shown(value: Any) -> Any:
+    """`value` for the `given` of an error, where None would mean that there is nothing to show."""
     return "None" if value is None else value
 
 
@@ -47,15 +47,15 @@ def _given(value: Any) -> Any:
 def checked_expr(value: Any, where: str, instead: str) -> Expr:
     """`value`, which must be an expression; `where` says what needs it."""
     if isinstance(value, Expr):
-        return of_rows(value, where)
+        return row_expr(value, where)
     if isinstance(value, CaseBuilder):
         instead = "case().when(...).otherwise(...), or .end()"
-    allowed = "col(...) and what is made of it"
-    raise ExpressionError(f"{where} needs an expression", given=_given(value), allowed=allowed, instead=instead)
+    allowed = "col(...), and expressions that use it"
+    raise ExpressionError(f"{where} needs an expression", given=_shown(value), allowed=allowed, instead=instead)
 
 
-def of_rows(expr: Expr, where: str) -> Expr:
-    """`expr`, which must have a value in every row."""
+def row_expr(expr: Expr, where: str) -> Expr:
+    """`expr`, which must have a value for every row: aggregates have none."""
     if where != "aggregate" and has_aggregates(expr):
         raise ExpressionError(
             f"{where} looks at one event at a time, and this is about many",
@@ -67,27 +67,27 @@ def of_rows(expr: Expr, where: str) -> Expr:
 
 
 def column_or_expr(value: Any, where: str, instead: str) -> Expr:
-    """A column by its name, or an expression."""
+    """A column by name, or an expression."""
     if isinstance(value, str):
         return col(value)
     if isinstance(value, Expr):
-        return of_rows(value, where)
+        return row_expr(value, where)
     raise ExpressionError(
         f"{where} needs columns",
-        given=_given(value),
+        given=_shown(value),
         allowed="names of columns, expressions",
         instead=_starred(value, instead),
     )
 
 
 def columns_or_exprs(values: Any, where: str, instead: str) -> list[Expr]:
-    """Columns by their names, or expressions: one, or several in a list."""
-    several = values if isinstance(values, (list, tuple)) else [values]
-    return [column_or_expr(value, where, instead) for value in several]
+    """Columns by name, or expressions: one, or several in a list."""
+    items = values if isinstance(values, (list, tuple)) else [values]
+    return [column_or_expr(value, where, instead) for value in items]
 
 
 def named_exprs(named: Mapping[str, Any], where: str, instead: str) -> list[tuple[str, Expr]]:
-    """What was given as `name=expression`."""
+    """The expressions of keyword arguments, by name."""
     found = []
     for name, value in named.items():
         example = f"{where}({name}=col({value!r}))" if isinstance(value, str) else instead
@@ -96,7 +96,7 @@ def named_exprs(named: Mapping[str, Any], where: str, instead: str) -> list[tupl
 
 
 def checked_aggregate(value: Any, name: str = "n") -> Expr:
-    """`value`, which must be made of aggregates; `name` is that of its column."""
+    """`value`, which must be an aggregate or an expression of aggregates; `name` is the name of its column."""
     if isinstance(value, ModuleAggregate):
         return value.of()
     if isinstance(value, type) and issubclass(value, ModuleAggregate):
@@ -115,7 +115,7 @@ def checked_aggregate(value: Any, name: str = "n") -> Expr:
 
 
 def aggregate_name(call: Expr) -> str:
-    """What an aggregate is called that was given no name."""
+    """The default name of an aggregate's column."""
     if isinstance(call, AggregateCall):
         numbers = [parameter for parameter in call.parameters if not isinstance(parameter, str)]
         parts = [call.function, *([] if call.argument is None else [call.argument]), *numbers]
@@ -138,22 +138,22 @@ def checked_operator(module: Any) -> Operator:
     else:
         instead = "aggregate(name=Module().of('column')) for aggregates"
     allowed = "an instance of a subclass of hr.Operator or hr.IncrementalOperator"
-    raise ModuleError("operate takes an operator", given=_given(module), allowed=allowed, instead=instead)
+    raise ModuleError("operate takes an operator", given=_shown(module), allowed=allowed, instead=instead)
 
 
 def checked_window(window: Any) -> WindowKind:
-    """`window`, which must be one."""
+    """`window`, which must be a window."""
     if isinstance(window, WindowKind):
         return window
     allowed = (
         "tumbling(...), hopping(...), snapshot(), count_by_start(...), count_by_end(...), session(...), sliding(...)"
     )
     instead = f"{window.__name__}(...)" if callable(window) else "window(hr.tumbling('10 s'))"
-    raise PlanError("this is not a window", given=_given(window), allowed=allowed, instead=instead)
+    raise PlanError("this is not a window", given=_shown(window), allowed=allowed, instead=instead)
 
 
 def _starred(value: Any, instead: str) -> str:
-    """Several things in a list, where they are wanted one by one, lack but a star."""
+    """The call to write where arguments came as a list: with a star."""
     return f"{instead.partition('(')[0]}(*{value!r})" if isinstance(value, (list, tuple)) else instead
 
 
@@ -165,7 +165,7 @@ def node_of(stream: Any, instead: str = "a stream, such as hr.read_csv(...) or h
     node = stream if isinstance(stream, Node) else getattr(stream, "node", None)
     if isinstance(node, Node):
         return node
-    raise PlanError("this is not a stream", given=_given(stream), allowed="a stream", instead=instead)
+    raise PlanError("this is not a stream", given=_shown(stream), allowed="a stream", instead=instead)
 
 
 def checked_streams(streams: Any) -> dict[str, Node]:
@@ -173,7 +173,7 @@ def checked_streams(streams: Any) -> dict[str, Node]:
     if not isinstance(streams, Mapping) or not streams:
         raise PlanError(
             "a run needs named streams",
-            given=_given(streams),
+            given=_shown(streams),
             allowed="a dict of streams",
             instead="hr.run({'out': stream})",
         )
@@ -184,14 +184,14 @@ def checked_function(value: Any, where: str, instead: str) -> Callable[..., Any]
     """`value`, which must be a function; `where` says what needs it."""
     if callable(value):
         return value  # type: ignore[no-any-return]
-    raise PlanError(f"{where} needs a function", given=_given(value), allowed="a function of a stream", instead=instead)
+    raise PlanError(f"{where} needs a function", given=_shown(value), allowed="a function of a stream", instead=instead)
 
 
 def checked_pairs(pairs: Any) -> list[tuple[Node, Sink]]:
     """The plans of streams, each with its sink, at least one."""
     allowed, instead = "pairs of a stream and a sink", "hr.start([(stream, hr.console())])"
     if not isinstance(pairs, Sequence) or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
-        raise PlanError(f"a query is made of {allowed}", given=_given(pairs), allowed=allowed, instead=instead)
+        raise PlanError(f"a query is made of {allowed}", given=_shown(pairs), allowed=allowed, instead=instead)
     if not pairs:
         raise PlanError(
             "a query needs at least one sink", given="none", allowed=_SINKS, instead="stream.start(hr.console())"
@@ -217,7 +217,7 @@ def _sink(sink: Any) -> Sink:
         return sink
     name = getattr(sink, "__name__", "")
     instead = f"{name}()" if callable(sink) and name else "stream.start(hr.console())"
-    raise PlanError("this is not a sink", given=_given(sink), allowed=_SINKS, instead=instead)
+    raise PlanError("this is not a sink", given=_shown(sink), allowed=_SINKS, instead=instead)
 
 
 def join_keys(on: Any) -> tuple[tuple[str, str], ...]:
@@ -230,7 +230,7 @@ def join_keys(on: Any) -> tuple[tuple[str, str], ...]:
     if not all(isinstance(name, str) for pair in pairs for name in pair):
         raise PlanError(
             "join keys are names of columns",
-            given=_given(on),
+            given=_shown(on),
             allowed="a name, a list of names, or a dict from this stream's to the other's",
             instead="join(other, on='key'), or join(other, on={'key': 'other_key'})",
         )
@@ -242,7 +242,7 @@ _INSTANTS_MAY_MEET: ContextVar[bool] = ContextVar("instants_may_meet", default=F
 
 @contextmanager
 def instants_may_meet() -> Iterator[None]:
-    """Inside, instants may be joined: for tests of the engine, in which they do fall on the same tick."""
+    """Allow joins of instants inside this block: for tests of the engine, where instants fall on the same tick."""
     token = _INSTANTS_MAY_MEET.set(True)
     try:
         yield
@@ -265,13 +265,13 @@ def refuse_instants(left: Node, right: Node, method: str) -> None:
 
 
 def options_of(*functions: Callable[..., Any]) -> list[str]:
-    """The names of the options that these functions take together."""
-    found = [p for function in functions for p in inspect.signature(function).parameters.values()]
-    return list(dict.fromkeys(p.name for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY))
+    """The names of the options of these functions."""
+    parameters = [p for function in functions for p in inspect.signature(function).parameters.values()]
+    return list(dict.fromkeys(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY))
 
 
 def checked_options(options: Mapping[str, Any], allowed: Iterable[str]) -> dict[str, Any]:
-    """`options`, if all of them exist and those that count something count at least one."""
+    """`options`, which must all be allowed; counts must be at least 1."""
     known = list(allowed)
     for name, value in options.items():
         if name not in known:
@@ -282,12 +282,12 @@ def checked_options(options: Mapping[str, Any], allowed: Iterable[str]) -> dict[
                 allowed=", ".join(known),
                 instead=f"{close}=..." if close else "leave it out",
             )
-        if name in _POSITIVE and value is not None and not _counts(value):
+        if name in _POSITIVE and value is not None and not _is_count(value):
             raise PlanError(
                 f"{name} must be at least 1", given=value, allowed="a whole number from 1 on", instead=f"{name}=1"
             )
     return dict(options)
 
 
-def _counts(value: Any) -> bool:
+def _is_count(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 1

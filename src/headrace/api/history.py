@@ -3,8 +3,8 @@
     backfill = vwap.history(engine="spark")
     backfill.dataframe().write.parquet("vwap")
 
-A stream that is read from files gives the history that the live query would have given had it met the files in order,
-with everything in: the rows it would have diverted as late are diverted here too, unless `late="include"`.
+A stream of files gives the history that the live query gives when it reads all the files in order. Rows that the live
+query diverts as late are diverted here too, unless `late="include"`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class History:
                 allowed="master with engine='spark'", instead=f"history(engine='spark', master={self.master!r})",
             )  # fmt: skip
         check_frames(self.node, named=False)
-        _ = self._script  # what cannot be translated is told here, and not after Spark has started
+        _ = self._script  # a plan that cannot be translated raises here, and not after Spark has started
 
     @cached_property
     def _script(self) -> HistoryScript:
@@ -82,9 +82,9 @@ class History:
             duckdb.close()
 
     def dataframe(self) -> Any:
-        """The history as a Spark data frame, computed when it is asked for.
+        """The history as a Spark data frame, which Spark computes when its rows are used.
 
-        Columns whose names SQL cannot tell apart (`A` and `a`) have an underscore behind the second.
+        Where two names differ only in case (`A` and `a`), the second column gets an underscore: `a_`.
         """
         if self.engine != "spark":
             raise HistoryError(
@@ -106,7 +106,7 @@ class History:
             write_parquet(self.cht(), Path(place))
 
     def _spark(self) -> SparkHistory:
-        # Spark is loaded only when it is asked for.
+        # Spark is loaded only when it is needed.
         from headrace.host.spark.history import SparkHistory
         from headrace.host.spark.session import get_session  # for the same reason
 
@@ -114,7 +114,7 @@ class History:
 
 
 def check_new(directory: Path) -> None:
-    """Raise unless this directory is new or empty: a history is written whole, never into another."""
+    """Raise unless this directory is new or empty: a history never mixes with other files."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise SinkError("a history is written into a new or empty directory", given=str(directory))
 
@@ -126,13 +126,13 @@ def write_parquet(history: pa.Table, directory: Path) -> None:
     pq.write_table(history, directory / "part-00000.parquet", write_page_checksum=True)
 
 
-def _check(option: str, given: object, allowed: tuple[str, ...]) -> None:
-    if given in allowed:
+def _check(option: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value in allowed:
         return
-    close = nearest(str(given), allowed)
+    close = nearest(str(value), allowed)
     raise HistoryError(
         f"unknown {option} for a history",
-        given=given,
+        given=value,
         allowed=", ".join(allowed),
         instead=f"{option}={close!r}" if close else "",
     )

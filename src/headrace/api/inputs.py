@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.api.checks import column_or_expr
-from headrace.api.options import GeneratorOptions, showing
+from headrace.api.options import GeneratorOptions, shows_options
 from headrace.api.stream import Stream
 from headrace.errors import PlanError, SchemaError, nearest
 from headrace.events import check_events, events_table
@@ -66,22 +66,21 @@ def interval(start: str | Expr, end: str | Expr) -> Interval:
 
 
 def edge(at: str | Expr, key: str | Sequence[str] = (), closes: Expr | None = None) -> Edge:
-    """Every row samples a signal and lasts until the next row with its key; `closes` tells rows that only end it."""
+    """Every row samples a signal and lasts until the next row with its key; rows that pass `closes` only end it."""
     return Edge(_expr(at), (key,) if isinstance(key, str) else tuple(key), closes)
 
 
 def by_arrival() -> Arrival:
     """Every row is an instant: when it arrived. For rows without a time of their own.
 
-    Rows of files arrive when their file was last modified, and no two at once: a row comes a tick after the
-    one before it at the earliest. They are in order by nature, and none is ever late; on Spark such a
-    source takes one file a batch.
+    Rows of files arrive when their file was last modified, each at least one tick after the row before. So they are
+    always in order and never late. On Spark such a source reads one file per batch.
     """
     return Arrival()
 
 
 def physical() -> Physical:
-    """The rows are physical events already, with the columns `kind, le, re, re_new`."""
+    """The rows are physical events, with the columns `kind, le, re, re_new`."""
     return Physical()
 
 
@@ -95,9 +94,9 @@ def advance(
 ) -> Advance:
     """The CTI follows the highest LE seen at a distance of `delay`, in steps of `every`.
 
-    An event more than `max_skew` ahead of the highest time trusted so far is data but not progress. While there is
-    none, the median of the batch stands in; a clock, where one is given, goes before both. So `max_skew` must be
-    longer than the longest pause of the input. CTI rows in the data are promises here, too.
+    An event more than `max_skew` ahead of the reference time is data but does not advance the CTI. The reference time
+    is the clock where there is one, else the highest time trusted so far, else the median of the batch. So `max_skew`
+    must be longer than the longest pause of the input. CTI rows in the data are promises too.
     """
     return Advance(late, duration(delay), duration(every), None if max_skew is None else duration(max_skew))
 
@@ -108,7 +107,7 @@ def heartbeat(every: DurationLike = "1 s", delay: DurationLike = 0, late: LatePo
 
 
 def ordered(late: LatePolicy = "divert") -> Advance:
-    """The rows come in the order of their times: the CTI is the LE of the last one."""
+    """The rows come in the order of their times: the CTI is the LE of the last row."""
     return Advance(late)
 
 
@@ -122,7 +121,7 @@ def events(
 ) -> Stream:
     """A stream of physical events: a drawn table, a list of dicts, an Arrow table or a pandas frame.
 
-    `batches` says how many rows each batch has. By default a late event and a row that is no event are errors.
+    `batches` is the number of rows of each batch. By default, late events and rows that are no events are errors.
     """
     table = events_table(data, schema)
     if bad_rows == "raise":
@@ -142,12 +141,12 @@ def read_csv(
 ) -> Stream:  # fmt: skip
     """CSV files as a stream: a file, a directory or a pattern.
 
-    With `order="time"` the file that was modified first is read first, with `order="name"` the one whose path is first.
-    A file that appears later is read, whichever order it would have had.
+    `order="time"` reads files in the order of their modification, `order="name"` in the order of their paths. A file
+    that appears later is read later, in either order.
 
-    `rename={"kind": "sort"}` gives columns of the file other names: an event has a `kind`, `le`, `re` and `re_new` of
-    its own. A line of more than `max_line` bytes is an error, and so is a compressed file that becomes more than
-    `max_expansion` times as large.
+    `rename={"kind": "sort"}` renames columns of the file: `kind`, `le`, `re` and `re_new` are reserved for the parts
+    of an event. A line of more than `max_line` bytes is an error, and so is a compressed file that decompresses to more
+    than `max_expansion` times its size.
     """
     how = Format("csv", delimiter, header, rename=_pairs(rename), max_line=max_line, max_expansion=max_expansion)
     return _read(path, how, schema, lifetime, progress, bad_rows, order)
@@ -178,8 +177,8 @@ def read_events(
 ) -> Stream:  # fmt: skip
     """Files of physical events as a stream: columns `kind, le, re, re_new` beside the payload of `schema`.
 
-    In JSON the payload may also be an object of its own, `"payload"`, as `files(...)` writes it. `rename`, `order`
-    and the limits are those of `read_csv`.
+    In JSON the payload may also be a nested object, `"payload"`, as `files(...)` writes it. `rename`, `order` and the
+    limits are those of `read_csv`.
     """
     control = (Field("kind", Type.STRING), *(Field(name, Type.LONG) for name in ("le", "re", "re_new")))
     columns = Schema((*control, *Schema.of(schema).payload))
@@ -202,16 +201,16 @@ def read_spark(
     path: str = "", name: str = "", progress: ProgressPolicy | None = None, bad_rows: BadRowPolicy = "divert",
     rename: Names | None = None,
 ) -> Stream:  # fmt: skip
-    """What Spark reads, as a stream; `schema` names the columns to take from it.
+    """A source of Spark as a stream; `schema` names the columns to read.
 
-    `source` is the name of one of Spark's streaming readers, with its `options` and `path`, for what only Spark can
-    read (Kafka, Delta, …); it runs on the Spark host alone, and files are read faster without. `rename` gives columns
-    of Spark's other names. Or `source` is a data frame of Spark's: a streaming one runs on Spark until stopped; a batch
-    one runs everywhere, in the order of its partitions. A checkpoint knows a data frame by its `name` and columns; its
-    rows are those of the first start.
+    `source` is the name of a streaming reader of Spark, with its `options` and `path`, for sources that only Spark can
+    read (Kafka, Delta, …). It needs the Spark host; for files, the other readers are faster. `rename` renames columns.
+    Or `source` is a Spark data frame: a streaming one runs on Spark until stopped; a batch one runs on every host, in
+    the order of its partitions. A checkpoint identifies a data frame by its `name` and columns, and keeps the rows of
+    the first start.
     """
     if is_frame(source):
-        return _read_frame(source, schema, name, lifetime, progress, bad_rows, given=bool(options or path or rename))
+        return _read_frame(source, schema, name, lifetime, progress, bad_rows, options=bool(options or path or rename))
     if not isinstance(source, str) or name:
         raise PlanError(
             "only data frames have names" if isinstance(source, str) else "this is nothing that Spark reads",
@@ -223,18 +222,18 @@ def read_spark(
         raise PlanError(
             "a reader of Spark's needs a schema", given=source, instead="read_spark('kafka', 'value STRING')"
         )
-    given = tuple(sorted((option, str(value)) for option, value in (options or {}).items()))
-    origin = SparkRead(source, given, str(path), _pairs(rename))
+    texts = tuple(sorted((option, str(value)) for option, value in (options or {}).items()))
+    origin = SparkRead(source, texts, str(path), _pairs(rename))
     return _stream_of(origin, Schema.of(schema).renamed(dict(origin.rename)), lifetime, progress, bad_rows)
 
 
 def _read_frame(
     frame: Any, schema: SchemaLike | None, name: str, lifetime: Lifetime, progress: ProgressPolicy | None,
-    bad_rows: BadRowPolicy, *, given: bool,
+    bad_rows: BadRowPolicy, *, options: bool,
 ) -> Stream:  # fmt: skip
-    if given:
+    if options:
         raise PlanError(
-            "a data frame is read already",
+            "options of a reader do not apply to a data frame",
             given="options, path or rename",
             instead="spark.read.option(...), frame.withColumnRenamed(...)",
         )
@@ -250,12 +249,12 @@ def read_host(
     buffer_rows: int = 100_000, limit: int | None = None, bad_rows: BadRowPolicy = "divert",
     rename: Names | None = None, max_line: int = MAX_LINE,
 ) -> Stream:  # fmt: skip
-    """Lines that a TCP server sends, as a stream: each line a row, of CSV without a header or of JSON.
+    """Lines that a TCP server sends, as a stream: each line is a row, of CSV without a header or of JSON.
 
-    Lines are kept in files of the directory `spool`, or below the query's checkpoint, and read from there; rows without
-    another lifetime are points at their arrival. On Spark a broken connection is made again, and when the query is
-    `buffer_rows` lines behind, the server has to wait. In process everything is received first, until the server closes
-    the connection. After `limit` lines nothing more is read. `rename` gives members of JSON other names.
+    Lines are stored in files of the directory `spool`, by default in the query's checkpoint, and read from there. By
+    default rows are points at their arrival. On Spark a broken connection is opened again, and when `buffer_rows` lines
+    wait for the query, so does the server. In process all lines are received first, until the server closes the
+    connection. After `limit` lines nothing more is read. `rename` renames members of JSON objects.
     """
     columns = Schema.of(schema).renamed(rename or {})
     _check_host(host, port, format, (buffer_rows, 1 if limit is None else limit))
@@ -278,7 +277,7 @@ def _check_host(host: Any, port: Any, format: str, counts: Sequence[Any]) -> Non
             raise PlanError("buffer_rows and limit are counts", given=count, allowed="whole numbers from 1 on")
 
 
-@showing(GeneratorOptions)
+@shows_options(GeneratorOptions)
 def generated(
     name: str, schema: SchemaLike | None = None, *, rows: int = 1000, seed: int = 0, lifetime: Lifetime | None = None,
     progress: ProgressPolicy | None = None, bad_rows: BadRowPolicy = "divert",
@@ -286,19 +285,19 @@ def generated(
 ) -> Stream:  # fmt: skip
     """A made-up stream, the same for the same seed: 'trades', or an auction house's 'persons', 'auctions' and 'bids'.
 
-    `schema` picks columns; `options` are the generator's, such as `disorder=0.1`. Rows are points at their column `ts`,
-    and as late as the generator's `max_delay` at most, unless said otherwise.
+    `schema` picks columns; `options` are the generator's, such as `disorder=0.1`. By default rows are points at their
+    column `ts`, and the CTI follows at the generator's `max_delay`.
     """
     table, delay = generator.rows_of(name, rows=rows, seed=seed, **options)
     if schema is not None:
-        table = _picked(table, Schema.of(schema), name)
-    at, promise = point("ts") if lifetime is None else lifetime, progress
-    if promise is None and "ts" in table.column_names and isinstance(at, Point) and str(at.at) == str(col("ts")):
-        promise = Advance(delay=delay)
-    return _stream_of(Events(table), Schema.of(table.schema), at, promise, bad_rows)
+        table = _pick_columns(table, Schema.of(schema), name)
+    at, policy = point("ts") if lifetime is None else lifetime, progress
+    if policy is None and "ts" in table.column_names and isinstance(at, Point) and str(at.at) == str(col("ts")):
+        policy = Advance(delay=delay)
+    return _stream_of(Events(table), Schema.of(table.schema), at, policy, bad_rows)
 
 
-def _picked(table: pa.Table, columns: Schema, name: str) -> pa.Table:
+def _pick_columns(table: pa.Table, columns: Schema, name: str) -> pa.Table:
     for column in columns:
         if column.name not in table.column_names:
             close = nearest(column.name, table.column_names)
@@ -308,16 +307,16 @@ def _picked(table: pa.Table, columns: Schema, name: str) -> pa.Table:
                 allowed=str(Schema.of(table.schema)),
                 instead=close or "",
             )
-    done = finish(
+    decoded = finish(
         table.select(list(columns.names)), np.arange(table.num_rows), columns.fields, lambda rows: list(map(str, rows))
     )
-    if done.refused.num_rows:
+    if decoded.refused.num_rows:
         raise SchemaError(
-            f"generated {name} do not fit: {done.refused['reason'][0]}",
+            f"generated {name} do not fit: {decoded.refused['reason'][0]}",
             given=str(columns),
             allowed=str(Schema.of(table.schema)),
         )
-    return done.table
+    return decoded.table
 
 
 def _read(
@@ -353,7 +352,7 @@ def _stream_of(
     if bad_rows not in BAD_ROWS:
         raise PlanError("unknown policy for bad rows", given=bad_rows, allowed=", ".join(BAD_ROWS))
     _check_lifetime(lifetime, columns)
-    _refuse_lost(columns, lifetime)
+    _refuse_reserved(columns, lifetime)
     if not len(columns.payload):
         raise PlanError(
             "a stream needs at least one payload column",
@@ -361,16 +360,16 @@ def _stream_of(
             allowed=f"columns beside {', '.join(RESERVED)}",
             instead="a schema with another column, or another name for the column of the time",
         )
-    source = Source(origin, columns, lifetime, progress or _usual_progress(lifetime), bad_rows)
-    if isinstance(lifetime, Arrival):  # who wants to see it as a column asks for that
+    source = Source(origin, columns, lifetime, progress or _default_progress(lifetime), bad_rows)
+    if isinstance(lifetime, Arrival):  # the column of the arrival is read only where a query uses it
         return Stream(replace(origin.stamped(source), read_columns=source.schema.names))
     if isinstance(lifetime, Edge):
         return Stream(EdgeLifetimes(source, lifetime.key, lifetime.closes))
     return Stream(Admit(source) if isinstance(lifetime, Physical) else source)
 
 
-def _refuse_lost(columns: Schema, lifetime: Lifetime) -> None:
-    """Refuse columns that could not be payload because events have parts of that name; the lifetime's own may be."""
+def _refuse_reserved(columns: Schema, lifetime: Lifetime) -> None:
+    """Refuse columns with the names of parts of an event, except those that the lifetime is read from."""
     if isinstance(lifetime, Physical):
         return
     start, end = (lifetime.start, lifetime.end) if isinstance(lifetime, Interval) else (lifetime.at, None)
@@ -385,7 +384,7 @@ def _refuse_lost(columns: Schema, lifetime: Lifetime) -> None:
             )
 
 
-def _usual_progress(lifetime: Lifetime) -> ProgressPolicy:
+def _default_progress(lifetime: Lifetime) -> ProgressPolicy:
     return Advance() if isinstance(lifetime, Arrival) else Explicit()
 
 
@@ -401,10 +400,10 @@ def _check_lifetime(lifetime: Lifetime, columns: Schema) -> None:
         return
     exprs = [lifetime.start, lifetime.end] if isinstance(lifetime, Interval) else [lifetime.at]
     for expr in exprs:
-        found = expr.type(columns)
-        if found is not Type.DATETIME and not found.is_integer:
+        kind = expr.type(columns)
+        if kind is not Type.DATETIME and not kind.is_integer:
             raise PlanError(
                 f"{expr} cannot be a time",
-                given=found.value,
+                given=kind.value,
                 allowed="DATETIME, or a whole number of ticks (microseconds)",
             )

@@ -1,8 +1,8 @@
-"""The options that several functions share, each in one place: signatures say `**options: Unpack[RunOptions]`.
+"""Options that several functions share, each defined once: signatures say `**options: Unpack[RunOptions]`.
 
-Editors and type checkers complete and check such options; `showing` does the same for `help` and notebooks. What a host
-accepts is still decided there (`headrace.api.checks.checked_options`), so an unknown option is refused by an error that
-names the nearest one. A new option is one line here, and an argument of the hosts that take it.
+Editors and type checkers complete and check such options; `shows_options` shows them in `help` and notebooks. Each host
+checks the options that it takes (`headrace.api.checks.checked_options`); the error for an unknown option names the
+nearest one. A new option is one line here, and an argument of the hosts that take it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.time import DurationLike, TimeLike
 
 __all__ = [
     "Consistency", "GeneratorOptions", "Host", "OverOptions", "RunOptions", "StartOptions", "StreamRunOptions",
-    "StreamStartOptions", "WindowOptions", "showing",
+    "StreamStartOptions", "WindowOptions", "shows_options",
 ]  # fmt: skip
 
 Host = Literal["local", "spark"]
@@ -27,45 +27,45 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class StartOptions(TypedDict, total=False):
-    """How a query runs that is started, on either host; `master`, `spark`, `spark_checkpoint`, `options`: on Spark."""
+    """Options of a query that is started; `master`, `spark`, `spark_checkpoint` and `options` are for Spark only."""
 
     checkpoint: str | None
-    """Where the query keeps its state, a directory or a URL; starting again with it continues."""
+    """The directory or URL of the query's state; another start with it continues the query."""
     buckets: int | None
-    """How many parts state is divided into. Default: one in process, one for each core on Spark."""
+    """The number of buckets. Default: one in process, one for each core on Spark."""
     files_per_batch: int | None
-    """How many files a batch reads at most. Default: `start` has no bound; a `run` with a checkpoint reads one."""
+    """The most files that a batch reads. Default: no limit for `start`; one for a `run` with a checkpoint."""
     trigger: str | None
     """How often a batch starts, such as `"10 seconds"`. Default: as soon as there is input."""
     max_trips: int | None
-    """How often a loop across buckets goes round in one batch at most. Default: as often as fits in a second."""
+    """The most trips of a loop across buckets in one batch. Default: as many as fit in a second."""
     name: str
-    """The name of the query, in logs and in Spark's own pages."""
+    """The name of the query in logs and in Spark's user interface."""
     master: str | None
     """A Spark master or Connect URL. Default: the variable `HEADRACE_MASTER`, else all cores of this machine."""
     spark: Any
-    """A `SparkSession` to run beside; its options stay as they are."""
+    """A `SparkSession` to run in; its options stay as they are."""
     spark_checkpoint: str | None
-    """A directory for Spark's own log, where the checkpoint is on an object store and only Spark can read a source."""
+    """A directory for Spark's own log: needed if the checkpoint is on an object store and only Spark reads a source."""
     options: dict[str, str] | None
-    """Options of the Spark session that is started."""
+    """Options for the Spark session, where one is started."""
 
 
 class RunOptions(StartOptions, total=False):
-    """How a query runs to the end of its inputs; `batch_rows`, `clock` and `rules`: in process, without checkpoint."""
+    """Options of a run to the end of the inputs; `batch_rows`, `clock` and `rules`: in process, without checkpoint."""
 
     finish: bool
-    """`False` answers what is there and leaves the streams open. Default: `True`."""
+    """`False` processes the rows that are there and leaves the streams open. Default: `True`."""
     batch_rows: int | None
-    """How many rows a batch has at most. Default: each file, or batch of events, is a batch."""
+    """The most rows of a batch. Default: each file, or batch of events, is a batch."""
     clock: Clock | None
-    """A function that gives the time in ticks, for `heartbeat`."""
+    """A function that returns the time in ticks, for `heartbeat`."""
     rules: Sequence[Rule]
-    """The rules of the optimizer that are applied, in their order. Default: all."""
+    """The optimizer's rules to apply, in order. Default: all."""
 
 
 class StreamStartOptions(StartOptions, total=False):
-    """How a stream or a script is started."""
+    """Options of the start of a stream or a script."""
 
     host: Host
     """`"spark"`, or `"local"` for this process. Default: `"spark"`."""
@@ -74,59 +74,59 @@ class StreamStartOptions(StartOptions, total=False):
 
 
 class StreamRunOptions(RunOptions, total=False):
-    """How a stream or a script is run."""
+    """Options of the run of a stream or a script."""
 
     host: Host
-    """`"local"`, this process, or `"spark"`. Default: `"local"`, or what a script sets."""
+    """`"spark"`, or `"local"` for this process. Default: the script's `SET host`, else `"local"`."""
     consistency: Consistency
     """`"final"` lets only out what nothing can change any more. Default: `"speculative"`."""
 
 
 class OverOptions(TypedDict, total=False):
-    """How modules are called; `Grouped.over` and `Grouped.window` explain them."""
+    """Options for calls of modules; `Grouped.over` and `Grouped.window` explain them."""
 
     on_error: Literal["fail", "skip"]
-    """What happens when a module fails. Default: `"fail"`; `"skip"` leaves out that window, and diverts it."""
+    """What a failure of a module does: `"fail"`, the default, or `"skip"`, which diverts the window."""
     verify: bool
-    """Call a module twice, to see whether it is deterministic."""
+    """Call modules twice, to check that they are deterministic."""
     time_limit: float | None
-    """Seconds for each call of a module."""
+    """The most seconds that a call of a module may take."""
 
 
 class WindowOptions(OverOptions, total=False):
-    """How modules see windows, and are called."""
+    """Options for modules in windows."""
 
     clipping: Clipping
-    """What of an event's lifetime a time-sensitive module sees. Default: `"none"`, all of it."""
+    """How lifetimes are clipped to the window before a time-sensitive module sees them. Default: `"none"`."""
     timestamping: Timestamping | None
-    """Which lifetimes the outputs of a module get."""
+    """The lifetimes of a module's outputs."""
 
 
 class GeneratorOptions(TypedDict, total=False):
-    """What generated rows are like; `symbols` to `volatility`: of trades; the rest: of an auction house."""
+    """Properties of generated rows; `symbols` to `volatility` are for trades, the later ones for the auction house."""
 
     start: TimeLike
     """The time of the first row."""
     rate_per_second: float
-    """How many rows a second of application time has."""
+    """The rows per second of application time."""
     disorder: float
     """The share of the rows that arrive out of order."""
     max_delay: DurationLike
-    """How late a row comes at most."""
+    """The largest delay of a row."""
     symbols: int
-    """How many symbols are traded."""
+    """The number of symbols."""
     late: float
-    """The share of the trades that come later than `max_delay`."""
+    """The share of the trades that arrive later than `max_delay`."""
     lulls: float
-    """The share of the time in which nothing is traded."""
+    """The share of the time without trades."""
     volatility: float
-    """How far prices move from trade to trade."""
+    """The size of price moves from trade to trade."""
     hot: float
-    """The share of the bids that goes to the few auctions that everybody watches."""
+    """The share of the bids that go to a few popular auctions."""
     open_for: DurationLike
     """How long an auction is open."""
     categories: int
-    """How many categories auctions have."""
+    """The number of categories of auctions."""
 
 
 class _Default:
@@ -134,7 +134,7 @@ class _Default:
         return "..."
 
 
-def showing(options: type) -> Callable[[F], F]:
+def shows_options(options: type) -> Callable[[F], F]:
     """Make `help` and notebooks show the options of a function by name; `...` stands for their defaults.
 
     >>> from headrace import run
@@ -144,7 +144,7 @@ def showing(options: type) -> Callable[[F], F]:
 
     def mark(function: F) -> F:
         signature = inspect.signature(function)
-        own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
         kind, default = inspect.Parameter.KEYWORD_ONLY, _Default()
         shared = [
             inspect.Parameter(name, kind, default=default, annotation=_text(annotation))
@@ -157,5 +157,5 @@ def showing(options: type) -> Callable[[F], F]:
 
 
 def _text(annotation: Any) -> Any:
-    """An annotation as it was written."""
+    """The source text of an annotation."""
     return getattr(annotation, "__forward_arg__", annotation)

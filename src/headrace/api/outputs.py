@@ -1,4 +1,4 @@
-"""Sinks, as people write them."""
+"""Sinks: the public functions."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def files(
     encoding: Encoding = "events",
     key: str | Sequence[str] = (),
 ) -> FileSink:
-    """Files in a directory, a folder per batch, each written once and atomically."""
+    """Files in a directory, a folder per batch, written atomically and once."""
     local = local_path(str(path))
-    # Workers write them, and a worker need not be where this process is: a relative path is meant from here.
+    # Workers write the files and may have another working directory: a relative path is relative to this process.
     place = str(path) if local is None else str(Path(local).absolute())
     return FileSink(encoding, _key(key), place, format)
 
 
 def memory(*, encoding: Encoding = "events", key: str | Sequence[str] = ()) -> Memory:
-    """Keeps results in this process: `.events()` and `.cht()`. A batch whose output a crash cut short comes again."""
+    """Keeps results in this process: `.events()` and `.cht()`. After a crash a batch may be added again."""
     return Memory(encoding, _key(key))

@@ -1,4 +1,4 @@
-"""`match`, as people call it: what they gave becomes a node of the plan."""
+"""`match`: builds the node of a pattern."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from headrace.plan.pattern import Match, Rows
 from headrace.plan.reentrant import reentrant
 from headrace.schema import Schema
 
-__all__ = ["matched"]
+__all__ = ["match_node"]
 
 
-def matched(
+def match_node(
     node: Node,
     keys: tuple[tuple[str, Expr], ...],
     pattern: Pattern | str,
@@ -25,35 +25,35 @@ def matched(
     measures: Mapping[str, Any],
     transitions: Node | None = None,
 ) -> Node:
-    """The matches of a pattern, or of the text of one; a measure that is a text names a column.
+    """The matches of a pattern, or of a pattern's text; a measure that is a text names a column.
 
-    Where transitions are a stream, what follows what is theirs to say, and the definitions are the pattern's.
+    With a stream of transitions, the stream says which variable may follow which, and the pattern defines variables.
     """
-    given: Any = _said(pattern, node.schema) if isinstance(pattern, str) else pattern
-    if not isinstance(given, Pattern):
+    shape: Any = _pattern_of(pattern, node.schema) if isinstance(pattern, str) else pattern
+    if not isinstance(shape, Pattern):
         raise PlanError(
             "match looks for a pattern",
-            given=given,
+            given=shape,
             allowed="a pattern",
             instead="match(hr.pattern('A B+'), n=count())",
         )
     named = tuple((name, Column(v) if isinstance(v, str) else as_expr(v)) for name, v in measures.items())
     if transitions is not None:
-        return reentrant(Match(node, keys, given.defining(), named, rows=rows), transitions)
-    found = Match(node, keys, given, named, rows=rows)
-    if any(ref.function == "state" for ref in found.references.refs.values()):
+        return reentrant(Match(node, keys, shape.defining(), named, rows=rows), transitions)
+    match = Match(node, keys, shape, named, rows=rows)
+    if any(ref.function == "state" for ref in match.references.refs.values()):
         raise PlanError(
             "the states of a pattern have names only where its transitions are a stream",
             given="state()",
             allowed="classifier(), the variable of the last event",
             instead="match(pattern, transitions=hr.events(pattern.transitions()), ...)",
         )
-    return found
+    return match
 
 
-def _said(text: str, schema: Schema) -> Pattern:
-    """The pattern of a text: a shape alone, or with clauses that speak of the stream's columns."""
-    # Here, because SQL is made of what is here, and a shape needs none of it.
+def _pattern_of(text: str, schema: Schema) -> Pattern:
+    """The pattern of a text: a shape alone, or a shape with clauses that use the stream's columns."""
+    # Imported here because SQL imports this package, and a shape needs no SQL.
     from headrace.sql.bind.pattern_text import has_clauses, pattern_of
 
     return pattern_of(text, schema) if has_clauses(text) else shape_of(text)

@@ -1,4 +1,4 @@
-"""Recursion, as people write it: a seed, and a function of the stream that is being found (rule 9.1)."""
+"""Recursion: a seed, and a function of the recursive stream (rule 9.1)."""
 
 from __future__ import annotations
 
@@ -48,33 +48,32 @@ def recurse(
     max_rounds: int | None = None,
     progress: LoopProgress = "hybrid",
 ) -> Stream | dict[str, Stream]:
-    """At every instant, what the seed gives, what the body makes of that, what it makes of that again, and so on.
+    """At every instant, the seed, the body's result for the seed, the body's result for that, and so on.
 
-    `body` is called once, with the stream that is being found, and gives a stream of the same columns; other streams
-    may be joined to it. Lifetimes intersect along a derivation, and what is taken back takes back what was derived from
-    it. Every payload is there at most once at an instant; with `distinct=False` as often as it is derived, which comes
-    to an end only where nothing is derived from itself. A loop that has not come to rest after `max_rounds` is an
-    error.
+    `body` is called once, with the recursive stream, and returns a stream of the same columns; it may join other
+    streams. Lifetimes intersect along a derivation, and a retraction also retracts all that was derived from it. Every
+    payload is there at most once at an instant; with `distinct=False` once for each derivation, which terminates only
+    if no event is derived from itself. A loop that still changes after `max_rounds` rounds is an error.
 
-    Several relations that are made from each other are given and returned by name, and taken in that order:
+    Mutually recursive relations are passed and returned by name; the body takes them in the same order:
     `recurse({"a": a, "b": b}, lambda a, b: {"a": ..., "b": ...})`.
     """
     if isinstance(seed, Mapping):
         relations = {name: node_of(stream, _MORE) for name, stream in seed.items()}
-        several = checked_function(body, "recurse", _MORE)
+        bodies = checked_function(body, "recurse", _MORE)
 
         def plans(found: dict[str, Node]) -> dict[str, Node]:
-            made = several(*(Stream(node) for node in found.values()))
-            if not isinstance(made, Mapping):
-                raise PlanError("a body of several relations gives them by name", given=made, instead=_MORE)
-            return {name: node_of(stream, _MORE) for name, stream in made.items()}
+            results = bodies(*(Stream(node) for node in found.values()))
+            if not isinstance(results, Mapping):
+                raise PlanError("a body of several relations returns them by name", given=results, instead=_MORE)
+            return {name: node_of(stream, _MORE) for name, stream in results.items()}
 
         nodes = mutual_recursion(relations, plans, distinct=distinct, max_rounds=max_rounds, strategy=progress)
         return {name: Stream(node) for name, node in nodes.items()}
-    one = checked_function(body, "recurse", _ONE)
+    single = checked_function(body, "recurse", _ONE)
 
     def plan(found: Node) -> Node:
-        return node_of(one(Stream(found)), _ONE)
+        return node_of(single(Stream(found)), _ONE)
 
     node = recursion(node_of(seed, _ONE), plan, distinct=distinct, max_rounds=max_rounds, strategy=progress)
     return Stream(node)

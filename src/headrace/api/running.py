@@ -1,7 +1,7 @@
 """Running queries: to the end of bounded inputs, or until stopped.
 
-A run whose answer lacks rows (late, malformed, dropped) says so once, by a warning of the category
-`headrace.errors.RowsNotUsed`. Rows that the query itself reads, by `stream.diverted()`, are not missing.
+A run that did not use all rows (late, malformed, dropped) warns once, with the category `headrace.errors.RowsNotUsed`.
+Rows that the query itself reads, by `stream.diverted()`, count as used.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.api.checks import HasNode, checked_options, checked_pairs, checked_sinks, checked_streams, options_of
-from headrace.api.options import Consistency, Host, RunOptions, StartOptions, showing
+from headrace.api.options import Consistency, Host, RunOptions, StartOptions, shows_options
 from headrace.changes import Changes
 from headrace.errors import PlanError, RowsNotUsed
 from headrace.events import history
 from headrace.host.driving.bounded import run_driven
 from headrace.host.driving.query import Query
 from headrace.host.local import run_local, start_local
-from headrace.host.losses import lost, told_losses
+from headrace.host.losses import describe_losses, lost
 from headrace.host.report import BatchReport
-from headrace.host.result import Finished, Result
+from headrace.host.result import FinishedRun, Result
 from headrace.io.origins import SparkRead, check_frames
 from headrace.io.sinks import Sink
 from headrace.plan.nodes import DIVERTED as DIVERTED_ROWS
@@ -37,18 +37,18 @@ __all__ = ["Run", "outputs_of", "run", "run_quietly", "start"]
 
 CONSISTENCIES = ("speculative", "final")
 _PACKAGE = __name__.partition(".")[0]
-#: Begins the names of the outputs that every query has; a user may well name an output "diverted".
+#: The prefix of the outputs of diverted rows; a user may name an output "diverted".
 DIVERTED = "(diverted)"
 
 
 @dataclass
 class Run:
-    """A finished run: what came out, what was not used, and what was remembered."""
+    """A finished run: the results, the counts of rows, and the statistics of every batch."""
 
     results: dict[str, Result]
     counts: dict[str, dict[str, int]]
     statistics: list[list[dict[str, Any]]]
-    #: Of every source the first row that was diverted or dropped.
+    #: For every source, the first row that was diverted or dropped.
     examples: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -63,7 +63,7 @@ class Run:
         return self.results[name]
 
     def cht(self, name: str | None = None) -> pa.Table:
-        """The history of an output (the first, if not named)."""
+        """The history of an output; by default of the first."""
         return self._result(name).cht()
 
     def events(self, name: str | None = None) -> pa.Table:
@@ -76,42 +76,42 @@ class Run:
         return batches[-1][1].cti if batches else NEG_INFINITY
 
     def diverted(self) -> pa.Table:
-        """The rows that were not used: their source, the reason, and their file and line where those are known."""
+        """The rows that were not used, with their source, the reason, and the file and line where known."""
         sides = [result.changes() for name, result in self.results.items() if name.startswith(DIVERTED)]
         return pa.concat_tables([history(side) for side in [Changes.empty(DIVERTED_ROWS), *sides]])
 
     def progress(self) -> BatchReport:
-        """How far it is after the last batch: sources, what every operator remembers, what went round in loops."""
+        """The report of the last batch: progress of the sources, sizes of operators' states, trips of loops."""
         latest = self.statistics[-1] if self.statistics else []
         sources = latest[0]["sources"] if latest else {}
         return BatchReport.of(len(self.statistics) - 1, sources, self.counts, latest, self.examples)
 
     @property
     def lost(self) -> int:
-        """How many rows were not used; a query with a checkpoint counts since it began."""
+        """The number of rows that were not used; with a checkpoint, since its first start."""
         return sum(map(lost, self.counts.values()))
 
     def losses(self, *, but: Collection[str] = ()) -> str:
-        """What was not used, in words: a line for each source that lost rows, with one of them; empty if none did.
+        """The rows that were not used, as text: a line for each source, with one row as an example; empty if none.
 
-        `but` names sources whose diverted rows the query reads itself.
+        `but` names sources whose diverted rows the query itself reads.
         """
-        silent = [who for who, counts in self.counts.items() if lost(counts) and who not in self.examples]
-        found = self.diverted() if silent else pa.table({"source": []})
+        missing = [name for name, counts in self.counts.items() if lost(counts) and name not in self.examples]
+        diverted = self.diverted() if missing else pa.table({"source": []})
         examples = dict(self.examples)
-        for who in silent:  # retractions of nothing, and failed modules
-            for row in found.filter(pc.equal(found["source"], who)).slice(0, 1).to_pylist():
-                examples[who] = row
-        return told_losses(self.counts, examples, but)
+        for name in missing:  # retractions of unknown events, and failed modules
+            for row in diverted.filter(pc.equal(diverted["source"], name)).slice(0, 1).to_pylist():
+                examples[name] = row
+        return describe_losses(self.counts, examples, but)
 
 
 def outputs_of(streams: Mapping[str, Node]) -> list[Output]:
-    """The outputs of a query: the named streams, and for every source the rows it diverts."""
+    """The outputs of a query: the named streams, and the diverted rows of every source."""
     outputs = [Output(node, name) for name, node in streams.items()]
     return outputs + [Output(side, f"{DIVERTED} {i}") for i, side in enumerate(diverted_streams(*outputs, whole=False))]
 
 
-@showing(RunOptions)
+@shows_options(RunOptions)
 def run(
     streams: Mapping[str, Node | HasNode],
     *,
@@ -122,15 +122,15 @@ def run(
 ) -> Run:
     """Run one or several streams over bounded inputs to their end, as one query.
 
-    Streams that `sinks` names go there; what left the others is in the run that is given back.
+    Streams that `sinks` names go to their sinks; the returned run has the results of the others.
 
-    With `consistency="final"` only what nothing can change any more leaves, and nothing is ever taken back; the history
-    is the same. On the local host the options are `buckets`, `batch_rows`, `clock`, `finish`; on Spark `master`,
-    `spark`, `buckets`, `checkpoint`, `finish`. With a `checkpoint` the local host takes the same ones, but for the
-    first two: then it goes on from there, and keeps there how far it is. A source that has no end (Kafka, a streaming
-    data frame) is refused.
+    With `consistency="final"` only final events leave, and none is ever retracted; the history is the same. On the
+    local host the options are `buckets`, `batch_rows`, `clock`, `finish`; on Spark `master`, `spark`, `buckets`,
+    `checkpoint`, `finish`. With a `checkpoint` the local host takes the options of Spark except the first two; the run
+    then continues from the checkpoint and saves its state there. A source without an end (Kafka, a streaming data
+    frame) is refused.
 
-    If rows were not used, a warning (`headrace.errors.RowsNotUsed`) says how many, why, and shows one.
+    If rows were not used, a warning (`headrace.errors.RowsNotUsed`) says how many and why, and shows one.
     """
     done = run_quietly(streams, host=host, consistency=consistency, sinks=sinks, **options)
     _warn(done.losses(but=_read_by(checked_streams(streams).values())))
@@ -138,7 +138,7 @@ def run(
 
 
 def _warn(losses: str) -> None:
-    """Warn at the line that called this package."""
+    """Warn, with the position of the user's call."""
     if losses:
         frame, level = currentframe(), 1
         while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
@@ -148,9 +148,9 @@ def _warn(losses: str) -> None:
 
 def _read_by(nodes: Iterable[Node]) -> set[str]:
     """The sources whose diverted rows a query reads, and the modules whose failures it reads."""
-    found = list(walk(*nodes))
-    modules = {", ".join(map(str, node.input.modules)) for node in found if isinstance(node, Failures)}  # type: ignore[attr-defined]
-    return {str(node.source.origin) for node in found if isinstance(node, Diverted)} | modules
+    plan = list(walk(*nodes))
+    modules = {", ".join(map(str, node.input.modules)) for node in plan if isinstance(node, Failures)}  # type: ignore[attr-defined]
+    return {str(node.source.origin) for node in plan if isinstance(node, Diverted)} | modules
 
 
 def run_quietly(
@@ -161,49 +161,49 @@ def run_quietly(
     sinks: Mapping[str, Any] | None = None,
     **options: Unpack[RunOptions],
 ) -> Run:
-    """As `run`, without a warning: for callers that show the losses themselves."""
+    """`run` without a warning: for callers that show the losses themselves."""
     nodes = {name: _consistent(node, consistency) for name, node in checked_streams(streams).items()}
-    places = checked_sinks(sinks or {}, nodes)
+    checked = checked_sinks(sinks or {}, nodes)
     outputs = outputs_of(nodes)
     _check_bounded(outputs)
-    ours = ["host", "consistency", "sinks"]
+    common = ["host", "consistency", "sinks"]
     if host == "local" and options.get("checkpoint") is None:
-        given = checked_options(options, [*ours, *options_of(run_local), "checkpoint"])
-        done = _run_local(outputs, places, {name: value for name, value in given.items() if value is not None})
+        arguments = checked_options(options, [*common, *options_of(run_local), "checkpoint"])
+        done = _run_local(outputs, checked, {name: value for name, value in arguments.items() if value is not None})
     else:
         begin = _starter(host)
-        given = checked_options(options, ours + options_of(run_driven, begin))
-        if given.get("finish") is False:  # it goes on another time: what is diverted belongs to its checkpoint
+        arguments = checked_options(options, common + options_of(run_driven, begin))
+        if arguments.get("finish") is False:  # the query continues later: its checkpoint holds the diverted rows
             outputs = outputs[: len(nodes)]
-        done = run_driven(begin, outputs, sinks=places, **given)
+        done = run_driven(begin, outputs, sinks=checked, **arguments)
     return Run(done.results, done.counts, done.statistics, done.examples)
 
 
 def _check_bounded(outputs: list[Output]) -> None:
-    """Refuse what has no end: a run over it would never come back."""
+    """Refuse sources without an end: a run over one never returns."""
     check_frames(*outputs, named=False)
     for node in walk(*outputs):
         if isinstance(node, Source) and isinstance(node.origin, SparkRead) and node.origin.endless:
             raise PlanError(
-                "this source has no end, and neither would a run over it",
+                "a run over a source without an end never ends",
                 given=str(node.origin),
                 allowed="files, events, hosts, tables, batch data frames",
                 instead="start(hr.memory()), which runs until stop(); process_all_available() waits for what is there",
             )
 
 
-def _run_local(outputs: list[Output], sinks: Mapping[str, Sink], options: Mapping[str, Any]) -> Finished:
+def _run_local(outputs: list[Output], sinks: Mapping[str, Sink], options: Mapping[str, Any]) -> FinishedRun:
     check_places(sinks.values(), new=True)
     ready = [Output(prepared(o.input, sinks.get(o.name)), o.name) for o in outputs]
     done = run_local(ready, **options)
     for name, sink in sinks.items():
         result = done.results.pop(name)
         deliver(sink, name, result.schema, result.batches)
-    show_losses(sinks.values(), told_losses(done.counts, done.examples))
+    show_losses(sinks.values(), describe_losses(done.counts, done.examples))
     return done
 
 
-@showing(StartOptions)
+@shows_options(StartOptions)
 def start(
     pairs: Sequence[tuple[Node | HasNode, Any]],
     *,
@@ -213,15 +213,15 @@ def start(
 ) -> Query:
     """Run streams, each into its sink, as one query, until stopped.
 
-    `host` is `"spark"`, or `"local"` for this process, which needs no Java and cannot read what only Spark can. Options
-    of both: `checkpoint`, `buckets`, `trigger`, `files_per_batch`, `max_trips` (how often a loop across buckets goes
-    round in one batch at most; by default as often as fits in a second), `name`. A checkpoint that was made on one host
-    goes on on the other. On Spark also `master` and `spark`, a session to run on, whose options stay as they are;
-    without it the active session is taken, or one is started.
+    `host` is `"spark"`, or `"local"` for this process, which needs no Java and reads no sources of Spark. Both take the
+    options `checkpoint`, `buckets`, `trigger`, `files_per_batch`, `name` and `max_trips` (the most trips of a loop
+    across buckets in one batch; by default as many as fit in a second). A checkpoint of one host continues on the
+    other. Spark also takes `master` and `spark`, a session to run in, whose options stay as they are; by default it
+    uses the active session, or starts one.
     """
-    wanted = [(_consistent(node, consistency), sink) for node, sink in checked_pairs(pairs)]
+    plans = [(_consistent(node, consistency), sink) for node, sink in checked_pairs(pairs)]
     begin = _starter(host)
-    return begin(wanted, **checked_options(options, ["host", "consistency", *options_of(begin)]))
+    return begin(plans, **checked_options(options, ["host", "consistency", *options_of(begin)]))
 
 
 def _starter(host: Host) -> Callable[..., Query]:
@@ -229,7 +229,7 @@ def _starter(host: Host) -> Callable[..., Query]:
         return start_local
     if host != "spark":
         raise PlanError("unknown host", given=host, allowed="local, spark")
-    # Spark is loaded only when it is asked for.
+    # Spark is loaded only when it is needed.
     from headrace.host.spark.launch import start_query
 
     return start_query

@@ -1,4 +1,4 @@
-"""A stream, as people see it. Every method builds a plan node; nothing runs until `run`, `cht` or `start`."""
+"""Streams: every method builds a plan node; nothing runs until `run`, `cht` or `start`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from headrace.api.checks import (
     named_aggregates,
     named_exprs,
     node_of,
-    of_rows,
     refuse_instants,
+    row_expr,
 )
-from headrace.api.options import OverOptions, StreamRunOptions, StreamStartOptions, WindowOptions, showing
-from headrace.api.pattern import matched
-from headrace.api.ranking import distinct_rows, ranked, without_stamps
+from headrace.api.options import OverOptions, StreamRunOptions, StreamStartOptions, WindowOptions, shows_options
+from headrace.api.pattern import match_node
+from headrace.api.ranking import distinct_rows, top_node, without_stamps
 from headrace.api.running import Run, outputs_of, run, start
 from headrace.api.windows import Slide, frame
 from headrace.errors import PlanError
@@ -36,7 +36,7 @@ from headrace.io.tables import table_of
 from headrace.modules import Module, Operator
 from headrace.patterns import Pattern
 from headrace.plan.arrival import stamped
-from headrace.plan.framed import framed
+from headrace.plan.framed import frame_node
 from headrace.plan.group_apply import apply_to_groups
 from headrace.plan.join import JoinKind
 from headrace.plan.nodes import (
@@ -73,12 +73,12 @@ if TYPE_CHECKING:
     from headrace.api.history import Engine, History
     from headrace.history.inputs import Late
 
-__all__ = ["Grouped", "Preceded", "Stream", "Windowed"]
+__all__ = ["Framed", "Grouped", "Stream", "Windowed"]
 
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Events with lifetimes, and the query that makes them."""
+    """Events with lifetimes, as the result of a query."""
 
     node: Node
 
@@ -89,7 +89,7 @@ class Stream:
 
     @property
     def _example(self) -> str:
-        """The name of one of its columns, quoted, for errors that show what to write."""
+        """The name of a column, quoted, for errors that show what to write."""
         return repr(next(iter(self.node.schema.names), "key"))
 
     def where(self, predicate: Expr) -> Stream:
@@ -97,11 +97,11 @@ class Stream:
         return Stream(Where(self.node, checked_expr(predicate, "where", f"where(col({self._example}) == ...)")))
 
     def select(self, *columns: str | Expr, **named: Expr | str | float | bool | None) -> Stream:
-        """Give other payloads: columns by name, expressions with an alias, or `name=expression`."""
+        """Compute new payloads: columns by name, expressions with an alias, or `name=expression`."""
         found = [column_or_expr(column, "select", f"select(name={column!r})") for column in columns]
         outputs = [
             *((c.name, c) for c in found),
-            *((name, of_rows(as_expr(value), "select")) for name, value in named.items()),
+            *((name, row_expr(as_expr(value), "select")) for name, value in named.items()),
         ]
         return Stream(Select(self.node, tuple(outputs)))
 
@@ -110,11 +110,11 @@ class Stream:
         return Stream(Shift(self.node, duration(by)))
 
     def set_duration(self, to: DurationLike) -> Stream:
-        """Let every event last so long from its start."""
+        """Let every event last `to` from its start."""
         return Stream(SetDuration(self.node, duration(to)))
 
     def extend(self, by: DurationLike) -> Stream:
-        """Move the ends of lifetimes; a negative duration shortens."""
+        """Move the ends of lifetimes by a duration; a negative one shortens them."""
         return Stream(Extend(self.node, duration(by)))
 
     def point_at_start(self) -> Stream:
@@ -122,26 +122,26 @@ class Stream:
         return Stream(PointAtStart(self.node))
 
     def point_at_end(self) -> Stream:
-        """Keep the instant at which an event ends; one that never ends gives none."""
+        """Keep the instant at which an event ends; an event without an end gives none."""
         return Stream(PointAtEnd(self.node))
 
     def cap_duration(self, to: DurationLike) -> Stream:
-        """Let no event last longer than this from its start."""
+        """Let no event last longer than `to` from its start."""
         return Stream(CapDuration(self.node, duration(to)))
 
     def coalesce(self) -> Stream:
-        """Make one event of events with equal payload whose lifetimes meet or overlap."""
+        """Merge events with equal payloads whose lifetimes meet or overlap."""
         return Stream(Coalesce(self.node))
 
     def distinct(self, *columns: str | Expr) -> Stream:
-        """Give each payload at most once at every instant: its events that meet or overlap become one.
+        """Keep each payload at most once at every instant: merge its events that meet or overlap.
 
-        With columns, payloads are cut down to these first, as `select` does.
+        With columns, select these first.
         """
         return (self.select(*columns) if columns else self).coalesce()
 
     def union(self, *others: Stream) -> Stream:
-        """All events of several streams with equal columns."""
+        """All events of this stream and others with equal columns."""
         if not others:
             raise PlanError(
                 "union needs at least one other stream", given="none", allowed="streams", instead="union(other)"
@@ -154,17 +154,18 @@ class Stream:
     ) -> Stream:
         """Pairs of events that overlap, with equal keys: the payloads side by side, for as long as both last.
 
-        `on` names columns of both streams, or maps this one's to the other's. Columns of the other stream whose name is
-        taken get `_right` behind it; `where` may use all of them. Two streams of instants are refused: let one last.
+        `on` names columns of both streams, or maps this stream's names to the other's. Columns of the other stream
+        whose names clash get the suffix `_right`; `where` may use all columns. Two streams of instants are refused:
+        give one of them a duration.
         """
         return self._joined("join", other, on, where, "inner")
 
     def left_join(
         self, other: Stream, on: str | Sequence[str] | Mapping[str, str] = (), where: Expr | None = None
     ) -> Stream:
-        """As `join`, and the parts of this stream's lifetimes without a match, with nulls for the other's columns.
+        """The result of `join`, and the parts of this stream's lifetimes without a match, with nulls.
 
-        An event that is matched from 3 to 5 of its lifetime [1, 9) gives a pair for [3, 5), and itself with nulls for
+        An event with the lifetime [1, 9) and a match during [3, 5) gives a pair for [3, 5), and rows with nulls for
         [1, 3) and [5, 9). A null key, and a condition that is null, match nothing.
         """
         return self._joined("left_join", other, on, where, "left")
@@ -174,7 +175,7 @@ class Stream:
     ) -> Stream:
         """The parts of this stream's lifetimes during which no event of the other has equal keys and passes `where`.
 
-        `where` may use the columns of both, named as `join` names them; the payload given is this stream's own.
+        `where` may use the columns of both, named as `join` names them; the payload is this stream's.
         """
         return self._joined("anti_join", other, on, where, "anti")
 
@@ -193,44 +194,45 @@ class Stream:
         *,
         schema: Schema | str | pa.Schema | None = None,
     ) -> Stream:
-        """Payloads extended from a table: each event with every row that has equal keys, as long as the event lasts.
+        """Pairs of an event and a table's row with equal keys: the payloads side by side, with the event's lifetime.
 
-        `table` is an Arrow table, a pandas frame, or a path to Parquet, CSV, JSON or Arrow files; `schema` says which
-        columns it has, where that should not be guessed. With `how="left"` an event without a row stays, with nulls; a
-        null key has none. Names are those of `join`.
+        `table` is an Arrow table, a pandas frame, or a path to Parquet, CSV, JSON or Arrow files; without `schema` its
+        columns are inferred. With `how="left"` an event without a matching row stays, with nulls; a null key matches
+        nothing. Names are those of `join`.
 
-        The table is read once, when the query starts, and is part of the query: a checkpoint made with another content
-        is refused. A table that changes is a stream: `join` or `left_join` it, read with a lifetime such as
-        `hr.edge("valid_from", key="code")`, by which every row holds until the next one of its key.
+        The table is read once, when the query starts, and is part of the query: a checkpoint with another content is
+        refused. A table that changes is a stream: `join` or `left_join` it, read with a lifetime such as
+        `hr.edge("valid_from", key="code")`, with which every row lasts until the next row of its key.
         """
-        found = table_of(table, schema)
-        return Stream(TableJoin(self.node, found, found.columns, join_keys(on), how))
+        rows = table_of(table, schema)
+        return Stream(TableJoin(self.node, rows, rows.columns, join_keys(on), how))
 
     def clip(self, by: Stream, on: str | Sequence[str] | Mapping[str, str] = ()) -> Stream:
         """End every event where the first event of `by` with equal keys starts strictly inside its lifetime.
 
-        `on` names columns of both streams, or maps this one's to the other's; without it any event of `by` will do.
-        What starts together with an event, or with its end, does not clip it. A null key matches nothing.
+        `on` names columns of both streams, or maps this stream's names to the other's; without it any event of `by`
+        clips. An event of `by` that starts at the start or at the end of an event does not clip it. A null key matches
+        nothing.
         """
         return Stream(Clip(self.node, node_of(by, "clip(by=other, on='key')"), join_keys(on)))
 
     def group_by(self, *keys: str | Expr, **named: Expr) -> Grouped:
-        """Work on groups of events with equal keys, each apart from the others."""
+        """Divide the stream into groups of events with equal keys."""
         instead = f"group_by({self._example})"
         found = [column_or_expr(key, "group_by", instead) for key in keys]
         return Grouped(self, (*((key.name, key) for key in found), *named_exprs(named, "group_by", instead)))
 
-    @showing(WindowOptions)
+    @shows_options(WindowOptions)
     def window(self, window: WindowKind, **policy: Unpack[WindowOptions]) -> Windowed:
         """Divide time into windows; see `Grouped.window`."""
         return Grouped(self, ()).window(window, **policy)
 
-    @showing(OverOptions)
+    @shows_options(OverOptions)
     def over(
         self, *, rows: int | None = None, range: DurationLike | None = None, slide: Slide | None = None,
         active: bool = False, **policy: Unpack[OverOptions],
-    ) -> Preceded:  # fmt: skip
-        """Look, from each event, at those before it; see `Grouped.over`."""
+    ) -> Framed:  # fmt: skip
+        """For each event, the events before it and itself; see `Grouped.over`."""
         return Grouped(self, ()).over(rows=rows, range=range, slide=slide, active=active, **policy)
 
     def match(
@@ -240,11 +242,11 @@ class Stream:
         return Grouped(self, ()).match(pattern, rows=rows, transitions=transitions, **measures)
 
     def top(self, k: int, by: str | Expr | Sequence[str | Expr], *, descending: bool = True) -> Stream:
-        """At every instant the k events that come first in an order, of those alive."""
+        """At every instant, the first k of the events alive, ordered by `by`."""
         return Grouped(self, ()).top(k, by, descending=descending)
 
     def final(self) -> Stream:
-        """Let an event out only when nothing can change it any more."""
+        """Hold back each event until it is final."""
         return Stream(Final(self.node))
 
     def diverted(self) -> Stream:
@@ -252,29 +254,29 @@ class Stream:
         sides = diverted_streams(self.node, whole=True)
         return Stream(sides[0] if len(sides) == 1 else Union(tuple(sides)))
 
-    @showing(StreamRunOptions)
+    @shows_options(StreamRunOptions)
     def run(self, **options: Unpack[StreamRunOptions]) -> Run:
         """Run bounded inputs to their end; see `headrace.run`."""
         return run({"out": self.node}, **options)
 
-    @showing(StreamRunOptions)
+    @shows_options(StreamRunOptions)
     def cht(self, **options: Unpack[StreamRunOptions]) -> pa.Table:
-        """Run bounded inputs to their end and give the history: `le`, `re` and the payload."""
+        """Run bounded inputs to their end and return the history: `le`, `re` and the payload."""
         return self.run(**options).cht()
 
     def history(self, engine: Engine = "spark", *, late: Late = "decide", master: str | None = None) -> History:
-        """The same query as batch SQL over everything its inputs have stored: `.cht()`, `.dataframe()`, `.sql()`.
+        """The same query as batch SQL over all stored rows of its inputs: `.cht()`, `.dataframe()`, `.sql()`.
 
-        The answer is the one that the live query comes to. `engine` is `spark`, on `master` as in `run`, or `duckdb`,
-        in process. Rows that the live query would have met too late are treated by the policy of their input, as far
-        as that follows from what is stored; with `late="include"` they count as if they had come in time.
+        The history is that of the live query. `engine` is `spark`, on `master` as in `run`, or `duckdb`, in process.
+        Rows that are late for the live query are treated by the policy of their input, as far as that follows from the
+        stored rows; `late="include"` uses them as if they were in time.
         """
-        # Loaded when it is asked for: what prints SQL takes its time.
+        # Imported when it is needed: printers of SQL load slowly.
         from headrace.api.history import History
 
         return History(self.node, engine, late, master)
 
-    @showing(StreamStartOptions)
+    @shows_options(StreamStartOptions)
     def start(self, *sinks: Any, **options: Unpack[StreamStartOptions]) -> Query:
         """Run until stopped, on Spark or with `host="local"` in this process; see `headrace.start`."""
         return start([(self.node, sink) for sink in sinks], **options)
@@ -290,21 +292,21 @@ class Stream:
         order: Literal["full", "corrections"] = "corrections",
         pattern: Callable[..., Any] | None = None,
     ) -> Any:
-        """Raise if the answer is not that of batch SQL over the history, on its own data or on so many made-up streams.
+        """Compare the query with batch SQL over the history, on its own data and on `seeds` generated streams.
 
-        `over` says what the streams are like: `"highly_out_of_order & revised"`. The error has the smallest stream that
-        shows the mistake; the report that is returned says what was tried. `shape` and `order` are what the answers are
-        declared to be: points say, or in the order of their times. `pattern` is a function of a `random.Random` and
-        a number, and gives so many lifetimes (start, end), for streams with a shape of their own.
+        It raises if they differ, with the smallest stream that shows the difference, and returns a report of what was
+        tried. `over` describes the streams: `"highly_out_of_order & revised"`. `shape` and `order` declare the answers:
+        points, for instance, or in the order of their times. `pattern` is a function of a `random.Random` and a number
+        n, and returns n lifetimes (start, end), for streams with a special shape.
         """
-        # What tests streams makes streams: it can only be loaded when they exist, and most queries never need it.
+        # Imported here because it imports streams, and most queries do not need it.
         from headrace.testing.verify.own_data import verify
 
-        said = {"seeds": seeds, "over": over, "seed": seed, "shape": shape, "order": order, "pattern": pattern}
-        return verify(self.node, own_data=own_data, **said)
+        options = {"seeds": seeds, "over": over, "seed": seed, "shape": shape, "order": order, "pattern": pattern}
+        return verify(self.node, own_data=own_data, **options)
 
     def explain(self, *, liveliness: bool = False) -> str:
-        """What runs, where, and what it remembers; with `liveliness`, how soon answers are final, and advice."""
+        """The operators, where they run and their state; with `liveliness`, how soon answers are final, and advice."""
         return explain(outputs_of({"out": self.node}), liveliness=liveliness)
 
 
@@ -319,7 +321,7 @@ class Grouped:
         for name, expr in self.keys:
             if expr.type(self.stream.node.schema).is_array:
                 raise PlanError(
-                    "groups cannot be told apart by a list",
+                    "a list cannot be a key of groups",
                     given=f"{name} = {expr}",
                     allowed="columns of one value",
                     instead="a function of the list: @hr.udf",
@@ -337,14 +339,15 @@ class Grouped:
     ) -> Windowed:
         """Divide each group's time into windows.
 
-        The rest is about users' modules. `clipping` is what of an event's lifetime a time-sensitive one sees (`none`,
-        `left`, `right`, `full`), `timestamping` which lifetimes its outputs get (`align`, `unchanged`, `clip`,
-        `time_bound`). When one fails, `on_error="skip"` leaves out that window, counts it and diverts it. `verify`
-        calls it twice to see whether it is deterministic; `time_limit` is in seconds for each call.
+        The other arguments are for users' modules. `clipping` says how lifetimes are clipped to the window before a
+        time-sensitive module sees them (`none`, `left`, `right`, `full`), `timestamping` which lifetimes its outputs
+        get (`align`, `unchanged`, `clip`, `time_bound`). If a module fails, `on_error="skip"` leaves out the window,
+        counts it and diverts it. `verify` calls modules twice, to check that they are deterministic; `time_limit` is in
+        seconds for each call.
         """
         policy = WindowPolicy(clipping, timestamping, on_error, verify, time_limit)
-        divided = checked_window(window)
-        return Windowed(self._in_order() if isinstance(divided, Ordered) else self, divided, policy)
+        checked = checked_window(window)
+        return Windowed(self._in_order() if isinstance(checked, Ordered) else self, checked, policy)
 
     def over(
         self,
@@ -356,56 +359,57 @@ class Grouped:
         on_error: Literal["fail", "skip"] = "fail",
         verify: bool = False,
         time_limit: float | None = None,
-    ) -> Preceded:
-        """Look, from each event, at those of its group that start before it, and at itself.
+    ) -> Framed:
+        """For each event, the events of its group that start before it, and itself.
 
-        Events stand in the order of their starts; where these are equal, in that of their arrival if their source tells
-        it, and of their columns. `over(rows=9)` looks at the nine before, `over(range="10 s")` at those that start up
-        to ten seconds before, `over()` at all.
+        Events are ordered by their starts, then by their arrival if the source records it, then by their columns.
+        `over(rows=9)` takes the nine events before, `over(range="10 s")` those that start up to ten seconds before,
+        `over()` all.
 
-        With a slide only every so many events have a result: `over(rows=49, slide=10)` every tenth of its group,
-        `over(range="60 s", slide="10 s")` the last of every ten seconds, given when these have passed.
+        With a slide only some events have a result: `over(rows=49, slide=10)` every tenth event of its group,
+        `over(range="60 s", slide="10 s")` the last event of every ten seconds, once these have passed.
 
-        With `active`, events leave a range when their time is over, not when the next one comes, and what a module
-        returns then counts too: each answer is an instant, with the keys beside it.
+        With `active`, events leave a range when their time is over, not when the next event comes, and what a module
+        returns then is an answer too: each answer is an instant, with the keys as columns.
         """
         policy = WindowPolicy("none", None, on_error, verify, time_limit)
-        return Preceded(self._in_order(), frame(rows, range, slide), policy, active)
+        return Framed(self._in_order(), frame(rows, range, slide), policy, active)
 
     def match(
         self, pattern: Pattern | str, *, rows: Rows = "one", transitions: Stream | None = None, **measures: Expr | str
     ) -> Stream:
         """The matches of a pattern among the events of each group, in the order that `over` has.
 
-        A match is an event at the instant of its last one, with the keys and these measures:
-        `match(hr.pattern("A B+", define=...), start=hr.first("A.price"), n=hr.count())`. With `rows="all"` there is an
-        event for each one of the match, with its own columns and measures of the match so far.
+        A match is an event at the instant of its last event, with the keys and the measures:
+        `match(hr.pattern("A B+", define=...), start=hr.first("A.price"), n=hr.count())`. `rows="all"` gives a row for
+        each event of the match, with its own columns and the measures of the match up to it.
 
         `transitions` is a stream with columns `source`, `variable`, `target` and `final`, such as
-        `hr.events(pattern.transitions())`: it says what may follow what, and may change while the query runs.
+        `hr.events(pattern.transitions())`: it says which variable may follow which, and may change while the query
+        runs.
         """
         moves = None if transitions is None else node_of(transitions, "transitions=hr.events(pattern.transitions())")
-        found = matched(self._in_order().stream.node, self.keys, pattern, rows, measures, moves)
+        found = match_node(self._in_order().stream.node, self.keys, pattern, rows, measures, moves)
         return Stream(without_stamps(found))
 
     def _in_order(self) -> Grouped:
-        """With the arrival of its events, where their source tells it: of those that start together it decides."""
+        """The groups with the arrival of events, if the source records it: it orders events that start together."""
         return replace(self, stream=Stream(stamped(self.stream.node)))
 
     def apply(self, function: Callable[[Stream], Stream]) -> Stream:
-        """The results of a query of its own for each group, united; the group's keys are their first columns.
+        """The union of a query's results for each group; the group's keys are the first columns.
 
-        `function` is called once, with a stream that stands for any one group, and gives a stream made from it by
-        any operators: windows, joins of its parts, groups within the group. Other streams may be joined to it; they
-        meet every group. A column of its result that is named as a key gives way to the key. All groups run at once.
+        `function` is called once, with a stream that stands for any group, and returns a stream made from it by any
+        operators: windows, joins of its parts, groups within the group. It may join other streams, which meet every
+        group. A column of the result with the name of a key is replaced by the key. All groups run at once.
         """
         example = "apply(lambda group: group.where(...))"
         group = GroupInput.of(self.stream.node)
-        made = checked_function(function, "apply", example)(Stream(group))
-        return Stream(apply_to_groups(self.keys, group, node_of(made, example)))
+        result = checked_function(function, "apply", example)(Stream(group))
+        return Stream(apply_to_groups(self.keys, group, node_of(result, example)))
 
     def top(self, k: int, by: str | Expr | Sequence[str | Expr], *, descending: bool = True) -> Stream:
-        """At every instant the k events of each group that come first in an order, of those alive."""
+        """At every instant, the first k of each group's events alive, ordered by `by`."""
         return self.window(Snapshot()).top(k, by, descending=descending)
 
 
@@ -418,15 +422,15 @@ class Windowed:
     policy: WindowPolicy = PLAIN_POLICY
 
     def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
-        """One event per group and window with events: the keys and these aggregates.
+        """One event for each group and window with events: the keys and the aggregates.
 
-        A module stands for itself over columns that are named as its input fields; `module.of(...)` says which.
+        A module alone reads the columns with the names of its input fields; `module.of(...)` names others.
         """
         outputs = named_aggregates(calls, named)
         return Stream(Aggregate(self.grouped.stream.node, self.grouped.keys, self.over, outputs, policy=self.policy))
 
     def operate(self, module: Operator, *columns: str | Expr, **fields: str | Expr) -> Stream:
-        """What a user's operator makes of the events of each group and window.
+        """The outputs of a user's operator for the events of each group and window.
 
         Columns are its input fields in order, or by name; a field that is not given is the column of the same name.
         """
@@ -442,17 +446,17 @@ class Windowed:
         each: str | Expr | Sequence[str | Expr] = (),
         descending: bool = True,
     ) -> Stream:
-        """The k events of each group and window that come first in an order; of equal ones, by all their columns.
+        """The first k events of each group and window, ordered by `by`, then by all columns.
 
-        With `each`, k events for each value of these columns in a window. The windows stay those of all its events.
+        With `each`, k events for each value of these columns in a window; the windows stay those of the group.
         """
-        order, values = (columns_or_exprs(some, "top", "top(3, by='price')") for some in (by, each))
+        order, values = (columns_or_exprs(columns, "top", "top(3, by='price')") for columns in (by, each))
         node, keys = self.grouped.stream.node, self.grouped.keys
-        found = ranked(node, keys, self.over, self.policy, k=k, by=order, descending=descending, each=values)
+        found = top_node(node, keys, self.over, self.policy, k=k, by=order, descending=descending, each=values)
         return Stream(without_stamps(found))
 
     def distinct(self, *columns: str | Expr) -> Stream:
-        """Each payload once for every window that has it; with columns, payloads are cut down to the keys and these."""
+        """Each payload once for every window that has it; with columns, payloads are the keys and these columns."""
         node, keys = self.grouped.stream.node, self.grouped.keys
         names = columns or [name for name in node.schema.names if name not in STAMPS]
         wanted = ((expr.name, expr) for expr in columns_or_exprs(names, "distinct", "distinct('symbol')"))
@@ -460,18 +464,18 @@ class Windowed:
         return Stream(distinct_rows(node, keys, self.over, self.policy, outputs))
 
     def contents(self, start: str | None = None) -> Stream:
-        """Every event once for each window it belongs to, unchanged but for its lifetime, which is the window's.
+        """Every event once for each window it belongs to, with the window's lifetime.
 
-        So streams can be joined window by window. `start` names a column, of type LONG, for the time at which the
-        window starts: where windows overlap, a join on it pairs events of the same window only.
+        So streams can be joined window by window. `start` names a new column of type LONG with the start of the window:
+        where windows overlap, a join on it pairs only events of the same window.
         """
         node, keys = self.grouped.stream.node, self.grouped.keys
         return Stream(without_stamps(Contents(node, keys, self.over, start, policy=self.policy)))
 
 
 @dataclass(frozen=True, eq=False)
-class Preceded:
-    """A stream whose events are looked at together with those before them."""
+class Framed:
+    """A stream with a frame for each event: the events before it and itself."""
 
     grouped: Grouped
     frame: Frame
@@ -479,13 +483,13 @@ class Preceded:
     active: bool = False
 
     def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
-        """Every event as it is, with aggregates of those before it and itself behind its columns."""
+        """Every event with its columns, then aggregates of its frame."""
         outputs = named_aggregates(calls, named)
         node, keys = self.grouped.stream.node, self.grouped.keys
-        return Stream(without_stamps(framed(node, keys, self.frame, outputs, self.policy, active=self.active)))
+        return Stream(without_stamps(frame_node(node, keys, self.frame, outputs, self.policy, active=self.active)))
 
     def operate(self, module: Operator, *columns: str | Expr, **fields: str | Expr) -> Stream:
-        """Every event with what a user's operator makes of those before it and itself: once for each of its outputs.
+        """Every event with each output of a user's operator for its frame.
 
         Columns are its input fields in order, or by name; a field that is not given is the column of the same name.
         """

@@ -1,4 +1,4 @@
-"""Windows, as people write them."""
+"""Windows: the public functions."""
 
 from __future__ import annotations
 
@@ -14,63 +14,63 @@ from headrace.schema import ARRIVAL
 from headrace.time import DurationLike, TimeLike, duration, ticks
 
 __all__ = [
-    "Arrived", "Extent", "Slide", "arrival", "by", "count_by_end", "count_by_start", "delta", "fixed", "frame",
+    "ArrivalSpan", "Extent", "Slide", "arrival", "by", "count_by_end", "count_by_start", "delta", "fixed", "frame",
     "hopping", "landmark", "session", "sliding", "snapshot", "tumbling",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Arrived:
-    """A span of time on the clock of arrival."""
+class ArrivalSpan:
+    """A duration of arrival time."""
 
     ticks: int
 
 
-#: What a sliding window's size may be written as, and what its slide.
-Extent = int | str | timedelta | Tuples | Time | By | Arrived
-Slide = int | str | timedelta | Tuples | Time | Arrived
+#: The types of a sliding window's size, and of its slide.
+Extent = int | str | timedelta | Tuples | Time | By | ArrivalSpan
+Slide = int | str | timedelta | Tuples | Time | ArrivalSpan
 
 
 def tumbling(size: DurationLike, origin: TimeLike = 0) -> Grid:
-    """Windows of a size, one after the other."""
+    """Windows of one size, without gaps or overlaps."""
     return Grid(duration(size), duration(size), ticks(origin))
 
 
 def hopping(size: DurationLike, every: DurationLike, origin: TimeLike = 0) -> Grid:
-    """Windows of a size, one every so often; they overlap when `every` is smaller, and leave gaps when it is larger."""
+    """Windows of one size, one every `every`; they overlap if that is smaller than `size`, and leave gaps if larger."""
     return Grid(duration(size), duration(every), ticks(origin))
 
 
 def snapshot() -> Snapshot:
-    """A window between each pair of neighbouring endpoints: as long as the same events are alive."""
+    """A window between each two neighbouring endpoints of lifetimes: while the same events are alive."""
     return Snapshot()
 
 
 def count_by_start(n: int) -> Count:
-    """From each distinct start time a window over n of them; an event belongs where it starts."""
+    """From each distinct start time, a window over n of them; an event belongs to the windows in which it starts."""
     return Count(n, "start")
 
 
 def count_by_end(n: int) -> Count:
-    """From each distinct end time a window over n of them; an event belongs where it ends."""
+    """From each distinct end time, a window over n of them; an event belongs to the windows in which it ends."""
     return Count(n, "end")
 
 
 def session(gap: DurationLike) -> Session:
-    """Runs of events that start less than `gap` apart, and until `gap` after the last start."""
+    """Runs of events that start less than `gap` apart; a window ends `gap` after the last start."""
     return Session(duration(gap))
 
 
 # --- windows of tuples ------------------------------------------------------------------------------------------------
 
 
-def arrival(span: DurationLike) -> Arrived:
-    """So much time on the clock of arrival: for the size of sliding windows over a stream that carries arrivals."""
-    return Arrived(duration(span))
+def arrival(span: DurationLike) -> ArrivalSpan:
+    """A duration of arrival time: a size for sliding windows over a stream that carries arrivals."""
+    return ArrivalSpan(duration(span))
 
 
 def by(column: str, extent: float | str | timedelta) -> By:
-    """As far as values of a column go: numbers in their own unit, times as a duration."""
+    """A size in values of a column: a number in the column's unit, or a duration for times."""
     return By(column, extent if isinstance(extent, (int, float)) else duration(extent))
 
 
@@ -82,31 +82,31 @@ def sliding(
     batch: str | None = None,
     starting: TimeLike | Literal["first"] | None = None,
 ) -> Slides | Grid:
-    """The last tuples of a group, every so often; both are a number of tuples, or a duration such as `"10 s"`.
+    """The last `size` of a group, every `every`; both are a number of tuples, or a duration such as `"10 s"`.
 
     Tuples are in the order of their starts. Without `every`, windows tumble. `tick="time"` reacts once to all tuples
-    of one time, and only where something changed; `tick="batch"` once to all that also have the same value in the
+    of one time, and only if the window changed; `tick="batch"` once to all tuples that also have the same value in the
     column `batch`. Slides of time are counted from 0, from `starting`, or from the group's `"first"` tuple.
     """
     measure = _size(size)
     trigger = _every(size if every is None else every)
     origin = starting if starting is None or starting == "first" else ticks(starting)
-    found = Slides(measure, trigger, tick, batch, origin)  # type: ignore[arg-type]
-    plain = tick == "tuple" and found.origin is not None
+    window = Slides(measure, trigger, tick, batch, origin)  # type: ignore[arg-type]
+    plain = tick == "tuple" and window.origin is not None
     if plain and isinstance(measure, Time) and isinstance(trigger, Time):
-        assert found.origin is not None
-        return Grid(measure.ticks, trigger.ticks, (found.origin - measure.ticks) % trigger.ticks)
-    return found
+        assert window.origin is not None
+        return Grid(measure.ticks, trigger.ticks, (window.origin - measure.ticks) % trigger.ticks)
+    return window
 
 
 def _size(size: Any) -> Tuples | Time | By:
-    if isinstance(size, Arrived):
+    if isinstance(size, ArrivalSpan):
         return By(ARRIVAL, size.ticks)
     return size if isinstance(size, By) else _tuples_or_time(size, "size")
 
 
 def _every(every: Any) -> Tuples | Time:
-    if isinstance(every, (Arrived, By)):
+    if isinstance(every, (ArrivalSpan, By)):
         raise PlanError(
             "slides are counted in tuples or in the stream's own time",
             given=every,
@@ -132,7 +132,7 @@ def _tuples_or_time(value: Any, what: str) -> Tuples | Time:
 
 
 def frame(rows: int | None, range: DurationLike | None, slide: Slide | None) -> Frame:
-    """What precedes an event: so many rows, so much time, or all. Where it is time, a bare number slides by ticks."""
+    """The frame of `over`: a number of rows, a duration, or all. With a duration, a plain number slides by ticks."""
     span = None if range is None else duration(range)
     if slide is None:
         return Frame(rows, span)
@@ -142,9 +142,9 @@ def frame(rows: int | None, range: DurationLike | None, slide: Slide | None) -> 
 
 
 def delta(delta: Expr, threshold: Expr | float) -> Delta:
-    """Runs of tuples within a threshold of the first of them.
+    """Runs of tuples within a threshold of their first tuple.
 
-    `delta` is over the columns of a tuple and, as `col("first.price")`, those of the first of its window:
+    `delta` uses the columns of a tuple and, as `col("first.price")`, those of the first tuple of its window:
     `hr.delta(col("price") - col("first.price"), 10)`.
     """
     if not isinstance(delta, Expr):
@@ -158,10 +158,10 @@ def delta(delta: Expr, threshold: Expr | float) -> Delta:
 
 
 def landmark(start: TimeLike, every: Slide) -> Landmark:
-    """All tuples since a time, every so many tuples or so much time; they are all kept."""
+    """All tuples since a time, every `every`, a number of tuples or a duration; state keeps all of them."""
     return Landmark(ticks(start), _every(every))
 
 
 def fixed(start: TimeLike, end: TimeLike) -> Fixed:
-    """All tuples that start from one time on and before another, in one window."""
+    """One window with all tuples that start in `[start, end)`."""
     return Fixed(ticks(start), ticks(end))

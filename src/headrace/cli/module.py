@@ -114,7 +114,7 @@ def check(
 def find_module(target: str, given: dict[str, Any]) -> Module:
     """The module that is meant, made with these parameters."""
     from headrace.expr import Udf
-    from headrace.modules.registry import named
+    from headrace.modules.registry import registered_module
 
     kind: type[Module] | Udf
     file, package = _FILE.fullmatch(target), _PACKAGE.fullmatch(target)
@@ -123,7 +123,7 @@ def find_module(target: str, given: dict[str, Any]) -> Module:
     elif package is not None:
         kind = _class_in(_imported(package["package"]), package["name"], target)
     else:
-        kind = named(target)
+        kind = registered_module(target)
         if isinstance(kind, Udf):
             raise ModuleError(
                 f"{target} is a function, not a module over windows",

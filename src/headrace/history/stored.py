@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.errors import BadRow, HistoryError
 from headrace.history.inputs import FILE, ROW
-from headrace.io.files import Listed
+from headrace.io.files import ListedFile
 from headrace.io.origins import Events, Files, FrameRead, HostRead, read_columns, read_listed
 from headrace.plan.nodes import Source
 
@@ -57,7 +57,7 @@ def stored_rows(source: Source) -> pa.Table:
     )
 
 
-def file_rows(source: Source, number: int, file: Listed) -> Iterator[pa.Table]:
+def file_rows(source: Source, number: int, file: ListedFile) -> Iterator[pa.Table]:
     """The rows of one file; those that cannot be read are left out, or raised if the source says so."""
     start = 0
     for block in read_listed(source, file):

@@ -1,8 +1,7 @@
-"""What a run has not used, in words: late and malformed rows, retractions of nothing, windows whose module failed.
+"""Losses of a run as text: late and malformed rows, retractions of unknown events, windows whose module failed.
 
-Every host counts the same things under the same names, so there is one text for all places where people look: a Python
-warning, the line under a table, the log of a query that runs on. It names every source that lost something, how much
-and why, and one row as an example.
+Every host uses the same counters, so there is one text for all places: a Python warning, the line below a table, the
+log of a running query. It names every source that lost rows, how many and why, and one row as an example.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["LOG", "Losses", "lost", "told_losses"]
+__all__ = ["LOG", "Losses", "describe_losses", "lost"]
 
-#: The logger of this package. Users decide what is shown of it.
+#: The logger of this package. Users decide what it shows.
 LOG = logging.getLogger("headrace")
 
 Counts = Mapping[str, Mapping[str, int]]
 Examples = Mapping[str, Mapping[str, Any]]
 _SHOWN = 120  # characters of a row
-#: What may become of files, as counted.
+#: The counters of files, as text.
 _FILES = {
     "missing_files": "removed before they were read",
     "changed_files": "changed since they were listed or read",
@@ -30,32 +29,32 @@ _FILES = {
 
 @dataclass
 class Losses:
-    """What a query that runs on has lost so far; the first loss is logged."""
+    """The losses of a running query so far; the first loss is logged."""
 
     rows: int = 0
 
     def grown(self, query: str, counts: Counts, examples: Examples) -> str:
-        """All losses, in words, if there are more than the last time; else nothing."""
+        """All losses as text, if there are more than the last time; otherwise empty."""
         before, self.rows = self.rows, sum(lost(part) + _files(part) for part in counts.values())
         if self.rows <= before:
             return ""
-        told = told_losses(counts, examples)
+        text = describe_losses(counts, examples)
         if not before:
-            LOG.warning("query %s: %s", query, told)
-        return told
+            LOG.warning("query %s: %s", query, text)
+        return text
 
 
 def lost(counts: Mapping[str, int]) -> int:
-    """How many rows of a source, or windows of a module, are not in the answer."""
+    """The number of rows of a source, or windows of a module, that were not used."""
     return sum(counts.get(name, 0) for name in ("diverted", "dropped", "failed"))
 
 
 def _files(counts: Mapping[str, int]) -> int:
-    """How many files of a source were not used as they are."""
+    """The number of files of a source that were missing, changed or too old."""
     return sum(counts.get(name, 0) for name in _FILES)
 
 
-def told_losses(counts: Counts, examples: Examples, read: Collection[str] = ()) -> str:
+def describe_losses(counts: Counts, examples: Examples, read: Collection[str] = ()) -> str:
     """A line for every source and module that lost something; empty if none did.
 
     The query itself reads the diverted rows of the sources in `read`: of these, only dropped rows are lost.

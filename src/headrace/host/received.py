@@ -1,4 +1,4 @@
-"""Hosts as bounded inputs: what servers send until they close the connection, received before a run begins."""
+"""Hosts as bounded inputs: lines are received until servers close their connections, before a run begins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def hosts_of(outputs: Sequence[Output]) -> list[HostRead]:
 
 
 def spooled(outputs: Sequence[Output], folder: Path) -> tuple[Output, ...]:
-    """The query over the files of its hosts' spools; those without a directory of their own are below `folder`."""
+    """The query over the files of its hosts' spools; spools without a directory of their own are in `folder`."""
 
     def over_files(source: Source) -> Source:
         origin = source.origin
@@ -34,7 +34,7 @@ def spooled(outputs: Sequence[Output], folder: Path) -> tuple[Output, ...]:
 
 @contextmanager
 def received(outputs: Sequence[Output]) -> Iterator[tuple[Output, ...]]:
-    """The query over what its hosts have sent."""
+    """Receive the lines of all hosts; the query over their files."""
     hosts = hosts_of(outputs)
     if not hosts:
         yield tuple(outputs)

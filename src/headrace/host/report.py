@@ -1,6 +1,6 @@
-"""How far a query is: its sources, what every operator remembers, and what goes round in its loops.
+"""Reports of batches: progress of the sources, state of the operators, and rounds of loops.
 
-A report is data first, the same from every host: a dictionary that JSON can hold. As text it is a table for people.
+A report is a dictionary of JSON values, the same on every host; as text it is a table for users.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from headrace.host.losses import told_losses
+from headrace.host.losses import describe_losses
 from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 
 __all__ = ["BatchReport", "operators_of"]
@@ -17,11 +17,11 @@ _SIZES = ("rows", "bytes", "segments")
 
 
 class BatchReport(dict[str, Any]):
-    """After a batch: its number, the CTI, the sources with their counts, and the operators added up over buckets.
+    """The report of a batch: its number, the CTI, the sources' counts, and the operators, summed over buckets.
 
-    `examples` has, of each source that lost rows, one that was not used: its reason, file, line and text.
-    `operators` are those that remember something; `loops` are those of them that are loops, also inside of others.
-    `fetched` says how many bytes of state workers got from a remote store, because their machine had them not.
+    `examples` has, for each source that lost rows, one of them: its reason, file, line and text. `operators` are those
+    with state; `loops` are the loops among them, also inside of others. `fetched` is the number of bytes of state that
+    workers fetched from a remote store.
     """
 
     @classmethod
@@ -33,7 +33,7 @@ class BatchReport(dict[str, Any]):
         statistics: Iterable[Mapping[str, Any]],
         examples: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> BatchReport:
-        """What the stages told of a batch, and how far the sources are."""
+        """The report of a batch, from the statistics of its stages and the progress of its sources."""
         statistics = list(statistics)
         operators = list(operators_of(statistics).values())
         cti = min((p[0] for p in sources.values()), default=NEG_INFINITY)
@@ -46,17 +46,19 @@ class BatchReport(dict[str, Any]):
         lines = [f"batch {self.get('batch', -1)}, CTI {format_ticks(self.get('cti', NEG_INFINITY))}"]
         for source, counts in self.get("counts", {}).items():
             lines.append(f"  {source}: " + ", ".join(f"{name} {n:,}" for name, n in counts.items() if n))
-        lines += [f"  {line}" for line in told_losses(self.get("counts", {}), self.get("examples", {})).splitlines()]
+        lines += [
+            f"  {line}" for line in describe_losses(self.get("counts", {}), self.get("examples", {})).splitlines()
+        ]
         for operator in self.get("operators", ()):
             lines.append(f"  {operator['operator']}: {_size(operator)}, held by {operator['held_by']}")
             lines += [f"    {line}" for line in _loop_lines(operator)]
         if self.get("fetched"):
-            lines.append(f"  fetched {self['fetched']:,} bytes of state that a worker's machine had not")
+            lines.append(f"  fetched {self['fetched']:,} bytes of state from a remote store")
         return "\n".join(lines)
 
 
 def operators_of(statistics: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What the stages report of every operator, added up over buckets, by fingerprint."""
+    """The statistics of every operator, summed over buckets, by fingerprint."""
     found: dict[str, list[dict[str, Any]]] = {}
     for part in statistics:
         for fingerprint, state in part["operators"].items():
@@ -66,15 +68,15 @@ def operators_of(statistics: Iterable[Mapping[str, Any]]) -> dict[str, dict[str,
 
 def _together(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One operator in all its buckets."""
-    whole = {**parts[0], **{name: sum(part[name] for part in parts) for name in _SIZES if name in parts[0]}}
-    if "circulated" not in whole:
-        return whole
+    total = {**parts[0], **{name: sum(part[name] for part in parts) for name in _SIZES if name in parts[0]}}
+    if "circulated" not in total:
+        return total
     rounds = max(part["rounds"] for part in parts)
     rows = [[*part["circulated"], *[0] * rounds][:rounds] for part in parts]
     inputs = [min(ctis) for ctis in zip(*(part["input_ctis"] for part in parts), strict=True)]
     output = min(part["output_cti"] for part in parts)
     inside = zip(*(part["loop"] for part in parts), strict=True)
-    return whole | {
+    return total | {
         "rounds": rounds,
         "most_rounds": max(part["most_rounds"] for part in parts),
         "circulated": [sum(column) for column in zip(*rows, strict=True)],
@@ -87,7 +89,7 @@ def _together(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _lag(input_cti: int, output_cti: int) -> int | None:
-    """By how many ticks the promise of a loop is behind the least of its inputs'; None if there is no saying."""
+    """By how many ticks the CTI of a loop is behind the least CTI of its inputs; None if that is not finite."""
     if input_cti == output_cti:
         return 0
     finite = output_cti > NEG_INFINITY and input_cti < INFINITY

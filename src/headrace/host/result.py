@@ -1,4 +1,4 @@
-"""What a finished run gives, whichever host ran it."""
+"""The results of a finished run, on any host."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from headrace.events import history, physical_stream, to_physical
 from headrace.progress import Progress
 from headrace.schema import Schema
 
-__all__ = ["Finished", "Result"]
+__all__ = ["FinishedRun", "Result"]
 
 
 @dataclass
 class Result:
-    """What left one output: changes and progress, batch by batch."""
+    """The results of one output: changes and progress, batch by batch."""
 
     schema: Schema
     batches: list[tuple[Changes, Progress]] = field(default_factory=list)
-    #: The users' functions behind it.
+    #: The users' functions that it calls.
     functions: tuple[str, ...] = ()
 
     def changes(self) -> Changes:
-        """Everything that left, as one bag."""
+        """All changes of all batches."""
         return Changes.concat([Changes.empty(self.schema), *(changes for changes, _ in self.batches)])
 
     def cht(self) -> pa.Table:
@@ -38,21 +38,21 @@ class Result:
                 raise
             raise EventError(
                 f"{error.message}; the query calls {', '.join(self.functions)}: a function that is not deterministic "
-                "takes back another event than it gave",
+                "retracts another event than it inserted",
                 given=error.given,
                 allowed="functions of their arguments alone",
                 instead=f"hr.udf(verify=True) on {', '.join(self.functions)}, to see which it is",
             ) from error
 
     def events(self) -> pa.Table:
-        """The physical stream: inserts, retractions and CTIs in the order they left."""
+        """The physical stream: inserts, retractions and CTIs in their order."""
         return pa.concat_tables([to_physical(Changes.empty(self.schema)), *physical_stream(self.batches)])
 
 
 @dataclass
-class Finished:
-    """A finished run: results by output name, counts by source, the state at the end of every batch, and of every
-    source the first row that was not used.
+class FinishedRun:
+    """A finished run: results by output name, counts by source, the statistics of every batch, and for every source the
+    first row that was not used.
     """
 
     results: dict[str, Result]

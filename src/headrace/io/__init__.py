@@ -1,1 +1,1 @@
-"""Files in, files out: decoding, encoding, atomic batches, and the seeded generator of example streams."""
+"""Input and output: reading and decoding files, encoding, atomic batches, and the generator of example streams."""

@@ -1,13 +1,13 @@
-"""Commit: output that appears whole, once, or not at all.
+"""Commit: a batch of output appears as a whole and once, or not at all.
 
-A batch is written by several workers, any of which may die, be retried, or go on writing after it was given up. So
-nobody writes where readers look. Workers *stage* files under `_staging/<batch>/`; when all are there, the driver
-*commits*: it prepares a folder that holds them under stable names and renames it to `batch-<id>`. The rename is the
-one instant at which the batch comes into being.
+Several workers write a batch, and any of them may die, be retried, or go on writing after the driver has given it up.
+So workers do not write where readers look: they *stage* files under `_staging/<batch>/`. When all files are there, the
+driver *commits*: it prepares a folder that holds them under stable names and renames it to `batch-<id>`. From this
+rename on, the batch exists.
 
-A crash before it leaves only rubbish under `_staging`, which the next commit sweeps away. A crash after it leaves the
-committed batch, and committing that batch again changes nothing. Staged files are linked, not moved, into the
-prepared folder, so that a commit broken off half-way can be repeated with the same files.
+A crash before the rename leaves only files under `_staging`, which the next commit removes. A crash after it leaves the
+committed batch; committing that batch again changes nothing. The prepared folder holds links to the staged files, so
+that an interrupted commit can be repeated.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class BatchDirectory:
         self._staging = self.path / _STAGING
 
     def check_writable(self) -> None:
-        """Make the directory if need be, and raise `SinkError` unless it can be written in."""
-        with self._errors("write to"), suppress(FileNotFoundError):  # another process may sweep it away
+        """Create the directory if it is missing, and raise `SinkError` unless it is writable."""
+        with self._errors("write to"), suppress(FileNotFoundError):  # another process may remove it
             self._attempt(0).rmdir()
 
     @property
@@ -58,10 +58,10 @@ class BatchDirectory:
         return (self.path / _OWNER).exists() or bool(self.committed())
 
     def claim(self, owner: str, *, begun: bool) -> None:
-        """Make it the output of one query; another's, or one that lacks what this query has written before, is refused.
+        """Make it the output of one query; refuse the output of another query, or one that lacks this query's batches.
 
         `begun` says whether the query has run with it before.
-        Batches are told apart by number, so the batches of two queries in one directory would hide each other.
+        Only numbers identify batches, so batches of two queries in one directory would hide each other.
         """
         mark = self.path / _OWNER
         with self._errors("read"):
@@ -84,11 +84,11 @@ class BatchDirectory:
             _write(folder / _OWNER, owner.encode())
             (folder / _OWNER).replace(mark)
             _sync(self.path)
-            with suppress(FileNotFoundError):  # another process may have swept it away
+            with suppress(FileNotFoundError):  # another process may have removed it
                 folder.rmdir()
 
     def stage(self, batch_id: int, name: str, data: bytes) -> str:
-        """Write a file that may become part of a batch, and give its path; for workers."""
+        """Write a file that may become part of a batch, and return its path; for workers."""
         folder = self._staging / str(batch_id)
         staged = folder / f"{uuid.uuid4().hex}-{Path(name).name}"
         try:
@@ -99,9 +99,9 @@ class BatchDirectory:
         return str(staged)
 
     def commit(self, batch_id: int, staged: Sequence[str], extra: Mapping[str, bytes] | None = None) -> bool:
-        """Make the staged files, in this order, and the extra ones the batch; for the driver.
+        """Publish the staged files, in this order, and the extra ones as the batch; for the driver.
 
-        False if the batch is there already. What dead attempts at this batch or an earlier one have left is removed.
+        Return False if the batch exists. Remove what failed attempts at this batch or earlier ones have left.
         """
         fresh = not self._folder(batch_id).exists()
         if fresh:
@@ -109,7 +109,7 @@ class BatchDirectory:
                 fresh = self._publish(self._prepare(batch_id, staged, extra or {}), self._folder(batch_id))
             except (SinkError, OSError) as error:
                 fresh = False
-                if not self._folder(batch_id).exists():  # else another process has published it meanwhile
+                if not self._folder(batch_id).exists():  # otherwise another process has published it meanwhile
                     if isinstance(error, SinkError):
                         raise
                     raise SinkError(
@@ -121,10 +121,10 @@ class BatchDirectory:
         return fresh
 
     def committed(self) -> list[int]:
-        """The batches that are there, in order; none if there is no such directory."""
+        """The batches that exist, in order; none if there is no such directory."""
         with self._errors("read"):
-            found = [_BATCH.fullmatch(entry.name) for entry in _entries(self.path)]
-        return sorted(int(match[1]) for match in found if match)
+            matches = [_BATCH.fullmatch(entry.name) for entry in _entries(self.path)]
+        return sorted(int(match[1]) for match in matches if match)
 
     def files(self, batch_id: int | None = None) -> list[str]:
         """The files of a batch, or of all of them, in order."""
@@ -136,21 +136,21 @@ class BatchDirectory:
         return self.path / f"batch-{batch_id:08d}"
 
     def _attempt(self, batch_id: int) -> Path:
-        """A new folder, which is swept away when this batch or a later one is committed."""
+        """A new folder, which the commit of this batch or of a later one removes."""
         folder = self._staging / f"{batch_id}.{uuid.uuid4().hex}"
         folder.mkdir(parents=True)
         return folder
 
     @contextmanager
-    def _errors(self, doing: str) -> Iterator[None]:
-        """Whatever goes wrong with the directory is a SinkError that names it."""
+    def _errors(self, action: str) -> Iterator[None]:
+        """Turn failures of the file system into a `SinkError` that names the directory."""
         try:
             yield
         except SinkError:
             raise
         except OSError as error:
             raise SinkError(
-                f"cannot {doing} {str(self.path)!r}: {error.strerror}", given=str(self.path), instead=_ADVICE
+                f"cannot {action} {str(self.path)!r}: {error.strerror}", given=str(self.path), instead=_ADVICE
             ) from error
 
     def _prepare(self, batch_id: int, staged: Sequence[str], extra: Mapping[str, bytes]) -> Path:
@@ -165,10 +165,12 @@ class BatchDirectory:
 
     def _check_staged(self, file: Path) -> None:
         if file.parent.parent != self._staging or not file.exists():
-            raise SinkError(f"{str(file)!r} is not a staged file", given=str(file), allowed="paths that stage() gave")
+            raise SinkError(
+                f"{str(file)!r} is not a staged file", given=str(file), allowed="paths that stage() returned"
+            )
 
     def _publish(self, prepared: Path, folder: Path) -> bool:
-        """The atomic step; False when another attempt was faster."""
+        """The atomic step; False if another attempt was faster."""
         try:
             prepared.rename(folder)
         except OSError:
@@ -191,7 +193,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _suffix(name: str) -> str:
-    """The ending of the name as it was given to `stage`, all of it: `.jsonl.gz`."""
+    """All endings of the name that `stage` got: `.jsonl.gz`."""
     return "".join(Path(Path(name).name.partition("-")[2]).suffixes)
 
 
@@ -211,7 +213,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Make a file or the names in a folder durable."""
+    """Flush a file, or the entries of a folder, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,8 +1,8 @@
 """Results on a terminal.
 
-On a terminal that a person watches, one table is kept up to date: the latest answers, those that the last batch brought
-or corrected coloured. Anywhere else (a pipe, a file, an interactive Python that needs the lines for itself) every
-batch prints a table of what it changed. Either way a correction is one row that shows the old value and the new one.
+On a terminal that a person watches, one table shows the latest answers and colours those that the last batch added or
+corrected. Anywhere else (a pipe, a file, an interactive Python, which needs the lines for itself) every batch prints a
+table of its changes. In both, a correction is one row that shows the old value and the new one.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ __all__ = ["Row", "batch_rows", "batch_table", "close", "show_batch", "show_loss
 
 NEW, LATEST, CORRECTED, MOVED, WITHDRAWN = "new", "latest", "corrected", "moved", "withdrawn"
 _COLOURS = {NEW: "green", LATEST: "green", CORRECTED: "yellow", MOVED: "yellow", WITHDRAWN: "red"}
-_MOST = 2000  # rows of a batch that are looked at: a person reads far fewer, and pairing them takes time
+_MAX_ROWS = 2000  # of a batch: a person reads far fewer, and pairing rows takes time
 _EARLIER = 10  # rows of a key that may hold again: the first, and the last ones
-_REMEMBERED = 5  # screens full of rows that are kept, so that what is withdrawn leaves room for what is older
-_REAL_DATE = 10**12  # ticks beyond this are shown as dates, the small ones of drawn tables as they are
+_REMEMBERED = 5  # screens of rows that are kept: where rows are withdrawn, older ones take their place
+_REAL_DATE = 10**12  # larger ticks are shown as dates, the small ones of drawn tables as numbers
 
 
 @dataclass(frozen=True)
 class Row:
-    """What a person is shown of one answer: its values, how it got there, and the values that have just changed."""
+    """One answer on the screen: its values, a mark for how the batch changed it, and the values before the change."""
 
     mark: str
     values: dict[str, Any]
@@ -60,7 +60,7 @@ def _hashable(values: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def show_batch(sink: Console, name: str, batch_id: int, changes: Changes, progress: Progress) -> None:
-    """Show what a batch changed; one that changed nothing prints nothing."""
+    """Show the changes of a batch; without changes, print nothing."""
     if _SCREENS.watched():
         _SCREENS.update((id(sink), name), sink, batch_id, changes, progress)
     elif len(changes):
@@ -68,18 +68,18 @@ def show_batch(sink: Console, name: str, batch_id: int, changes: Changes, progre
 
 
 def show_losses(losses: str) -> None:
-    """Say below the tables which rows are not in them; nothing, if there are none."""
+    """Show the losses below the tables, if there are any."""
     if losses and not _SCREENS.note(losses):
         Terminal().print(Text(losses, "yellow"), soft_wrap=True)
 
 
 def close(sink: Console) -> None:
-    """The query of this sink has ended: leave its last table where it is."""
+    """End the live table of this sink; it stays on the screen."""
     _SCREENS.close(sink)
 
 
 def batch_table(sink: Console, name: str, batch_id: int, changes: Changes, progress: Progress) -> Group:
-    """The changes of one batch as a table, under a line that says how far it came."""
+    """The changes of one batch as a table, with the batch and its CTI as title."""
     rows = batch_rows(changes, sink)
     more = [Text(f"… and {len(rows) - sink.rows} more")] if len(rows) > sink.rows else []
     title = Text(f"{name} · batch {batch_id} · CTI {_time(progress.cti)}", "bold")
@@ -92,7 +92,7 @@ def batch_table(sink: Console, name: str, batch_id: int, changes: Changes, progr
 def batch_rows(changes: Changes, sink: Console) -> list[Row]:
     """The rows of a batch, by time; at most the newest few thousand."""
     table = rows_of(changes, sink)
-    table = table.take(pc.sort_indices(table, [("le", "ascending")])).slice(max(0, table.num_rows - _MOST))
+    table = table.take(pc.sort_indices(table, [("le", "ascending")])).slice(max(0, table.num_rows - _MAX_ROWS))
     if sink.encoding == "upsert":
         marks = {"upsert": LATEST, "delete": WITHDRAWN}
         return [Row(marks[row.pop(OP)], row) for row in table.drop_columns([BATCH]).to_pylist()]
@@ -102,7 +102,7 @@ def batch_rows(changes: Changes, sink: Console) -> list[Row]:
 
 
 def _events(events: pa.Table) -> list[Row]:
-    """Physical events, a deletion and an insert that takes its place as one correction."""
+    """Physical events; a deletion and the insert that replaces it are one correction."""
     rows: list[Row] = []
     new: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
     gone: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
@@ -115,14 +115,14 @@ def _events(events: pa.Table) -> list[Row]:
         else:
             rows.append(Row(MOVED, {**row, "re": re_new}, {"re": row["re"]}))
     for life in {**new, **gone}:
-        rows += _paired(gone[life], new[life])
+        rows += _pair(gone[life], new[life])
     return sorted(rows, key=lambda row: (row.values["le"], row.values["re"]))
 
 
-def _paired(gone: list[dict[str, Any]], new: list[dict[str, Any]]) -> Iterable[Row]:
-    """Answers of one lifetime: an old one goes with the new one that has the same key.
+def _pair(gone: list[dict[str, Any]], new: list[dict[str, Any]]) -> Iterable[Row]:
+    """Answers with one lifetime: pair old and new answers with the same key.
 
-    The plan is not known here, but keys are the first columns: the longest common beginning wins.
+    The keys are not known here, but they are the first columns: rows with the longest common prefix are a pair.
     """
     left = list(gone)
     for row in new:
@@ -149,11 +149,11 @@ class _Screen:
 
     sink: Console
     shown: dict[tuple[Any, ...], Row] = field(default_factory=dict)
-    #: Of the keys of upsert rows that are shown: the row, and earlier ones, of which one may hold again.
+    #: For the keys of upsert rows on the screen: the row, and earlier ones, which may hold again.
     earlier: dict[tuple[Any, ...], list[Row]] = field(default_factory=dict)
     batch_id: int = -1
     progress: Progress = field(default_factory=Progress)
-    given: int = 0
+    answers: int = 0
     corrected: int = 0
 
     def update(self, batch_id: int, changes: Changes, progress: Progress) -> None:
@@ -164,14 +164,14 @@ class _Screen:
             if self.sink.encoding == "upsert":
                 row = self._latest(row, old)
             self.shown[self._key(row.identity, row)] = row
-            self.given += row.mark in (NEW, LATEST)
+            self.answers += row.mark in (NEW, LATEST)
             self.corrected += row.mark in (CORRECTED, MOVED, WITHDRAWN)
         newest = sorted(self.shown, key=lambda key: self.shown[key].values["le"])[-_REMEMBERED * self.sink.rows :]
         self.shown = {key: self.shown[key] for key in newest}
         self.earlier = {key: self._needed(rows) for key, rows in self.earlier.items() if key in self.shown}
 
     def _latest(self, row: Row, old: Row | None) -> Row:
-        """A key's new row with what it changes; where the latest are gone, the earlier one that holds again."""
+        """A key's new row with its changes; after a delete, the earlier row that holds again."""
         key = self._key((), row)
         if row.mark == LATEST:
             before = {} if old is None else {n: v for n, v in old.values.items() if v != row.values[n]}
@@ -181,11 +181,11 @@ class _Screen:
         return Row(CORRECTED, self.earlier[key][-1].values) if self.earlier[key] else row
 
     def _before(self, key: tuple[Any, ...], row: Row) -> list[Row]:
-        """The rows of a key that held before the time of another."""
-        return [one for one in self.earlier.get(key, []) if one.values["le"] < row.values["le"]]
+        """The rows of a key that start before another row."""
+        return [other for other in self.earlier.get(key, []) if other.values["le"] < row.values["le"]]
 
     def _needed(self, rows: list[Row]) -> list[Row]:
-        """A settled row holds for good; until then a delete goes back to the one that was settled last, the first."""
+        """The rows of a key that may hold again: a settled row alone, else the last settled one and the newest ones."""
         if rows and rows[-1].values["le"] < self.progress.cti:
             return rows[-1:]
         return [*rows[:1], *rows[1:][-_EARLIER:]]
@@ -197,7 +197,7 @@ class _Screen:
 
     def table(self) -> Group:
         rows = list(self.shown.values())[-self.sink.rows :]
-        counts = f"{self.given} answers, {self.corrected} corrections"
+        counts = f"{self.answers} answers, {self.corrected} corrections"
         footer = Text(f"batch {self.batch_id} · CTI {_time(self.progress.cti)} · {counts}", "dim")
         return Group(_table(rows, self.progress, marked=False), footer)
 
@@ -211,7 +211,7 @@ class _Screens:
         self._note = ""
 
     def watched(self) -> bool:
-        """Whether a person watches, and does not type: an interactive Python needs the terminal's lines for itself."""
+        """Whether a person watches, outside an interactive Python, which needs the terminal's lines for itself."""
         return Terminal().is_terminal and not hasattr(sys, "ps1")
 
     def update(
@@ -221,11 +221,11 @@ class _Screens:
         if self._live is None:
             self._live = Live(auto_refresh=False, vertical_overflow="visible")
             self._live.start()
-            atexit.register(self._live.stop)  # gives the cursor back
+            atexit.register(self._live.stop)  # shows the cursor again
         self._draw(self._live)
 
     def note(self, text: str) -> bool:
-        """Show a text below the tables; false if none is kept up to date."""
+        """Show a text below the live tables; False if there are none."""
         if self._live is None:
             return False
         self._note = text
@@ -251,7 +251,7 @@ _SCREENS = _Screens()
 
 
 def _table(rows: list[Row], progress: Progress, *, marked: bool) -> Table:
-    """Rows as a table; `marked` adds a column that says in words what colours say otherwise."""
+    """Rows as a table; `marked` adds a column with the marks in words, besides the colours."""
     table = Table()
     if marked:
         table.add_column("")

@@ -1,14 +1,14 @@
-"""Conversion: a column as it was read becomes a column of its declared type.
+"""Conversion: from a column as it was read to a column of its declared type.
 
-The good path is one Arrow cast of the whole column. Only when that cast fails does the column get a second look,
-which finds the values that do not fit: these become null here and their rows are refused by the caller. What the
-first look accepts the second accepts too, so whether a value is read never depends on its neighbours.
+The fast path is one Arrow cast of the column. Only if that fails, a slow path finds the values that do not fit: they
+become null, and the caller refuses their rows. The slow path accepts all that the fast path accepts, so whether a value
+is read never depends on its neighbours.
 
-Times are forgiving. A DATETIME is ISO text with or without a zone (UTC when it has none), a count of ticks, or any
+Times have several forms. A DATETIME is ISO text with or without a zone (UTC when it has none), a count of ticks, or any
 Arrow timestamp or date, of the years 1 to 9999. The lifetime columns `le`, `re`, `re_new`, when LONG, take the same
 and also `inf`, `∞` and `-inf`. Fractions of a tick are cut off.
 
-A list is converted by its elements, all of a column at once; it fits if all of them do.
+Lists are converted by their elements, all of a column at once; a list fits if all its elements fit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headrace.errors import SchemaError, TimeError
 from headrace.schema import Field, Type
 from headrace.time import INFINITY, NEG_INFINITY, ticks
 
-__all__ = ["TICK_COLUMNS", "Converted", "check_convertible", "convert", "is_tick", "reason"]
+__all__ = ["TICK_COLUMNS", "ConvertedColumn", "check_convertible", "convert", "is_tick", "reason"]
 
 TICK_COLUMNS = ("le", "re", "re_new")
 
@@ -46,7 +46,7 @@ _LIKELY_TIMES = (
 )
 _FLOAT = r"^-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?$"
 _BOOLEAN = r"^(?i:true|false|0|1)$"
-#: The usual form of a text, and every form that Arrow may take; what has neither needs no try.
+#: The usual form of a text, and every form that Arrow may accept; other texts are not tried.
 _FORMS = {
     Type.BOOLEAN: (_BOOLEAN, _BOOLEAN),
     Type.FLOAT: (_FLOAT, r"^(?i:[-+.0-9e]+|-?(inf|infinity|nan.*))$"),
@@ -61,8 +61,8 @@ _SHOWN = 80
 
 
 @dataclass(frozen=True)
-class Converted:
-    """The values in their type, null where they did not fit, and the mask of those (None: all fit)."""
+class ConvertedColumn:
+    """The converted values, null where they do not fit, and the mask of these (None: all fit)."""
 
     values: pa.ChunkedArray | pa.Array
     bad: Mask | None = None
@@ -73,7 +73,7 @@ def is_tick(field: Field) -> bool:
     return field.name in TICK_COLUMNS and field.type is Type.LONG
 
 
-def convert(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
+def convert(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedColumn:
     """`values` as the field's type."""
     if field.type.is_array:
         return _from_lists(values, field)
@@ -81,15 +81,15 @@ def convert(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
     return _within_years(converted) if field.type is Type.DATETIME else converted
 
 
-def _converted(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
+def _converted(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedColumn:
     if pa.types.is_null(values.type):
-        return Converted(pa.nulls(len(values), field.type.arrow))
+        return ConvertedColumn(pa.nulls(len(values), field.type.arrow))
     if _is_text(values.type):
         return _from_text(values, field)
     if field.type is Type.DATETIME or (is_tick(field) and not pa.types.is_integer(values.type)):
         return _from_time(values, field)
     if values.type == field.type.arrow:
-        return Converted(values)
+        return ConvertedColumn(values)
     if field.type is Type.FLOAT:
         return _narrowed(_cast(values, pa.float64()))
     if field.type.is_integer and (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
@@ -97,17 +97,17 @@ def _converted(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
     return _cast(values, field.type.arrow)
 
 
-def _from_lists(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
+def _from_lists(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedColumn:
     if pa.types.is_null(values.type):
-        return Converted(pa.nulls(len(values), field.type.arrow))
+        return ConvertedColumn(pa.nulls(len(values), field.type.arrow))
     lists = Lists.of(values)
     inner = convert(lists.elements, Field("", field.type.element))
-    whole = lists.with_elements(_one_array(inner.values))
+    lists_of_type = lists.with_elements(_one_array(inner.values))
     if inner.bad is None:
-        return Converted(whole)
+        return ConvertedColumn(lists_of_type)
     faults = np.r_[0, np.cumsum(inner.bad)]
     bad = faults[lists.offsets[1:]] > faults[lists.offsets[:-1]]
-    return Converted(_without(whole, bad), bad)
+    return ConvertedColumn(_without(lists_of_type, bad), bad)
 
 
 def reason(value: object, field: Field) -> str:
@@ -188,7 +188,7 @@ def _is_text(arrow: pa.DataType) -> bool:
 
 
 def _plain(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """Without dictionary encoding, text as Arrow's plain string."""
+    """The values without dictionary encoding, text as Arrow's plain string."""
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     if _is_text(values.type) and not pa.types.is_string(values.type):
@@ -196,18 +196,18 @@ def _plain(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     return values
 
 
-# Casting with a second look.
+# Casts, fast and slow.
 
 
-def _cast(values: pa.ChunkedArray | pa.Array, arrow: pa.DataType) -> Converted:
-    """Cast all; if that fails, find the values that fail by splitting, so a few broken values cost a few casts."""
+def _cast(values: pa.ChunkedArray | pa.Array, arrow: pa.DataType) -> ConvertedColumn:
+    """Cast all values; if that fails, find the bad ones by splitting, so that a few bad values cost a few casts."""
     try:
-        return Converted(values.cast(arrow))
+        return ConvertedColumn(values.cast(arrow))
     except pa.ArrowInvalid:
-        whole = _one_array(values)
-    bad = np.zeros(len(whole), dtype=np.bool_)
-    parts = _cast_parts(whole, 0, arrow, bad)
-    return Converted(pa.concat_arrays(parts), bad)
+        array = _one_array(values)
+    bad = np.zeros(len(array), dtype=np.bool_)
+    parts = _cast_parts(array, 0, arrow, bad)
+    return ConvertedColumn(pa.concat_arrays(parts), bad)
 
 
 def _cast_parts(values: pa.Array, offset: int, arrow: pa.DataType, bad: Mask) -> list[pa.Array]:
@@ -249,12 +249,12 @@ def _without(values: pa.ChunkedArray | pa.Array, bad: Mask) -> pa.ChunkedArray |
 # Text.
 
 
-def _from_text(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
+def _from_text(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedColumn:
     if field.type is Type.CHAR:
         long = _mask(pc.greater(pc.utf8_length(values), 1))
-        return Converted(_without(values, long), long) if long.any() else Converted(values)
+        return ConvertedColumn(_without(values, long), long) if long.any() else ConvertedColumn(values)
     if field.type is Type.STRING:
-        return Converted(values)
+        return ConvertedColumn(values)
     if field.type is Type.DATETIME or is_tick(field):
         return _text_times(values, field)
     if field.type.is_floating:
@@ -262,36 +262,36 @@ def _from_text(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
     return _parsed(values, field.type, field.type.arrow)
 
 
-def _parsed(values: pa.ChunkedArray | pa.Array, kind: Type, arrow: pa.DataType) -> Converted:
+def _parsed(values: pa.ChunkedArray | pa.Array, kind: Type, arrow: pa.DataType) -> ConvertedColumn:
     try:
-        return Converted(values.cast(arrow))
+        return ConvertedColumn(values.cast(arrow))
     except pa.ArrowInvalid:
         texts = _trimmed(_one_array(values))
     usual, possible = _FORMS.get(kind, _INTEGERS)
     return _split(texts, ((usual, arrow),), arrow, lambda rest: _tried(rest, possible, arrow))
 
 
-def _tried(texts: pa.Array, pattern: str, arrow: pa.DataType) -> Converted:
+def _tried(texts: pa.Array, pattern: str, arrow: pa.DataType) -> ConvertedColumn:
     """Cast the texts that have a possible form; all others are bad."""
-    hopeless = ~_mask(pc.match_substring_regex(texts, pattern))
-    tried = _cast(_without(texts, hopeless), arrow)
-    return Converted(tried.values, _or_bad(tried.bad, hopeless))
+    impossible = ~_mask(pc.match_substring_regex(texts, pattern))
+    converted = _cast(_without(texts, impossible), arrow)
+    return ConvertedColumn(converted.values, _or_bad(converted.bad, impossible))
 
 
-def _whole_numbers(texts: pa.Array, arrow: pa.DataType) -> Converted:
-    """Decimal digits as integers; which of them are too large is seen before any cast."""
+def _whole_numbers(texts: pa.Array, arrow: pa.DataType) -> ConvertedColumn:
+    """Decimal digits as integers; those that are too large are found before the cast."""
     digits = pc.replace_substring_regex(texts, r"^-?0*", "")
     length = pc.utf8_length(digits)
     negative = pc.starts_with(texts, "-")
     limit = pc.if_else(negative, _MOST[:-1] + "8", _MOST)
     fits = pc.or_(pc.less(length, len(_MOST)), pc.and_(pc.equal(length, len(_MOST)), pc.less_equal(digits, limit)))
-    over = ~_mask(fits)
-    narrow = _in_range(_without(texts, over).cast(_LONG), arrow)
-    return Converted(narrow.values, _or_bad(narrow.bad, over))
+    overflow = ~_mask(fits)
+    narrow = _in_range(_without(texts, overflow).cast(_LONG), arrow)
+    return ConvertedColumn(narrow.values, _or_bad(narrow.bad, overflow))
 
 
-def _in_range(values: pa.ChunkedArray | pa.Array, arrow: pa.DataType) -> Converted:
-    """Integers, or floats that are whole, as integers of another width."""
+def _in_range(values: pa.ChunkedArray | pa.Array, arrow: pa.DataType) -> ConvertedColumn:
+    """Integers, or whole floats, as integers of another width."""
     low, high = (-(2 ** (arrow.bit_width - 1)), 2 ** (arrow.bit_width - 1) - 1)
     if pa.types.is_floating(values.type):
         values = values.cast(pa.float64())
@@ -302,13 +302,13 @@ def _in_range(values: pa.ChunkedArray | pa.Array, arrow: pa.DataType) -> Convert
         low, high = max(low, int(bounds.min)), min(high, int(bounds.max))
         least, most = pa.scalar(low, values.type), pa.scalar(high, values.type)
         fits = pc.and_(pc.greater_equal(values, least), pc.less_equal(values, most))
-    over = _mask(pc.invert(fits))
-    inside = values if not over.any() else _without(values, over)
-    return Converted(inside.cast(arrow, safe=False), over if over.any() else None)
+    overflow = _mask(pc.invert(fits))
+    inside = values if not overflow.any() else _without(values, overflow)
+    return ConvertedColumn(inside.cast(arrow, safe=False), overflow if overflow.any() else None)
 
 
 def _trimmed(texts: pa.Array) -> pa.Array:
-    """Without surrounding blanks and without a plus sign."""
+    """Texts without surrounding blanks and without a plus sign."""
     return pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"^\+([0-9.])", r"\1")
 
 
@@ -316,68 +316,68 @@ def _split(
     texts: pa.Array,
     likely: tuple[tuple[str, pa.DataType], ...],
     arrow: pa.DataType,
-    others: Callable[[pa.Array], Converted],
-) -> Converted:
-    """Cast the texts of each likely form together; look at each distinct other text by itself."""
+    others: Callable[[pa.Array], ConvertedColumn],
+) -> ConvertedColumn:
+    """Cast the texts of each likely form together, and every other distinct text by itself."""
     rest = _mask(pc.is_valid(texts))
     result, bad = pa.nulls(len(texts), arrow), np.zeros(len(texts), dtype=np.bool_)
     for pattern, form in likely:
-        mine = rest & _mask(pc.match_substring_regex(texts, pattern))
-        chosen = texts.filter(pa.array(mine))
+        matching = rest & _mask(pc.match_substring_regex(texts, pattern))
+        chosen = texts.filter(pa.array(matching))
         part = _whole_numbers(chosen, form) if pattern == _INTEGER else _cast(chosen, form)
-        result, bad = _put(result, bad, mine, Converted(_as(part.values, arrow), part.bad))
-        rest &= ~mine
+        result, bad = _put(result, bad, matching, ConvertedColumn(_as(part.values, arrow), part.bad))
+        rest &= ~matching
     distinct = texts.filter(pa.array(rest)).dictionary_encode()
     part = others(distinct.dictionary)
     faults = None if part.bad is None else part.bad[distinct.indices.to_numpy()]
-    result, bad = _put(result, bad, rest, Converted(part.values.take(distinct.indices), faults))
-    return Converted(result, bad if bad.any() else None)
+    result, bad = _put(result, bad, rest, ConvertedColumn(part.values.take(distinct.indices), faults))
+    return ConvertedColumn(result, bad if bad.any() else None)
 
 
-def _put(result: pa.Array, bad: Mask, mask: Mask, part: Converted) -> tuple[pa.Array, Mask]:
+def _put(result: pa.Array, bad: Mask, mask: Mask, part: ConvertedColumn) -> tuple[pa.Array, Mask]:
     if part.bad is not None:
         bad[mask] = part.bad
     return pc.replace_with_mask(result, pa.array(mask), part.values), bad
 
 
-def _text_floats(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
+def _text_floats(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedColumn:
     parsed = _parsed(values, field.type, pa.float64())
-    endless = _mask(pc.is_inf(parsed.values))
-    if endless.any():  # Arrow reads "1e400" as infinity
-        said = _mask(pc.match_substring_regex(values, r"(?i)inf"))
-        over = endless & ~said
-        if over.any():
-            parsed = Converted(_without(parsed.values, over), _or_bad(parsed.bad, over))
+    infinite = _mask(pc.is_inf(parsed.values))
+    if infinite.any():  # Arrow reads "1e400" as infinity
+        spelled = _mask(pc.match_substring_regex(values, r"(?i)inf"))
+        overflow = infinite & ~spelled
+        if overflow.any():
+            parsed = ConvertedColumn(_without(parsed.values, overflow), _or_bad(parsed.bad, overflow))
     return _narrowed(parsed) if field.type is Type.FLOAT else parsed
 
 
-def _narrowed(wide: Converted) -> Converted:
+def _narrowed(wide: ConvertedColumn) -> ConvertedColumn:
     """Doubles as floats; a finite one that would become infinite does not fit."""
     narrow = wide.values.cast(pa.float32(), safe=False)
-    over = _mask(pc.and_not(pc.is_inf(narrow), pc.is_inf(wide.values)))
-    if not over.any():
-        return Converted(narrow, wide.bad)
-    return Converted(_without(narrow, over), _or_bad(wide.bad, over))
+    overflow = _mask(pc.and_not(pc.is_inf(narrow), pc.is_inf(wide.values)))
+    if not overflow.any():
+        return ConvertedColumn(narrow, wide.bad)
+    return ConvertedColumn(_without(narrow, overflow), _or_bad(wide.bad, overflow))
 
 
 # Times.
 
 
-def _text_times(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
+def _text_times(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedColumn:
     arrow = field.type.arrow
     for form in (_LONG, _ZONED, _NAIVE) if is_tick(field) else (_ZONED, _NAIVE, _LONG):
         try:
             values.slice(0, _PROBE).cast(form)  # a cast that fails everywhere is slow: Arrow words every error
-            return Converted(_as(values.cast(form), arrow))
+            return ConvertedColumn(_as(values.cast(form), arrow))
         except pa.ArrowInvalid:
             continue
     return _split(_trimmed(_one_array(values)), _LIKELY_TIMES, arrow, lambda rest: _odd_times(rest, field))
 
 
-def _odd_times(texts: pa.Array, field: Field) -> Converted:
-    found = [_odd_time(text, field) for text in texts.to_pylist()]
-    bad = np.array([time is None for time in found], dtype=np.bool_)
-    return Converted(_as(pa.array(found, _LONG), field.type.arrow), bad)
+def _odd_times(texts: pa.Array, field: Field) -> ConvertedColumn:
+    times = [_odd_time(text, field) for text in texts.to_pylist()]
+    bad = np.array([time is None for time in times], dtype=np.bool_)
+    return ConvertedColumn(_as(pa.array(times, _LONG), field.type.arrow), bad)
 
 
 def _odd_time(text: str, field: Field) -> int | None:
@@ -385,11 +385,11 @@ def _odd_time(text: str, field: Field) -> int | None:
         time = ticks(text)
     except TimeError:
         return None
-    endless = time in (INFINITY, NEG_INFINITY)
-    return None if endless and not is_tick(field) else time
+    infinite = time in (INFINITY, NEG_INFINITY)
+    return None if infinite and not is_tick(field) else time
 
 
-def _from_time(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
+def _from_time(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedColumn:
     """Timestamps, dates and counts of ticks."""
     if pa.types.is_timestamp(values.type) and values.type.unit == "ns":
         values = _floor_divide(values.cast(_LONG), 1000)
@@ -399,17 +399,17 @@ def _from_time(values: pa.ChunkedArray | pa.Array, field: Field) -> Converted:
     if pa.types.is_date32(values.type):
         values = values.cast(pa.timestamp("s"))
     converted = _cast(values, form)
-    return Converted(_as(converted.values, field.type.arrow), converted.bad)
+    return ConvertedColumn(_as(converted.values, field.type.arrow), converted.bad)
 
 
-def _within_years(converted: Converted) -> Converted:
-    """Without the times before year 1 or after 9999, which neither Python nor Spark can hold."""
+def _within_years(converted: ConvertedColumn) -> ConvertedColumn:
+    """The times of the years 1 to 9999; neither Python nor Spark can hold others."""
     bounds = pc.min_max(converted.values.cast(_LONG)).as_py()
     if bounds["min"] is None or (bounds["min"] >= _YEARS[0] and bounds["max"] < _YEARS[1]):
         return converted
     micros = converted.values.cast(_LONG)
     beyond = _mask(pc.or_(pc.less(micros, _YEARS[0]), pc.greater_equal(micros, _YEARS[1])))
-    return Converted(_without(converted.values, beyond), _or_bad(converted.bad, beyond))
+    return ConvertedColumn(_without(converted.values, beyond), _or_bad(converted.bad, beyond))
 
 
 def _floor_divide(values: Any, divisor: int) -> Any:

@@ -1,10 +1,10 @@
 """CSV: rows of separated fields, read as text and then converted column by column.
 
-With a header, columns are found by name and may come in any order beside others; without one they are the schema's,
-by position. An empty field is null, `""` is empty text. Quoted fields may hold delimiters, quotes (doubled) and line
-ends. A row is refused when it has the wrong number of fields, is not UTF-8, or holds a value that is not of its
-column's type. A quote that is never closed costs its own line only: reading goes on at the next. Empty lines are not
-rows. Integers may be decimal or `0x` hexadecimal; blanks around numbers and times do not matter.
+With a header, columns are found by name, in any order; without one they are the schema's, by position. An empty field
+is null, `""` is empty text. Quoted fields may hold delimiters, quotes (doubled) and line ends. A row is refused when it
+has the wrong number of fields, is not UTF-8, or holds a value that is not of its column's type. A quote that is never
+closed spoils only its own line: reading continues at the next. Empty lines are not rows. Integers may be decimal or
+`0x` hexadecimal; blanks around numbers and times are ignored.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from headrace.errors import SchemaError, nearest
-from headrace.io.decoded import Decoded
+from headrace.io.decoded import DecodedBlock
 from headrace.io.records import (
     BLOCK_BYTES,
     MAX_LINE,
     Bounds,
-    Broken,
-    Read,
+    BrokenRecord,
+    FastRead,
     Records,
     SplitRecords,
     blocks,
@@ -46,8 +46,8 @@ def read_csv(
     rename: Mapping[str, str] | None = None,
     size: int = BLOCK_BYTES,
     max_line: int = MAX_LINE,
-) -> Iterator[Decoded]:
-    """The decoded blocks of a CSV file; `rename` gives columns of the header other names."""
+) -> Iterator[DecodedBlock]:
+    """The decoded blocks of a CSV file; `rename` renames columns of the header."""
     decoder: CsvDecoder | None = None if header else CsvDecoder(schema.names, fields, delimiter)
     row, line = 0, 1
     for block in blocks(stream, quoted=True, size=size, max_line=max_line):
@@ -58,9 +58,9 @@ def read_csv(
             _check_header(names, fields, path)
             decoder = CsvDecoder(names, fields, delimiter)
         line += count_lines(block[: len(block) - len(data)])
-        done, row = decode(Records(data, quoted=True, line=line), decoder, row)
+        decoded, row = decode(Records(data, quoted=True, line=line), decoder, row)
         line += count_lines(data)
-        yield done
+        yield decoded
 
 
 def _header(block: bytes, delimiter: str) -> tuple[list[str], bytes]:
@@ -86,7 +86,7 @@ def _check_header(names: Sequence[str], fields: Sequence[Field], path: str) -> N
 
 
 class CsvDecoder:
-    """Rows of fields named `names` (the file's, in order), of which `fields` are wanted."""
+    """Decodes rows with the fields `names` (the file's, in order) and reads `fields` of them."""
 
     def __init__(self, names: Sequence[str], fields: Sequence[Field], delimiter: str) -> None:
         self.fields = fields
@@ -103,14 +103,14 @@ class CsvDecoder:
             quoted_strings_can_be_null=False,
         )
 
-    def fast(self, records: Records) -> Read:
+    def fast(self, records: Records) -> FastRead:
         records.check_utf8()
         if not len(records.span):
-            return Read(self.slow_schema().empty_table())
+            return FastRead(self.slow_schema().empty_table())
         span = pa.py_buffer(self._closed(records))
-        broken: dict[int, Broken] = {}
+        broken: dict[int, BrokenRecord] = {}
         quoted = b'"' in records.data
-        # One thread: Spark runs one worker per core, and only then does Arrow tell the numbers of broken rows.
+        # One thread: Spark runs one worker per core, and with more threads Arrow does not number broken rows.
         table = pacsv.read_csv(
             pa.BufferReader(span),
             pacsv.ReadOptions(column_names=self._labels, block_size=span.size, use_threads=False),
@@ -121,12 +121,12 @@ class CsvDecoder:
             ),
             self._convert,
         )
-        if quoted and not _as_meant(records, len(table) + len(broken), self._delimiter):
-            raise pa.ArrowInvalid("a row of several lines may be an accident")
-        return Read(table.rename_columns([field.name for field in self.fields]), broken)
+        if quoted and not _quotes_fit(records, len(table) + len(broken), self._delimiter):
+            raise pa.ArrowInvalid("a row of several lines may be a mistake")
+        return FastRead(table.rename_columns([field.name for field in self.fields]), broken)
 
     def _closed(self, records: Records) -> memoryview | bytes:
-        """The records' bytes; with a line end if the last field is empty, or Arrow may take it for a quoted one."""
+        """The records' bytes; with a line end if the last field is empty, which Arrow may otherwise read as quoted."""
         span = records.span
         if b'"' not in records.data or span[-1:] != self._delimiter.encode():
             return span
@@ -134,32 +134,32 @@ class CsvDecoder:
             raise pa.ArrowInvalid("a quote is not closed")
         return bytes(span) + b"\n"
 
-    def _refuse(self, row: Any, broken: dict[int, Broken]) -> str:
+    def _refuse(self, row: Any, broken: dict[int, BrokenRecord]) -> str:
         if "\n" in row.text and not split_record(row.text, self._delimiter)[1]:
-            return "error"  # a quote has swallowed the following lines, which are read on their own
-        broken[row.number - 1] = Broken(_wrong_width(row.actual_columns, self._width), row.text)
+            return "error"  # an open quote has included the following lines, which are read on their own
+        broken[row.number - 1] = BrokenRecord(_wrong_width(row.actual_columns, self._width), row.text)
         return "skip"
 
     def slow_schema(self) -> pa.Schema:
         return pa.schema([(field.name, pa.string()) for field in self.fields])
 
-    def slow(self, record: bytes) -> list[Any] | Broken | SplitRecords:
+    def slow(self, record: bytes) -> list[Any] | BrokenRecord | SplitRecords:
         text = record.decode("utf-8", errors="replace")
         values, quotes_right = split_record(text, self._delimiter)
         first, newline, rest = record.partition(b"\n")
-        if newline and not quotes_right:  # a quote has swallowed the following lines
+        if newline and not quotes_right:  # an open quote has included the following lines
             return SplitRecords(first.removesuffix(b"\r"), rest)
         if not _is_utf8(record):
-            return Broken("the row is not UTF-8 text", text)
+            return BrokenRecord("the row is not UTF-8 text", text)
         if len(values) != self._width:
-            return Broken(_wrong_width(len(values), self._width), text)
+            return BrokenRecord(_wrong_width(len(values), self._width), text)
         return [values[i] for i in self._positions]
 
 
-def _as_meant(records: Records, rows: int, delimiter: str) -> bool:
-    """Whether each row is one line, or else every quote opens or closes a whole field or is doubled.
+def _quotes_fit(records: Records, rows: int, delimiter: str) -> bool:
+    """Whether each row is one line, or every quote opens or closes a field or is doubled.
 
-    Arrow takes other quotes as they come; where they make several lines one row, that was hardly meant.
+    Arrow accepts other quotes; where they join several lines to one row, that is probably a mistake.
     """
     bounds = Bounds.of(bytes(records.span), quoted=False) if records.bounds.multiline else records.bounds
     if rows == len(bounds.starts):
@@ -179,12 +179,12 @@ def _is_utf8(record: bytes) -> bool:
         return False
 
 
-def _wrong_width(found: int, expected: int) -> str:
-    return f"the row has {found} field{'s' if found != 1 else ''}, expected {expected}"
+def _wrong_width(actual: int, expected: int) -> str:
+    return f"the row has {actual} field{'s' if actual != 1 else ''}, expected {expected}"
 
 
 def split_record(text: str, delimiter: str) -> tuple[list[str | None], bool]:
-    """The fields of one record as Arrow would split them, and whether every quote is where it should be.
+    """The fields of one record as Arrow splits them, and whether all quotes are in legal places.
 
     >>> split_record('a,"b,c",,""', ",")
     (['a', 'b,c', None, ''], True)

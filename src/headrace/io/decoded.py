@@ -1,11 +1,11 @@
 """A decoded block: the rows that could be read, and the rows that could not.
 
-A broken row never stops a file and never vanishes. It is *refused*: kept apart with its number in the file, its line,
-the reason and its text, so that the input's policy can raise, drop, count or divert it. The numbers of the good rows
-are kept too, so that the order of the two together can be restored.
+A broken row never stops a file and never disappears. It is *refused*: a second table holds its number in the file, its
+line, the reason and its text, so that the input's policy can raise, drop, count or divert it. The good rows have their
+numbers too, so that the order of all rows can be restored.
 
 A row's *line* is where a person finds it: the line of a text file on which it begins, or its number in a Parquet file,
-from 1. It is null where nobody knows: in rows that a reader has filtered before they were numbered.
+from 1. It is null where it is unknown: in rows that a reader has filtered before they were numbered.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from headrace.io.files import FileState
 from headrace.schema import Field
 
 __all__ = [
-    "REFUSED", "Decoded", "Raw", "Refusal", "as_python", "concat", "finish", "numbered", "refused_table", "unnumbered",
+    "REFUSED", "DecodedBlock", "Raw", "Refusal", "as_python", "concat", "finish", "numbered", "refused_table",
+    "unnumbered",
 ]  # fmt: skip
 
 REFUSED = pa.schema([("row", pa.int64()), ("reason", pa.string()), ("raw", pa.string()), ("line", pa.int64())])
@@ -35,11 +36,13 @@ Raw = Callable[[NDArray[np.int64]], list[str]]
 
 
 @dataclass(frozen=True)
-class Decoded:
-    """`table` has the asked columns in the schema's Arrow types, in file order; `rows` numbers its rows in the file,
-    from 0, and `lines` says on which line each begins, if that is known; `refused` has the columns `row`, `reason`,
-    `raw` and `line`. `file` is what became of the file since it was listed; only its last block, which is empty, says
-    that it is gone or another one.
+class DecodedBlock:
+    """A block of a file's rows.
+
+    `table` has the requested columns in the schema's Arrow types, in file order; `rows` numbers its rows in the file,
+    from 0; `lines` has the lines on which they begin, if known; `refused` has the columns `row`, `reason`, `raw` and
+    `line`. `file` is the state of the file since it was listed; only the last block, which is empty, reports a file
+    that is missing or changed.
     """
 
     table: pa.Table
@@ -48,8 +51,8 @@ class Decoded:
     lines: NDArray[np.int64] | None = None
     file: FileState = "same"
 
-    def where(self, row_filter: pc.Expression | None, columns: Sequence[str]) -> Decoded:
-        """Only the rows that pass the filter (null does not), only those columns; refused rows stay refused."""
+    def where(self, row_filter: pc.Expression | None, columns: Sequence[str]) -> DecodedBlock:
+        """The rows that pass the filter (null does not), with these columns; refused rows stay refused."""
         if row_filter is None:
             same = self.table.column_names == list(columns)
             return self if same else replace(self, table=self.table.select(list(columns)))
@@ -58,8 +61,8 @@ class Decoded:
         lines = None if self.lines is None else self.lines[kept]
         return replace(self, table=placed.select(list(columns)), rows=self.rows[kept], lines=lines)
 
-    def slice(self, start: int, rows: int) -> Decoded:
-        """Some of the good rows; the refused ones stay with the first."""
+    def slice(self, start: int, rows: int) -> DecodedBlock:
+        """A slice of the good rows; the first slice has the refused rows."""
         lines = None if self.lines is None else self.lines[start : start + rows]
         refused = self.refused if start == 0 else self.refused.slice(0, 0)
         piece = self.table.slice(start, rows)
@@ -75,40 +78,40 @@ def refused_table(refusals: Iterable[Refusal] = ()) -> pa.Table:
     return pa.table([*([row[i] for row in rows] for i in range(3)), pa.nulls(len(rows), pa.int64())], schema=REFUSED)
 
 
-def numbered(done: Decoded, lines_of: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> Decoded:
-    """A block with the lines of its rows, by their number; -1 is a line that is not known."""
-    lines = lines_of(done.rows)
-    if not done.refused.num_rows:
-        return replace(done, lines=lines)
-    broken = lines_of(done.refused["row"].to_numpy())
+def numbered(block: DecodedBlock, lines_of: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> DecodedBlock:
+    """A block with the lines of its rows, from their numbers; -1 is an unknown line."""
+    lines = lines_of(block.rows)
+    if not block.refused.num_rows:
+        return replace(block, lines=lines)
+    broken = lines_of(block.refused["row"].to_numpy())
     column = pa.array(broken, mask=broken < 0)
-    return replace(done, refused=done.refused.set_column(3, "line", column), lines=lines)
+    return replace(block, refused=block.refused.set_column(3, "line", column), lines=lines)
 
 
-def unnumbered(done: Decoded) -> Decoded:
+def unnumbered(block: DecodedBlock) -> DecodedBlock:
     """A block whose rows were filtered before they were numbered."""
-    lines = pa.nulls(done.refused.num_rows, pa.int64())
-    return replace(done, refused=done.refused.set_column(3, "line", lines), lines=None)
+    lines = pa.nulls(block.refused.num_rows, pa.int64())
+    return replace(block, refused=block.refused.set_column(3, "line", lines), lines=None)
 
 
-def finish(table: pa.Table, rows: NDArray[np.int64], fields: Sequence[Field], raw: Raw) -> Decoded:
+def finish(table: pa.Table, rows: NDArray[np.int64], fields: Sequence[Field], raw: Raw) -> DecodedBlock:
     """Convert every column to its type; the rows in which a value does not fit are refused."""
     converted = [convert(table[field.name], field) for field in fields]
     schema = pa.schema([(field.name, field.type.arrow) for field in fields])
     result = pa.table([column.values for column in converted], schema=schema)
     broken = [(field, column.bad) for field, column in zip(fields, converted, strict=True) if column.bad is not None]
     if not broken:
-        return Decoded(result, refused_table(), rows)
+        return DecodedBlock(result, refused_table(), rows)
     bad = np.logical_or.reduce([mask for _, mask in broken])
     reasons = [_reasons(table[field.name], field, mask).filter(pa.array(bad)) for field, mask in broken]
     joined = pc.binary_join_element_wise(*reasons, "; ", null_handling="skip")
     texts = pa.array(raw(np.flatnonzero(bad)), pa.string())
     refused = pa.table([rows[bad], joined, texts, pa.nulls(len(texts), pa.int64())], schema=REFUSED)
-    return Decoded(result.filter(pa.array(~bad)), refused.sort_by("row"), rows[~bad])
+    return DecodedBlock(result.filter(pa.array(~bad)), refused.sort_by("row"), rows[~bad])
 
 
 def _reasons(values: pa.ChunkedArray, field: Field, mask: NDArray[np.bool_]) -> pa.Array:
-    """Why each value that `mask` marks does not fit, made once for each distinct value; null for the others."""
+    """Why each value that `mask` marks does not fit, computed once per distinct value; null for the others."""
     marked = pa.array(mask)
     wrong = pa.chunked_array(values).combine_chunks().filter(marked)
     codes, distinct = np.arange(len(wrong)), wrong
@@ -120,19 +123,19 @@ def _reasons(values: pa.ChunkedArray, field: Field, mask: NDArray[np.bool_]) -> 
 
 
 def as_python(value: Any) -> Any:
-    """An Arrow value as Python's; as text where Python has no such value (a time after the year 9999)."""
+    """An Arrow value as a Python value; as text where Python has none (a time after the year 9999)."""
     try:
         return value.as_py()
     except (OverflowError, ValueError):
         return str(value.cast(pa.int64()).as_py()) if pa.types.is_timestamp(value.type) else str(value)
 
 
-def concat(parts: Sequence[Decoded]) -> Decoded:
+def concat(parts: Sequence[DecodedBlock]) -> DecodedBlock:
     """Several pieces of a file as one block, in order."""
     if len(parts) == 1:
         return parts[0]
     lines = [part.lines for part in parts if part.lines is not None]
-    return Decoded(
+    return DecodedBlock(
         pa.concat_tables([part.table for part in parts]),
         pa.concat_tables([part.refused for part in parts]),
         np.concatenate([part.rows for part in parts]),

@@ -1,11 +1,11 @@
 """Writing: tables as JSON lines, a column at a time.
 
-Each column becomes a column of JSON texts, and the texts of a row are joined; no row is ever an object in Python.
-Only texts that need escaping take the slow way. What JSON cannot say is said in words: `"NaN"`, `"Infinity"`,
-`"-Infinity"` for floats and `"inf"` for a lifetime that never ends. Times are ISO texts in UTC, lists are arrays.
+Each column becomes a column of JSON texts, and the texts of a row are joined; no row is ever a Python object. Only
+texts that need escaping take the slow path. Values that JSON lacks are texts: `"NaN"`, `"Infinity"`, `"-Infinity"` for
+floats and `"inf"` for a lifetime without an end. Times are ISO texts in UTC, lists are arrays.
 
-A physical event (rule 1.3) is `{"kind": …, "le": …, "re": …, "re_new": …, "payload": {…}}`, with null for what its
-kind does not have; the payload of a CTI is empty.
+A physical event (rule 1.3) is `{"kind": …, "le": …, "re": …, "re_new": …, "payload": {…}}`, with null for parts that
+its kind does not have; the payload of a CTI is empty.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from headrace.columnar import Lists
 from headrace.errors import BadRow
-from headrace.io.decoded import Decoded
+from headrace.io.decoded import DecodedBlock
 from headrace.io.formats import Format, read_file
 from headrace.io.json import read_json
 from headrace.schema import Field, Schema, Type
@@ -38,7 +38,7 @@ PHYSICAL = (
 _CHUNK = 1 << 17
 _TO_ESCAPE = r'["\\\x00-\x1f]'
 _DAY = 86_400_000_000
-_YEARS = (-62_135_596_800_000_000, 253_402_300_800_000_000)  # 0001-01-01 to 9999-12-31, which four digits can say
+_YEARS = (-62_135_596_800_000_000, 253_402_300_800_000_000)  # 0001-01-01 to 9999-12-31: years of four digits
 _ISO = np.frombuffer(b"0000-00-00T00:00:00.000000Z", dtype=np.uint8)
 _CLOCK = ((11, 36_000_000_000, 10), (12, 3_600_000_000, 10), (14, 600_000_000, 6), (15, 60_000_000, 10),
           (17, 10_000_000, 6), (18, 1_000_000, 10), *((20 + i, 10 ** (5 - i), 10) for i in range(6)))  # fmt: skip
@@ -55,17 +55,17 @@ def physical_to_jsonl(table: pa.Table) -> bytes:
 
 
 def jsonl_to_physical(source: bytes | str | Sequence[str], schema: Schema) -> pa.Table:
-    """The events that `physical_to_jsonl` wrote, from its bytes or from files; `schema` is the payload's."""
+    """Read events that `physical_to_jsonl` wrote, from bytes or from files; `schema` is the payload's."""
     fields = [*PHYSICAL, *schema.payload]
     if isinstance(source, bytes):
-        return _all(read_json(io.BytesIO(source), fields, nested=True), fields, "the given bytes")
+        return _all_rows(read_json(io.BytesIO(source), fields, nested=True), fields, "the given bytes")
     paths = [source] if isinstance(source, str) else source
-    whole = Schema(tuple(fields))
-    tables = [_all(read_file(path, Format("json", nested=True), whole), fields, path) for path in paths]
-    return pa.concat_tables(tables) if tables else whole.arrow.empty_table()
+    columns = Schema(tuple(fields))
+    tables = [_all_rows(read_file(path, Format("json", nested=True), columns), fields, path) for path in paths]
+    return pa.concat_tables(tables) if tables else columns.arrow.empty_table()
 
 
-def _all(blocks: Iterable[Decoded], fields: Sequence[Field], origin: str) -> pa.Table:
+def _all_rows(blocks: Iterable[DecodedBlock], fields: Sequence[Field], origin: str) -> pa.Table:
     tables = [Schema(tuple(fields)).arrow.empty_table()]
     for block in blocks:
         if block.refused.num_rows:
@@ -81,7 +81,7 @@ def _encoded(table: pa.Table, line: Callable[[pa.RecordBatch], Any]) -> bytes:
 
 
 def _bytes(lines: pa.Array) -> bytes:
-    """The texts one after another: what Arrow already holds."""
+    """The texts one after another, as Arrow holds them."""
     joined = pc.binary_join_element_wise(lines, "", "\n")
     offsets = np.frombuffer(joined.buffers()[1], dtype=np.int32)[joined.offset : joined.offset + len(joined) + 1]
     return bytes(memoryview(joined.buffers()[2])[int(offsets[0]) : int(offsets[-1])])
@@ -141,8 +141,8 @@ def _text(values: pa.Array) -> pa.Array:
 def _float(values: pa.Array) -> pa.Array:
     texts = pc.replace_substring_regex(values.cast(pa.string()), r"^(-?[0-9]+)$", r"\1.0")
     if not pc.all(pc.is_finite(values)).as_py():
-        endless = pc.if_else(pc.less(values, 0), '"-Infinity"', '"Infinity"')
-        texts = pc.if_else(pc.is_inf(values), endless, pc.if_else(pc.is_nan(values), '"NaN"', texts))
+        infinite = pc.if_else(pc.less(values, 0), '"-Infinity"', '"Infinity"')
+        texts = pc.if_else(pc.is_inf(values), infinite, pc.if_else(pc.is_nan(values), '"NaN"', texts))
     return _or_null(texts)
 
 
@@ -164,6 +164,6 @@ def iso_texts(values: pa.Array) -> pa.Array:
 
 
 def _dates(days: Any) -> Any:
-    distinct, which = np.unique(days, return_inverse=True)
+    distinct, places = np.unique(days, return_inverse=True)
     texts = np.datetime_as_string(distinct.astype("datetime64[D]"), unit="D").astype("S10")
-    return np.frombuffer(texts.tobytes(), dtype=np.uint8).reshape(-1, 10)[which]
+    return np.frombuffer(texts.tobytes(), dtype=np.uint8).reshape(-1, 10)[places]

@@ -4,11 +4,10 @@ A path may be plain, a `file:` URI in either of its spellings (percent-encoded, 
 object store (`object_files.py`), or any other URI that Arrow's file systems understand. Names that start with `_` or
 `.` are not data: writers use them for what is unfinished.
 
-`listing` is the one order in which files are read: by modification time in nanoseconds, then by path, or by path alone
-for files whose names say when they belong. An order says only which of the files that are there is next: a file that
-comes later is read later, whatever its name. A link to a directory is not followed, since it may lead back to where it
-is. A listed file may be gone, or another one, when its turn comes: `Listed.state` says so, and whoever reads files
-counts and reports it.
+`listing` defines the order in which files are read: by modification time in nanoseconds, then by path; or by path alone
+for files whose names contain their times. The order applies to the files that are there: a file that comes later is
+read later, in either order. Links to directories are not followed, since they may lead back. When a listed file is
+read, it may be missing or changed: `ListedFile.state` tells, and readers count and report it.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ from headrace.errors import HeadraceError, SourceError
 from headrace.io.object_files import find_objects, is_object, object_now, open_object
 
 __all__ = [
-    "MAX_EXPANSION", "ORDERS", "FileOrder", "FileState", "Listed", "behind_link", "changed_or_new", "list_files",
+    "MAX_EXPANSION", "ORDERS", "FileOrder", "FileState", "ListedFile", "behind_link", "changed_or_new", "list_files",
     "listing", "local_path", "open_file", "open_stream", "source_errors",
 ]  # fmt: skip
 
-#: How many times its size a compressed file may decompress to, unless its reader says otherwise.
+#: How many times its size a compressed file may decompress to, by default.
 MAX_EXPANSION = 200
-_EXPANSION_FROM = 64 << 20  # bytes: less does no harm
+_EXPANSION_FROM = 64 << 20  # bytes: smaller files are not checked
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".br")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 def local_path(path: str) -> str | None:
-    """The local path meant by a plain path or a `file:` URI; None for other URIs.
+    """The local path of a plain path or a `file:` URI; None for other URIs.
 
     >>> local_path("file:///a/b%20c"), local_path("file:/a"), local_path("a%20b"), local_path("s3://bucket/a")
     ('/a/b c', '/a', 'a%20b', None)
@@ -54,9 +53,9 @@ def local_path(path: str) -> str | None:
 
 
 def open_stream(path: str, max_expansion: int = MAX_EXPANSION) -> Any:
-    """The file as a stream of bytes; decompressed when its name says so (`.gz`, `.zst`, …).
+    """The file as a stream of bytes, decompressed according to its name (`.gz`, `.zst`, …).
 
-    A file that decompresses to more than `max_expansion` times its size is an error, once it is large.
+    A large file that decompresses to more than `max_expansion` times its size is an error.
     """
     if is_object(path):
         stream, size = open_object(path), -1
@@ -72,21 +71,21 @@ def open_stream(path: str, max_expansion: int = MAX_EXPANSION) -> Any:
 
 
 class _Decompressed:
-    """A stream that counts what it gives, so that a small file cannot fill the memory or run for ever."""
+    """A stream that counts its bytes, so that a small file cannot fill the memory or run for ever."""
 
     def __init__(self, stream: Any, path: str, size: int, max_expansion: int) -> None:
         self.stream, self.path, self.size, self.max_expansion = stream, path, size, max_expansion
-        self.given = 0
+        self.bytes_read = 0
 
     def read(self, size: int) -> bytes:
         data: bytes = self.stream.read(size)
-        self.given += len(data)
-        if self.given > max(_EXPANSION_FROM, self.max_expansion * self.size):
+        self.bytes_read += len(data)
+        if self.bytes_read > max(_EXPANSION_FROM, self.max_expansion * self.size):
             raise SourceError(
                 f"{self.path!r} decompresses to more than {self.max_expansion} times its size",
-                given=f"{self.given:,} bytes from {self.size:,}, and more to come",
+                given=f"{self.bytes_read:,} bytes from {self.size:,}, and more to come",
                 allowed=f"max_expansion={self.max_expansion}",
-                instead=f"max_expansion={self.max_expansion * 10}, if the file is meant to be so",
+                instead=f"max_expansion={self.max_expansion * 10}, if the file is correct",
             )
         return data
 
@@ -109,20 +108,20 @@ def _file_system(path: str) -> tuple[Any, str]:
     local = local_path(path)
     if local is not None:
         return pafs.LocalFileSystem(), str(Path(local).absolute())
-    found = pafs.FileSystem.from_uri(path)
-    return found[0], str(found[1])
+    system = pafs.FileSystem.from_uri(path)
+    return system[0], str(system[1])
 
 
 #: Which file is read first: the one that was modified first, or the one whose path is first.
 FileOrder: TypeAlias = Literal["time", "name"]
 ORDERS = ("time", "name")
-#: What became of a file since it was listed.
+#: The state of a file since it was listed.
 FileState: TypeAlias = Literal["same", "missing", "changed"]
 
 
 @dataclass(frozen=True, order=True)
-class Listed:
-    """A file as it was when it was listed; the order of these values is that of time."""
+class ListedFile:
+    """A file as it was when it was listed; files are ordered by their modification time."""
 
     #: Modification time in nanoseconds.
     modified: int
@@ -130,30 +129,32 @@ class Listed:
     size: int
 
     @classmethod
-    def now(cls, path: str) -> Listed | None:
-        """The file as it is now; None if there is none."""
+    def now(cls, path: str) -> ListedFile | None:
+        """The file as it is now; None if it does not exist."""
         with source_errors(path):
             if is_object(path):
-                seen = object_now(path)
-                return None if seen is None else Listed(*seen)
+                current = object_now(path)
+                return None if current is None else ListedFile(*current)
             files, name = _file_system(path)
-            found = files.get_file_info(name)
-        return None if found.type == pafs.FileType.NotFound else _of_info(found, path)
+            info = files.get_file_info(name)
+        return None if info.type == pafs.FileType.NotFound else _of_info(info, path)
 
     def state(self) -> FileState:
-        """What became of the file since."""
-        now = Listed.now(self.path)
+        """The state of the file since it was listed."""
+        now = ListedFile.now(self.path)
         if now is not None and is_object(self.path) and now.modified // 10**9 == self.modified // 10**9:
-            now = replace(now, modified=self.modified)  # a listing may know fractions of a second, and the file not
+            now = replace(now, modified=self.modified)  # only listings may have fractions of a second
         return "missing" if now is None else "same" if now == self else "changed"
 
 
-def _of_info(found: Any, path: str) -> Listed:
-    return Listed(found.mtime_ns or 0, path, found.size or 0)
+def _of_info(info: Any, path: str) -> ListedFile:
+    return ListedFile(info.mtime_ns or 0, path, info.size or 0)
 
 
-def changed_or_new(files: Iterable[Listed], taken: Mapping[str, Listed]) -> tuple[list[Listed], list[Listed]]:
-    """Of the files listed now: those that differ from when they were taken, and those never taken."""
+def changed_or_new(
+    files: Iterable[ListedFile], taken: Mapping[str, ListedFile]
+) -> tuple[list[ListedFile], list[ListedFile]]:
+    """The listed files that differ from the taken ones, and those that were never taken."""
     listed = list(files)
     changed = [file for file in listed if taken.get(file.path, file) != file]
     return changed, [file for file in listed if file.path not in taken]
@@ -161,7 +162,7 @@ def changed_or_new(files: Iterable[Listed], taken: Mapping[str, Listed]) -> tupl
 
 @contextmanager
 def source_errors(path: str) -> Iterator[None]:
-    """Whatever goes wrong with the file is a SourceError that names it."""
+    """Turn failures to read into a `SourceError` that names the file."""
     try:
         yield
     except SourceError as error:
@@ -185,21 +186,21 @@ def list_files(path: str) -> list[str]:
     return [file.path for file in listing(path)]
 
 
-def listing(path: str, order: FileOrder = "time") -> list[Listed]:
+def listing(path: str, order: FileOrder = "time") -> list[ListedFile]:
     """The data files of a path, a directory with its sub-directories, or a glob, in the order of reading.
 
     A glob or directory may be empty; a plain path must exist.
     """
     local = local_path(path)
     with source_errors(path):
-        found = list(_local_files(local) if local is not None else _remote_files(path))
+        files = list(_local_files(local) if local is not None else _remote_files(path))
     if order == "name":
-        return sorted(found, key=lambda file: file.path)
-    return sorted(found, key=lambda file: (file.modified, file.path, file.size))  # as they compare, but quicker
+        return sorted(files, key=lambda file: file.path)
+    return sorted(files, key=lambda file: (file.modified, file.path, file.size))  # faster than comparing the values
 
 
 def is_read_from(path: str, place: str) -> bool:
-    """Whether a path that is read is a directory with this place in it, so that files which are put there are read."""
+    """Whether files that are written to `place` would be read from `path`, a directory."""
     local, written = local_path(path), local_path(place)
     if local is None or written is None:
         above, below = f"{path.rstrip('/')}/", f"{place.rstrip('/')}/"
@@ -210,7 +211,7 @@ def is_read_from(path: str, place: str) -> bool:
     return inside.is_relative_to(folder) and all(map(_is_data, inside.relative_to(folder).parts))
 
 
-def _local_files(path: str) -> Iterator[Listed]:
+def _local_files(path: str) -> Iterator[ListedFile]:
     place = Path(path)
     if place.is_dir():
         yield from _below(path)
@@ -225,13 +226,13 @@ def _local_files(path: str) -> Iterator[Listed]:
         raise FileNotFoundError(path)
 
 
-def _local(entry: Path | os.DirEntry[str], path: str) -> Listed:
+def _local(entry: Path | os.DirEntry[str], path: str) -> ListedFile:
     status = entry.stat()
-    return Listed(status.st_mtime_ns, path, status.st_size)
+    return ListedFile(status.st_mtime_ns, path, status.st_size)
 
 
-def _below(folder: str) -> Iterator[Listed]:
-    """The data files of a directory and of those inside it; a link to a directory is not followed."""
+def _below(folder: str) -> Iterator[ListedFile]:
+    """The data files of a directory and its sub-directories; links to directories are not followed."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if not _is_data(entry.name):
@@ -244,9 +245,9 @@ def _below(folder: str) -> Iterator[Listed]:
 
 
 def behind_link(place: str, path: str) -> bool:
-    """Whether a link to a directory leads from `place`, a directory or pattern, to the file; it may be a link itself.
+    """Whether a file is below a link to a directory inside `place`, a directory or pattern.
 
-    A pattern begins at its first wildcard.
+    The file itself may be a link. A pattern begins at its first wildcard.
     """
     local = local_path(place)
     if local is None:
@@ -262,9 +263,9 @@ def _matches(pattern: Path) -> Iterator[Path]:
     return Path(pattern.anchor or ".").glob(str(pattern.relative_to(pattern.anchor)))
 
 
-def _remote_files(uri: str) -> Iterator[Listed]:
+def _remote_files(uri: str) -> Iterator[ListedFile]:
     if is_object(uri):
-        yield from (Listed(*found) for found in find_objects(uri))
+        yield from (ListedFile(*file) for file in find_objects(uri))
         return
     files, name = _file_system(uri)
     info = files.get_file_info(name)

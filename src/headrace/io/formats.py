@@ -1,11 +1,11 @@
 """Reading files: one entry for every format.
 
-`read_file` gives a file as blocks of decoded rows. Whatever the format, the columns come in the schema's own Arrow
-types, rows stay in file order, and rows that cannot be read are diverted with the reason instead of stopping the
-file. Only the asked columns are looked at: a value that is broken in a column nobody asked for refuses nothing.
+`read_file` reads a file as blocks of decoded rows. For every format, the columns have the schema's Arrow types, rows
+stay in file order, and rows that cannot be read are refused with the reason and do not stop the file. Only the
+requested columns are decoded: a bad value in another column does not refuse its row.
 
-A physical stream (rule 1.3) is an ordinary file whose schema has `kind STRING` and `le`, `re`, `re_new` as LONG:
-those three take ticks, ISO times, `inf`, `∞` and `-inf`.
+A physical stream (rule 1.3) is an ordinary file whose schema has `kind STRING` and `le`, `re`, `re_new` as LONG; these
+three accept ticks, ISO times, `inf`, `∞` and `-inf`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import pyarrow.json as pajson
 from headrace.errors import SchemaError
 from headrace.io.conversion import TICK_COLUMNS, convert
 from headrace.io.csv import first_records, read_csv
-from headrace.io.decoded import Decoded
+from headrace.io.decoded import DecodedBlock
 from headrace.io.files import MAX_EXPANSION, open_file, open_stream, source_errors
 from headrace.io.json import json_records, read_json
 from headrace.io.parquet import arrow_schema, parquet_schema, read_arrow, read_parquet
 from headrace.io.records import MAX_LINE, blocks
 from headrace.schema import Field, Schema, Type
 
-__all__ = ["Decoded", "Format", "first_row", "infer_schema", "read_file"]
+__all__ = ["DecodedBlock", "Format", "first_row", "infer_schema", "read_file"]
 
 _NAMES = ("csv", "json", "parquet", "arrow")
 _ENDINGS = {"csv": "csv", "tsv": "csv", "txt": "csv", "json": "json", "jsonl": "json", "ndjson": "json",
@@ -41,12 +41,12 @@ _GUESSES = (Type.LONG, Type.DOUBLE, Type.BOOLEAN, Type.DATETIME)
 
 @dataclass(frozen=True)
 class Format:
-    """How a file is written.
+    """The format of a file.
 
     `delimiter` and `header` are for CSV. `nested` is for JSON: payload columns are under `"payload"`, as the writer
-    of physical events puts them; None looks at the first line of each file. `rename` pairs names of columns in the
-    file with the names they get. `max_line` and `max_expansion` are the limits for text: the bytes of a line, and how
-    many times its size a compressed file may decompress to.
+    of physical events puts them; None looks at the first line of each file. `rename` pairs column names of the file
+    with new names. `max_line` and `max_expansion` are limits for text: the bytes of a line, and how many times its size
+    a compressed file may decompress to.
     """
 
     name: str
@@ -72,13 +72,13 @@ class Format:
 
     def __str__(self) -> str:
         plain = Format(self.name)
-        unusual = [
+        options = [
             f"{n}={getattr(self, n)!r}"
             for n in ("delimiter", "header", "nested")
             if getattr(self, n) != getattr(plain, n)
         ]
-        unusual += [f"{old!r} as {new!r}" for old, new in self.rename]
-        return self.name + (f"({', '.join(unusual)})" if unusual else "")
+        options += [f"{old!r} as {new!r}" for old, new in self.rename]
+        return self.name + (f"({', '.join(options)})" if options else "")
 
     @classmethod
     def of_path(cls, path: str) -> Format:
@@ -91,7 +91,7 @@ class Format:
         ending = parts[-2] if parts[-1] in _COMPRESSED and len(parts) > 1 else parts[-1]
         if ending not in _ENDINGS:
             known = ", ".join(f".{name}" for name in _ENDINGS)
-            raise SchemaError("the name does not tell the format", given=path, allowed=known)
+            raise SchemaError("the format of a file with this name is unknown", given=path, allowed=known)
         return cls(_ENDINGS[ending], delimiter="\t" if ending == "tsv" else ",")
 
 
@@ -101,11 +101,11 @@ def read_file(
     schema: Schema,
     columns: Sequence[str] | None = None,
     row_filter: pc.Expression | None = None,
-) -> Iterator[Decoded]:
+) -> Iterator[DecodedBlock]:
     """The file's rows in blocks of up to about a million.
 
-    `columns` are the columns wanted (all, if None). Rows for which `row_filter` is not true are left out; it may use
-    any column of the schema. A filtered Parquet file may number its rows among those that passed.
+    `columns` are the columns to read (None: all). Rows for which `row_filter` is not true are left out; it may use any
+    column of the schema. A filtered Parquet file may number only the rows that pass.
     """
     wanted = schema.names if columns is None else tuple(columns)
     fields = _fields(schema, wanted, row_filter)
@@ -121,14 +121,16 @@ def read_file(
 
 
 def _fields(schema: Schema, wanted: Sequence[str], row_filter: pc.Expression | None) -> list[Field]:
-    """The fields to decode: the wanted ones, those the filter may use, and at least one, to count rows by."""
+    """The fields to decode: the wanted ones, those the filter may use, and at least one, to count rows."""
     text = "" if row_filter is None else str(row_filter)
     fields = [schema[name] for name in wanted]
     fields += [field for field in schema if field.name not in wanted and field.name in text]
     return fields or list(schema.fields[:1])
 
 
-def _read_text(stream: Any, path: str, format: Format, schema: Schema, fields: Sequence[Field]) -> Iterator[Decoded]:
+def _read_text(
+    stream: Any, path: str, format: Format, schema: Schema, fields: Sequence[Field]
+) -> Iterator[DecodedBlock]:
     options: dict[str, Any] = {"rename": dict(format.rename), "max_line": format.max_line}
     if format.name == "csv":
         return read_csv(stream, path, schema, fields, delimiter=format.delimiter, header=format.header, **options)

@@ -1,12 +1,12 @@
-"""The generator: example streams that misbehave in known ways.
+"""The generator: example streams with chosen kinds of disorder.
 
-A stream is made in two steps. First the truth: what happened, and when. Then its delivery: each row travels for a
-while, and the table is in the order of arrival. A delayed row arrives at most `max_delay` after its own time, so when
-it arrives nothing newer than its time plus `max_delay` has been seen, and an input that advances with that delay
-(rule 3.2) finds no row late. Rows chosen by `late` travel longer than that on purpose. A revised trade is first
-delivered wrong; later it is deleted and inserted again with the right price, within the same bound.
+A stream is generated in two steps: first the events with their times, then their delivery. Each row has a delay, and
+the table is in the order of arrival. A delayed row arrives at most `max_delay` after its own time. So no row before it
+is newer than its time plus `max_delay`, and an input that advances with that delay (rule 3.2) finds no row late. Rows
+chosen by `late` have a longer delay. A revised trade is first delivered with a wrong price; later, within the same
+bound, it is deleted and inserted with the right price.
 
-Everything follows from the seed: the same configuration gives the same bytes.
+The seed determines everything: the same configuration gives the same bytes.
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ _CITIES = ("Bergen", "Lyon", "Osaka", "Porto", "Quito", "Riga", "Split", "Turku"
 
 @dataclass(frozen=True)
 class Ticks:
-    """Trades of some symbols. `disorder`, `late`, `revisions` are shares of the trades, `lulls` a share of the
-    time.
-    """
+    """Trades of some symbols; `disorder`, `late`, `revisions` are shares of the trades, `lulls` a share of the time."""
 
     rows: int
     seed: int = 0
@@ -91,7 +89,7 @@ class Ticks:
 class Auctions:
     """An auction house, after NEXMark: of 50 events one is a person, three are auctions, the others bids.
 
-    A share `hot` of the bids goes to the few auctions that everybody watches.
+    The share `hot` of the bids goes to a few popular auctions.
     """
 
     rows: int
@@ -114,7 +112,7 @@ class Auctions:
 
 @dataclass(frozen=True)
 class StreamFacts:
-    """What is true of a physical stream: counts of rows, and how many come out of order or break the promise."""
+    """Counts of a physical stream's rows: all, by kind, out of order, and late."""
 
     rows: int
     inserts: int
@@ -127,7 +125,7 @@ class StreamFacts:
 
     @property
     def revised(self) -> int:
-        """How many events were corrected: each has one retraction."""
+        """The number of corrected events: each has one retraction."""
         return self.retractions
 
 
@@ -156,7 +154,7 @@ def ticks(config: Ticks) -> pa.Table:
     trades = _Trades.of(config)
     revised = np.flatnonzero(trades.revised)
     arrival = np.concatenate([trades.arrival, trades.revision[revised], trades.revision[revised]])
-    # Stable: where arrivals are equal, the first delivery, then the deletion, then the correction.
+    # Stable: with equal arrivals, the first delivery, then the deletion, then the correction.
     order = np.argsort(arrival, kind="stable")
     trade = np.concatenate([np.arange(config.rows), revised, revised])[order]
     step = np.repeat([0, 1, 2], [config.rows, len(revised), len(revised)])[order]
@@ -168,7 +166,7 @@ def ticks(config: Ticks) -> pa.Table:
 
 
 def plain_ticks(config: Ticks) -> pa.Table:
-    """The same trades, right from the start, as plain rows in arrival order: `symbol, ts, price, quantity`."""
+    """The same trades without wrong prices, as plain rows in arrival order: `symbol, ts, price, quantity`."""
     trades = _Trades.of(config)
     order = np.argsort(trades.arrival, kind="stable")
     return pa.table(trades.payload(order, trades.price[order]))
@@ -176,7 +174,7 @@ def plain_ticks(config: Ticks) -> pa.Table:
 
 @dataclass(frozen=True)
 class _Trades:
-    """What happened, by time; when each trade arrives, and its correction."""
+    """Trades by time, with the arrivals of each trade and of its correction."""
 
     config: Ticks
     ts: Longs
@@ -218,19 +216,19 @@ def _datetimes(times: Longs) -> pa.Array:
 
 
 def _times(rng: np.random.Generator, rows: int, start: int, rate: float, lulls: float = 0.0) -> Longs:
-    """Strictly increasing times at this rate, with silences that take the share `lulls` of the whole."""
+    """Strictly increasing times at this rate, with silences that take the share `lulls` of the time."""
     gaps = rng.exponential(_SECOND / rate, rows)
     if lulls and rows:
         silences = rng.choice(rows, max(1, rows // _ROWS_PER_LULL), replace=False)
         lengths = rng.exponential(1.0, len(silences))
         gaps[silences] += lengths * (gaps.sum() * lulls / (1 - lulls) / lengths.sum())
     steps = np.arange(rows)
-    whole = np.cumsum(gaps).astype(np.int64)
-    return start + np.maximum.accumulate(whole - steps) + steps if rows else np.empty(0, dtype=np.int64)
+    times = np.cumsum(gaps).astype(np.int64)
+    return start + np.maximum.accumulate(times - steps) + steps if rows else np.empty(0, dtype=np.int64)
 
 
 def _walk(rng: np.random.Generator, symbol: Longs, symbols: int, volatility: float) -> Floats:
-    """Prices that wander, each symbol's by itself."""
+    """A random walk of prices for each symbol."""
     first = rng.uniform(10, 500, symbols)
     order = np.argsort(symbol, kind="stable")
     moves = np.cumsum(rng.normal(0.0, volatility, len(symbol)))
@@ -244,7 +242,7 @@ def _walk(rng: np.random.Generator, symbol: Longs, symbols: int, volatility: flo
 def _arrivals(
     rng: np.random.Generator, ts: Longs, disorder: float, max_delay: int, late: float = 0.0
 ) -> tuple[Longs, NDArray[np.bool_]]:
-    """When each row arrives, and which rows are delayed beyond the bound."""
+    """The arrival of each row, and which rows are delayed beyond the bound."""
     draw = rng.random(len(ts))
     delay = rng.integers(1, max_delay, len(ts), endpoint=True)
     is_late = (draw >= disorder) & (draw < disorder + late)
@@ -256,7 +254,7 @@ def _arrivals(
 
 
 def persons(config: Auctions) -> pa.Table:
-    """Those who buy and sell: `id, name, city, ts`, in arrival order."""
+    """Buyers and sellers: `id, name, city, ts`, in arrival order."""
     house = _House.of(config)
     ids = np.arange(len(house.person_ts))
     rng = np.random.default_rng([config.seed, 1])
@@ -267,7 +265,7 @@ def persons(config: Auctions) -> pa.Table:
 
 
 def auctions(config: Auctions) -> pa.Table:
-    """What is for sale: `id, seller, category, initial, reserve, ts, expires`, in arrival order."""
+    """Auctions: `id, seller, category, initial, reserve, ts, expires`, in arrival order."""
     house = _House.of(config)
     ids = np.arange(len(house.auction_ts))
     rng = np.random.default_rng([config.seed, 2])
@@ -285,7 +283,7 @@ def auctions(config: Auctions) -> pa.Table:
 
 
 def bids(config: Auctions) -> pa.Table:
-    """Who offers what: `auction, bidder, price, ts`, in arrival order."""
+    """Bids: `auction, bidder, price, ts`, in arrival order."""
     house = _House.of(config)
     rng = np.random.default_rng([config.seed, 3])
     n = len(house.bid_ts)
@@ -302,7 +300,7 @@ def bids(config: Auctions) -> pa.Table:
 
 @dataclass(frozen=True)
 class _House:
-    """One clock for all three: when each person, auction and bid happens."""
+    """The times of persons, auctions and bids, from one clock."""
 
     person_ts: Longs
     auction_ts: Longs
@@ -317,9 +315,9 @@ class _House:
 
 
 def _recent(rng: np.random.Generator, known: Longs, at: Longs, reach: int = 1000) -> Longs:
-    """For each time, the number of one of the last `reach` things that were there by then."""
-    there = np.searchsorted(known, at, side="right")
-    return there - 1 - (rng.random(len(at)) * np.minimum(there, reach)).astype(np.int64)
+    """For each time, a random one of the last `reach` items known by then, as its number."""
+    count = np.searchsorted(known, at, side="right")
+    return count - 1 - (rng.random(len(at)) * np.minimum(count, reach)).astype(np.int64)
 
 
 def _delivered(table: pa.Table, ts: Longs, rng: np.random.Generator, config: Auctions) -> pa.Table:
@@ -331,20 +329,20 @@ def _delivered(table: pa.Table, ts: Longs, rng: np.random.Generator, config: Auc
 
 
 def rows_of(name: str, **options: Any) -> tuple[pa.Table, int]:
-    """Plain rows of a kind in arrival order, and how late one may be, in ticks; `options` are those of its config.
+    """Plain rows of a kind in arrival order, and the largest delay in ticks; `options` are those of its config.
 
     Kinds are `trades` and, of an auction house, `persons`, `auctions` and `bids`.
     """
     kind = _KINDS.get(str(name).lower())
     if kind is None:
         raise SchemaError(
-            f"nothing generates {name!r}",
+            f"there is no generator of {name!r}",
             given=name,
             allowed=", ".join(_KINDS),
             instead=nearest(str(name), list(_KINDS)) or "trades",
         )
-    config, make = kind
-    known = [field.name for field in fields(config) if field.name != "revisions"]  # which plain rows do not have
+    config, generate = kind
+    known = [field.name for field in fields(config) if field.name != "revisions"]  # plain rows have no revisions
     for option in options:
         if option not in known:
             raise SchemaError(
@@ -353,8 +351,8 @@ def rows_of(name: str, **options: Any) -> tuple[pa.Table, int]:
                 allowed=", ".join(known),
                 instead=nearest(option, known) or "",
             )
-    chosen = config(**options)
-    return make(chosen), duration(chosen.max_delay)
+    settings = config(**options)
+    return generate(settings), duration(settings.max_delay)
 
 
 _KINDS: dict[str, tuple[Any, Any]] = {
@@ -365,7 +363,7 @@ _KINDS: dict[str, tuple[Any, Any]] = {
 }
 
 
-# What is true of a stream.
+# Facts about a stream.
 
 
 def sync_times(table: pa.Table) -> Longs:
@@ -382,15 +380,15 @@ def facts(table: pa.Table, max_delay: DurationLike = "5 s") -> StreamFacts:
         return StreamFacts(0, 0, 0, 0, 0, 0, None, None)
     le = events["le"].to_numpy()
     highest = np.maximum.accumulate(le)
-    behind = np.concatenate([[0], highest[:-1] - sync_times(events)[1:]])
+    delays = np.concatenate([[0], highest[:-1] - sync_times(events)[1:]])
     retractions = int(pc.sum(pc.equal(events["kind"], "retract")).as_py())
     return StreamFacts(
         rows=len(events),
         inserts=len(events) - retractions,
         retractions=retractions,
-        out_of_order=int((behind > 0).sum()),
-        late=int((behind > duration(max_delay)).sum()),
-        largest_delay=max(0, int(behind.max())),
+        out_of_order=int((delays > 0).sum()),
+        late=int((delays > duration(max_delay)).sum()),
+        largest_delay=max(0, int(delays.max())),
         first=int(le.min()),
         last=int(le.max()),
     )
@@ -422,7 +420,7 @@ def expected_cht(table: pa.Table) -> pa.Table:
 
 
 def write_files(table: pa.Table, directory: str, files: int, format: Format | str = "parquet") -> list[str]:
-    """The table in so many files, in order: names sort as the rows do, and so do modification times (past ones)."""
+    """Write the table to files, in order of the rows by name and by modification time (in the past); their paths."""
     how = Format(format) if isinstance(format, str) else format
     folder = _folder(directory)
     bounds = np.linspace(0, len(table), files + 1).astype(int)
@@ -433,7 +431,7 @@ def write_files(table: pa.Table, directory: str, files: int, format: Format | st
         hidden = folder / f".{target.name}"
         _write(table.slice(bounds[i], bounds[i + 1] - bounds[i]), hidden, how)
         os.utime(hidden, ns=(oldest + i * 1_000_000,) * 2)
-        hidden.rename(target)  # nobody sees half a file
+        hidden.rename(target)  # readers never see a part of a file
         written.append(str(target))
     return written
 
@@ -459,7 +457,7 @@ def _write(table: pa.Table, path: Path, how: Format) -> None:
     elif how.name == "json":
         path.write_bytes(rows_to_jsonl(table))
     elif how.name == "csv":
-        style = "none" if _is_tame(table, how.delimiter) else "needed"
+        style = "none" if _is_plain(table, how.delimiter) else "needed"
         options = pacsv.WriteOptions(include_header=how.header, delimiter=how.delimiter, quoting_style=style)
         pacsv.write_csv(_with_iso_times(table), path, options)
     else:
@@ -468,7 +466,7 @@ def _write(table: pa.Table, path: Path, how: Format) -> None:
 
 
 def _with_iso_times(table: pa.Table) -> pa.Table:
-    """Times as text, which Arrow's own CSV writer does far more slowly."""
+    """Times as text: Arrow's CSV writer is much slower."""
     for i, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type) and len(table):
             texts = pa.chunked_array([iso_texts(chunk) for chunk in table.column(i).chunks])
@@ -476,8 +474,8 @@ def _with_iso_times(table: pa.Table) -> pa.Table:
     return table
 
 
-def _is_tame(table: pa.Table, delimiter: str) -> bool:
-    """Whether no text needs quotes: plain fields are much faster to read."""
+def _is_plain(table: pa.Table, delimiter: str) -> bool:
+    """Whether no text needs quotes: fields without quotes are much faster to read."""
     texts = [column for column in table.columns if pa.types.is_string(column.type)]
     odd = rf'^$|["\r\n\x{{{ord(delimiter):x}}}]'
     return not any(pc.any(pc.match_substring_regex(column, odd)).as_py() for column in texts)

@@ -1,16 +1,17 @@
-"""Lines from a TCP server: a receiver writes them down, and the rest is files (rule 8.1).
+"""Lines from a TCP server: a receiver writes them to files, and a query reads the files (rule 8.1).
 
-What came over a connection cannot be asked for again. So a receiver keeps it: it writes whole lines to files of a
-*spool*, a directory, each file at once and under a new name, and a query reads those as it reads any files. A batch
-that is run again, a restart and a history see the same rows, at the same arrival: the time of the file. Only what was
-sent but not yet written when the process dies is lost.
+A server cannot send its lines again. So a receiver stores them: it writes complete lines to files of a *spool*, a
+directory, each file atomically and under a new name, and a query reads these like any files. A repeated batch, a
+restart and a history see the same rows, with the same arrival: the time of the file. Only lines that the process has
+not yet written when it dies are lost.
 
-- A line is whole when its end has come. What is left of one when a connection breaks is not glued to what comes over
-  the next; it is *diverted*, as are lines that are too long, and lines of CSV whose quotes do not pair, which would
-  swallow the line behind them. Such lines are counted and kept in the spool's `_aside.jsonl`.
-- When a query is `buffer_rows` lines behind, the receiver stops reading, and TCP makes the server wait.
-- When a connection breaks or is refused it tries again, after pauses that double up to a limit, with some chance in
-  them, so that many receivers do not knock at the same moment.
+- A line is complete when its end has come. If a connection breaks within a line, the receiver *diverts* that part and
+  does not join it to the next connection's bytes. It also diverts lines that are too long, and lines of CSV with an odd
+  number of quotes, which would include the next line. It counts such lines and keeps them in the spool's
+  `_aside.jsonl`.
+- When `buffer_rows` lines wait for the query, the receiver stops reading, and TCP makes the server wait.
+- When a connection breaks or is refused, the receiver tries again, after pauses that double up to a limit. Their length
+  is random in part, so that many receivers do not connect at the same moment.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from headrace.io.files import list_files
 from headrace.io.locks import hold
 from headrace.io.origins import HostRead
 
-__all__ = ["COUNTED", "Pauses", "Receiver", "Spool", "receive_all"]
+__all__ = ["RECEIVER_COUNTERS", "Pauses", "Receiver", "Spool", "receive_all"]
 
-#: What a receiver counts: connections made, tries that failed, connections that ended; lines and files written; what
-#: was diverted; how often the query was so far behind that it stopped reading.
-COUNTED = ("connections", "refused", "ended", "lines", "files", "half", "too_long", "unpaired", "waits")
-#: Lines are written down at least this often.
+#: The counters of a receiver: connections opened, refused and ended; lines and files written; lines diverted, by
+#: reason; how often it waited for the query.
+RECEIVER_COUNTERS = ("connections", "refused", "ended", "lines", "files", "half", "too_long", "unpaired", "waits")
+#: The longest time between two writes, in seconds.
 _MOMENT = 0.2
 _READ_BYTES = 65_536
 _FILE_LINES = 100_000
@@ -50,19 +51,19 @@ _KEPT_ASIDE, _KEPT_CHARACTERS = 10_000, 1000
 
 @dataclass(frozen=True)
 class Pauses:
-    """How long to wait before the next try, in seconds: doubled each time up to the longest."""
+    """Pauses before the next attempt, in seconds: doubled each time, up to the longest."""
 
     first: float = 0.1
     longest: float = 30.0
 
     def before(self, attempt: int) -> float:
-        """The pause before a try, of which `attempt` have failed; somewhere in the upper half of its length."""
+        """The pause after `attempt` failures: a random part of its length, at least half."""
         length = min(self.longest, self.first * 2.0 ** min(attempt, 30))
         return length * random.uniform(0.5, 1.0)  # noqa: S311 - nothing secret
 
 
-class Lines:
-    """Bytes as they come, cut into lines."""
+class LineSplitter:
+    """Cuts received bytes into lines."""
 
     def __init__(self, longest: int = _LONGEST) -> None:
         self._longest = longest
@@ -70,11 +71,11 @@ class Lines:
         self._skips = False
 
     def take(self, data: bytes) -> tuple[list[bytes], list[bytes]]:
-        """The whole lines so far, without their ends and without empty ones; and the beginnings of too long ones."""
-        *whole, self._left = (self._left + data).split(b"\n")
-        if self._skips and whole:  # here ends the line that was too long
-            whole, self._skips = whole[1:], False
-        lines = [line.removesuffix(b"\r") for line in whole]
+        """The lines that `data` completes, without line ends and empty lines; and the starts of too long lines."""
+        *complete, self._left = (self._left + data).split(b"\n")
+        if self._skips and complete:  # here ends the line that was too long
+            complete, self._skips = complete[1:], False
+        lines = [line.removesuffix(b"\r") for line in complete]
         too_long = [line for line in lines if len(line) > self._longest]
         if len(self._left) > self._longest or (self._skips and self._left):
             too_long += [] if self._skips else [self._left]
@@ -82,14 +83,14 @@ class Lines:
         return [line for line in lines if line.strip() and len(line) <= self._longest], too_long
 
     def half(self) -> bytes:
-        """What has come of a line whose end has not."""
+        """The bytes of the incomplete last line."""
         return self._left
 
 
 class Spool:
-    """The directory in which lines are kept: one file a moment, each later than the one before.
+    """The directory of the received lines: a file for every moment, each with a later time than the one before.
 
-    Of the files that are there already, the first `taken` are not waiting for anybody.
+    The query has already taken the first `taken` of the existing files.
     """
 
     def __init__(self, folder: Path, ending: str, taken: int) -> None:
@@ -100,13 +101,13 @@ class Spool:
             draft.unlink()
         known = [Path(path) for path in list_files(str(folder))]
         self._last = max((path.stat().st_mtime_ns // 1000 for path in known), default=0)
-        #: How many lines the files have that are waiting, oldest first, and how many files there were before them.
+        #: The numbers of lines of the waiting files, oldest first, and how many files precede them.
         self._sizes = deque(path.read_bytes().count(b"\n") for path in known[taken:])
         self._before = taken
-        self._aside = 0
+        self._diverted = 0
 
     def _locked(self) -> IO[bytes]:
-        """Hold the directory: two receivers in one would receive everything twice."""
+        """Lock the directory: two receivers would write every line twice."""
         file = hold(self.folder / "_lock")
         if file is None:
             raise SourceError(
@@ -117,12 +118,12 @@ class Spool:
         return file
 
     def close(self) -> None:
-        """Let others have it."""
+        """Release the directory."""
         self._lock.close()
 
     def write(self, lines: Sequence[bytes]) -> None:
-        """One more file; it appears whole, and is there after a crash."""
-        # A millisecond apart, which is as finely as Spark tells the times of files.
+        """Write a file: atomic, and durable after a crash."""
+        # At least a millisecond apart, the resolution of file times in Spark.
         self._last = max(time.time_ns() // 1000, self._last + 1000)
         path = self.folder / f"{self._last:018d}.{self._ending}"
         draft = path.with_name(f"_{path.name}")
@@ -135,15 +136,15 @@ class Spool:
         self._sizes.append(len(lines))
 
     def divert(self, reason: str, line: bytes) -> None:
-        """Keep a line that is no row, or its beginning; the first some thousand of them."""
-        self._aside += 1
-        if self._aside <= _KEPT_ASIDE:
+        """Keep a line that is no row, or its beginning; only the first few thousand."""
+        self._diverted += 1
+        if self._diverted <= _KEPT_ASIDE:
             kept = {"reason": reason, "line": line.decode("utf-8", errors="replace")[:_KEPT_CHARACTERS]}
             with (self.folder / "_aside.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(kept, ensure_ascii=False) + "\n")
 
     def waiting(self, taken: int) -> int:
-        """How many lines are in files that nobody has taken yet."""
+        """The number of lines in files that the query has not taken yet."""
         while self._sizes and self._before < taken:
             self._sizes.popleft()
             self._before += 1
@@ -151,10 +152,10 @@ class Spool:
 
 
 class Receiver:
-    """A thread that brings lines from a server into a spool.
+    """A thread that writes lines from a server to a spool.
 
-    `taken` says how many files of the spool the query has taken; without it nothing is waited for. With `once` it ends
-    when the server closes the connection.
+    `taken` returns the number of files that the query has taken; without it the receiver never waits. With `once` it
+    ends when the server closes the connection.
     """
 
     def __init__(
@@ -170,10 +171,10 @@ class Receiver:
         self.origin = origin
         ending = "jsonl" if origin.format.name == "json" else "csv"
         self.spool = Spool(folder, ending, taken() if taken is not None else 0)
-        self.counts = dict.fromkeys(COUNTED, 0)
-        #: Why it could not go on, if it could not.
+        self.counts = dict.fromkeys(RECEIVER_COUNTERS, 0)
+        #: The error that ended it, if one did.
         self.failure: Exception | None = None
-        #: Called when it cannot go on.
+        #: Called when an error ends it.
         self.on_failure: Callable[[], object] = lambda: None
         self._taken, self._once, self._pauses, self._longest = taken, once, pauses or Pauses(), longest
         self._pending: list[bytes] = []
@@ -181,11 +182,11 @@ class Receiver:
         self._thread = threading.Thread(target=self._run, name=f"headrace-receive-{origin.port}", daemon=True)
 
     def start(self) -> None:
-        """Begin to receive."""
+        """Start to receive."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End it; what has been received is written down."""
+        """Stop, and write the lines received so far."""
         self._stop.set()
         if self._thread.ident is None:
             self.spool.close()
@@ -193,7 +194,7 @@ class Receiver:
             self._thread.join()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until it has ended; false if that took too long."""
+        """Wait for the end of the thread; False after `seconds`."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
@@ -201,24 +202,24 @@ class Receiver:
 
     def _run(self) -> None:
         try:
-            self._connect_again_and_again()
+            self._receive_until_end()
             self._write()
             if self._once and not list_files(str(self.spool.folder)):
-                self.spool.write([])  # so that nothing is what is there, and not missing
-        except Exception as error:  # noqa: BLE001 - whatever it is, the query must hear of it
+                self.spool.write([])  # an empty input, and not a missing one
+        except Exception as error:  # noqa: BLE001 - the query reports every failure
             self.failure = error
             self.on_failure()
         finally:
             self.spool.close()
 
-    def _connect_again_and_again(self) -> None:
+    def _receive_until_end(self) -> None:
         failed, began = 0, time.monotonic()
         while not self._ended():
             before = self._received
-            connection = self._connected()
+            connection = self._connect()
             if connection is None and self._once and time.monotonic() - began > _PATIENCE:
                 place = f"{self.origin.host}:{self.origin.port}"
-                raise SourceError("nobody answers", given=place, allowed="a TCP server that sends lines")
+                raise SourceError("no server answers", given=place, allowed="a TCP server that sends lines")
             if connection is not None:
                 with connection:
                     self._receive(connection)
@@ -230,7 +231,7 @@ class Receiver:
             if not self._ended():
                 self._stop.wait(self._pauses.before(failed))
 
-    def _connected(self) -> socket.socket | None:
+    def _connect(self) -> socket.socket | None:
         try:
             connection = socket.create_connection((self.origin.host, self.origin.port), _CONNECT_SECONDS)
         except OSError:
@@ -251,8 +252,8 @@ class Receiver:
     # --- lines -------------------------------------------------------------------------------------------------------
 
     def _receive(self, connection: socket.socket) -> None:
-        """Take lines until the connection ends."""
-        lines, written = Lines(self._longest), time.monotonic()
+        """Receive lines until the connection ends."""
+        lines, written = LineSplitter(self._longest), time.monotonic()
         while not self._ended():
             data = self._read(connection) if self._has_room() else b""
             if data is None:
@@ -265,7 +266,7 @@ class Receiver:
             self._divert("half", "the connection ended within the line", lines.half())
 
     def _read(self, connection: socket.socket) -> bytes | None:
-        """What comes within a moment, perhaps nothing; None when the connection has ended."""
+        """The bytes of the next moment, perhaps none; None if the connection has ended."""
         try:
             return connection.recv(_READ_BYTES) or None
         except TimeoutError:
@@ -274,7 +275,7 @@ class Receiver:
             return None
 
     def _has_room(self) -> bool:
-        """Whether there is room for more lines; where there is none, waits until the query has taken some."""
+        """Whether there is room for more lines; if not, wait until the query has taken some."""
         if self._room() > len(self._pending):
             return True
         self._write()
@@ -306,7 +307,7 @@ class Receiver:
         self.spool.divert(reason, line)
 
     def _write(self) -> None:
-        """Write down what has come, in files that are no larger than what there is room for."""
+        """Write the received lines, in files that fit into the room that there is."""
         while self._pending:
             room = self._room()
             if room <= 0 and not self._stop.is_set():
@@ -319,13 +320,13 @@ class Receiver:
 
 
 def receive_all(spools: Sequence[tuple[HostRead, Path]]) -> list[Receiver]:
-    """Receive from servers, all at once, until each has closed its connection or sent as much as was asked for."""
+    """Receive from all servers at once, until each has closed its connection or reached its limit."""
     receivers = [Receiver(origin, folder, once=True) for origin, folder in spools]
     try:
         for receiver in receivers:
             receiver.start()
         for receiver in receivers:
-            while not receiver.wait(_MOMENT):  # so that Ctrl-C is heard
+            while not receiver.wait(_MOMENT):  # so that Ctrl-C interrupts
                 pass
     finally:
         for receiver in receivers:

@@ -1,12 +1,12 @@
-"""Ingress: rows become events, promises are made, and rows that break one are caught (rules 1.2 and 3.1 to 3.3).
+"""Ingress: turns rows into events, makes promises, and catches rows that break one (rules 1.2 and 3.1 to 3.3).
 
 A row is *late* when its sync time is before the CTI in force when it arrives: the promise of the batches before,
-raised by the rows before it in the same channel (a file, or the whole of an in-process input). So the order of the
-rows decides, not how they happen to be cut into batches. What is late meets the input's policy; what is malformed is
-diverted or raised. Every row is counted: `rows = accepted + diverted + dropped`, always.
+raised by the rows before it in the same channel (a file, or all of an in-process input). So the order of the rows
+decides, and not their division into batches. The input's policy applies to late rows; malformed rows are diverted or
+raised. Every row is counted: `rows = accepted + diverted + dropped`, always.
 
-Where rows are points at their arrival (rule 8.1), none is late: one whose file was modified before the CTI arrives
-now, which is at the CTI.
+Rows that are points at their arrival (rule 8.1) are never late: a row whose file was modified before the CTI arrives
+now, at the CTI.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from headrace.time import CHRONON, INFINITY, NEG_INFINITY, add, format_ticks
 __all__ = ["Channel", "ChannelReport", "count_orphans", "resolve"]
 
 Flags = NDArray[np.bool_]
-Whole = Callable[[Int64s], pa.Table]
+RowLookup = Callable[[Int64s], pa.Table]
 _STRETCH = 16_384
-#: What is counted of a source: rows, and files that were gone or another one when their turn came.
+#: The counters of a source: of rows, and of files that were missing or changed when they were read.
 COUNTERS = (
     "rows", "accepted", "diverted", "dropped", "adjusted", "ctis", "late", "malformed", "missing_files",
     "changed_files", "old_files",
@@ -47,7 +47,7 @@ COUNTERS = (
 
 @dataclass
 class ChannelReport:
-    """What one channel saw of one batch."""
+    """The progress and counts of one channel in one batch."""
 
     high: int = NEG_INFINITY
     cti: int = NEG_INFINITY
@@ -64,7 +64,7 @@ class ChannelReport:
 
 
 def resolve(policy: ProgressPolicy, before: Progress, reports: Iterable[ChannelReport]) -> Progress:
-    """An input's progress after a batch, from what all its channels saw of it."""
+    """An input's progress after a batch, from the reports of its channels."""
     high, cti = before.high, before.cti
     for report in reports:
         high, cti = max(high, report.high), max(cti, report.cti)
@@ -74,39 +74,41 @@ def resolve(policy: ProgressPolicy, before: Progress, reports: Iterable[ChannelR
 
 
 def count_orphans(counts: dict[str, int], source: str, statistics: Iterable[dict[str, Any]]) -> None:
-    """Retractions that were accepted here and diverted by `Admit` later count as diverted."""
+    """Count retractions that ingress accepted and `Admit` diverted as diverted."""
     orphans = sum(part.get("orphans", {}).get(source, 0) for part in statistics)
     counts["accepted"] -= orphans
     counts["diverted"] += orphans
 
 
 class Channel:
-    """One ordered part of an input during one batch: turns blocks of rows into changes, and reports."""
+    """One ordered part of an input during one batch: turns blocks of rows into changes, and counts them."""
 
     def __init__(self, source: Source, start: Progress, clock: int | None = None) -> None:
         self.source = source
         self.start = start
         self.clock = clock
         self.report = ChannelReport()
-        #: The file that the rows come from, for people; None where rows are not in a file of the user's.
+        #: The file of the rows, to show to users; None if it is not a file of theirs.
         self.file: str | None = None
         self._high = start.high
         self._cti = start.cti
 
-    def take(self, table: pa.Table, whole: Whole | None = None, lines: Int64s | None = None) -> tuple[Changes, Changes]:
+    def take(
+        self, table: pa.Table, full_rows: RowLookup | None = None, lines: Int64s | None = None
+    ) -> tuple[Changes, Changes]:
         """`(accepted, diverted)` of a block of rows of the source's columns.
 
-        `whole` gives rows by their place in the block with the columns that the query itself does not read; `lines` are
-        their lines in the file, -1 where one is not known.
+        `full_rows` looks up rows by their place in the block, with the columns that the query does not read; `lines`
+        are the rows' lines in the file, -1 where unknown.
         """
         self.report.counts["rows"] += table.num_rows
         rows = self._events(table)
         if isinstance(self.source.lifetime, Arrival):
-            rows = _one_by_one(rows, self._high)
+            rows = _spaced(rows, self._high)
         bad, why_bad = self._problems(rows)
         late, cti = self._judge(rows, ~bad)
         if isinstance(self.source.lifetime, Arrival) and late.any():
-            rows, late = _seen_now(rows, late, cti)
+            rows, late = _move_to_cti(rows, late, cti)
         events, refused = self._apply_policy(rows, late, cti, ~bad)
         if self.source.policy.late == "drop" and late.any():
             self._note_dropped(rows, table, late, cti, lines)
@@ -114,15 +116,15 @@ class Channel:
             return self._accept(events), Changes.empty(DIVERTED)
         reasons = _late_reasons(rows, refused, cti, self.source.policy.late)
         reasons[bad] = why_bad[bad] if bad.any() else ""
-        aside = np.flatnonzero(refused | bad)
-        rows_aside = whole(aside) if whole is not None else table.take(pa.array(aside))
-        at = None if lines is None else pa.array(lines[aside], mask=lines[aside] < 0)
-        return self._accept(events), self._diverted(list(reasons[aside]), _row_texts(rows_aside), cti[aside], at)
+        places = np.flatnonzero(refused | bad)
+        unused = full_rows(places) if full_rows is not None else table.take(pa.array(places))
+        at = None if lines is None else pa.array(lines[places], mask=lines[places] < 0)
+        return self._accept(events), self._diverted(list(reasons[places]), _row_texts(unused), cti[places], at)
 
     # --- rows to events ----------------------------------------------------------------------------------------------
 
     def _events(self, table: pa.Table) -> pa.Table:
-        """Physical events: the control columns and the payload."""
+        """The rows as physical events: the control columns and the payload."""
         if isinstance(self.source.lifetime, Physical):
             return table.select([*CONTROL, *self.source.schema.names])
         le, re = _lifetimes(self.source.lifetime, table)
@@ -145,7 +147,7 @@ class Channel:
     # --- lateness ----------------------------------------------------------------------------------------------------
 
     def _judge(self, events: pa.Table, fine: Flags) -> tuple[Flags, Int64s]:
-        """Which rows are late, and the CTI each met; moves the channel's own progress on."""
+        """Which rows are late, and the CTI when each arrived; advances the channel's progress."""
         policy = self.source.policy
         le = to_numpy(pc.fill_null(events.column("le"), 0))
         if isinstance(policy, Advance) and self._surely_on_time(le, fine, policy):
@@ -153,24 +155,24 @@ class Channel:
         promise = fine & _of_kind(events, "cti")
         counted = self._trusted(le, fine & ~promise, promise)
         promised = np.where(promise, le, NEG_INFINITY)
-        moves = promised
+        ctis = promised
         if isinstance(policy, Advance):
             high = np.maximum.accumulate(np.where(counted, le, NEG_INFINITY)) if len(le) else le
             high = np.maximum(high, self._high)
-            behind = add(high, -policy.delay)
-            stepped = behind - behind % policy.every
-            followed = np.where((high == NEG_INFINITY) | (stepped > behind), NEG_INFINITY, stepped)  # it may wrap
-            moves = np.maximum(followed, promised)
-        after = np.maximum(np.maximum.accumulate(moves), self._cti) if len(le) else moves
+            delayed = add(high, -policy.delay)
+            steps = delayed - delayed % policy.every
+            followed = np.where((high == NEG_INFINITY) | (steps > delayed), NEG_INFINITY, steps)  # it may wrap
+            ctis = np.maximum(followed, promised)
+        after = np.maximum(np.maximum.accumulate(ctis), self._cti) if len(le) else ctis
         before = np.r_[self._cti, after[:-1]] if len(le) else after
-        self._move_on(le, counted, promised, after)
+        self._advance(le, counted, promised, after)
         late = fine & (_sync_times(events, le) < before)
         return late, before
 
     def _surely_on_time(self, le: Int64s, fine: Flags, policy: Advance) -> bool:
-        """Whether no row can be late, found a stretch of rows at a time; if so, moves the channel's progress on.
+        """Whether no row can be late, by stretches of rows; if so, advances the channel's progress.
 
-        No row of a stretch meets a CTI beyond what the highest LE up to the end of the stretch promises.
+        No row of a stretch arrives after a CTI beyond the one that follows from the highest LE up to the stretch's end.
         """
         if len(le) == 0 or policy.max_skew is not None or isinstance(self.source.lifetime, Physical) or not fine.all():
             return False
@@ -184,32 +186,32 @@ class Channel:
         return True
 
     def _trusted(self, le: Int64s, event: Flags, promise: Flags) -> Flags:
-        """The events that may move progress: those the skew guard lets pass (rule 3.2)."""
+        """The events that may advance progress: those that pass the skew guard (rule 3.2)."""
         policy = self.source.policy
         if not isinstance(policy, Advance) or policy.max_skew is None or not event.any():
             return event
         if self.clock is not None:
             return event & (le <= self.clock + policy.max_skew)
-        known = event | (promise & (le != INFINITY))  # a promise is trusted, whatever it says
+        known = event | (promise & (le != INFINITY))  # every promise is trusted
         trusted = np.zeros(len(le), bool)
         trusted[known] = _within(le[known], promise[known], self._high, policy.max_skew)
         return trusted & event
 
-    def _move_on(self, le: Int64s, counted: Flags, promised: Int64s, after: Int64s) -> None:
+    def _advance(self, le: Int64s, counted: Flags, promised: Int64s, after: Int64s) -> None:
         if not len(le):
             return
         self._high = max(self._high, int(np.max(le, where=counted, initial=NEG_INFINITY)))
         self._cti = max(self._cti, int(after[-1]))
-        # The last finite promise says how far the stream reached, whether or not the end of time came with it.
+        # The last finite promise is how far the stream reached, also if a promise of the end of time follows.
         finite = int(np.max(promised, where=promised != INFINITY, initial=NEG_INFINITY))
         if isinstance(self.source.policy, Advance):
             self._high = max(self._high, finite)
         self.report.high = max(self.report.high, self._high, finite)
-        # What follows from the highest LE is left to `resolve`, which knows what all channels saw.
+        # `resolve` computes the CTI that follows from the highest LE, because it knows all channels.
         self.report.cti = max(self.report.cti, int(promised.max()))
 
     def _apply_policy(self, events: pa.Table, late: Flags, cti: Int64s, fine: Flags) -> tuple[pa.Table, Flags]:
-        """`(events that go on, rows to divert)`."""
+        """`(accepted events, rows to divert)`."""
         count = int(np.count_nonzero(late))
         if not count:
             return (events if fine.all() else events.filter(pa.array(fine))), late
@@ -231,7 +233,7 @@ class Channel:
         return on_time, late
 
     def _adjust(self, events: pa.Table, late: Flags, cti: Int64s, fine: Flags) -> tuple[pa.Table, Flags]:
-        """Move the violated endpoint up to the CTI; what has nothing left is diverted."""
+        """Move the violated endpoint up to the CTI; divert events with nothing left."""
         le, re, re_new = (to_numpy(pc.fill_null(events.column(name), 0)) for name in ("le", "re", "re_new"))
         insert = late & _of_kind(events, "insert")
         retract = late & ~insert
@@ -246,7 +248,7 @@ class Channel:
             events = events.set_column(events.schema.get_field_index(name), name, pa.array(values, mask=missing))
         return events.filter(pa.array(fine & ~gone)), gone
 
-    # --- what comes of it --------------------------------------------------------------------------------------------
+    # --- results -----------------------------------------------------------------------------------------------------
 
     def _accept(self, events: pa.Table) -> Changes:
         schema = self.source.schema
@@ -261,7 +263,7 @@ class Channel:
         )
 
     def refuse(self, reasons: list[str], texts: list[str], lines: pa.Array | None = None) -> Changes:
-        """Rows that could not even be decoded."""
+        """Divert rows that could not be decoded."""
         if texts and self.source.bad_rows == "raise":
             raise BadRow(f"{self.source.origin}: {reasons[0]}", given=texts[0], instead="bad_rows='divert'")
         self.report.counts["rows"] += len(texts)
@@ -272,26 +274,26 @@ class Channel:
         if not texts:
             return Changes.empty(DIVERTED)
         self.report.counts["diverted"] += len(texts)
-        at = np.where(cti == NEG_INFINITY, 0, np.minimum(cti, INFINITY - 1))
+        times = np.where(cti == NEG_INFINITY, 0, np.minimum(cti, INFINITY - 1))
         payload = diverted_rows(str(self.source.origin), reasons, texts, self.file, lines)
         self._note(payload.drop_columns(["source"]).slice(0, 1).to_pylist()[0])
-        return Changes.inserts(at, at + CHRONON, payload)
+        return Changes.inserts(times, times + CHRONON, payload)
 
     def _note_dropped(self, events: pa.Table, table: pa.Table, late: Flags, cti: Int64s, lines: Int64s | None) -> None:
         row = int(np.flatnonzero(late)[0])
         line = None if lines is None or lines[row] < 0 else int(lines[row])
-        one = slice(row, row + 1)
-        reason = _late_reasons(events.slice(row, 1), late[one], cti[one], "drop")[0]
+        place = slice(row, row + 1)
+        reason = _late_reasons(events.slice(row, 1), late[place], cti[place], "drop")[0]
         self._note({"reason": reason, "file": self.file, "line": line, "row": _row_text(table, row)})
 
     def _note(self, example: dict[str, Any]) -> None:
-        """Keep the first row that is not used, to show."""
+        """Keep the first row that is not used, as an example."""
         if self.report.example is None:
             self.report.example = example
 
 
-def _one_by_one(events: pa.Table, high: int) -> pa.Table:
-    """Points at their arrival, no two of them at once: each at its own time, or a tick after the one before it."""
+def _spaced(events: pa.Table, high: int) -> pa.Table:
+    """Points at their arrival, at distinct times: each at its own time, or a tick after the point before it."""
     absent = np.asarray(pc.is_null(events.column("le")))
     le = to_numpy(pc.fill_null(events.column("le"), NEG_INFINITY // 2))
     place = np.arange(len(le), dtype=np.int64)
@@ -300,15 +302,15 @@ def _one_by_one(events: pa.Table, high: int) -> pa.Table:
     return _timed(events, le, absent)
 
 
-def _seen_now(events: pa.Table, late: Flags, cti: Int64s) -> tuple[pa.Table, Flags]:
-    """Points at their arrival that come late, moved to the CTI; which ones still are late, because time has ended."""
+def _move_to_cti(events: pa.Table, late: Flags, cti: Int64s) -> tuple[pa.Table, Flags]:
+    """Late points at their arrival, moved to the CTI; and those that stay late, because time has ended."""
     moved = late & (cti < FARTHEST)
     le = np.where(moved, cti, to_numpy(pc.fill_null(events.column("le"), 0)))
     return _timed(events, le, np.asarray(pc.is_null(events.column("le")))), late & ~moved
 
 
 def _timed(events: pa.Table, le: Int64s, absent: Flags) -> pa.Table:
-    """Points at other times, which are those of their arrival."""
+    """Points at new times, which are also their arrivals."""
     values = {"le": le, "re": le + CHRONON} | ({ARRIVAL: le} if ARRIVAL in events.column_names else {})
     for name, times in values.items():
         events = events.set_column(events.schema.get_field_index(name), name, pa.array(times, mask=absent))
@@ -332,7 +334,7 @@ def _times(expr: Expr, table: pa.Table) -> pa.ChunkedArray:
 
 
 def _insert_problems(events: pa.Table) -> tuple[Flags, NDArray[Any]]:
-    """As `event_problems`, for inserts: quick when nothing is wrong."""
+    """`event_problems` for inserts: fast if there are none."""
     le, re = events.column("le"), events.column("re")
     if not (le.null_count or re.null_count):
         starts, ends = to_numpy(le), to_numpy(re)
@@ -347,17 +349,17 @@ def _farthest(ends: Int64s) -> int:
 
 
 def _physical(events: pa.Table, schema: Schema) -> Changes:
-    """Inserts and retractions as they came, for `Admit`: a retraction has a new end."""
+    """Inserts and retractions for `Admit`: a retraction has a new end."""
     ends = pc.if_else(pc.equal(events.column("kind"), "retract"), events.column("re_new"), pa.scalar(None, pa.int64()))
     payload = events.select(list(schema.names)).append_column(RE_NEW, ends)
     return Changes.inserts(to_numpy(events.column("le")), to_numpy(events.column("re")), payload)
 
 
 def _within(times: Int64s, promise: Flags, high: int, max_skew: int) -> Flags:
-    """Which times are at most `max_skew` ahead of the highest one trusted before them; promises always are.
+    """Which times are trusted: promises, and times at most `max_skew` ahead of the highest trusted one before.
 
-    While nothing is trusted, the median of all these times stands in. The usual case, in which all are trusted, is
-    seen at once; otherwise each time is compared with those before it.
+    While none is trusted, the median of these times takes its place. If all times are trusted, as usual, one comparison
+    shows it; otherwise each time is compared in turn.
     """
     if high == NEG_INFINITY:
         return promise | (times <= int(np.median(times[~promise])) + max_skew)
@@ -374,7 +376,7 @@ def _within(times: Int64s, promise: Flags, high: int, max_skew: int) -> Flags:
 def _late_reasons(events: pa.Table, late: Flags, cti: Int64s, policy: str) -> NDArray[Any]:
     reasons = np.full(len(late), "", object)
     sync = _sync_times(events, to_numpy(pc.fill_null(events.column("le"), 0)))
-    more = ", and nothing of its lifetime is left behind it" if policy == "adjust" else ""
+    more = ", and nothing of its lifetime is left after it" if policy == "adjust" else ""
     promises = {time: format_ticks(time) for time in np.unique(cti[late]).tolist()}
     reasons[late] = [
         f"late: its sync time {format_ticks(time)} is before the CTI {promises[met]}{more}"

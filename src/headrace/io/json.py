@@ -1,9 +1,9 @@
-"""JSON lines: one object a line, read by Arrow with the schema's own types.
+"""JSON lines: one object per line, read by Arrow with the schema's types.
 
 A missing key is null, other keys are ignored, blank lines are not rows. A line is refused when it is not UTF-8, not a
-JSON object, or holds a value of the wrong JSON type or out of range. Numbers are never guessed from text; only
-`"NaN"`, `"Infinity"` and `"-Infinity"` stand for floats, as JSON has no other way to write them. Times may be text or
-ticks. The elements of a list follow the same rules.
+JSON object, or holds a value of the wrong JSON type or out of range. Texts are not numbers; only `"NaN"`, `"Infinity"`
+and `"-Infinity"` are floats, because JSON has no other form for them. Times may be text or ticks. The elements of a
+list follow the same rules.
 
 With `nested`, the payload columns are the members of the object under `"payload"`, as `encode.physical_to_jsonl`
 writes them.
@@ -23,8 +23,18 @@ import pyarrow as pa
 import pyarrow.json as pajson
 
 from headrace.io.conversion import is_tick, reason
-from headrace.io.decoded import Decoded
-from headrace.io.records import BLOCK_BYTES, MAX_LINE, Broken, Read, Records, SplitRecords, blocks, count_lines, decode
+from headrace.io.decoded import DecodedBlock
+from headrace.io.records import (
+    BLOCK_BYTES,
+    MAX_LINE,
+    BrokenRecord,
+    FastRead,
+    Records,
+    SplitRecords,
+    blocks,
+    count_lines,
+    decode,
+)
 from headrace.schema import RESERVED, Field, Type
 from headrace.time import INFINITY
 
@@ -37,8 +47,8 @@ _ENDLESS = ("inf", "∞")
 _ENDLESS_END = re.compile(rb'"(le|re|re_new)"[ \t]*:[ \t]*"(?:inf|\xe2\x88\x9e)"')
 _ENDLESS_TICKS = rb'"\1":%d' % INFINITY
 _FLOAT_NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-# Arrow reads `{…} {…}` on one line as two rows and `Inf` as a number; Python and the standard do not. Either may also
-# stand inside a text: then the line is only read the slow way.
+# Arrow reads `{…} {…}` on one line as two rows and `Inf` as a number; Python and the standard do not. A text may
+# contain either: then the line only takes the slow path.
 _SECOND_VALUE = re.compile(rb"\}[ \t]*[^,\]\} \t\r\n]")
 _SHORT_INFINITY = re.compile(rb"Inf(?!inity)")
 _OPEN, _CLOSE = ord("{"), ord("}")
@@ -52,17 +62,17 @@ def read_json(
     rename: Mapping[str, str] | None = None,
     size: int = BLOCK_BYTES,
     max_line: int = MAX_LINE,
-) -> Iterator[Decoded]:
-    """The decoded blocks of a file of JSON lines; `rename` gives members other names."""
+) -> Iterator[DecodedBlock]:
+    """The decoded blocks of a file of JSON lines; `rename` renames members."""
     decoder, row, line = JsonDecoder(fields, nested, rename), 0, 1
     for data in blocks(stream, quoted=False, size=size, max_line=max_line):
-        done, row = decode(json_records(data, line), decoder, row)
+        decoded, row = decode(json_records(data, line), decoder, row)
         line += count_lines(data)
-        yield done
+        yield decoded
 
 
 def json_records(data: bytes, line: int = 1) -> Records:
-    """The lines of a block that are not blank; the block begins on `line` of its file."""
+    """The lines of a block, without blank ones; the block begins on `line` of its file."""
     records = Records(data, quoted=False, line=line)
     odd = np.flatnonzero(_first_bytes(records) != _OPEN).tolist()
     blank = [i for i in odd if not records[i].strip()]
@@ -82,7 +92,7 @@ def _last_bytes(records: Records) -> Any:
 
 
 class JsonDecoder:
-    """Objects whose members `fields` are wanted."""
+    """Decodes objects and reads their members `fields`."""
 
     def __init__(self, fields: Sequence[Field], nested: bool = False, rename: Mapping[str, str] | None = None) -> None:
         self.fields = fields
@@ -91,12 +101,12 @@ class JsonDecoder:
         self._nested = [nested and field.name not in RESERVED for field in fields]
         self._any_nested = any(self._nested)
 
-    def fast(self, records: Records) -> Read:
+    def fast(self, records: Records) -> FastRead:
         if not len(records):
-            return Read(self.slow_schema().empty_table())
+            return FastRead(self.slow_schema().empty_table())
         records.check_utf8()
         data = bytes(records.span)
-        # Arrow's reader crashes on a line that says `null`: it only gets lines that look like objects.
+        # Arrow's reader crashes on the line `null`: it only gets lines that look like objects.
         if (
             (_first_bytes(records) != _OPEN).any()
             or (_last_bytes(records) != _CLOSE).any()
@@ -105,13 +115,13 @@ class JsonDecoder:
             raise pa.ArrowInvalid("not all lines are plain objects")
         if any(map(is_tick, self.fields)) and (b'"inf"' in data or b'"\xe2\x88\x9e"' in data):
             data = _ENDLESS_END.sub(_ENDLESS_TICKS, data)
-        table = self._flat(_read(data, self._asked(records)))
+        table = self._flat(_read(data, self._requested(records)))
         if len(table) != len(records):
-            raise pa.ArrowInvalid("not one object a line")
-        return Read(table)
+            raise pa.ArrowInvalid("not one object per line")
+        return FastRead(table)
 
-    def _asked(self, records: Records) -> pa.Schema:
-        """The Arrow types to ask for; a time's depends on how the first lines write it."""
+    def _requested(self, records: Records) -> pa.Schema:
+        """The Arrow types to request; that of a time depends on the first lines."""
         times = self._peek(records)
         named = zip(self._members, self.fields, strict=True)
         types = [(name, times.get(name) or _json_type(field)) for name, field in named]
@@ -144,33 +154,33 @@ class JsonDecoder:
     def slow_schema(self) -> pa.Schema:
         return pa.schema([(field.name, pa.string() if _is_time(field) else _json_type(field)) for field in self.fields])
 
-    def slow(self, record: bytes) -> list[Any] | Broken | SplitRecords:
+    def slow(self, record: bytes) -> list[Any] | BrokenRecord | SplitRecords:
         raw = record.decode("utf-8", errors="replace")
         try:
             row = _PARSER.decode(record.decode("utf-8"))
         except UnicodeDecodeError:
-            return Broken("the line is not UTF-8 text", raw)
+            return BrokenRecord("the line is not UTF-8 text", raw)
         except (ValueError, RecursionError) as error:
-            return Broken(f"the line is not JSON: {error}", raw)
+            return BrokenRecord(f"the line is not JSON: {error}", raw)
         return self._values(row, raw)
 
-    def _values(self, row: object, raw: str) -> list[Any] | Broken:
+    def _values(self, row: object, raw: str) -> list[Any] | BrokenRecord:
         if not isinstance(row, dict):
-            return Broken("the line is not a JSON object", raw)
+            return BrokenRecord("the line is not a JSON object", raw)
         payload = row.get(_PAYLOAD) if self._any_nested else None
         if not isinstance(payload, (dict, type(None))):
-            return Broken("the payload is not a JSON object", raw)
-        found = [
+            return BrokenRecord("the payload is not a JSON object", raw)
+        values = [
             _member(((payload or {}) if nested else row).get(name), field)
             for name, field, nested in zip(self._members, self.fields, self._nested, strict=True)
         ]
-        wrong = [value.reason for value in found if isinstance(value, Broken)]
-        return Broken("; ".join(wrong), raw) if wrong else found
+        wrong = [value.reason for value in values if isinstance(value, BrokenRecord)]
+        return BrokenRecord("; ".join(wrong), raw) if wrong else values
 
 
 def _is_plain(data: bytes, lines: int) -> bool:
     """Whether Arrow and Python see the same values in lines that all end with a brace."""
-    # When every brace ends its line or precedes another one, nothing follows an object; counting is far cheaper.
+    # If every brace ends its line or precedes another brace, nothing follows an object; counting is far cheaper.
     if data.count(b"}") != lines + data.count(b"}}") and _SECOND_VALUE.search(data):
         return False
     return b"Inf" not in data or not _SHORT_INFINITY.search(data)
@@ -186,7 +196,7 @@ _PARSER = json.JSONDecoder(parse_float=_literal)
 
 @dataclass(frozen=True)
 class _Huge:
-    """A number that no float holds; it fits nowhere."""
+    """A number too large for any float; it fits no column."""
 
     text: str
 
@@ -226,11 +236,11 @@ def _element(field: Field) -> Field:
 
 
 def _member(value: Any, field: Field) -> Any:
-    """The value of one member in its slow type, or why it has none."""
+    """The value of one member in the type of the slow path, or why it does not fit."""
     if value is None:
         return None
     fitting = _fitting(value, field)
-    return Broken(reason(value, field), "") if fitting is None else fitting
+    return BrokenRecord(reason(value, field), "") if fitting is None else fitting
 
 
 def _fitting(value: Any, field: Field) -> Any:
@@ -248,12 +258,12 @@ def _fitting(value: Any, field: Field) -> Any:
 def _fitting_list(value: Any, element: Field) -> list[Any] | None:
     if not isinstance(value, list):
         return None
-    found = [None if item is None else _fitting(item, element) for item in value]
-    return None if any(a is None and b is not None for a, b in zip(found, value, strict=True)) else found
+    values = [None if item is None else _fitting(item, element) for item in value]
+    return None if any(a is None and b is not None for a, b in zip(values, value, strict=True)) else values
 
 
 def _text(value: object) -> str | None:
-    """Text that can be written as UTF-8 (JSON can escape half a surrogate pair)."""
+    """Text that can be encoded as UTF-8 (JSON can escape half a surrogate pair)."""
     try:
         return value if isinstance(value, str) and value.encode() is not None else None
     except UnicodeEncodeError:

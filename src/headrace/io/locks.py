@@ -1,7 +1,7 @@
-"""Locks on directories: held by an open file, so that they end with their process, however it ends.
+"""Locks on directories: held by an open file, so that they end with their process, even if it crashes.
 
 The operating system drops such a lock when the last descriptor of the open file is closed. A forked process gets a copy
-of every descriptor and would hold the lock for longer than its owner lives: so it closes its copies at once.
+of every descriptor and would hold the lock longer than its owner, so it closes its copies at once.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ __all__ = ["hold"]
 
 try:
     _locks: Any = import_module("fcntl")
-except ImportError:  # where there are none, it is up to users
+except ImportError:  # a system without file locks: users must not share directories
     _locks = None
 
 _OPEN: WeakSet[IO[bytes]] = WeakSet()
 
 
 def hold(path: Path) -> IO[bytes] | None:
-    """Lock the file, which is made if need be; None if somebody else, here or elsewhere, holds it.
+    """Lock a file, and create it if it is missing; None if this process or another holds the lock.
 
-    The lock is let go when the file that is given back is closed.
+    Closing the returned file releases the lock.
     """
     file = path.open("ab")
     if _locks is not None:

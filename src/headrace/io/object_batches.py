@@ -1,15 +1,15 @@
-"""Output batches on an object store: what `BatchDirectory` does, where nothing can be renamed.
+"""Output batches on an object store: `BatchDirectory` where renaming is impossible.
 
     _owner                       the query whose output this is
     _staging/<batch>-<name>      parts that tasks have written
     batch-<id>/part-<n>.<form>   the parts of a batch
     _batches/<id>                the one object that makes a batch exist: the names of its files
 
-The commit of the query names the staged parts, so every attempt to publish a batch publishes the same ones. The driver
-copies them, inside the store, to where they stay, and then creates `_batches/<id>`, if there is none. A crash before
-that leaves a batch that does not exist yet, and whose files are written once more with the same content.
-`read_events_output` reads the batches that exist. A reader that only lists files sees those of the last batch appear
-one by one, but never one of an attempt that was given up: names that start with `_` are not data.
+The commit of the query names the staged parts, so every attempt to publish a batch publishes the same parts. The driver
+copies them, inside the store, to their final names, and then creates `_batches/<id>` if it is absent. After a crash
+before that, the batch does not exist yet, and its files are written again with the same content. `read_events_output`
+reads the batches that exist. A reader that only lists files sees the files of the last batch appear one by one, but
+never files of a failed attempt: names that start with `_` are not data.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ObjectBatches:
         self.place = self.storage.place
 
     def check_writable(self) -> None:
-        """Raise `SinkError` unless it can be written in."""
+        """Raise `SinkError` unless it is writable."""
         with _sink_errors():
             self.storage.check()
 
@@ -50,10 +50,10 @@ class ObjectBatches:
         return self._owner() is not None or bool(self.committed())
 
     def claim(self, owner: str, *, begun: bool) -> None:
-        """Make it the output of one query; another's, or one that lacks what this query has written before, is refused.
+        """Make it the output of one query; refuse the output of another query, or one that lacks this query's batches.
 
         `begun` says whether the query has written batches.
-        Batches are told apart by number, so the batches of two queries in one place would hide each other.
+        Only numbers identify batches, so batches of two queries in one place would hide each other.
         """
         if self._owner() == owner:
             return
@@ -79,16 +79,16 @@ class ObjectBatches:
                 return None
 
     def stage(self, batch_id: int, name: str, data: bytes) -> str:
-        """Write an object that may become part of a batch, and give its key; for workers."""
+        """Write an object that may become part of a batch, and return its key; for workers."""
         key = f"{_STAGING}/{batch_id:08d}-{uuid.uuid4().hex}-{PurePosixPath(name).name}"
         with _sink_errors():
             self.storage.create(key, data)
         return key
 
     def commit(self, batch_id: int, staged: Sequence[str], extra: Mapping[str, bytes] | None = None) -> bool:
-        """Make the staged objects, in this order, and the extra ones the batch; for the driver.
+        """Publish the staged objects, in this order, and the extra ones as the batch; for the driver.
 
-        False if the batch is there already. What dead attempts at this batch or an earlier one have left is removed.
+        Return False if the batch exists. Remove what failed attempts at this batch or earlier ones have left.
         """
         with _sink_errors():
             fresh = not self._exists(batch_id) and self._publish(batch_id, staged, extra or {})
@@ -106,13 +106,13 @@ class ObjectBatches:
                 if self._exists(batch_id):  # another process has published it meanwhile
                     return False
                 raise SinkError(
-                    f"{key!r} is not a staged object of {self.place!r}", given=key, allowed="keys that stage() gave"
+                    f"{key!r} is not a staged object of {self.place!r}", given=key, allowed="keys that stage() returned"
                 ) from error
         for name, data in extra.items():
             names.append(f"{_folder(batch_id)}/{name}")
             self.storage.create(names[-1], data)
-        about = {"files": names, "token": uuid.uuid4().hex}
-        return self.storage.create(f"{_BATCHES}/{batch_id:08d}", json.dumps(about).encode())
+        content = {"files": names, "token": uuid.uuid4().hex}
+        return self.storage.create(f"{_BATCHES}/{batch_id:08d}", json.dumps(content).encode())
 
     def _exists(self, batch_id: int) -> bool:
         try:
@@ -121,7 +121,7 @@ class ObjectBatches:
             return False
 
     def committed(self) -> list[int]:
-        """The batches that are there, in order."""
+        """The batches that exist, in order."""
         with _sink_errors():
             return [number_of(key) for key in self.storage.keys(_BATCHES)]
 
@@ -146,13 +146,13 @@ def _folder(batch_id: int) -> str:
 
 
 def _suffix(key: str) -> str:
-    """The ending of the name as it was given to `stage`."""
+    """All endings of the name that `stage` got."""
     return "".join(PurePosixPath(key.split("-", 2)[2]).suffixes)
 
 
 @contextmanager
 def _sink_errors() -> Iterator[None]:
-    """What goes wrong with the store is the sink's error."""
+    """Turn failures of the store into errors of the sink."""
     try:
         yield
     except StoreError as error:

@@ -1,6 +1,6 @@
 """Input on object stores: a key, all keys below a prefix, or a pattern, as `files.py` reads directories.
 
-They are reached as checkpoints and outputs there are (`store/objects.py`), by the same settings.
+Access uses the same settings as checkpoints and outputs on object stores (`store/objects.py`).
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ Found = tuple[int, str, int]
 
 def is_object(path: str) -> bool:
     """Whether a path is a URL of an object store."""
-    scheme, found, _ = path.partition("://")
-    return bool(found) and scheme.lower() in SCHEMES
+    scheme, separator, _ = path.partition("://")
+    return bool(separator) and scheme.lower() in SCHEMES
 
 
 def open_object(url: str) -> Any:
-    """A file, to be read from any place in it."""
-    store, key = _parted(url)
+    """A file with random access."""
+    store, key = _split(url)
     return pa.PythonFile(_RemoteFile(store.open(key)), mode="r")
 
 
 def object_now(url: str) -> Found | None:
-    """When a file was modified, its URL and its size; None if there is none."""
-    store, key = _parted(url)
+    """The modification time, URL and size of a file; None if it does not exist."""
+    store, key = _split(url)
     try:
         size, modified = store.about(key)
     except FileNotFoundError:
@@ -42,11 +42,11 @@ def object_now(url: str) -> Found | None:
 
 
 def find_objects(url: str) -> Iterator[Found]:
-    """The files that a URL means: its own, all that are below it, or those that match it.
+    """The files of a URL: itself, all files below it, or those that match its pattern.
 
-    `FileNotFoundError` if there is none, unless it is a pattern or ends with `/`: then some may come.
+    Raise `FileNotFoundError` if there are none, unless the URL is a pattern or ends with `/`: files may come later.
     """
-    store, key = _parted(url)
+    store, key = _split(url)
     if has_magic(key):
         parts = key.split("/")
         fixed = next(place for place, part in enumerate(parts) if has_magic(part))
@@ -56,10 +56,10 @@ def find_objects(url: str) -> Iterator[Found]:
     if own is not None:
         yield own
         return
-    found = list(_below(store, key.rstrip("/"), ["**"]))
-    if not found and not url.endswith("/"):
+    files = list(_below(store, key.rstrip("/"), ["**"]))
+    if not files and not url.endswith("/"):
         raise FileNotFoundError(url)
-    yield from found
+    yield from files
 
 
 def _below(store: ObjectStorage, prefix: str, pattern: Sequence[str]) -> Iterator[Found]:
@@ -78,7 +78,7 @@ def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     return bool(parts) and fnmatchcase(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])
 
 
-def _parted(url: str) -> tuple[ObjectStorage, str]:
+def _split(url: str) -> tuple[ObjectStorage, str]:
     """The bucket, and the key in it."""
     scheme, _, rest = url.partition("://")
     bucket, _, key = rest.partition("/")
@@ -86,7 +86,7 @@ def _parted(url: str) -> tuple[ObjectStorage, str]:
 
 
 class _RemoteFile:
-    """What Arrow wants of a file of Python's."""
+    """A file object for Arrow."""
 
     closed = False
 

@@ -1,12 +1,12 @@
-"""Where rows come from. An origin is a value: it is part of a plan, and its text is what a plan says of it.
+"""Origins: where the rows of a source come from. An origin is a value; it is part of a plan, and of the plan's text.
 
-An origin knows how its rows are stamped with arrival and position (rules 1.5 and 8.1), so that the stamps are the same
-on every host, in histories, and after restarts:
+An origin defines how its rows are stamped with arrival and position (rules 1.5 and 8.1), so that the stamps are the
+same on every host, in histories, and after restarts:
 
-- Rows of files arrive when their file was last modified, and their position is their number in it. Files are taken
-  oldest first, unless their source says otherwise, so that is the order in which a live query meets them.
-- Rows in memory have their number in the table as position. They arrive at the latest time that they or rows before
-  them speak of: a time that is made up, but never goes back.
+- Rows of files arrive when their file was last modified, and their position is their number in it. A live query reads
+  the oldest file first, unless the source has another order.
+- Rows in memory have their number in the table as position. Their arrival is the latest time of the rows up to them: an
+  invented time, but one that never decreases.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from headrace.columnar import to_numpy
 from headrace.errors import PlanError, SourceError, without_secrets
 from headrace.expr import Expr, col, evaluate, predicate_mask
 from headrace.expr.pushdown import to_arrow_filter
-from headrace.io.decoded import Decoded, refused_table
-from headrace.io.files import ORDERS, FileOrder, FileState, Listed, listing, local_path
+from headrace.io.decoded import DecodedBlock, refused_table
+from headrace.io.files import ORDERS, FileOrder, FileState, ListedFile, listing, local_path
 from headrace.io.formats import Format, read_file
 from headrace.io.secrets import shown_options, shown_place
 from headrace.plan.nodes import Node, Source
@@ -48,17 +48,17 @@ _log = logging.getLogger("headrace")
 
 #: The format of a table in Spark's catalog; the path is its name.
 TABLE = "table"
-#: Of what these readers give there is an end: what is stored now.
+#: Readers whose input has an end: the rows that are stored now.
 _BOUNDED = (TABLE, "avro", "binaryfile", "csv", "delta", "hudi", "iceberg", "json", "orc", "parquet", "text", "xml")
 _TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*(\.[A-Za-z_][A-Za-z_0-9]*){0,2}")
 _PLACES = "a file, a directory, or a pattern such as 'ticks/*.csv'"
 
 
-class _Unread:
-    """Rows that nobody has seen when a plan is made, and so may be anything."""
+class _UnknownRows:
+    """An origin whose rows are unknown when a plan is built."""
 
     def stamped(self, source: Source) -> Source:
-        """`source`, which reads from here, with stamps on its rows."""
+        """`source`, which has this origin, with stamps on its rows."""
         if isinstance(source.lifetime, Physical):
             raise PlanError(
                 "physical events that may be retracted cannot be stamped: a retraction has another row than its insert",
@@ -68,7 +68,7 @@ class _Unread:
         return _with_stamps(source)
 
     def plain_rows(self, source: Source) -> Source:
-        """Physical events as rows: refused, since they may be retracted."""
+        """Physical events as rows: refused, because they may be retracted."""
         raise PlanError(
             "physical events cannot be read as rows where they may be retracted",
             given=source.describe(),
@@ -76,40 +76,40 @@ class _Unread:
         )
 
     def starts_at(self, at: Expr) -> bool:  # noqa: ARG002 - as the others are called
-        """Whether physical events start at this time: nobody knows."""
+        """Whether physical events start at this time: False, because it is unknown."""
         return False
 
 
 @dataclass(frozen=True, repr=False)
-class Files(_Unread):
+class Files(_UnknownRows):
     """A file, a directory or a pattern; new files of a directory or pattern are new rows of the stream."""
 
     path: str
     format: Format
-    #: What a plan says of it, when the path is an accident.
+    #: The text in a plan, for paths that are arbitrary.
     label: str = ""
-    #: Whether the files hold arrival and position themselves: rows that were in memory bring theirs along.
+    #: Whether the files contain arrival and position: rows that were in memory keep theirs.
     holds_stamps: bool = False
-    #: Which of its files is read first.
+    #: The order in which its files are read.
     order: FileOrder = "time"
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
             raise PlanError(
-                "files are not read in such an order",
+                "unknown order of files",
                 given=self.order,
                 allowed=", ".join(ORDERS),
                 instead="order='name'",
             )
 
     def check(self) -> None:
-        """Raise unless files are there or may come: a directory may be empty, a pattern may fit nothing yet."""
+        """Raise unless files exist or may come later: a directory may be empty, and a pattern may match nothing yet."""
         local = local_path(self.path)
         if local is not None and not has_magic(local) and not Path(local).exists():
             raise SourceError(f"there is no file or directory {self.path!r}", given=self.path, allowed=_PLACES)
 
-    def files(self) -> list[Listed]:
-        """The files that are there now, in the order of reading."""
+    def files(self) -> list[ListedFile]:
+        """The files that exist now, in the order of reading."""
         found = listing(self.path, self.order)
         if not found:
             raise SourceError(
@@ -129,10 +129,10 @@ class Files(_Unread):
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """A physical stream held in memory, given in one or several batches."""
+    """A physical stream in memory, in one or several batches."""
 
     table: pa.Table
-    #: How many rows each batch has; by default all rows are one batch.
+    #: The number of rows of each batch; by default all rows are one batch.
     sizes: tuple[int, ...] = ()
 
     def batches(self) -> Iterator[pa.Table]:
@@ -143,7 +143,7 @@ class Events:
             start += size
 
     def stamped(self, source: Source) -> Source:
-        """`source`, which reads from here, with stamps on its rows: from now on they are part of the rows."""
+        """`source`, which has this origin, with stamps as columns of its rows."""
         if source.stamped:
             return _with_stamps(source)
         if isinstance(source.lifetime, Physical) and (retracted := _retraction(self.table)) is not None:
@@ -158,7 +158,7 @@ class Events:
         return replace(_with_stamps(source), origin=Events(table, self.sizes))
 
     def plain_rows(self, source: Source) -> Source:
-        """Physical events that are only inserted, as rows with intervals; they keep their stamps, but bring no CTIs."""
+        """Physical events without retractions as rows with intervals; they keep their stamps, and lose the CTIs."""
         stamped = self.stamped(source)
         assert isinstance(stamped.origin, Events)
         batches = [batch.filter(pc.equal(batch["kind"], "insert")) for batch in stamped.origin.batches()]
@@ -169,7 +169,7 @@ class Events:
         )
 
     def starts_at(self, at: Expr) -> bool:
-        """Whether physical events start at this time, all of them."""
+        """Whether all physical events start at this time."""
         events = self.table.filter(pc.not_equal(self.table["kind"], "cti"))
         times = pc.cast(evaluate(at, events), pa.int64())
         return bool(pc.all(pc.fill_null(pc.equal(times, events["le"]), False), min_count=0).as_py())
@@ -186,8 +186,8 @@ class Events:
 
 
 @dataclass(frozen=True, repr=False)
-class SparkRead(_Unread):
-    """Whatever one of Spark's own streaming readers gives: for what only Spark can read (Kafka, Delta, …)."""
+class SparkRead(_UnknownRows):
+    """The rows of a streaming reader of Spark, for sources that only Spark can read (Kafka, Delta, …)."""
 
     format: str
     options: tuple[tuple[str, str], ...] = ()
@@ -196,12 +196,12 @@ class SparkRead(_Unread):
     rename: tuple[tuple[str, str], ...] = ()
 
     def stored(self, name: str) -> str:
-        """What Spark calls a column."""
+        """Spark's name of a column."""
         return {new: old for old, new in self.rename}.get(name, name)
 
     @property
     def endless(self) -> bool:
-        """Whether more may keep coming, so that there is no end to run to."""
+        """Whether the input has no end."""
         return self.format.lower() not in _BOUNDED
 
     def __post_init__(self) -> None:
@@ -214,9 +214,9 @@ class SparkRead(_Unread):
             )
 
     def stamped(self, source: Source) -> Source:  # noqa: ARG002 - as the others are called
-        """Refused: what Spark reads has no order that is kept."""
+        """Refused: Spark does not record the order of rows."""
         raise PlanError(
-            "what only Spark can read cannot be stamped: Spark does not say when a row came, and in which order",
+            "rows that Spark reads cannot be stamped: Spark does not record their arrival and order",
             given=str(self),
             allowed="files, hosts and events in memory",
             instead="the reader's own columns, such as Kafka's timestamp and offset",
@@ -233,11 +233,11 @@ class SparkRead(_Unread):
 
 @dataclass(frozen=True)
 class FrameRead(SparkRead):
-    """The rows of a data frame of Spark's. It is told apart by its name, which is its `path`, and its columns."""
+    """The rows of a Spark data frame, which its name (the `path`) and its columns identify."""
 
     frame: Any = field(default=None, compare=False, repr=False)
     streaming: bool = False
-    #: Whether a user gave the name; one that was made up is another in every process.
+    #: Whether a user gave the name; a generated name differs in every process.
     named: bool = False
 
     @property
@@ -253,18 +253,18 @@ class FrameRead(SparkRead):
         return self.selected(columns).toArrow().cast(columns.arrow)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "frame": None}  # it belongs to its session, and workers do without
+        return {**self.__dict__, "frame": None}  # the frame belongs to its session, and workers do not need it
 
     def __str__(self) -> str:
         return f"spark dataframe {self.path}"
 
 
 def check_frames(*roots: Node, named: bool) -> None:
-    """Raise if two frames have one name: plans tell frames apart by it; or if one has none, and it must be `named`."""
+    """Raise if two frames have the same name, which identifies them in plans, or if `named` and one has no name."""
     seen: dict[int, Node] = {}
     frames: dict[str, FrameRead] = {}
     waiting = list(roots)
-    while waiting:  # node by node, not by `walk`, for which nodes with equal names are one
+    while waiting:  # not by `walk`, which visits equal nodes once
         node = waiting.pop()
         if id(node) in seen:
             continue
@@ -280,35 +280,35 @@ def _check_frame(origin: FrameRead, other: FrameRead, *, named: bool) -> None:
         raise PlanError(
             "two data frames of this query have the same name",
             given=origin.path,
-            allowed="a name of its own for each",
+            allowed="a different name for each",
             instead="read_spark(frame, name='trades', ...)",
         )
     if named and not origin.named:
         raise PlanError(
-            "a data frame without a name cannot be found again by a checkpoint",
+            "a checkpoint cannot identify a data frame without a name",
             given=str(origin),
             instead="read_spark(frame, name='trades', ...)",
         )
 
 
 @dataclass(frozen=True)
-class HostRead(_Unread):
-    """Lines that a TCP server sends. A receiver writes them to files of a *spool*, and these are what is read."""
+class HostRead(_UnknownRows):
+    """Lines that a TCP server sends. A receiver writes them to files of a *spool*, and the query reads these files."""
 
     host: str
     port: int
     format: Format
-    #: The directory for the lines; without one, a query keeps them in its checkpoint.
+    #: The directory of the lines; by default in the query's checkpoint.
     spool: str = ""
-    #: How many lines may wait for the query before the receiver reads no more.
+    #: How many lines may wait for the query before the receiver stops reading.
     buffer_rows: int = 100_000
-    #: After so many lines nothing more is read.
+    #: The number of lines after which nothing more is read.
     limit: int | None = None
 
-    def files(self, otherwise: Path) -> Files:
-        """The files of the spool: its own, or one below the folder `otherwise`."""
+    def files(self, default: Path) -> Files:
+        """The files of the spool, which is by default a folder in `default`."""
         mark = hashlib.sha256(str(self).encode()).hexdigest()[:8]
-        folder = Path(self.spool) if self.spool else otherwise / f"host-{self.port}-{mark}"
+        folder = Path(self.spool) if self.spool else default / f"host-{self.port}-{mark}"
         return Files(str(folder.absolute()), self.format, label=str(self))
 
     def __str__(self) -> str:
@@ -319,7 +319,7 @@ Origin = Files | Events | SparkRead | HostRead
 
 
 def read_columns(source: Source) -> list[str]:
-    """The columns a reader has to read: the payload kept, and what the lifetime is made of."""
+    """The columns that a reader reads: those of the payload, and those that the lifetime uses."""
     lifetime = source.lifetime
     if isinstance(lifetime, Physical):
         wanted = {"kind", "le", "re", "re_new"}
@@ -331,57 +331,57 @@ def read_columns(source: Source) -> list[str]:
     return [name for name in source.columns.names if name in wanted or name in source.schema]
 
 
-def read_listed(source: Source, file: Listed) -> Iterator[Decoded]:
-    """The blocks of one file of a source, stamped if the source is.
+def read_listed(source: Source, file: ListedFile) -> Iterator[DecodedBlock]:
+    """The blocks of one file of a source, with stamps if the source has them.
 
-    A file that is gone has no rows, and one that changed is read as it is; the last block says so.
+    A missing file has no rows, and a changed file is read as it is; the last block reports both.
     """
-    found = file.state()
-    if found != "missing":
+    state = file.state()
+    if state != "missing":
         yield from _read(source, file)
-        found = file.state() if found == "same" else found
-    if found != "same":
-        yield _notice(source, file, found)
+        state = file.state() if state == "same" else state
+    if state != "same":
+        yield _notice(source, file, state)
 
 
-def _notice(source: Source, file: Listed, state: FileState) -> Decoded:
-    """The block that reports a file; an error if the source takes no bad rows."""
-    what = "removed" if state == "missing" else "changed"
-    effect = "its rows are not in the answer" if state == "missing" else "what was read may be half of it"
-    text = f"the file {file.path!r} was {what} after it was listed"
+def _notice(source: Source, file: ListedFile, state: FileState) -> DecodedBlock:
+    """The block that reports a missing or changed file; an error if the source raises on bad rows."""
+    action = "removed" if state == "missing" else "changed"
+    effect = "its rows are not in the answer" if state == "missing" else "its rows may be incomplete"
+    text = f"the file {file.path!r} was {action} after it was listed"
     if source.bad_rows == "raise":
         raise SourceError(text, given=str(source.origin), instead="write files under another name, then rename them")
     _log.warning("%s: %s; %s", source.origin, text, effect)
     empty = source.columns.arrow.empty_table().select(read_columns(source))
-    return Decoded(empty, refused_table(), np.arange(0), file=state)
+    return DecodedBlock(empty, refused_table(), np.arange(0), file=state)
 
 
-def _read(source: Source, file: Listed) -> Iterator[Decoded]:
+def _read(source: Source, file: ListedFile) -> Iterator[DecodedBlock]:
     assert isinstance(source.origin, Files)
     path = file.path
-    held, wanted = _held(source), read_columns(source)
-    row_filter = to_arrow_filter(source.pushed, held) if source.pushed is not None else None
-    # A row of text is malformed if any of its columns is, whoever reads them: else another query in the same script, or
-    # a history, would see other rows. Where types are stored, only what is wanted is read, but at least one column.
+    stored, wanted = _stored_columns(source), read_columns(source)
+    row_filter = to_arrow_filter(source.pushed, stored) if source.pushed is not None else None
+    # A row of text is malformed if any of its columns is, even one that the query does not read: else another query
+    # of the same script, or a history, would see other rows. Of typed files only wanted columns are read, at least one.
     typed = source.origin.format.name == "parquet"
-    columns = [name for name in held.names if name in wanted or not typed] or list(held.names[:1])
-    blocks = read_file(path, source.origin.format, held, columns, row_filter)
+    columns = [name for name in stored.names if name in wanted or not typed] or list(stored.names[:1])
+    blocks = read_file(path, source.origin.format, stored, columns, row_filter)
     if columns == wanted:
         yield from blocks
     else:
-        made = [name for name in wanted if name not in held]
+        stamps = [name for name in wanted if name not in stored]
         for block in blocks:
-            values = [_stamp(name, file, block) if name in made else block.table[name] for name in wanted]
+            values = [_stamp(name, file, block) if name in stamps else block.table[name] for name in wanted]
             yield replace(block, table=pa.table(values, names=wanted))
 
 
-def _stamp(name: str, file: Listed, block: Decoded) -> pa.Array:
+def _stamp(name: str, file: ListedFile, block: DecodedBlock) -> pa.Array:
     """The arrival or position of the rows of a block."""
     return pa.array(np.full(len(block.rows), file.modified // 1000, np.int64) if name == ARRIVAL else block.rows)
 
 
-def _held(source: Source) -> Schema:
-    """The columns that a source's files hold: all but the stamps, which are made when a file is read."""
+def _stored_columns(source: Source) -> Schema:
+    """The columns of a source's files: all but the stamps, which the reader adds."""
     if not source.stamped or (isinstance(source.origin, Files) and source.origin.holds_stamps):
         return source.columns
     return Schema(tuple(field for field in source.columns if field.name not in STAMPS))
@@ -395,12 +395,12 @@ def _with_stamps(source: Source) -> Source:
 
 def _retraction(events: pa.Table) -> dict[str, object] | None:
     """The first retraction of physical events."""
-    found = events.filter(pc.equal(events["kind"], "retract"))
-    return dict(found.slice(0, 1).to_pylist()[0]) if found.num_rows else None
+    retractions = events.filter(pc.equal(events["kind"], "retract"))
+    return dict(retractions.slice(0, 1).to_pylist()[0]) if retractions.num_rows else None
 
 
 def _arrivals(source: Source, table: pa.Table) -> NDArray[np.int64]:
-    """For each row in memory the latest time that it or a row before it speaks of; its number where none does."""
+    """For each row in memory, the latest time of the rows up to it; its number if none has a time."""
     lifetime = source.lifetime
     if isinstance(lifetime, Arrival):
         return np.arange(table.num_rows, dtype=np.int64)
@@ -409,16 +409,16 @@ def _arrivals(source: Source, table: pa.Table) -> NDArray[np.int64]:
     else:
         starts = evaluate(lifetime.start if isinstance(lifetime, Interval) else lifetime.at, table)
     times = to_numpy(pc.fill_null(pc.cast(starts, pa.int64()), NEG_INFINITY))
-    times = np.where(times == INFINITY, NEG_INFINITY, times)  # the end of time is no time to arrive at
+    times = np.where(times == INFINITY, NEG_INFINITY, times)  # the end of time is no arrival
     reached = np.maximum.accumulate(times)
     known = reached[reached != NEG_INFINITY]
     return np.maximum(reached, known[0]) if len(known) else np.arange(len(reached), dtype=np.int64)
 
 
-def whole_rows(source: Source, path: str, block: Decoded) -> Callable[[NDArray[np.int64]], pa.Table] | None:
-    """How to get rows of a block with all their columns: by reading the file again, which only bad rows are worth.
+def whole_rows(source: Source, path: str, block: DecodedBlock) -> Callable[[NDArray[np.int64]], pa.Table] | None:
+    """A function that looks up rows of a block with all their columns; it reads the file again, for bad rows only.
 
-    None when the block has all columns already, or its row numbers may be off (a filtered Parquet file).
+    None if the block has all columns, or if its row numbers are uncertain (a filtered Parquet file).
     """
     origin = source.origin
     if source.read_columns is None or not isinstance(origin, Files) or source.pushed is not None:
@@ -426,27 +426,27 @@ def whole_rows(source: Source, path: str, block: Decoded) -> Callable[[NDArray[n
 
     def rows(places: NDArray[np.int64]) -> pa.Table:
         numbers = block.rows[places]
-        found = [
+        parts = [
             part.table.append_column("__row", pa.array(part.rows)).filter(pa.array(np.isin(part.rows, numbers)))
-            for part in read_file(path, origin.format, _held(source))
+            for part in read_file(path, origin.format, _stored_columns(source))
         ]
-        table = pa.concat_tables(found).sort_by("__row").drop_columns(["__row"])
-        # A row that is broken in a column nobody asked for is refused when read whole: then its known part must do.
+        table = pa.concat_tables(parts).sort_by("__row").drop_columns(["__row"])
+        # A row with a bad value in another column is refused when all columns are read: then return the known columns.
         return table if table.num_rows == len(places) else block.table.take(pa.array(places))
 
     return rows
 
 
 def shown_path(source: Source, path: str | None) -> str | None:
-    """A file as people are shown it, the same on every host; None for files that are not the user's own."""
+    """The path of a file to show to users, the same on every host; None for files that are not theirs."""
     if path is None or (isinstance(source.origin, Files) and source.origin.label):
         return None
     local = local_path(path)
     return without_secrets(path) if local is None else str(Path(local).absolute())
 
 
-def in_memory(table: pa.Table, source: Source) -> Decoded:
-    """A block of a source that is held in memory."""
+def in_memory(table: pa.Table, source: Source) -> DecodedBlock:
+    """A block of a source in memory."""
     if source.pushed is not None:
         table = table.filter(predicate_mask(source.pushed, table))
-    return Decoded(table.select(read_columns(source)), refused_table(), np.arange(table.num_rows))
+    return DecodedBlock(table.select(read_columns(source)), refused_table(), np.arange(table.num_rows))

@@ -1,9 +1,9 @@
-"""Columnar files: Parquet and Arrow IPC, where rows are only ever touched by the million.
+"""Columnar files: Parquet and Arrow IPC, read in blocks of about a million rows.
 
-Only the asked columns are read. Types are converted when every value fits (other integer widths, timestamps of any
-unit and zone, dates, dictionaries, large strings); a row with a value that does not fit is refused, and a column that
-could never fit is a `SchemaError`. Pages that have a checksum are checked against it. A row filter is handed to the
-reader itself, which may skip whole row groups; the row numbers are then those among the rows that passed.
+Only the requested columns are read. Types are converted (other integer widths, timestamps of any unit and zone, dates,
+dictionaries, large strings); a row with a value that does not fit is refused, and a column that could never fit is a
+`SchemaError`. Checksums of pages are checked. The reader itself applies a row filter and may skip row groups; then only
+rows that pass have numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from headrace.errors import SchemaError, nearest
 from headrace.io.conversion import check_convertible
-from headrace.io.decoded import Decoded, Raw, as_python, finish, numbered, unnumbered
+from headrace.io.decoded import DecodedBlock, Raw, as_python, finish, numbered, unnumbered
 from headrace.schema import Field, Type
 
 __all__ = ["BLOCK_ROWS", "arrow_schema", "parquet_schema", "read_arrow", "read_parquet"]
@@ -46,10 +46,10 @@ def read_parquet(
     row_filter: pc.Expression | None,
     columns: Sequence[str],
     rename: Mapping[str, str],
-) -> Iterator[Decoded]:
+) -> Iterator[DecodedBlock]:
     """The decoded blocks of a Parquet file: `columns` of the rows that pass; the filter may use all of `fields`.
 
-    `rename` gives columns of the file other names, which everything else uses.
+    `rename` renames columns of the file; all other arguments use the new names.
     """
     reader = pq.ParquetFile(file, page_checksum_verification=True)
     stored = {new: old for old, new in rename.items()}
@@ -77,7 +77,7 @@ def read_arrow(
     row_filter: pc.Expression | None,
     columns: Sequence[str],
     rename: Mapping[str, str],
-) -> Iterator[Decoded]:
+) -> Iterator[DecodedBlock]:
     """The decoded blocks of an Arrow IPC file."""
     schema = _renamed(arrow_schema(file), rename)
     _check(schema, fields, path)
@@ -113,12 +113,12 @@ def _check(schema: pa.Schema, fields: Sequence[Field], path: str) -> None:
 
 
 def _is_exact(schema: pa.Schema, fields: Sequence[Field]) -> bool:
-    """Whether a filter means the same on the file's own values as on the converted ones."""
+    """Whether a filter gives the same on the file's values as on the converted ones."""
     return all(schema.field(field.name).type == field.type.arrow and field.type is not Type.CHAR for field in fields)
 
 
 def _fragment(reader: Any, file: Any) -> Any:
-    # Here, because it loads pandas, which takes longer than all the rest of a start-up.
+    # Imported here because it loads pandas, which takes longer than the rest of a start.
     import pyarrow.dataset as pads
 
     format = pads.ParquetFileFormat(page_checksum_verification=True)
@@ -131,7 +131,7 @@ def _largest_group(reader: Any) -> int:
 
 
 def _groups(reader: Any, names: list[str]) -> Iterator[pa.Table]:
-    """Row groups, as many together as make a block: much faster than batches of an arbitrary size."""
+    """Blocks of complete row groups: much faster than batches of an arbitrary size."""
     together: list[int] = []
     rows = 0
     for group in range(reader.num_row_groups):
@@ -146,7 +146,7 @@ def _groups(reader: Any, names: list[str]) -> Iterator[pa.Table]:
 
 
 def _gathered(pieces: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Table]:
-    """Small pieces together, large ones cut, so that blocks are worth a call."""
+    """Blocks of a useful size: small pieces are joined, large ones cut."""
     waiting: list[pa.Table] = []
     rows = 0
     for piece in pieces:
@@ -168,20 +168,20 @@ def _decoded(
     fields: Sequence[Field],
     columns: Sequence[str],
     row_filter: pc.Expression | None = None,
-) -> Iterator[Decoded]:
+) -> Iterator[DecodedBlock]:
     row = 0
     for table in _gathered(pieces):
         rows = np.arange(row, row + len(table), dtype=np.int64)
-        done = numbered(finish(table, rows, fields, _as_json(table)), lambda each: each + 1)
-        yield done.where(row_filter, columns)
+        block = numbered(finish(table, rows, fields, _as_json(table)), lambda numbers: numbers + 1)
+        yield block.where(row_filter, columns)
         row += len(table)
 
 
 def _as_json(table: pa.Table) -> Raw:
     def raw(rows: NDArray[np.int64]) -> list[str]:
-        few = table.take(pa.array(rows))
-        columns = [[as_python(value) for value in few[name]] for name in few.column_names]
-        values = (dict(zip(few.column_names, row, strict=True)) for row in zip(*columns, strict=True))
+        chosen = table.take(pa.array(rows))
+        columns = [[as_python(value) for value in chosen[name]] for name in chosen.column_names]
+        values = (dict(zip(chosen.column_names, row, strict=True)) for row in zip(*columns, strict=True))
         return [json.dumps(row, default=str, ensure_ascii=False) for row in values]
 
     return raw

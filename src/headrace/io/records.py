@@ -1,9 +1,8 @@
-"""Records: a text file as blocks, a block as records, and one way to decode either text format.
+"""Records: a text file as blocks, a block as records, and the decoding that both text formats share.
 
-A block is some megabytes of whole records. It is first given to Arrow as it is. When Arrow objects, the block is cut
-into pieces and each piece is tried again, and so on down, until only a handful of records around the broken one is
-left; those are read one by one in Python. So a good file never meets a Python loop, and a broken row costs its
-neighbourhood only.
+A block is some megabytes of complete records. Arrow tries to read it. If that fails, the block is divided into pieces,
+and Arrow tries each piece, down to a few records around the broken one, which Python reads one by one. So a good file
+never needs a Python loop, and a broken row slows down only its neighbourhood.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.errors import SourceError
-from headrace.io.decoded import Decoded, Raw, Refusal, concat, finish, numbered, refused_table
+from headrace.io.decoded import DecodedBlock, Raw, Refusal, concat, finish, numbered, refused_table
 from headrace.schema import Field
 
 __all__ = [
-    "BLOCK_BYTES", "MAX_LINE", "Bounds", "Broken", "Decoder", "Read", "Records", "SplitRecords", "blocks",
+    "BLOCK_BYTES", "MAX_LINE", "Bounds", "BrokenRecord", "Decoder", "FastRead", "Records", "SplitRecords", "blocks",
     "count_lines", "decode",
 ]  # fmt: skip
 
 BLOCK_BYTES = 16 << 20
-#: How long a line may be, in bytes, unless its reader says otherwise.
+#: The longest line in bytes, by default.
 MAX_LINE = 64 << 20
-_LONGEST = 4  # blocks: a quote that stays open for longer was not meant as one
+_LONGEST = 4  # blocks: a quote that stays open for longer is a mistake
 _FAN_OUT = 16
 _LEAF = 16
 _LARGEST_LEAF = 1 << 16
@@ -41,7 +40,7 @@ _OTHER_BOMS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")  # UTF-16 and UTF-
 
 
 @dataclass(frozen=True)
-class Broken:
+class BrokenRecord:
     """A record that cannot be read, and why."""
 
     reason: str
@@ -50,38 +49,38 @@ class Broken:
 
 @dataclass(frozen=True)
 class SplitRecords:
-    """What was taken for one record is more: the first, which is one line, and all that follows."""
+    """Several records that looked like one: the first, which is one line, and the rest."""
 
     first: bytes
     rest: bytes
 
 
 @dataclass(frozen=True)
-class Read:
-    """What Arrow read: the good rows, and the others by their number in the piece."""
+class FastRead:
+    """The result of the fast path: the good rows, and the broken ones by their number in the piece."""
 
     table: pa.Table
-    broken: Mapping[int, Broken] = field(default_factory=dict)
+    broken: Mapping[int, BrokenRecord] = field(default_factory=dict)
 
 
 class Decoder(Protocol):
-    """What a text format adds."""
+    """The part of decoding that depends on the text format."""
 
     fields: Sequence[Field]
 
-    def fast(self, records: Records) -> Read:
-        """All the records at once; raises `pa.ArrowException` when that cannot be."""
+    def fast(self, records: Records) -> FastRead:
+        """Decode all records at once; raise `pa.ArrowException` if that fails."""
 
-    def slow(self, record: bytes) -> list[Any] | Broken | SplitRecords:
-        """The values of one record by itself."""
+    def slow(self, record: bytes) -> list[Any] | BrokenRecord | SplitRecords:
+        """Decode one record."""
 
     def slow_schema(self) -> pa.Schema:
-        """The Arrow types of the values that `slow` gives."""
+        """The Arrow types of the values of `slow`."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Where each record starts and ends, line ends and empty lines left out; whether one spans several lines."""
+    """The starts and ends of records, without line ends and empty lines; whether a record spans several lines."""
 
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
@@ -89,7 +88,7 @@ class Bounds:
 
     @classmethod
     def of(cls, data: bytes, *, quoted: bool) -> Bounds:
-        """Of the records of `data`; with `quoted`, a line end inside double quotes does not end a record."""
+        """The bounds of the records of `data`; with `quoted`, a line end inside double quotes does not end a record."""
         array = np.frombuffer(data, dtype=np.uint8)
         ends, lines = _line_ends(array, data), 0
         if quoted and b'"' in data:
@@ -106,7 +105,7 @@ class Bounds:
 
 
 class Records:
-    """The records of some bytes, which begin on `line` of a file. Where they lie is found out when somebody asks."""
+    """The records of some bytes, which begin on `line` of a file. Their bounds are computed when needed."""
 
     def __init__(self, data: bytes, *, quoted: bool, bounds: Bounds | None = None, line: int = 1) -> None:
         self.data = data
@@ -117,7 +116,7 @@ class Records:
 
     @cached_property
     def bounds(self) -> Bounds:
-        """Where the records are."""
+        """The starts and ends of the records."""
         return Bounds.of(self.data, quoted=self.quoted)
 
     @cached_property
@@ -137,11 +136,11 @@ class Records:
         return self.data[self.bounds.starts[index] : self.bounds.ends[index]]
 
     def text(self, index: int) -> str:
-        """A record as text, whatever its bytes."""
+        """A record as text, also if it is not UTF-8."""
         return self[index].decode("utf-8", errors="replace")
 
     def part(self, which: slice | NDArray[np.bool_]) -> Records:
-        """Some of the records."""
+        """A part of the records."""
         bounds = Bounds(self.bounds.starts[which], self.bounds.ends[which], self.bounds.multiline)
         part = Records(self.data, quoted=self.quoted, bounds=bounds, line=self.line)
         part.line_ends = self.line_ends
@@ -149,11 +148,11 @@ class Records:
 
     @cached_property
     def line_ends(self) -> NDArray[np.int64]:
-        """Where lines end."""
+        """The positions of line ends."""
         return _line_ends(np.frombuffer(self.data, dtype=np.uint8), self.data)
 
     def lines(self, rows: int) -> NDArray[np.int64]:
-        """On which line of the file each of the `rows` that were read begins; -1 where quotes leave that in doubt."""
+        """The line of the file on which each of the `rows` begins; -1 where quotes make that uncertain."""
         if "bounds" not in self.__dict__ and count_lines(self.data, len(self.span)) + 1 == rows:
             return np.arange(self.line, self.line + rows, dtype=np.int64)
         for starts in (self.bounds.starts, self._line_starts()):
@@ -162,7 +161,7 @@ class Records:
         return np.full(rows, -1, np.int64)
 
     def _line_starts(self) -> NDArray[np.int64]:
-        """Where lines begin that are not empty, quotes or not."""
+        """The starts of the lines that are not empty; quotes are ignored."""
         first, last = int(self.bounds.starts[0]), int(self.bounds.ends[-1])
         return Bounds.of(self.data[first:last], quoted=False).starts + first
 
@@ -183,13 +182,13 @@ def _line_ends(array: NDArray[np.uint8], data: bytes) -> NDArray[np.int64]:
 
 
 def count_lines(data: bytes, until: int | None = None) -> int:
-    """How many lines end in some bytes, up to a place in them."""
+    """The number of line ends in some bytes, up to a position."""
     ends = data.count(b"\n", 0, until)
     return ends if b"\r" not in data else ends + data.count(b"\r", 0, until) - data.count(b"\r\n", 0, until)
 
 
 def blocks(stream: Any, *, quoted: bool, size: int = BLOCK_BYTES, max_line: int = MAX_LINE) -> Iterator[bytes]:
-    """The stream in pieces of about `size` bytes that end where a record ends, without a byte order mark."""
+    """The stream as blocks of about `size` bytes that end at the end of a record, without a byte order mark."""
     left, read = b"", _without_mark(stream.read(size))
     while read:
         data = left + read
@@ -223,47 +222,47 @@ def _check_lines(data: bytes, max_line: int) -> None:
             "a line is too long",
             given=f"{longest:,} bytes without a line end",
             allowed=f"max_line={max_line:,} bytes",
-            instead=f"max_line={2 * longest}, if the line is meant to be so; or check that the file is text",
+            instead=f"max_line={2 * longest}, if the line is correct; or check that the file is text",
         )
 
 
 def _record_end(data: bytes, quoted: bool, *, give_up: bool) -> int:
-    """Just after the last record that is surely whole; 0 when there is none."""
+    """The position after the last record that is surely complete; 0 if there is none."""
     last = data.rfind(b"\n")
     if last < 0 or not quoted or data.count(b'"', 0, last) % 2 == 0:
         return last + 1
     array = np.frombuffer(data, dtype=np.uint8)
     ends = np.flatnonzero(array == _NEWLINE)
-    whole = np.flatnonzero(np.searchsorted(np.flatnonzero(array == _QUOTE), ends) % 2 == 0)
-    if len(whole):
-        return int(ends[whole[-1]]) + 1
+    complete = np.flatnonzero(np.searchsorted(np.flatnonzero(array == _QUOTE), ends) % 2 == 0)
+    if len(complete):
+        return int(ends[complete[-1]]) + 1
     return last + 1 if give_up else 0
 
 
-def decode(records: Records, decoder: Decoder, first_row: int) -> tuple[Decoded, int]:
-    """The records of a block and the number of the next row; `first_row` is the number of the first one."""
-    parts: list[Decoded] = []
+def decode(records: Records, decoder: Decoder, first_row: int) -> tuple[DecodedBlock, int]:
+    """The decoded records of a block and the number of the next row; `first_row` is the number of the first."""
+    parts: list[DecodedBlock] = []
     row, waiting, leaf = first_row, [records], _LEAF
     while waiting:
         piece = waiting.pop()
-        # Where the neighbours were broken, the fast way is not tried on so few records again.
-        done = None if leaf > _LEAF and len(piece) <= leaf else _at_once(piece, decoder, row)
-        if done is None and len(piece) > leaf:
+        # Next to broken records, the fast path is not tried on so few records again.
+        block = None if leaf > _LEAF and len(piece) <= leaf else _at_once(piece, decoder, row)
+        if block is None and len(piece) > leaf:
             step = -(-len(piece) // _FAN_OUT)
             waiting += [piece.part(slice(start, start + step)) for start in range(0, len(piece), step)][::-1]
-        elif done is None:
-            done, left = _one_by_one(piece, decoder, row)
+        elif block is None:
+            block, left = _one_by_one(piece, decoder, row)
             waiting += left
-            odd = done.refused.num_rows > 0 or len(left) > 0 or len(done.rows) != len(piece)
+            odd = block.refused.num_rows > 0 or len(left) > 0 or len(block.rows) != len(piece)
             leaf = min(_LARGEST_LEAF, 2 * leaf) if odd else _LEAF
-        if done is not None:
-            parts.append(done)
-            row += len(done.rows) + done.refused.num_rows
+        if block is not None:
+            parts.append(block)
+            row += len(block.rows) + block.refused.num_rows
     return concat(parts), row
 
 
-def _at_once(records: Records, decoder: Decoder, row: int) -> Decoded | None:
-    """All the records by the fast way, or None when that cannot be."""
+def _at_once(records: Records, decoder: Decoder, row: int) -> DecodedBlock | None:
+    """All records by the fast path; None if it fails."""
     try:
         read = decoder.fast(records)
     except pa.ArrowException:
@@ -271,13 +270,13 @@ def _at_once(records: Records, decoder: Decoder, row: int) -> Decoded | None:
     rows = len(read.table) + len(read.broken)
     lines = records.lines(rows) if rows else np.zeros(0, np.int64)
     numbers = np.delete(np.arange(rows, dtype=np.int64), list(read.broken))
-    done = finish(read.table, numbers + row, decoder.fields, _raw(records, read, rows, numbers))
+    block = finish(read.table, numbers + row, decoder.fields, _raw(records, read, rows, numbers))
     refusals = [(row + number, broken.reason, broken.raw) for number, broken in read.broken.items()]
-    return numbered(_with_refusals(done, refusals), lambda each: lines[each - row])
+    return numbered(_with_refusals(block, refusals), lambda numbers: lines[numbers - row])
 
 
-def _raw(records: Records, read: Read, rows: int, numbers: NDArray[np.int64]) -> Raw:
-    """The rows' own texts; their values, when quotes in odd places leave in doubt which texts these are."""
+def _raw(records: Records, read: FastRead, rows: int, numbers: NDArray[np.int64]) -> Raw:
+    """The texts of rows; their values, where quotes make the texts uncertain."""
 
     def raw(places: NDArray[np.int64]) -> list[str]:
         if len(records) == rows:
@@ -287,15 +286,15 @@ def _raw(records: Records, read: Read, rows: int, numbers: NDArray[np.int64]) ->
     return raw
 
 
-def _with_refusals(done: Decoded, refusals: list[Refusal]) -> Decoded:
+def _with_refusals(block: DecodedBlock, refusals: list[Refusal]) -> DecodedBlock:
     if not refusals:
-        return done
-    refused = pa.concat_tables([done.refused, refused_table(refusals)]).sort_by("row")
-    return replace(done, refused=refused)
+        return block
+    refused = pa.concat_tables([block.refused, refused_table(refusals)]).sort_by("row")
+    return replace(block, refused=refused)
 
 
-def _one_by_one(records: Records, decoder: Decoder, row: int) -> tuple[Decoded, list[Records]]:
-    """Records by the slow way, and what is left to read when one of them turns out to be many."""
+def _one_by_one(records: Records, decoder: Decoder, row: int) -> tuple[DecodedBlock, list[Records]]:
+    """Records by the slow path, and the records that are left when one of them turns out to be several."""
     good: list[tuple[int, list[Any], str]] = []
     refusals: list[Refusal] = []
     left: list[Records] = []
@@ -306,10 +305,10 @@ def _one_by_one(records: Records, decoder: Decoder, row: int) -> tuple[Decoded, 
             record, line = waiting.popleft()
         else:
             record, line, index = records[index], lines[index], index + 1
-        found = decoder.slow(record)
-        if isinstance(found, SplitRecords):
-            record, rest = found.first, Records(found.rest, quoted=True, line=line + 1)
-            found = decoder.slow(record)
+        result = decoder.slow(record)
+        if isinstance(result, SplitRecords):
+            record, rest = result.first, Records(result.rest, quoted=True, line=line + 1)
+            result = decoder.slow(record)
             if len(rest) <= _FEW:
                 more = zip((rest[i] for i in range(len(rest))), rest.lines(len(rest)).tolist(), strict=True)
                 waiting.extendleft(reversed(list(more)))
@@ -317,21 +316,21 @@ def _one_by_one(records: Records, decoder: Decoder, row: int) -> tuple[Decoded, 
                 texts, at = [text for text, _ in waiting], waiting[0][1] if waiting else 1
                 others = Records(b"\n".join(texts), quoted=True, line=at)
                 left = [piece for piece in (records.part(slice(index, None)), others, rest) if len(piece)]
-        if isinstance(found, list):
-            good.append((row, found, record.decode("utf-8", errors="replace")))
-        elif isinstance(found, Broken):
-            refusals.append((row, found.reason, found.raw))
+        if isinstance(result, list):
+            good.append((row, result, record.decode("utf-8", errors="replace")))
+        elif isinstance(result, BrokenRecord):
+            refusals.append((row, result.reason, result.raw))
         begins.append(line)
         row += 1
     known = np.array(begins, np.int64)
-    return numbered(_gathered(good, refusals, decoder), lambda each: known[each - first]), left
+    return numbered(_gathered(good, refusals, decoder), lambda numbers: known[numbers - first]), left
 
 
-def _gathered(good: list[tuple[int, list[Any], str]], refusals: list[Refusal], decoder: Decoder) -> Decoded:
+def _gathered(good: list[tuple[int, list[Any], str]], refusals: list[Refusal], decoder: Decoder) -> DecodedBlock:
     schema = decoder.slow_schema()
     columns = [pa.array([values[i] for _, values, _ in good], schema.field(i).type) for i in range(len(schema))]
     numbers = np.array([number for number, _, _ in good], dtype=np.int64)
-    done = finish(
-        pa.table(columns, schema=schema), numbers, decoder.fields, lambda few: [good[i][2] for i in few.tolist()]
+    block = finish(
+        pa.table(columns, schema=schema), numbers, decoder.fields, lambda rows: [good[i][2] for i in rows.tolist()]
     )
-    return _with_refusals(done, refusals)
+    return _with_refusals(block, refusals)

@@ -1,9 +1,9 @@
-"""What a plan shows of options and paths: never what may be secret.
+"""Options and paths in the text of a plan, without secrets.
 
 An option's value is shown only if its name is on a short list of harmless ones; any other value is `***`. Users,
-passwords and parameters in paths are hidden too (`errors.without_secrets`). What is hidden still belongs to what a
-source is: a query that is started again with another password is another query. So a text with hidden parts ends with a
-mark: a few digits of a slow hash, salted with what is shown. It tells two secrets apart and gives neither away.
+passwords and parameters in paths are hidden too (`errors.without_secrets`). Hidden values still identify a source: a
+query that is started again with another password is another query. So a text with hidden parts ends with a mark: a few
+digits of a slow hash, salted with the shown text. The mark distinguishes secrets and does not reveal them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Options = Iterable[tuple[str, str]]
 
 
 def shown_place(path: str) -> str:
-    """A path as a plan shows it; with a mark, if something of it is hidden.
+    """A path as a plan shows it, with a mark if a part of it is hidden.
 
     >>> shown_place("ticks/*.csv")
     'ticks/*.csv'
@@ -43,10 +43,10 @@ def shown_place(path: str) -> str:
 
 
 def shown_options(options: Options) -> list[str]:
-    """Options as a plan shows them: names, harmless values, and a mark if others are hidden."""
-    given = sorted(options)
-    shown = [f"{name}={without_secrets(value) if _is_harmless(name) else HIDDEN}" for name, value in given]
-    hidden = hidden_values(given)
+    """Options as a plan shows them: names, harmless values, and a mark if values are hidden."""
+    pairs = sorted(options)
+    shown = [f"{name}={without_secrets(value) if _is_harmless(name) else HIDDEN}" for name, value in pairs]
+    hidden = hidden_values(pairs)
     return [*shown, _mark(" ".join(shown), "\0".join(hidden))] if hidden else shown
 
 

@@ -1,8 +1,8 @@
-"""Where results go, and in which form.
+"""Sinks: where results go, and in which encoding.
 
-A sink is a value that says what to do with an output. *Encodings*: `events` are physical events (insert, retract, cti);
-`final` gives rows once nothing can change them any more; `upsert` gives, per key, the latest value (the row with the
-greatest LE), and `delete` when rows of a key are gone (`upserts.py`). How rows get there is in `egress.py`.
+A sink is a value that describes the destination of an output. *Encodings*: `events` are physical events (insert,
+retract, cti); `final` are final rows; `upsert` has for each key the latest row (with the greatest LE), and `delete`
+when rows of a key are deleted (`upserts.py`). `egress.py` delivers rows to sinks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ENCODINGS = ("events", "final", "upsert")
 
 @dataclass(frozen=True)
 class _Encoded:
-    """The form in which rows leave; `key` names the columns that upsert rows are told apart by."""
+    """A sink with an encoding; `key` names the columns that identify upsert rows."""
 
     encoding: Encoding = "events"
     key: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Console(_Encoded):
 
 @dataclass(frozen=True, eq=False)
 class Memory(_Encoded):
-    """Keeps everything in the driver, for tests and notebooks; it knows only what came since the query was started."""
+    """Keeps all batches since the start in the driver's memory, for tests and notebooks."""
 
     batches: list[tuple[Changes, Progress]] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Memory(_Encoded):
         return pa.concat_tables(physical_stream(self.batches)) if self.batches else pa.table({})
 
     def cht(self) -> pa.Table:
-        """The history so far, of upsert rows the latest of each key; without columns before the first batch."""
+        """The history so far; for upsert rows, the latest row of each key. Before the first batch it has no columns."""
         if not self.batches:
             return pa.table({"le": pa.array([], pa.int64()), "re": pa.array([], pa.int64())})
         if self.encoding == "upsert":
@@ -104,8 +104,8 @@ class Memory(_Encoded):
             if not self.numbers[0]:
                 raise
             raise EventError(
-                f"this memory began with batch {self.numbers[0]} and corrects answers given before it",
-                instead="a files sink, which keeps the whole history, or a new checkpoint",
+                f"this memory began with batch {self.numbers[0]}, and a later batch corrects answers from before",
+                instead="a files sink, which keeps all of the history, or a new checkpoint",
             ) from error
 
 
@@ -118,7 +118,7 @@ class FunctionSink(_Encoded):
 
 @dataclass(frozen=True)
 class Nowhere(_Encoded):
-    """Drops every row where it is made, as Spark's `noop` does; for measuring."""
+    """Drops every row where it is computed, as Spark's `noop` does; for benchmarks."""
 
 
 Sink = FileSink | Console | Memory | FunctionSink | Nowhere

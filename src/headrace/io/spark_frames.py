@@ -1,4 +1,4 @@
-"""Data frames of Spark's as inputs: what they are known by, and the types of their columns."""
+"""Spark data frames as inputs: how to recognize them, and the types of their columns."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ __all__ = ["frame_schema", "is_frame"]
 _TYPES = {kind.spark.lower(): kind for kind in Type}  # text is STRING, which comes after CHAR
 
 
-def is_frame(given: Any) -> bool:
-    """Whether it is a data frame of Spark's, of a classic session or of Connect."""
-    return type(given).__module__.startswith("pyspark.sql.") and hasattr(given, "isStreaming")
+def is_frame(value: Any) -> bool:
+    """Whether a value is a Spark data frame, of a classic session or of Connect."""
+    return type(value).__module__.startswith("pyspark.sql.") and hasattr(value, "isStreaming")
 
 
 def frame_schema(frame: Any, wanted: Schema | None) -> Schema:
-    """The wanted columns of a frame, or all of them; a type that would have to be converted is refused."""
-    found = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    """The wanted columns of a frame, or all of them; a column that needs a conversion is refused."""
+    types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
     if wanted is None:
-        return Schema(tuple(Field(name, _type(name, kind)) for name, kind in found.items()))
+        return Schema(tuple(Field(name, _type(name, kind)) for name, kind in types.items()))
     for field in wanted:
-        if field.name not in found:
-            raise UnknownColumn.of(field.name, found, "the data frame")
-        if field.type.spark.lower() != found[field.name]:
-            raise _unfit(field.name, found[field.name], f"{field.type.spark}, as the schema says")
+        if field.name not in types:
+            raise UnknownColumn.of(field.name, types, "the data frame")
+        if field.type.spark.lower() != types[field.name]:
+            raise _unfit(field.name, types[field.name], f"{field.type.spark}, as the schema says")
     return wanted
 
 
 def _type(name: str, kind: str) -> Type:
     if kind not in _TYPES:
-        raise _unfit(name, kind, ", ".join(dict.fromkeys(found.spark for found in Type if not found.is_array)))
+        raise _unfit(name, kind, ", ".join(dict.fromkeys(type.spark for type in Type if not type.is_array)))
     return _TYPES[kind]
 
 

@@ -1,8 +1,7 @@
 """Tables for stream–table joins: rows held in memory, and files that are read when a query starts.
 
-The rows travel to the workers with the query, so that all of them see the same table whatever happens to the file. What
-a query's text says of a table includes a digest of its content: it is how a restart finds out that the table is
-another one.
+The rows travel to the workers with the query, so that all workers see the same table even if the file changes. The text
+of a query includes a digest of the table's content, so a restart notices another content.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import pyarrow as pa
 from headrace.columnar import hash_rows
 from headrace.errors import BadRow, PlanError, SourceError, UnknownColumn
 from headrace.events import from_pandas
-from headrace.io.decoded import Decoded, finish
+from headrace.io.decoded import DecodedBlock, finish
 from headrace.io.files import list_files
 from headrace.io.formats import Format, infer_schema, read_file
 from headrace.io.secrets import shown_place
@@ -27,23 +26,23 @@ from headrace.schema import Schema
 
 __all__ = ["TableFiles", "TableRows", "is_table", "table_of"]
 
-#: A table is sent to every worker with the query; what is larger is better joined as a stream.
+#: A query sends its tables to every worker; a larger table is better joined as a stream.
 MOST_BYTES = 100_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class TableRows:
-    """The rows of a table; two with the same digest are the same table."""
+    """The rows of a table; tables with equal digests are equal."""
 
     digest: str
-    #: What a plan says of it.
+    #: The text of the table in a plan.
     label: str
     columns: Schema
     table: pa.Table
 
     @classmethod
-    def of(cls, blocks: Iterable[Decoded], columns: Schema, label: str) -> TableRows:
-        """The rows of decoded blocks; a table has all of its rows, or is not a table."""
+    def of(cls, blocks: Iterable[DecodedBlock], columns: Schema, label: str) -> TableRows:
+        """The rows of decoded blocks; a row that cannot be read is an error."""
         tables = [columns.arrow.empty_table()]
         for block in blocks:
             if block.refused.num_rows:
@@ -55,7 +54,7 @@ class TableRows:
         table = pa.concat_tables(tables).combine_chunks()
         if table.nbytes > MOST_BYTES:
             raise PlanError(
-                f"{label} is too large to be sent along with a query",
+                f"{label} is too large to be sent with a query",
                 given=f"{table.nbytes:,} bytes",
                 allowed=f"up to {MOST_BYTES:,}",
                 instead="leave out columns, or join it as a stream: hr.read_parquet(..., lifetime=hr.edge(...))",
@@ -83,7 +82,7 @@ class TableFiles:
     columns: Schema
 
     def read(self) -> TableRows:
-        """The table as it is now."""
+        """Read the table as it is now."""
         blocks = (block for path in list_files(self.path) for block in read_file(path, self.format, self.columns))
         return TableRows.of(blocks, self.columns, str(self))
 
@@ -94,41 +93,41 @@ class TableFiles:
         return f"TableFiles({self})"
 
 
-def is_table(given: Any) -> bool:
-    """Whether it is rows in memory: an Arrow table, or a pandas frame."""
-    return isinstance(given, pa.Table) or (hasattr(given, "columns") and hasattr(given, "to_dict"))
+def is_table(value: Any) -> bool:
+    """Whether a value is an Arrow table or a pandas frame."""
+    return isinstance(value, pa.Table) or (hasattr(value, "columns") and hasattr(value, "to_dict"))
 
 
-def table_of(given: Any, schema: Schema | str | pa.Schema | None = None) -> TableRows | TableFiles:
+def table_of(table: Any, schema: Schema | str | pa.Schema | None = None) -> TableRows | TableFiles:
     """A table from an Arrow table, a pandas frame, or a path to files that are read when the query starts."""
-    if isinstance(given, (str, Path)):
-        return _files(str(given), None if schema is None else Schema.of(schema))
-    if not is_table(given):
+    if isinstance(table, (str, Path)):
+        return _files(str(table), None if schema is None else Schema.of(schema))
+    if not is_table(table):
         raise PlanError(
             "this is not a table",
-            given=type(given).__name__,
+            given=type(table).__name__,
             allowed="an Arrow table, a pandas frame, a path to Parquet or CSV files",
-            instead="join(other, on='key')" if hasattr(given, "node") else "join_table('countries.parquet', on='code')",
+            instead="join(other, on='key')" if hasattr(table, "node") else "join_table('countries.parquet', on='code')",
         )
-    if not isinstance(given, pa.Table):
-        given = from_pandas(given)
-    columns = Schema.of(given.schema if schema is None else schema)
+    if not isinstance(table, pa.Table):
+        table = from_pandas(table)
+    columns = Schema.of(table.schema if schema is None else schema)
     for name in columns.names:
-        if name not in given.column_names:
-            raise UnknownColumn.of(name, given.column_names, "the table")
-    wanted = given.select(list(columns.names))
+        if name not in table.column_names:
+            raise UnknownColumn.of(name, table.column_names, "the table")
+    wanted = table.select(list(columns.names))
     rows = finish(
         wanted,
         np.arange(len(wanted)),
         columns.fields,
-        lambda few: [str(row) for row in wanted.take(pa.array(few)).to_pylist()],
+        lambda places: [str(row) for row in wanted.take(pa.array(places)).to_pylist()],
     )
     return TableRows.of([rows], columns, "a table")
 
 
 def _files(path: str, columns: Schema | None) -> TableFiles:
-    found = list_files(path)
-    if not found:
+    files = list_files(path)
+    if not files:
         raise SourceError(f"no file is at {path}", given=path, allowed="a file, a directory, or a pattern of files")
-    format = Format.of_path(found[0])
-    return TableFiles(path, format, columns or infer_schema(found[0], format))
+    format = Format.of_path(files[0])
+    return TableFiles(path, format, columns or infer_schema(files[0], format))

@@ -1,28 +1,27 @@
-"""Upsert rows: per key the latest row (the one with the greatest LE), as a log that can be folded.
+"""Upsert rows: for each key the latest row (with the greatest LE), as a log that can be folded.
 
-Each row says what became of a key in one batch, whose number is its column `_batch`; a batch has at most one row a key.
-*upsert*: this is the key's latest row. *delete*: the key has no row left at or after `le`; an earlier row, if it had
-one, holds again. So the latest rows follow from the log alone, whatever files it is in: of each key take the `upsert`
-with the greatest `_batch` whose `le` is before every `delete` of the same or a later batch. `fold` does that.
+Each row is the result of one batch for one key; its column `_batch` has the number of the batch. *upsert*: this is the
+key's latest row. *delete*: the key has no row left at or after `le`; an earlier row, if there is one, holds again. So
+the latest rows follow from the log alone, in any division into files: for each key take the `upsert` with the greatest
+`_batch` whose `le` is before every `delete` of the same or a later batch. `fold` does that.
 
-**What has to be remembered.** A CTI `c` settles which rows of a key start before `c`: none can come there or be deleted
-any more. A new row starts at `c` or later, so it is later than every settled one, and no settled row is needed to know
-that it is the latest. One case is left: all rows from `c` on are deleted, and the last settled one holds again. While a
-key has rows from `c` on, the operator (`operators/edge.py`) remembers the last settled one and writes it then. When it
-has none, the last settled row is its latest, and is in the log. So the operator forgets that key.
+**State.** A CTI `c` settles the rows of a key that start before `c`: none can be added or deleted there any more. A new
+row starts at `c` or later, so it is later than every settled row and needs none of them to be the latest. One case is
+left: all rows from `c` on are deleted, and the last settled row holds again. While a key has rows from `c` on, the
+operator (`operators/edge.py`) keeps the last settled row, to write it in this case. When the key has no rows from `c`
+on, its last settled row is its latest and is in the log, so the operator forgets the key.
 
-If the key gets rows later, the operator remembers the CTI `b` at which they began. If all of them are deleted before
-one is settled, it says *delete* from `b` on and leaves the rest to the reader. The CTI at the time of the deletion
-would not do: the log may have rows between the two which were the latest once, and were replaced and deleted since. All
-rows that the log has of the key since it was forgotten start at `b` or later, and what was settled starts before `b`.
-So the delete ends all of the former, and the row that was the latest when the key was forgotten holds again. What the
-operator keeps is bounded by the CTI, however many keys there have been.
+If the key gets rows later, the operator keeps the CTI `b` at which they began. If all of them are deleted before one is
+settled, it writes a *delete* from `b` on and leaves the rest to the reader. The CTI at the time of the deletion would
+be wrong: the log may have rows between the two that were the latest once, and were replaced and deleted since. All
+rows of the key that the log got after the operator forgot it start at `b` or later, and settled rows start before `b`.
+So the delete ends the former, and the row that was the latest when the operator forgot the key holds again. The CTI
+bounds the state, however many keys there have been.
 
-**Trips.** A batch may consist of several trips (loops across buckets), of which the log has only what became of a key
-in the end. So the operator forgets keys only between batches: a row that it leaves to the log must be there.
+**Trips.** A batch may consist of several trips (loops across buckets); the log has only the final result of a batch for
+each key. So the operator forgets keys only between batches: a row that it leaves to the log must be in the log.
 
-Over streams that take nothing back (`final`, rows of files) there is never a *delete*: each row replaces the one before
-it.
+Over streams without retractions (`final`, rows of files) there is never a *delete*: each row replaces the row before.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ OP, BATCH = "op", "_batch"
 
 
 def check_columns(schema: Schema, key: Sequence[str]) -> None:
-    """Raise unless the key is there and no column is called as those that upsert rows have besides."""
+    """Raise unless the columns of the key exist and no column has the name of one that upsert rows add."""
     for name in key:
         schema[name]
     for name in (OP, BATCH):
         if name in schema:
             raise PlanError(
-                f"upsert rows have a column {name!r} of their own",
+                f"upsert rows add a column {name!r}",
                 given=str(schema),
                 allowed=f"any name but {OP}, {BATCH}",
                 instead=f"select(..., {name.strip('_')}_=col({name!r}))",
@@ -58,12 +57,12 @@ def check_columns(schema: Schema, key: Sequence[str]) -> None:
 
 
 def upserts(changes: Changes, key: Sequence[str], batch: int) -> pa.Table:
-    """The rows of one batch: a key with a new latest row is upserted, one that only lost rows is deleted."""
+    """The rows of one batch: an upsert for a key with a new latest row, a delete for a key that only lost rows."""
     new, gone = changes.filter(changes.weight > 0), changes.filter(changes.weight < 0)
     codes, _ = factorize(pa.concat_tables([part.payload.select(list(key)) for part in (new, gone)]))
     of_new, of_gone = codes[: len(new)], codes[len(new) :]
     gone, of_gone = gone.filter(~np.isin(of_gone, of_new)), of_gone[~np.isin(of_gone, of_new)]
-    order = np.lexsort((gone.le, of_gone))  # of each key the earliest row that is gone
+    order = np.lexsort((gone.le, of_gone))  # for each key, the earliest deleted row
     lost = gone.take(order[np.r_[True, np.diff(of_gone[order]) != 0][: len(order)]])
     size = len(new) + len(lost)
     table = pa.table({
@@ -79,10 +78,10 @@ def upserts(changes: Changes, key: Sequence[str], batch: int) -> pa.Table:
 
 
 def latest_of(trips: Sequence[Changes], key: Sequence[str]) -> Changes:
-    """The changes of a batch, from those of its trips, one after the other: of each key those of its last trip.
+    """The changes of a batch, from those of its trips in order: for each key, those of its last trip.
 
-    They say all there is to say: a row replaces every earlier one, and a key of which no row is left has lost all since
-    its rows began, which is the same time throughout a batch.
+    These suffice: a row replaces every earlier one, and a key without rows has lost all rows since the CTI at which
+    they began, which does not change within a batch.
     """
     changes = Changes.concat(trips)
     if not len(changes):
@@ -103,7 +102,7 @@ def fold(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     rows, codes = rows.take(pa.array(order)), codes[order]
     times, rank = np.unique(to_numpy(rows["le"]), return_inverse=True)
     deleted = np.asarray(pc.equal(rows[OP], "delete"))
-    # The earliest delete from each row on, among the rows of its key: keys are kept apart by the multiple of a rank.
+    # The earliest delete at or after each row, among the rows of its key: an offset for each key separates the keys.
     step = len(times) + 1
     bound = np.minimum.accumulate((codes * step + np.where(deleted, rank, step - 1))[::-1])[::-1] - codes * step
     kept = np.flatnonzero(~deleted & (rank < bound))

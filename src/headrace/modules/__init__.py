@@ -1,4 +1,4 @@
-"""Modules: functions, aggregates and operators by people who know a field, run by the engine (rule 6)."""
+"""Modules: users' functions, aggregates and operators (rule 6)."""
 
 from headrace.modules.base import Aggregate, IncrementalAggregate, IncrementalOperator, Module, Operator
 from headrace.modules.call import ModuleCall

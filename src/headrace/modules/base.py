@@ -1,4 +1,4 @@
-"""What the author of a module writes: a class with two schemas and one method, or three (rules 6.1 and 6.2).
+"""Base classes of modules: a module is a class with two schemas and one method, or three (rules 6.1 and 6.2).
 
     class MyAverage(hr.Aggregate):
         \"\"\"The arithmetic mean.\"\"\"
@@ -9,8 +9,8 @@
         def compute(self, values):
             return sum(values) / len(values)
 
-`input` names the fields the module takes and their types; who uses the module says which columns they are. `output` is
-the type of the answer, or the columns of an operator's. Parameters are those of an ordinary `__init__`.
+`input` names the module's input fields and their types; the query says which columns they are. `output` is the type of
+the answer, or the columns of an operator's outputs. Parameters are those of an ordinary `__init__`.
 
 What a module sees:
 
@@ -19,15 +19,15 @@ What a module sees:
 - *time-sensitive* (`time_sensitive = True`): a list of events, named tuples of `le`, `re` and the fields, and the
   window, with `le` and `re`.
 
-Items come sorted by start, end and value, so that arrival never shows; a module must not change the list. They are
-values that can be pickled, so a state may keep them.
+Items are sorted by start, end and value, so that answers do not depend on arrival; a module must not change the list.
+Items can be pickled, so a state may keep them.
 
-The *incremental* kinds keep one state per window, any picklable value, which the engine stores: `initial()` makes it,
-`add(state, items)` and `remove(state, items)` give the next one (or change it and give None), and
-`compute(state)` reads it. A state that cannot take items back is made anew from all of them.
+The *incremental* kinds keep one state per window, any picklable value, which the engine stores: `initial()` creates it,
+`add(state, items)` and `remove(state, items)` return the next state (or change it and return None), and
+`compute(state)` reads it. A state without `remove` is computed anew from all items.
 
-An operator gives any number of outputs: dicts, tuples, or for one column bare values. They last as long as the window;
-a time-sensitive one may give `self.event(le, re, ...)` instead.
+An operator returns any number of outputs: dicts, tuples, or plain values for one column. They last as long as the
+window; a time-sensitive operator may return `self.event(le, re, ...)` instead.
 """
 
 from __future__ import annotations
@@ -59,40 +59,40 @@ class Event(NamedTuple):
 
 
 class Window(NamedTuple):
-    """What a time-sensitive module knows of its window: `[le, re)`."""
+    """The window of a time-sensitive module: `[le, re)`."""
 
     le: int
     re: int
 
 
 class Module:
-    """What all modules share: schemas, parameters and properties (rule 6.5)."""
+    """The base of all modules: schemas, parameters and properties (rule 6.5)."""
 
     kind: ClassVar[Literal["aggregate", "operator"]]
     incremental: ClassVar[bool] = False
 
-    #: The fields it takes, as `"price DOUBLE, quantity LONG"`.
+    #: The input fields, as `"price DOUBLE, quantity LONG"`.
     input: ClassVar[str | Schema] = ""
-    #: The type of its answer, or an operator's columns.
+    #: The type of the answer, or an operator's columns.
     output: ClassVar[str | Schema | Type] = ""
     #: Whether it sees lifetimes and the window.
     time_sensitive: ClassVar[bool] = False
-    #: Whether it looks at no end after its window's: the engine then shows it none, and need not wait for them.
+    #: Whether it uses no end after its window's: the engine then hides these, and does not wait for them.
     within_window: ClassVar[bool] = False
-    #: Whether equal input gives equal output; a module that says otherwise is refused.
+    #: Whether equal input gives equal output; a module with False is refused.
     deterministic: ClassVar[bool] = True
-    #: Whether its state depends on the order items come in: it is then made anew, in order, when anything changes.
+    #: Whether its state depends on the order of items: it is then computed anew, in order, after every change.
     order_sensitive: ClassVar[bool] = False
-    #: Columns of its output that a filter may use before it instead of behind it.
+    #: Output columns that a filter may use before the module instead of after it.
     filter_through: ClassVar[tuple[str, ...]] = ()
 
     _arguments: inspect.BoundArguments | None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        cls._check_whole()
-        made = super().__new__(cls)
-        made._arguments = cls._bound(args, kwargs)
-        return made
+        cls._check_definition()
+        instance = super().__new__(cls)
+        instance._arguments = cls._bound(args, kwargs)
+        return instance
 
     def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         bound = self._arguments
@@ -100,7 +100,7 @@ class Module:
 
     @classmethod
     def _bound(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments | None:
-        """The parameters, by name; a wrong one fails here, with the module's name."""
+        """The parameters, by name; the error for a wrong one names the module."""
         if cls.__init__ is object.__init__:
             signature = inspect.Signature()
         else:
@@ -130,18 +130,18 @@ class Module:
             )
 
     @classmethod
-    def _check_whole(cls) -> None:
-        """A class that lacks something cannot be used; the error says what to write."""
+    def _check_definition(cls) -> None:
+        """Refuse an incomplete class; the error says what to write."""
         if not cls.input:
             raise ModuleError(
-                f"{cls.__name__} does not say what it takes",
+                f"{cls.__name__} has no input fields",
                 given="no input",
                 allowed="names and types",
                 instead='input = "value DOUBLE"',
             )
         if not cls.output:
             raise ModuleError(
-                f"{cls.__name__} does not say what it gives",
+                f"{cls.__name__} has no output type",
                 given="no output",
                 allowed="a type, or names and types",
                 instead='output = "DOUBLE"',
@@ -157,25 +157,25 @@ class Module:
         cls._check_compute()
         if not cls.deterministic:
             raise ModuleError(
-                f"{cls.__name__} says it is not deterministic",
+                f"{cls.__name__} is not deterministic",
                 given="deterministic = False",
                 allowed="modules whose output depends on their input alone",
-                instead="pass what it depends on as a field or a parameter",
+                instead="pass what the output depends on as a field or a parameter",
             )
 
     @classmethod
     def _check_compute(cls) -> None:
-        """`compute` must have a place for what it is given."""
-        given = ["state" if cls.incremental else "items", *(["window"] if cls.time_sensitive else [])]
+        """Refuse a `compute` that does not accept its arguments."""
+        arguments = ["state" if cls.incremental else "items", *(["window"] if cls.time_sensitive else [])]
         try:
-            inspect.signature(cls.compute).bind(cls, *given)
+            inspect.signature(cls.compute).bind(cls, *arguments)
         except TypeError as error:
             blind = "" if cls.time_sensitive else "; or time_sensitive = True, to see lifetimes and the window"
             raise ModuleError(
-                f"{cls.__name__}'s compute cannot be called with {' and '.join(given)}: {error}",
+                f"{cls.__name__}'s compute cannot be called with {' and '.join(arguments)}: {error}",
                 given=f"compute{inspect.signature(cls.compute)}",
                 allowed=f"compute of a module that is {'' if cls.time_sensitive else 'not '}time-sensitive",
-                instead=f"def compute(self, {', '.join(given)}){blind}",
+                instead=f"def compute(self, {', '.join(arguments)}){blind}",
             ) from None
 
     @classmethod
@@ -184,18 +184,18 @@ class Module:
 
     @cached_property
     def fields(self) -> Schema:
-        """What it takes."""
-        found = Schema.of(self.input)
-        for field in found:
+        """The input fields."""
+        fields = Schema.of(self.input)
+        for field in fields:
             # Items are named tuples: their fields are attributes.
             if field.name in RESERVED or field.name[0] == "_" or keyword.iskeyword(field.name):
                 raise ModuleError(
                     f"an input field may not be named {field.name!r}",
-                    given=str(found),
+                    given=str(fields),
                     allowed=f"names of attributes that do not begin with _, but not {', '.join(RESERVED)}",
                     instead=f"{field.name.strip('_')}_value",
                 )
-        return found
+        return fields
 
     @property
     def name(self) -> str:
@@ -207,27 +207,27 @@ class Module:
 
     @property
     def takes_window(self) -> bool:
-        """Whether `compute` has a place for the window."""
+        """Whether `compute` has a parameter for the window."""
         parameters = inspect.signature(self.compute).parameters.values()
         return len([p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]) > 1
 
     @property
     def invertible(self) -> bool:
-        """Whether items can be taken back from its state."""
+        """Whether items can be removed from its state."""
         return self.incremental and not self.order_sensitive and type(self).remove is not Module.remove
 
     @property
     def algebraic(self) -> bool:
-        """Whether states merge."""
+        """Whether its states can be merged."""
         return self.incremental and type(self).merge is not Module.merge
 
     @property
     def composes(self) -> bool:
-        """Whether it can take its own answers for items: that of the answers is that of all their items."""
+        """Whether its answers can be its items: the answer for several answers is the answer for all their items."""
         return False
 
     def compute(self, *args: Any, **kwargs: Any) -> Any:
-        """The answer, or the outputs: `compute(items)`, for time-sensitive modules `compute(items, window)`."""
+        """The answer or the outputs: `compute(items)`; for time-sensitive modules `compute(items, window)`."""
         raise NotImplementedError
 
     def initial(self) -> Any:
@@ -239,7 +239,7 @@ class Module:
         raise NotImplementedError
 
     def remove(self, state: Any, items: list[Any]) -> Any:
-        """The state without some of its items."""
+        """The state without these items."""
         raise NotImplementedError
 
     def merge(self, state: Any, other: Any) -> Any:
@@ -247,56 +247,58 @@ class Module:
         raise NotImplementedError
 
     def item(self, values: tuple[Any, ...]) -> Any:
-        """An item of a module that sees no times: a value, or a named tuple of several."""
+        """An item of a time-insensitive module: a value, or a named tuple of several."""
         return values[0] if len(self.fields) == 1 else row_type(self.fields.names)._make(values)
 
     def stepwise(self) -> Module | None:
-        """An incremental module that gives the same of items in their order; None if all of them are needed at once."""
+        """An incremental module with the same answers for items in order; None if it needs all items at once."""
         return self if self.incremental and not self.time_sensitive else None
 
     def by_slots(self, frame: Any, answers: Schema) -> Any:  # noqa: ARG002 - for those that have another way
-        """What goes through slots of tuples, all groups in one call; None if each group is gone through by itself."""
+        """Code that folds slots of tuples of all groups in one call; None if each group runs by itself."""
         return None
 
     def folder(self, kind: Kind) -> Folder | None:
-        """How it goes from tuple to tuple in windows of a kind; None if each window is computed anew."""
-        goes = self.incremental and not self.time_sensitive and (kind == "unbounded" or self.invertible)
-        return Incremental(self) if goes else None
+        """The folder that goes from tuple to tuple in windows of a kind; None if each window is computed anew."""
+        folds = self.incremental and not self.time_sensitive and (kind == "unbounded" or self.invertible)
+        return Incremental(self) if folds else None
 
     def mapping(self, columns: Iterable[Any], named: Mapping[str, Any]) -> dict[str, Expr]:
-        """Which expression each input field is: given in order, by name, or the column of the same name."""
-        given = list(columns)
-        if len(given) > len(self.fields) or set(named) - set(self.fields.names):
+        """The expression of each input field: given in order, by name, or the column of the same name."""
+        positional = list(columns)
+        if len(positional) > len(self.fields) or set(named) - set(self.fields.names):
             raise ModuleError(
                 f"{self} cannot take these columns",
-                given=", ".join([*map(str, given), *named]),
+                given=", ".join([*map(str, positional), *named]),
                 allowed=str(self.fields),
                 instead=f"of({', '.join(f'{name}={name!r}' for name in self.fields.names)})",
             )
-        found = dict(zip(self.fields.names, given, strict=False))
-        for name in set(found) & set(named):
-            raise ModuleError(f"{self} is given {name} twice", given=[found[name], named[name]])
-        found |= named
+        arguments = dict(zip(self.fields.names, positional, strict=False))
+        for name in set(arguments) & set(named):
+            raise ModuleError(f"{self} gets {name} twice", given=[arguments[name], named[name]])
+        arguments |= named
         return {
-            name: col(found.get(name, name)) if isinstance(found.get(name, name), str) else as_expr(found[name])
+            name: col(arguments.get(name, name))
+            if isinstance(arguments.get(name, name), str)
+            else as_expr(arguments[name])
             for name in self.fields.names
         }
 
     def check_types(self, mapping: Mapping[str, Expr], schema: Schema) -> None:
-        """Refuse columns of other types than the module takes."""
+        """Refuse columns whose types do not fit the input fields."""
         for field in self.fields:
-            found = mapping[field.name].type(schema)
-            if not _fits(found, field.type):
+            kind = mapping[field.name].type(schema)
+            if not _fits(kind, field.type):
                 raise ModuleError(
                     f"{self} takes {field.name} as {field.type.value}",
-                    given=f"{mapping[field.name]} of type {found.value}",
+                    given=f"{mapping[field.name]} of type {kind.value}",
                     allowed=str(self.fields),
                     instead=f"{mapping[field.name]}.cast({field.type.value!r})",
                 )
 
     @cached_property
     def mark(self) -> str:
-        """Changes when the module's code does."""
+        """A hash of the module's code."""
         parts = [f"{type(self).__module__}.{type(self).__qualname__}"]
         for base in type(self).__mro__:
             if base.__module__ == Module.__module__ or base is object:
@@ -319,17 +321,17 @@ def _bytecode(value: Any) -> str:
     return repr((code.co_code, code.co_names)) if code is not None else ""
 
 
-def _fits(found: Type, wanted: Type) -> bool:
-    if found is wanted or (found.is_text and wanted.is_text):
+def _fits(kind: Type, wanted: Type) -> bool:
+    if kind is wanted or (kind.is_text and wanted.is_text):
         return True
     order = [Type.BYTE, Type.SHORT, Type.INT, Type.LONG, Type.DOUBLE]
-    if found is Type.FLOAT:
+    if kind is Type.FLOAT:
         return wanted is Type.DOUBLE
-    return found in order and wanted in order and order.index(found) <= order.index(wanted)
+    return kind in order and wanted in order and order.index(kind) <= order.index(wanted)
 
 
 class Aggregate(Module):
-    """A bag of values, or of events, to one value per window."""
+    """From the values, or the events, of a window to one value."""
 
     kind = "aggregate"
 
@@ -342,7 +344,7 @@ class Aggregate(Module):
         """The aggregate of these columns or expressions, for `aggregate(...)`."""
         if not isinstance(self, Aggregate):  # called on the class
             raise ModuleError("of needs an instance", given=self, instead="Module().of('column')")
-        # Here, because an expression over modules and the modules themselves need each other.
+        # Imported here because expressions over modules and modules import each other.
         from headrace.modules.call import ModuleCall
 
         return ModuleCall.of(self, self.mapping(columns, named))
@@ -355,7 +357,7 @@ class IncrementalAggregate(Aggregate):
 
 
 class Operator(Module):
-    """A bag of payloads, or of events, to zero or more payloads, or events, per window."""
+    """From the payloads, or the events, of a window to any number of payloads, or events."""
 
     kind = "operator"
 
@@ -364,7 +366,7 @@ class Operator(Module):
         """The columns of its outputs."""
         if isinstance(self.output, Type) or " " not in str(self.output).strip():
             raise ModuleError(
-                f"{self.name} must name the columns it gives",
+                f"{self.name} must name its output columns",
                 given=str(self.output),
                 allowed="names and types",
                 instead='output = "value DOUBLE"',
@@ -372,13 +374,13 @@ class Operator(Module):
         return Schema.of(self.output)
 
     def of(self, *columns: Any, **named: Any) -> Expr:
-        """Refused: it gives rows, and what stands in `aggregate(...)` is a value."""
-        given = ", ".join([*map(repr, columns), *(f"{name}={value!r}" for name, value in named.items())])
+        """Refused: an operator returns rows, and `aggregate(...)` needs a value."""
+        arguments = ", ".join([*map(repr, columns), *(f"{name}={value!r}" for name, value in named.items())])
         raise ModuleError(
-            f"{self.name} gives rows, not a value: it is no part of an expression",
-            given=f"{self.name}.of({given})",
+            f"{self.name} gives rows, not a value: it cannot be part of an expression",
+            given=f"{self.name}.of({arguments})",
             allowed="window(...).operate(module, ...), over(...).operate(module, ...)",
-            instead=f"operate({self.name}, {given})",
+            instead=f"operate({self.name}, {arguments})",
         )
 
     def event(self, le: int, re: int, *values: Any, **named: Any) -> Event:

@@ -1,4 +1,4 @@
-"""Modules that come with Headrace: ordinary ones, written as anybody would write them."""
+"""Modules that come with Headrace, written like users' modules."""
 
 from __future__ import annotations
 

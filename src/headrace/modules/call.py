@@ -17,7 +17,7 @@ __all__ = ["ModuleCall"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ModuleCall(AggregateCall):
-    """A module over the expressions that are its input fields."""
+    """A module with the expressions of its input fields."""
 
     module: Aggregate = None  # type: ignore[assignment]
     arguments: tuple[Expr, ...] = ()
@@ -34,7 +34,7 @@ class ModuleCall(AggregateCall):
                 "an aggregate cannot stand inside another",
                 given=str(self),
                 allowed="expressions over columns",
-                instead="aggregate once more over the result of the first",
+                instead="a second aggregate over the result of the first",
             )
 
     @property
@@ -43,7 +43,7 @@ class ModuleCall(AggregateCall):
 
     @property
     def mapping(self) -> dict[str, Expr]:
-        """Which expression each input field is."""
+        """The expression of each input field."""
         return dict(zip(self.module.fields.names, self.arguments, strict=True))
 
     def with_children(self, children: Sequence[Expr]) -> Expr:

@@ -1,9 +1,9 @@
-"""Modules that go from tuple to tuple: how the window of an aggregate is kept up (rules 7.3 and 7.4).
+"""Modules that go from tuple to tuple: how the window of an aggregate is updated (rules 7.3 and 7.4).
 
-A `Folder` makes one `Stepper` for each group. A stepper is told of each tuple that arrives and of each that leaves the
-window, in order, and says what is returned there. Three kinds of folders exist: of aggregates written in SQL, whose
-EXPIRE is run when a tuple leaves; of incremental modules, whose items are added and removed; and, for all others, one
-that keeps the window and computes it anew at each tuple.
+A `Folder` creates one `Stepper` for each group. A stepper processes each tuple that arrives and each that leaves the
+window, in order, and returns the results. There are three kinds of folders: for aggregates written in SQL, which run
+EXPIRE when a tuple leaves; for incremental modules, which add and remove items; and for all others, which keep the
+window and compute it anew at each tuple.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 __all__ = ["Folder", "Incremental", "Kind", "Recomputed", "Stepper"]
 
-#: Which tuples are in the window: all, so many, or those of so long.
+#: The tuples in the window: all, a number of them, or those of a duration.
 Kind = Literal["unbounded", "rows", "range"]
 
 
@@ -24,18 +24,18 @@ class Stepper(Protocol):
 
     @property
     def inwindow(self) -> list[tuple[Any, ...]]:
-        """Of a folder that keeps windows, the tuples in it, oldest first, each with its mark as the last value."""
+        """If the folder keeps windows: the tuples of the window, oldest first, each with its mark as the last value."""
         ...
 
-    #: Whether nobody asks what is returned when a tuple leaves.
+    #: Whether results of leaving tuples are not needed.
     quiet: bool
 
     def arrive(self, *args: Any, mark: int = 0) -> list[Any]:
-        """What is returned when a tuple comes: rows, or bare values if there is one column."""
+        """The results when a tuple arrives: rows, or plain values if there is one column."""
         ...
 
     def expire(self, *args: Any) -> list[Any]:
-        """What is returned when the oldest tuple leaves; it is given unless the folder keeps windows."""
+        """The results when the oldest tuple leaves; `args` has its values unless the folder keeps windows."""
         ...
 
     def save(self) -> bytes:
@@ -44,31 +44,31 @@ class Stepper(Protocol):
 
 
 class Folder(Protocol):
-    """Makes the states of groups."""
+    """Creates the states of groups."""
 
     @property
     def keeps_window(self) -> bool:
-        """Whether steppers keep the tuples of the window themselves."""
+        """Whether steppers keep the tuples of the window."""
         ...
 
     @property
     def path(self) -> str:
-        """How the window is kept up, for `explain`."""
+        """How the window is updated, for `explain`."""
         ...
 
     @property
     def language(self) -> str:
-        """What the code that runs is written in, for `explain`."""
+        """The language of the code, for `explain`."""
         ...
 
     @property
     def code(self) -> str:
-        """The code that runs, where it is not the author's own."""
+        """The generated code; empty for the author's own."""
         ...
 
     @property
     def typed(self) -> bool:
-        """Whether what is returned has the types that were declared, whatever the code does."""
+        """Whether results always have the declared types."""
         ...
 
     def make(self) -> Stepper:
@@ -80,13 +80,13 @@ class Folder(Protocol):
         ...
 
     def folding(self, frame: Any, answers: Any, *, active: bool) -> Any:
-        """What goes through the tuples of all groups in one call; None if steppers go one by one."""
+        """Code that folds the tuples of all groups in one call; None if steppers run one by one."""
         ...
 
 
 @dataclass(frozen=True)
 class _InPython:
-    """A module whose author wrote the code that runs."""
+    """A module that runs the author's Python code."""
 
     module: Any
     keeps_window: ClassVar[bool]
@@ -106,14 +106,14 @@ class Incremental(_InPython):
     path = "items are added and removed"
 
     def make(self) -> Stepper:
-        return _Added(self.module, self.module.initial(), 0)
+        return _IncrementalState(self.module, self.module.initial(), 0)
 
     def load(self, data: bytes) -> Stepper:
-        return _Added(self.module, *pickle.loads(data))  # noqa: S301 - our own bytes
+        return _IncrementalState(self.module, *pickle.loads(data))  # noqa: S301 - our own bytes
 
 
-class _Added:
-    """A state and how many items are in it."""
+class _IncrementalState:
+    """A state and the number of its items."""
 
     inwindow: list[tuple[Any, ...]]
     quiet = False
@@ -122,29 +122,29 @@ class _Added:
         self._module, self._state, self._count = module, state, count
 
     def arrive(self, *args: Any, mark: int = 0) -> list[Any]:  # noqa: ARG002 - for those that keep windows
-        self._move(self._module.add, args)
+        self._update(self._module.add, args)
         self._count += 1
         return self._answer()
 
     def expire(self, *args: Any) -> list[Any]:
-        self._move(self._module.remove, args)
+        self._update(self._module.remove, args)
         self._count -= 1
         return [] if self.quiet or not self._count else self._answer()
 
-    def _move(self, function: Callable[[Any, list[Any]], Any], args: tuple[Any, ...]) -> None:
+    def _update(self, function: Callable[[Any, list[Any]], Any], args: tuple[Any, ...]) -> None:
         after = function(self._state, [self._module.item(args)])
         self._state = self._state if after is None else after
 
     def _answer(self) -> list[Any]:
-        found = self._module.compute(self._state)
-        return [found] if self._module.kind == "aggregate" else list(found or ())
+        answer = self._module.compute(self._state)
+        return [answer] if self._module.kind == "aggregate" else list(answer or ())
 
     def save(self) -> bytes:
         return pickle.dumps((self._state, self._count))
 
 
 class Recomputed(_InPython):
-    """Any module: the window is kept, and computed anew when a tuple comes or leaves."""
+    """Any module: keeps the window, and computes it anew when a tuple arrives or leaves."""
 
     keeps_window = True
     path = "the window is computed anew"
@@ -178,8 +178,8 @@ class _WindowTuples:
             state = self._module.initial()
             after = self._module.add(state, items)
             items = state if after is None else after
-        found = self._module.compute(items)
-        return [found] if self._module.kind == "aggregate" else list(found or ())
+        answer = self._module.compute(items)
+        return [answer] if self._module.kind == "aggregate" else list(answer or ())
 
     def save(self) -> bytes:
         return pickle.dumps(self.inwindow)

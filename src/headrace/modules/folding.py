@@ -1,13 +1,13 @@
-"""Folds: what keeps a state along the tuples of a group, in their order (rules 7.3 to 7.6).
+"""Folds: code that keeps a state along the tuples of a group, in order (rules 7.3 to 7.6).
 
-An aggregate written in SQL under OVER, a module in Python that adds and removes items: each goes from tuple to tuple.
-The kernel (`fold.py`) keeps the state of each group as of the CTI, with the tuples from the CTI on, which may still
-change. When they do, they are gone through again from that state, and what is given now takes the place of what was
-given. So a fold only has to say how to go on from a state; all groups are in one call.
+Aggregates written in SQL under OVER, and Python modules that add and remove items, go from tuple to tuple. The kernel
+(`fold.py`) keeps the state of each group as of the CTI, and the tuples from the CTI on, which may still change. When
+they change, the fold goes through them again from that state, and the new results replace the old ones. So a fold only
+has to continue from a state; one call has all groups.
 
-As of a CTI means: after the last tuple with LE < CTI, and after all that follows from time alone before it. In windows
-of a fold, a tuple that no later one can see together with is gone as of the CTI, so what is left of the window is
-what `keep` says, neither more nor less.
+As of a CTI means: after the last tuple with LE < CTI, and after everything that follows from time alone before it. A
+tuple that is in no window with a later tuple has left as of the CTI, so the remaining window is exactly the tuples of
+`keep`.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ __all__ = ["FoldFailure", "FoldResult", "FoldWork", "Folding", "nothing_due", "s
 
 @dataclass(frozen=True)
 class FoldWork:
-    """The tuples of some groups, group by group and in their order: first those that the last call wanted to keep, then
-    those that are gone through now.
+    """The tuples of some groups, group by group and in order: first those that the last call kept, then those to
+    process now.
     """
 
-    #: Where the tuples of each group begin, and where the last ends: groups + 1 numbers.
+    #: The first tuple of each group, and the end of the last group: groups + 1 numbers.
     start: Int64s
     #: For each group, its first tuple that is not in its state: its LE is not before the old CTI.
     begin: Int64s
     #: For each group, its first tuple whose LE is not before the new CTI; the new state is the one before it.
     settle: Int64s
-    #: Of each tuple, when it is.
+    #: The LE of each tuple.
     le: Int64s
-    #: Of each tuple, what the fold asks of it, under the names it asks by.
+    #: The values of each tuple that the fold uses, under its names for them.
     tuples: pa.Table
-    #: For each group, its state as bytes; null if nothing has come yet.
+    #: For each group, its state as bytes; null before the first tuple.
     states: pa.Array
-    #: The CTI that the states are as of, and the one that new states are wanted as of.
+    #: The CTI of the states, and the CTI of the new states.
     since: int
     cti: int
-    #: How far time has come (m of rule 5.3): what is due by time alone, up to and with it, is done.
+    #: How far time has come (m of rule 5.3): everything due by time alone up to this time is done.
     seen: int
 
     @property
@@ -53,7 +53,7 @@ class FoldWork:
 
 
 class FoldFailure(NamedTuple):
-    """Something that went wrong."""
+    """A failure of a fold."""
 
     group: int
     time: int
@@ -63,46 +63,46 @@ class FoldFailure(NamedTuple):
 
 @dataclass(frozen=True)
 class FoldResult:
-    """What came of it."""
+    """Outputs, new states and failures of one call."""
 
-    #: Of each output, the tuple that it is about.
+    #: The tuple of each output.
     row: Int64s
-    #: Of each output, when it is: the tuple's LE, or a later time by time alone.
+    #: The time of each output: the tuple's LE, or a later time for outputs by time alone.
     time: Int64s
     #: The columns of the outputs.
     payload: pa.Table
-    #: For each group, its state as of the new CTI; null if nothing has come yet.
+    #: For each group, its state as of the new CTI; null before the first tuple.
     states: pa.Array
-    #: Of each tuple, whether it is before the new CTI and wanted again in the next call.
+    #: For each tuple, whether it is before the new CTI and needed in the next call.
     keep: Bools
-    #: For each group, the time at which something happens without a tuple; infinite if never.
+    #: For each group, the time of its next output without a tuple; infinite if there is none.
     due: Int64s
-    #: What went wrong: in which group, when, at which tuple (-1 for none), and why. There is no other output for these.
+    #: The failures: group, time, tuple (-1 for none) and reason. They have no other output.
     failures: tuple[FoldFailure, ...] = field(default=())
-    #: For each group, the CTI at which its state changes without a tuple; infinite if never, and so if it is left out.
+    #: For each group, the CTI at which its state changes without a tuple; infinite if never, and for None.
     alarm: Int64s | None = None
-    #: Of each output, its group; needed where an output is about no tuple that is here (`row` is -1 then).
+    #: The group of each output; needed if an output has no tuple in this call (`row` is then -1).
     group: Int64s | None = None
 
 
 class Folding(Protocol):
-    """Goes on from states. Where it is code that was made for this, `code` has its text."""
+    """Continues from states. Generated code has its text in `code`."""
 
     @property
     def pickled(self) -> bool:
-        """Whether states are values of Python, pickled."""
+        """Whether states are pickled Python values."""
         ...
 
     def go(self, work: FoldWork) -> FoldResult:
-        """Go through the tuples from `begin` on."""
+        """Process the tuples from `begin` on."""
         ...
 
 
 def nothing_due(groups: int) -> Int64s:
-    """For folds in which time alone does nothing."""
+    """`due` of folds that give nothing by time alone."""
     return np.full(groups, np.iinfo(np.int64).max)
 
 
 def several_values(count: int) -> str:
-    """What is wrong where a value is wanted at each tuple and there are more."""
+    """The error of a module that returns several values at one tuple."""
     return f"it returned {count} values at one tuple, not one"

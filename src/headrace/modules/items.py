@@ -1,8 +1,8 @@
 """The items that modules get: values, rows of several values, or events with lifetimes.
 
 A row and an event are named tuples of a module's fields. An incremental module may keep them in its state, which is
-stored and sent to other processes. So they pickle by the names of their fields, and the class is made again where they
-are loaded: one class for each list of names, in every process.
+stored and sent to other processes. So they are pickled by the names of their fields, and loading them creates the
+class: one class for each list of names, in every process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def event_type(names: Sequence[str]) -> Any:
 
 
 def items_of(names: Sequence[str], rows: Iterable[tuple[Any, ...]], *, timed: bool) -> list[Any]:
-    """Tuples as a module sees them; a time-sensitive one gets `(le, re, *values)` as events."""
+    """Tuples as the items of a module; those of a time-sensitive one, `(le, re, *values)`, become events."""
     if timed:
         return list(map(event_type(names)._make, rows))
     if len(names) == 1:

@@ -1,4 +1,4 @@
-"""An algebraic aggregate in two halves: states of some items each, and what is left to do when they are there."""
+"""An algebraic aggregate in two steps: partial states, and their merging."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def state_text(state: bytes) -> str:
 class PartialState(IncrementalAggregate):
     """The state of an aggregate, for `MergedStates`."""
 
-    input = "value DOUBLE"  # a stand-in: it takes what the aggregate takes
+    input = "value DOUBLE"  # a placeholder: the fields are the aggregate's
     output = "STRING"
 
     def __init__(self, module: Aggregate) -> None:
@@ -79,19 +79,19 @@ class MergedStates(IncrementalAggregate):
         return False
 
     def initial(self) -> Any:
-        """No state has come yet."""
+        """None: there is no state yet."""
         return
 
     def add(self, state: Any, items: list[Any]) -> Any:
-        """Merge states, in the order of their text: whatever it is, it is the same everywhere."""
+        """Merge states in the order of their texts, which is the same everywhere."""
         for item in sorted(items):
-            other = pickle.loads(item.encode("latin-1"))  # noqa: S301 - the engine's own
+            other = pickle.loads(item.encode("latin-1"))  # noqa: S301 - written by the engine
             merged = other if state is None else self.module.merge(state, other)
             state = state if merged is None else merged
         return state
 
     def compute(self, state: Any) -> Any:
-        """What the aggregate itself says."""
+        """The answer of the aggregate."""
         if self.module.takes_window:
             return self.module.compute(state, None)
         return self.module.compute(state)

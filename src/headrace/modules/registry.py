@@ -1,11 +1,11 @@
-"""Modules by name: those of installed packages, and those that come with Headrace.
+"""The registry: modules of installed packages and of Headrace, by name.
 
 A package offers its modules as entry points of the group `headrace.modules`, in its `pyproject.toml`:
 
     [project.entry-points."headrace.modules"]
     "finance.vwap" = "headrace_finance:Vwap"
 
-Nothing of a package is imported before somebody asks for it, and one that cannot be imported takes no other down.
+A package is imported only when one of its modules is requested, and one that fails to import affects no other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headrace.expr import Udf
 from headrace.modules.base import Module
 from headrace.modules.builtin import TimeWeightedAverage
 
-__all__ = ["GROUP", "Installed", "Modules", "described", "module", "modules", "named"]
+__all__ = ["GROUP", "InstalledModule", "Modules", "describe_module", "module", "modules", "registered_module"]
 
 GROUP = "headrace.modules"
 _BUILT_IN: dict[str, type[Module]] = {"time_weighted_avg": TimeWeightedAverage}
@@ -33,19 +33,19 @@ _WIDEST = 44
 
 
 @dataclass(frozen=True)
-class Installed:
-    """What is known of a module that can be had by name."""
+class InstalledModule:
+    """The description of an installed module."""
 
     name: str
     #: `function`, `aggregate`, `incremental aggregate`, `operator`, `incremental operator`, or `broken`.
     kind: str
-    #: What it is made with, as `alpha: float = 0.5`.
+    #: Its parameters, as `alpha: float = 0.5`.
     parameters: str = ""
-    #: The fields it takes.
+    #: Its input fields.
     input: str = ""
     #: The type of its answer, or the columns of its outputs.
     output: str = ""
-    #: What it says about itself (rule 6.5).
+    #: Its declared properties (rule 6.5).
     properties: tuple[str, ...] = ()
     #: Its documentation.
     doc: str = ""
@@ -69,36 +69,36 @@ class Installed:
         return [", ".join(value) if isinstance(value, tuple) else str(value) for value in values]
 
 
-class Modules(Sequence[Installed]):
-    """The modules that are installed: a list to go through, and a table to look at."""
+class Modules(Sequence[InstalledModule]):
+    """The installed modules, as a sequence; it prints as a table."""
 
-    def __init__(self, found: Sequence[Installed]) -> None:
-        self._found = tuple(found)
+    def __init__(self, modules: Sequence[InstalledModule]) -> None:
+        self._modules = tuple(modules)
 
     @overload
-    def __getitem__(self, index: int | str) -> Installed: ...
+    def __getitem__(self, index: int | str) -> InstalledModule: ...
     @overload
     def __getitem__(self, index: slice) -> Modules: ...
-    def __getitem__(self, index: int | str | slice) -> Installed | Modules:
+    def __getitem__(self, index: int | str | slice) -> InstalledModule | Modules:
         if isinstance(index, slice):
-            return Modules(self._found[index])
+            return Modules(self._modules[index])
         if isinstance(index, int):
-            return self._found[index]
-        for one in self._found:
-            if one.name == index:
-                return one
+            return self._modules[index]
+        for module in self._modules:
+            if module.name == index:
+                return module
         raise _unknown(index, self.names)
 
-    def __iter__(self) -> Iterator[Installed]:
-        return iter(self._found)
+    def __iter__(self) -> Iterator[InstalledModule]:
+        return iter(self._modules)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._modules)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names that `hr.module` takes."""
-        return tuple(one.name for one in self._found)
+        return tuple(module.name for module in self._modules)
 
     def __repr__(self) -> str:
         rows = [list(_COLUMNS), *([shorten(c, _WIDEST, placeholder="…") for c in m.cells()] for m in self)]
@@ -110,41 +110,41 @@ class Modules(Sequence[Installed]):
         """The table in a notebook."""
         head = "".join(f"<th>{name}</th>" for name in _COLUMNS)
         rows = ""
-        for one in self:
-            cells = "".join(f"<td>{escape(cell)}</td>" for cell in one.cells())
-            rows += f'<tr title="{escape(one.doc or one.problem)}">{cells}</tr>'
+        for module in self:
+            cells = "".join(f"<td>{escape(cell)}</td>" for cell in module.cells())
+            rows += f'<tr title="{escape(module.doc or module.problem)}">{cells}</tr>'
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 def modules() -> Modules:
-    """What is installed: every module that `hr.module(name)` gives, with its parameters, schemas and documentation."""
-    found = [described(name, kind, "headrace") for name, kind in _BUILT_IN.items()]
+    """All installed modules, with their parameters, schemas and documentation; `hr.module(name)` returns one."""
+    found = [describe_module(name, kind, "headrace") for name, kind in _BUILT_IN.items()]
     entries = _entries()
     for entry in entries:
         try:
-            found.append(described(entry.name, _loaded(entry, entries), _package(entry)))
+            found.append(describe_module(entry.name, _loaded(entry, entries), _package(entry)))
         except ModuleError as error:
-            found.append(Installed(entry.name, "broken", package=_package(entry), problem=error.message))
-    return Modules(sorted(found, key=lambda one: (one.name, one.package)))
+            found.append(InstalledModule(entry.name, "broken", package=_package(entry), problem=error.message))
+    return Modules(sorted(found, key=lambda module: (module.name, module.package)))
 
 
 def module(name: str, /, **parameters: Any) -> Any:
-    """The module of that name, made with these parameters: `hr.module("finance.ema", alpha=0.2)`.
+    """The module of this name with these parameters: `hr.module("finance.ema", alpha=0.2)`.
 
-    A function (`hr.udf`) has no parameters of its own: it comes as it is, to be called with columns.
+    A function (`hr.udf`) has no parameters; it is returned as it is, to be called with columns.
     """
-    found = named(name)
-    if not isinstance(found, Udf):
-        return found(**parameters)
+    kind = registered_module(name)
+    if not isinstance(kind, Udf):
+        return kind(**parameters)
     if parameters:
-        given = ", ".join(f"{key}={value!r}" for key, value in parameters.items())
-        call = f"hr.module({name!r})({', '.join(map(repr, found.parameters))})"
-        raise ModuleError(f"{name} is a function: it has no parameters", given=given, allowed="none", instead=call)
-    return found
+        text = ", ".join(f"{key}={value!r}" for key, value in parameters.items())
+        call = f"hr.module({name!r})({', '.join(map(repr, kind.parameters))})"
+        raise ModuleError(f"{name} is a function: it has no parameters", given=text, allowed="none", instead=call)
+    return kind
 
 
-def named(name: str) -> type[Module] | Udf:
-    """The class of the module of that name, or the function."""
+def registered_module(name: str) -> type[Module] | Udf:
+    """The class or function of a module by its name."""
     if name in _BUILT_IN:
         return _BUILT_IN[name]
     entries = _entries()
@@ -154,30 +154,30 @@ def named(name: str) -> type[Module] | Udf:
     raise _unknown(name, [*_BUILT_IN, *(entry.name for entry in entries)])
 
 
-def described(name: str, kind: type[Module] | Udf, package: str) -> Installed:
-    """What can be said of a module without making one."""
+def describe_module(name: str, kind: type[Module] | Udf, package: str) -> InstalledModule:
+    """The description of a module, without an instance."""
     if isinstance(kind, Udf):
         fields = ", ".join(f"{n} {t.value}" for n, t in zip(kind.parameters, kind.takes, strict=True))
         vectorised = ("vectorised",) if kind.vectorised else ()
-        return Installed(name, "function", "", fields, kind.returns.value, vectorised, kind.doc, package)
-    bare = object.__new__(kind)  # what is asked of it depends on its class alone
-    told = [flag for flag in _PROPERTIES if getattr(bare, flag)]
+        return InstalledModule(name, "function", "", fields, kind.returns.value, vectorised, kind.doc, package)
+    bare = object.__new__(kind)  # the properties depend on the class alone
+    properties = [flag for flag in _PROPERTIES if getattr(bare, flag)]
     if kind.filter_through:
-        told.append(f"filter_through({', '.join(kind.filter_through)})")
-    return Installed(
+        properties.append(f"filter_through({', '.join(kind.filter_through)})")
+    return InstalledModule(
         name,
         f"incremental {kind.kind}" if kind.incremental else kind.kind,
         _parameters(kind),
         str(kind.input),
         str(getattr(kind.output, "value", kind.output)),
-        tuple(told),
-        inspect.cleandoc(kind.__doc__ or ""),  # its own: that of a base class would tell nothing
+        tuple(properties),
+        inspect.cleandoc(kind.__doc__ or ""),  # its own, not that of a base class
         package,
     )
 
 
 def _entries() -> list[metadata.EntryPoint]:
-    # A package that is installed twice over, as editable ones are at times, offers the same entry twice.
+    # A package that is installed twice, as editable ones may be, has the same entry twice.
     return list(dict.fromkeys(metadata.entry_points(group=GROUP)))
 
 
@@ -187,31 +187,31 @@ def _loaded(entry: metadata.EntryPoint, entries: Sequence[metadata.EntryPoint]) 
         owners = sorted({_package(other) for other in others} | ({"headrace"} if entry.name in _BUILT_IN else set()))
         raise _refused(entry, f"{', '.join(owners)} has a module of the same name")
     try:
-        found = entry.load()
+        loaded = entry.load()
     except Exception as error:
         raise _refused(entry, f"{type(error).__name__}: {error}") from error
-    if isinstance(found, Udf):
-        return found
-    if not (isinstance(found, type) and issubclass(found, Module)):
-        raise _refused(entry, f"{entry.value} is {found!r}, which is no module")
+    if isinstance(loaded, Udf):
+        return loaded
+    if not (isinstance(loaded, type) and issubclass(loaded, Module)):
+        raise _refused(entry, f"{entry.value} is {loaded!r}, which is no module")
     try:
-        found._check_whole()  # noqa: SLF001 - what making one would do, without its parameters
+        loaded._check_definition()  # noqa: SLF001 - the check of an instance, without parameters
     except ModuleError as error:
         raise _refused(entry, error.message) from error
-    return found
+    return loaded
 
 
 def _refused(entry: metadata.EntryPoint, why: str) -> ModuleError:
     package = _package(entry)
     return ModuleError(
         f"{package} has a module {entry.name!r} that cannot be used: {why}",
-        given=_given(entry),
+        given=_entry_text(entry),
         allowed="package.module:Class, derived from hr.Aggregate, hr.Operator or an incremental one; or an hr.udf",
-        instead=f"mend or remove the package {package.partition(' ')[0]}",
+        instead=f"repair or remove the package {package.partition(' ')[0]}",
     )
 
 
-def _given(entry: metadata.EntryPoint) -> str:
+def _entry_text(entry: metadata.EntryPoint) -> str:
     return f"{entry.name} = {entry.value}"
 
 
@@ -220,8 +220,8 @@ def _package(entry: metadata.EntryPoint) -> str:
 
 
 def _unknown(name: str, known: Sequence[str]) -> ModuleError:
-    close = nearest(name, known) or nearest(name, [one.rpartition(".")[2] for one in known])
-    full = next((one for one in known if one == close or one.endswith(f".{close}")), None)
+    close = nearest(name, known) or nearest(name, [other.rpartition(".")[2] for other in known])
+    full = next((other for other in known if other == close or other.endswith(f".{close}")), None)
     return ModuleError(
         f"there is no module {name!r} installed",
         given=name,
@@ -237,7 +237,7 @@ def _parameters(kind: type[Module]) -> str:
 
 
 def _parameter(parameter: inspect.Parameter) -> str:
-    """As it stands in the source: `str` of a parameter puts annotations that are texts in quotes."""
+    """A parameter as in the source: `str` of a parameter quotes annotations that are texts."""
     kind = parameter.annotation
     name = str(parameter.replace(annotation=inspect.Parameter.empty, default=inspect.Parameter.empty))
     typed = (

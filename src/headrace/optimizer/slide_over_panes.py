@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from headrace.expr import col
 from headrace.optimizer.rewrite import rewrite
-from headrace.plan.framed import framed
+from headrace.plan.framed import frame_node
 from headrace.plan.nodes import Fold, Node, Output, Over, Select
 from headrace.plan.ordered import Frame, Tuples
 from headrace.plan.slid import again, numbered, pane_size, part
@@ -42,7 +42,7 @@ def _in_panes(node: Node) -> Node:
     window = _of_panes(frame, size)
     columns = {text: name for text, (name, _) in parts.items()}
     outputs = tuple((name, again(expr, columns)) for name, expr in node.outputs)
-    whole = framed(panes, keys, window, outputs, node.policy)
+    whole = frame_node(panes, keys, window, outputs, node.policy)
     return Select(whole, tuple((name, col(name)) for name in node.schema.names))
 
 

@@ -1,4 +1,4 @@
-"""Aggregates per group and window, whole and in halves."""
+"""Aggregates per group and window, in one step or in two."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Aggregate", "Combine", "Merge"]
 
 @dataclass(frozen=True, eq=False)
 class Aggregate(PerWindow):
-    """Aggregates per group and window; the optimizer splits what it can into `Combine` and `Merge`."""
+    """Aggregates per group and window; where possible, the optimizer splits it into `Combine` and `Merge`."""
 
     passes_on: ClassVar[bool] = False
     outputs: tuple[tuple[str, Expr], ...]
@@ -61,7 +61,7 @@ class Aggregate(PerWindow):
 
     @cached_property
     def split(self) -> tuple[dict[str, AggregateCall], dict[str, Expr]]:
-        """The aggregate calls by internal column, and the outputs written over those columns."""
+        """The aggregate calls by internal column, and the outputs as expressions over those columns."""
         return split_aggregates(dict(self.outputs))
 
     @property
@@ -70,7 +70,7 @@ class Aggregate(PerWindow):
 
     @cached_property
     def adds_up(self) -> bool:
-        """Whether all that is asked for can be computed from what is added and subtracted, without the values."""
+        """Whether all aggregates can be updated by adding and subtracting, without the values."""
         return not self.modules and all(AGGREGATES[call.function].adds_up for call in self.split[0].values())
 
     @cached_property
@@ -83,7 +83,7 @@ class Aggregate(PerWindow):
 
     def describe(self) -> str:
         outputs = ", ".join(f"{name} = {expr}" for name, expr in self.outputs)
-        return f"Aggregate {outputs} {self.over()}"
+        return f"Aggregate {outputs} {self.window_text()}"
 
 
 def _columns_outside_calls(expr: Expr) -> Iterator[str]:
@@ -97,7 +97,7 @@ def _columns_outside_calls(expr: Expr) -> Iterator[str]:
 
 @dataclass(frozen=True, eq=False)
 class Combine(OneInput):
-    """The first half of an aggregate: partial results per group and span of windows, wherever the rows are."""
+    """The first step of an aggregate: partial results per group and span of windows, where the rows are."""
 
     reach: ClassVar[Reach] = "streams"
     aggregate: Aggregate
@@ -124,9 +124,9 @@ class Combine(OneInput):
 
 @dataclass(frozen=True, eq=False)
 class Merge(OneInput):
-    """The second half: partial results brought together by group, answers given and corrected.
+    """The second step: merges partial results by group, and gives and corrects answers.
 
-    Groups need all of their keys to be distinguished, but only some of them to be together: `by`, if a rule has chosen.
+    All keys distinguish groups, but rows may be brought together by some of them: `by`, if a rule has chosen it.
     """
 
     linear: ClassVar[bool] = False

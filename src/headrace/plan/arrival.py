@@ -1,8 +1,8 @@
 """Arrival and position as columns, and plans whose rows get another time (rules 1.5 and 8.1).
 
-Windows that look at the order of arrival need it as data. `stamped` asks the sources of a plan for it, and carries the
-two columns up through operators that pass rows on one by one. `timed_by` gives the rows of a plan another time: what is
-decided where rows are read (lifetime, progress, lateness) is decided anew, for the new time.
+Windows over the order of arrival need it as data. `stamped` adds the two columns to the sources of a plan, and passes
+them up through operators that pass on row by row. `timed_by` gives the rows of a plan another time: lifetime, progress
+and lateness, which are decided where rows are read, are decided again for the new time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["ARRIVAL", "POSITION", "is_stamped", "stamped", "starts_at", "timed_b
 
 
 class _Origin(Protocol):
-    """What is asked of an origin here."""
+    """The methods of an origin that are used here."""
 
     def stamped(self, source: Source) -> Source: ...
 
@@ -43,10 +43,10 @@ def is_stamped(node: Node) -> bool:
 
 
 def stamped(node: Node) -> Node:
-    """The same plan, with `__arrival` and `__position` behind its columns.
+    """The same plan, with `__arrival` and `__position` as its last columns.
 
-    Where its rows are not those of its sources, one by one (behind windows and joins of streams, say), or a source has
-    none to give, it is the plan as it was.
+    The plan stays as it is if its rows are not the rows of its sources (after windows and joins, for instance), or if a
+    source has no stamps.
     """
     try:
         return run(_stamped(node))
@@ -75,14 +75,14 @@ _STAMP_COLUMNS = tuple((name, col(name)) for name in STAMPS.names)
 
 
 def _origin(source: Source) -> _Origin:
-    return source.origin  # type: ignore[return-value]  # a plan tells origins apart by their text; all can do this
+    return source.origin  # type: ignore[return-value]  # a plan declares origins as objects; all have these methods
 
 
 # --- the time of rows ------------------------------------------------------------------------------------------------
 
 
 def starts_at(node: Node, at: Expr) -> bool:
-    """Whether it is known that the rows of a plan start at this time, an expression over its columns."""
+    """Whether the rows of a plan are known to start at this time, an expression over its columns."""
     waiting = [(node, at)]
     while waiting:
         node, at = waiting.pop()
@@ -98,7 +98,7 @@ def starts_at(node: Node, at: Expr) -> bool:
 
 
 def _keeps_start(node: Node, at: Expr) -> bool:
-    """Whether its rows start at this time if those of its input do."""
+    """Whether its rows start at this time if the rows of its input do."""
     if isinstance(node, TableJoin):
         return _below_table(node, at)
     return isinstance(node, EachAlone) and node.keeps_start
@@ -115,7 +115,7 @@ def _begins_at(node: Node, at: Expr) -> bool:
 
 
 def _below(node: Select, at: Expr) -> Expr:
-    """An expression over the columns of a Select, over those of its input."""
+    """An expression over the columns of a Select, rewritten over those of its input."""
     outputs = dict(node.outputs)
     return at.transform(lambda e: outputs[e.name] if isinstance(e, Column) else e)
 
@@ -126,16 +126,16 @@ def _below(node: Select, at: Expr) -> Expr:
 def timed_by(node: Node, at: Expr | Literal["arrival"], progress: ProgressPolicy | None = None) -> Node:
     """The rows of a plan, each a point at the time `at`: an expression over the plan's columns, or its arrival.
 
-    Without `progress` nothing is promised, because a promise about one time says nothing about another; by their
-    arrival rows are in order. Operators that only change lifetimes have nothing left to do, and fall away. A
-    `PlanError` says why a plan cannot be given another time.
+    Without `progress` there are no promises, because a promise about one time says nothing about another; rows timed by
+    their arrival are in order. Operators that only change lifetimes are removed. A `PlanError` says why a plan cannot
+    get another time.
     """
     if isinstance(at, Expr):
-        found = at.type(node.schema)
-        if found is not Type.DATETIME and not found.is_integer:
+        kind = at.type(node.schema)
+        if kind is not Type.DATETIME and not kind.is_integer:
             raise PlanError(
                 f"{at} cannot be a time",
-                given=found.value,
+                given=kind.value,
                 allowed="DATETIME, or a whole number of ticks (microseconds)",
             )
     return run(_timed(node, at, progress))
@@ -152,8 +152,8 @@ def _timed(node: Node, at: Expr | Literal["arrival"], progress: ProgressPolicy |
     if isinstance(node, Union):
         return Union(tuple((yield from each(_timed(part, at, progress) for part in node.parts))))
     if isinstance(node, EachAlone) and node.keeps_events:
-        found: Node = yield _timed(node.inputs[0], at, progress)
-        return found
+        timed: Node = yield _timed(node.inputs[0], at, progress)
+        return timed
     if isinstance(node, Where) or (isinstance(node, TableJoin) and _below_table(node, at)):
         return node.with_inputs((yield _timed(node.inputs[0], at, progress)))
     raise PlanError(
@@ -165,7 +165,7 @@ def _timed(node: Node, at: Expr | Literal["arrival"], progress: ProgressPolicy |
 
 
 def _timed_events(node: Admit, at: Expr | Literal["arrival"], progress: ProgressPolicy | None) -> Deep[Node]:
-    """Physical events that start at this time already, or as rows of their own if they are never retracted."""
+    """Physical events, if they already start at this time; otherwise as rows, if they are never retracted."""
     origin = _origin(node.source)
     if isinstance(at, Expr) and progress is None and origin.starts_at(at):
         return PointAtStart(node)
@@ -179,7 +179,7 @@ def _below_table(node: TableJoin, at: Expr | Literal["arrival"]) -> bool:
 def _timed_source(source: Source, at: Expr | Literal["arrival"], progress: ProgressPolicy | None) -> Node:
     if not isinstance(at, Expr):
         rows = _origin(source).stamped(source)
-        kept = source.schema.names  # who wants to see the stamps asks for them
+        kept = source.schema.names  # the stamps are read only where a query uses them
         return replace(rows, lifetime=Arrival(), policy=progress or Advance(), read_columns=kept)
     if isinstance(source.lifetime, Physical):
         raise PlanError("physical events have their times already", given=source.describe())

@@ -1,8 +1,8 @@
-"""The plan's node: an operator and its inputs, from which schema, properties and progress are derived.
+"""Nodes of a plan: an operator and its inputs, from which schema, properties and progress are derived.
 
-A plan is a graph of nodes that point at their inputs. Nodes hold what the user asked for and nothing that runs: kernels
-are in `operators/`, one for each node class. A plan that makes no sense cannot be built: every node checks itself
-against the schema of its inputs. Two nodes are equal when they would compute the same; `fingerprint` is that, as text.
+A plan is a graph of nodes that point at their inputs. Nodes describe the query and contain no code that runs: kernels
+are in `operators/`, one for each node class. An invalid plan cannot be built: every node checks itself against the
+schema of its inputs. Two nodes are equal if they compute the same; `fingerprint` expresses this as text.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from headrace.schema import NUMBERED, RESERVED, STAMPS, Schema
 
 __all__ = ["Node", "OneInput", "Properties", "Reach", "refuse_reserved", "renamed", "walk"]
 
-#: What one output of an operator follows from: from one event, as long as that lasts or moved to a later time; from one
-#: event, at other times, or at times before it; from a pair of events, while both last; from all that holds at an
-#: instant; or from any part of its inputs.
+#: The inputs that determine one output of an operator: one event, during its lifetime or moved to a later time; one
+#: event, at other times, or at times before it; a pair of events, while both last; all events alive at an instant; or
+#: any part of the inputs.
 Reach = Literal["event", "event, another time", "event, back in time", "pair", "instant", "streams"]
 
 
 @dataclass(frozen=True)
 class Properties:
-    """What is known about a stream before it runs.
+    """Properties of a stream that are known before it runs.
 
-    `insert_only`: nothing is ever taken back. `settled`: lifetimes never change once given, so an event is final as
-    soon as the CTI passes its LE (rule 3.5). `keys`: the columns whose hash, in this order, decides a row's bucket, in
-    whatever stage the node runs; None when nothing is known; () when everything is in one bucket.
+    `insert_only`: there are no retractions. `settled`: lifetimes never change once given, so an event is final as soon
+    as the CTI passes its LE (rule 3.5). `keys`: the columns whose hash, in this order, decides a row's bucket, in any
+    stage in which the node runs; None if unknown; () if all rows are in one bucket.
     """
 
     insert_only: bool
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 else:
 
     class _Derived(cached_property):
-        """A cached property of a node that follows from that of its inputs: these are asked first, from the bottom.
+        """A cached property of a node that follows from that of its inputs, which are computed first, bottom up.
 
-        So a plan may be as deep as it likes: no call waits for more than the one below it.
+        So a plan may have any depth without deep recursion.
         """
 
         def __get__(self, node: Any, owner: type[Any] | None = None) -> Any:
@@ -71,8 +71,8 @@ else:
 class Node(ABC):
     """An operator and its inputs.
 
-    What others have to know of it before it runs is declared here: a class that leaves an abstract member out cannot be
-    built.
+    The members declare what other parts need to know before the operator runs; a class without one of the abstract
+    members cannot be instantiated.
     """
 
     #: Linear operators may run on any part of their input, so they run wherever their input is.
@@ -92,12 +92,12 @@ class Node(ABC):
 
     @property
     def inside(self) -> tuple[Node, ...]:
-        """Plans that are no inputs and that it runs by itself: the body of a loop."""
+        """Plans that the operator runs itself and that are not inputs: the body of a loop."""
         return ()
 
     @_Derived
     def schema(self) -> Schema:
-        """The payload this node gives."""
+        """The payload columns of the output."""
         return self.inputs[0].schema
 
     @_Derived
@@ -107,53 +107,53 @@ class Node(ABC):
     @property
     @abstractmethod
     def reach(self) -> Reach:
-        """What one of its outputs follows from."""
+        """The inputs that determine one output."""
 
     @property
     def by_event(self) -> bool:
-        """Whether each output is made of one event alone: of a final event it makes a final one."""
+        """Whether each output follows from one event: a final event gives a final output."""
         return self.reach.startswith("event")
 
     @property
     def pairwise(self) -> bool:
-        """Whether it gives more for more, of each event or pair of events alone, and never reaches back in time."""
+        """Whether outputs follow from single events or pairs, never back in time: more input gives more output."""
         return self.reach in ("event", "event, another time", "pair")
 
     @property
     def instant_wise(self) -> bool:
-        """Whether what it gives at an instant follows from what it is given then, whatever lifetimes say else."""
+        """Whether the output at an instant follows from the input at that instant alone."""
         return self.reach in ("event", "pair", "instant")
 
     @property
     def instants(self) -> bool | None:
-        """Whether all its events are instants; None: as far as those of its inputs are. False says that none knows."""
+        """Whether all its events are instants; None: if those of its inputs are; False: unknown."""
         return False
 
     @property
     def ends(self) -> bool | None:
-        """Whether none of its events lasts for ever; None and False as for `instants`."""
+        """Whether all its events end; None and False as for `instants`."""
         return False
 
     @property
     @abstractmethod
     def liveliness(self) -> Liveliness:
-        """Its output CTI, what it remembers, and what would improve either, for people (rule 6.4)."""
+        """Its output CTI, its state, and advice to improve either, as text for users (rule 6.4)."""
 
     @abstractmethod
     def uses(self, side: int, needed: set[str]) -> set[str]:
-        """The columns of one input that it uses, when its readers use `needed` of its own."""
+        """The columns of one input that it uses, if its readers use `needed` of its output."""
 
     def all_of(self, side: int) -> set[str]:
-        """All columns of one input, for operators that tell events apart or put them in order."""
+        """All columns of one input, for operators that compare or order events."""
         return set(self.inputs[side].schema.names)
 
     @property
     def needs(self) -> tuple[str, ...] | None:
-        """Columns of the input that rows must be brought together by; () for all in one place, None for no need."""
+        """The columns of the input by which rows must be brought together; (): all in one bucket; None: not at all."""
         return None
 
     def need(self, position: int) -> tuple[str, ...] | None:  # noqa: ARG002 - for operators whose inputs differ
-        """As `needs`, of one input."""
+        """`needs` for one input."""
         return self.needs
 
     def progress(self, inputs: list[Progress]) -> Progress:
@@ -161,18 +161,18 @@ class Node(ABC):
         return inputs[0]
 
     def by_answer(self) -> Node | None:
-        """The same operator with each answer given once, when it is final, if it knows that before its CTI tells.
+        """The same operator giving each answer once, when it is final, if it knows that before its output CTI does.
 
-        None where the output CTI alone tells what is final (rule 3.5).
+        None where only the output CTI shows what is final (rule 3.5).
         """
         return None
 
     def side(self) -> Node | None:
-        """The stream of what it diverts, if it diverts anything."""
+        """The stream of the rows or windows that it diverts, if it diverts any."""
         return None
 
     def describe(self) -> str:
-        """One line that says everything the user asked for."""
+        """The operator with all its arguments, in one line."""
         return type(self).__name__
 
     def with_inputs(self, *inputs: Node) -> Node:
@@ -182,27 +182,27 @@ class Node(ABC):
     def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:  # noqa: ARG002
         """The same operator for all groups at once, inside `group_by(...).apply`.
 
-        The inputs that are `derived` from the group's stream, at least one, now have the columns `keys` in front of
-        their own: they tell the groups apart, are found nowhere else, and may be null. What is returned must have them
-        in front of its own columns too (`keys_first` puts them there), and must keep groups apart by them: as keys of
-        their own in front of the operator's, say. Where the payload is passed on and all of its columns count alike,
-        the operator stays as it is. An input that is not derived is the same for every group, and may make no sense.
+        The inputs that are `derived` from the group's stream, at least one, have the columns `keys` in front of their
+        own. These identify the groups, have names that no other column has, and may be null. The result must have them
+        in front too (`keys_first` puts them there), and must keep groups apart by them: for instance as additional keys
+        in front of the operator's. An operator that passes the payload on and treats all columns alike stays as it is.
+        An input that is not derived is the same for every group, and may be refused.
         """
         raise PlanError(
             f"group_by(...).apply cannot yet hold {type(self).__name__}",
             given=self.describe(),
             allowed="other operators",
-            instead="put it before group_by(...), or behind apply(...)",
+            instead="put it before group_by(...), or after apply(...)",
         )
 
     @property
     def marks(self) -> str:
-        """What tells it from an operator of the same description: the code of modules, say."""
+        """What distinguishes operators with the same description, such as the code of modules."""
         return ""
 
     @_Derived
     def fingerprint(self) -> str:
-        """A short text that is equal exactly for plans that compute the same."""
+        """A short text that is equal for plans that compute the same, and for no others."""
         text = "\n".join([self.describe(), self.marks, str(self.schema), *(node.fingerprint for node in self.inputs)])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -220,7 +220,7 @@ def walk(*roots: Node) -> Iterator[Node]:
         waiting = [(root, iter(root.inputs))] if root.fingerprint not in seen else []
         while waiting:
             node, inputs = waiting[-1]
-            child = next((one for one in inputs if one.fingerprint not in seen), None)
+            child = next((node for node in inputs if node.fingerprint not in seen), None)
             if child is not None:
                 waiting.append((child, iter(child.inputs)))
             else:
@@ -230,9 +230,9 @@ def walk(*roots: Node) -> Iterator[Node]:
 
 
 def refuse_reserved(schema: Schema, below: Schema | None = None) -> None:
-    """Refuse payload columns with names that the engine gives to an event's own parts.
+    """Refuse payload columns with the names of parts of an event.
 
-    Only the stamps of ingress, and numbers of tuples, pass where they come from `below`.
+    Only the stamps of ingress and the numbers of tuples are allowed, if they come from `below`.
     """
     for column in schema:
         if below is not None and column.name in below and (column.name in STAMPS or column.name in NUMBERED):
@@ -247,7 +247,7 @@ def refuse_reserved(schema: Schema, below: Schema | None = None) -> None:
 
 
 def renamed(keys: tuple[str, ...] | None, outputs: tuple[tuple[str, Expr], ...]) -> tuple[str, ...] | None:
-    """What columns that rows are together by are called in the output; None when one of them is gone."""
+    """The output names of the columns by which rows are together; None if one of them is missing."""
     new_names = {str(expr): name for name, expr in reversed(outputs)}
     renamed = [new_names.get(str(col(key))) for key in keys or ()]
     return None if keys is None or None in renamed else tuple(name for name in renamed if name)

@@ -22,7 +22,7 @@ class Clip(Meeting):
     input: Node
     by: Node
     on: Keys = ()
-    #: So many of the first keys tell groups apart (`group_by(...).apply`): among these, nulls are equal.
+    #: The number of first keys that identify groups (`group_by(...).apply`): in these, nulls are equal.
     groups: int = 0
 
     def __post_init__(self) -> None:
@@ -51,8 +51,8 @@ class Clip(Meeting):
             raise PlanError(
                 "clip inside apply clips the group's stream: an event from outside belongs to no group",
                 given=self.input.describe(),
-                allowed="a clipped stream made from the one that apply gives",
-                instead="group.clip(other, on='key'), or a clip behind apply(...)",
+                allowed="a clipped stream made from the group's stream",
+                instead="group.clip(other, on='key'), or a clip after apply(...)",
             )
         return Clip(inputs[0], inputs[1], self.on, self.groups)
 

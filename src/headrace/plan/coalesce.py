@@ -14,10 +14,10 @@ __all__ = ["Coalesce"]
 
 @dataclass(frozen=True, eq=False)
 class Coalesce(OneInput):
-    """For each payload, the spans of time in which at least one event of it is alive, each as one event.
+    """For each payload, one event for each span of time in which an event with this payload is alive.
 
-    A new event may bridge two that were given, and a deleted one may split one, so it corrects itself even where its
-    input does not.
+    A new event may join two earlier outputs, and a deletion may split one, so the operator corrects outputs even if its
+    input has no corrections.
     """
 
     linear: ClassVar[bool] = False
@@ -30,7 +30,7 @@ class Coalesce(OneInput):
 
     @cached_property
     def properties(self) -> Properties:
-        # Rows that are together by some of the columns agree on them, and stay where they are.
+        # Rows that are together by some of the columns have equal values there, and stay in their bucket.
         below = self.input.properties.keys
         return Properties(insert_only=False, settled=False, keys=self.needs if below is None else below)
 

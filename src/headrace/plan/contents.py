@@ -1,4 +1,4 @@
-"""The content of windows as a stream: from stream to relation to stream again (rule 8.4)."""
+"""The content of windows as a stream (rule 8.4)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["Contents"]
 
 @dataclass(frozen=True, eq=False)
 class Contents(PerWindow):
-    """Every event once for each window it belongs to, for as long as the window lasts.
+    """Every event once for each window it belongs to, with the window's lifetime.
 
-    `start` names a column for the time at which the window starts, so that events of the same window can be found.
+    `start` names a column for the start of the window, so that events of the same window can be joined.
     """
 
     reach: ClassVar[Reach] = "streams"
@@ -40,7 +40,7 @@ class Contents(PerWindow):
             raise PlanError(
                 f"there is a column {self.start!r} already",
                 given=str(self.input.schema),
-                allowed="a name of its own for the start of the window",
+                allowed="a new name for the start of the window",
                 instead=f"contents(start='{self.start}_of_window')",
             )
         refuse_reserved(self.schema, self.input.schema)
@@ -48,28 +48,28 @@ class Contents(PerWindow):
 
     @cached_property
     def schema(self) -> Schema:
-        """The keys that are not columns already, then all columns, then the start of the window."""
+        """The keys that are not columns, then all columns, then the start of the window."""
         start = () if self.start is None else (Field(self.start, Type.LONG),)
         return Schema((*self.with_keys.fields, *start))
 
     @cached_property
     def each_alone(self) -> bool:
-        """Whether an event's windows depend on that event only.
+        """Whether an event's windows depend on that event alone.
 
-        A grid is there before its events; but where one never ends, its last window depends on the others (rule 5.3).
+        In a grid they do, except the last window of an event without an end, which depends on the others (rule 5.3).
         """
         return isinstance(self.window, Grid) and always_ends(self.input)
 
     @property
     def needs(self) -> tuple[str, ...] | None:
-        """The keys; without any, an event that is looked at alone must meet its own retraction, by equal columns."""
+        """The keys; without keys, an event that is processed alone must meet its retraction, by all columns."""
         return self.input.schema.names if self.each_alone and not self.keys else super().needs
 
     @cached_property
     def properties(self) -> Properties:
         below, needs = self.input.properties, self.needs or ()
         together = below.keys is not None and set(below.keys) <= set(needs)
-        # Under a grid nothing but an event's own retraction takes its copies back.
+        # In a grid only an event's own retraction retracts its copies.
         insert_only = self.final or (below.insert_only and isinstance(self.window, Grid))
         return Properties(insert_only, settled=not self.prompt, keys=below.keys if together else needs)
 
@@ -83,4 +83,4 @@ class Contents(PerWindow):
 
     def describe(self) -> str:
         start = f" with start as {self.start}" if self.start is not None else ""
-        return f"Contents{start} {self.over()}"
+        return f"Contents{start} {self.window_text()}"

@@ -1,10 +1,9 @@
-"""Whether a loop is shown to come to rest, by looking at its body alone (rule 9.3).
+"""Whether the body of a loop proves that the loop terminates (rule 9.3).
 
-Of distinct payloads there are finitely many as long as every value that goes round is one that came in, from the seed
-or a stream beside it. A body that gives more for more then runs out of new ones. No other loop is shown to end: where
-values are computed there may always be another, where lifetimes move there is always a later time, where more may take
-back what less gave the rounds may swing for ever, and where every derivation counts a cycle in the data is enough. They
-may well end on the data they meet, and are stopped when they do not.
+There are finitely many distinct payloads if every value in the loop comes from the seed or from a stream beside it. A
+monotone body then runs out of new payloads. No other loop is proved to end: computed values may always be new, moved
+lifetimes have ever later times, a body that retracts may change for ever, and where every derivation counts, a cycle in
+the data suffices. Such loops may still end on their data, and are stopped if they do not.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ __all__ = ["why_it_may_not_end"]
 
 
 def why_it_may_not_end(loop: Recurse) -> str | None:
-    """What keeps one from saying that a loop always comes to rest; None if it does."""
+    """Why a loop may not terminate; None if it always does."""
     if not loop.distinct:
         return "every derivation counts: it ends where nothing is derived from itself"
     if not loop.circulates:

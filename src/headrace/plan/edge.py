@@ -1,4 +1,4 @@
-"""Edge events: samples become a signal (rule 1.2)."""
+"""Edge events: from samples to a signal (rule 1.2)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class EdgeLifetimes(OneInput):
     reach: ClassVar[Reach] = "streams"
     key: tuple[str, ...]
     closes: Expr | None = None
-    #: Only the sample that still lasts, one a key: the latest value.
+    #: Only the latest sample of each key.
     latest: bool = False
 
     def __post_init__(self) -> None:
-        found = Type.BOOLEAN if self.closes is None else self.closes.type(self.input.schema)
-        if found is not Type.BOOLEAN:
+        kind = Type.BOOLEAN if self.closes is None else self.closes.type(self.input.schema)
+        if kind is not Type.BOOLEAN:
             raise PlanError(
-                "closes needs a BOOLEAN", given=f"{self.closes} of type {found.value}", instead=f"({self.closes}) > 0"
+                "closes needs a BOOLEAN", given=f"{self.closes} of type {kind.value}", instead=f"({self.closes}) > 0"
             )
 
     @property

@@ -1,4 +1,4 @@
-"""What goes from tuple to tuple: aggregates that keep a state along the tuples of their group (rules 7.3 to 7.5)."""
+"""Folds: aggregates that keep a state along the tuples of their group (rules 7.3 to 7.5)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Fold", "kind_of"]
 
 
 def kind_of(frame: Frame) -> Kind:
-    """Which tuples are in a frame."""
+    """The kind of a frame: by rows, by time, or unbounded."""
     if frame.rows is not None:
         return "rows"
     return "unbounded" if frame.range is None else "range"
@@ -27,18 +27,18 @@ def kind_of(frame: Frame) -> Kind:
 
 @dataclass(frozen=True, eq=False)
 class Fold(PerWindow):
-    """What a module returns at each tuple of its group, in their order, over a frame that tuples come into and leave.
+    """The results of a module at each tuple of its group, in order, over a frame that tuples enter and leave.
 
-    Each return is beside its tuple and lasts as long. A value that is not returned is null; of rows there may be any
-    number. With `active`, tuples leave a frame of time when their time is over, not when the next one comes. What is
-    returned then, and when one comes, is an instant, and beside it are the keys alone.
+    Each result has its tuple's columns and lifetime. A missing value is null; there may be any number of rows. With
+    `active`, tuples leave a frame of time when their time is over, not when the next tuple comes; each result is then
+    an instant, with the keys as its only other columns.
     """
 
     reach: ClassVar[Reach] = "streams"
     passes_on: ClassVar[bool] = True
     module: Module
     mapping: tuple[tuple[str, Expr], ...]
-    #: What the columns that it gives are called.
+    #: The names of the module's output columns.
     names: tuple[str, ...]
     active: bool = False
 
@@ -48,7 +48,7 @@ class Fold(PerWindow):
         self.module.check_types(dict(self.mapping), self.input.schema)
         if self.module.time_sensitive:
             raise PlanError(
-                "a module that sees times has no windows that tuples come into and leave",
+                "a time-sensitive module cannot run in windows that tuples enter and leave",
                 given=str(self.module),
                 allowed="modules with time_sensitive = False",
                 instead="pass the time as a field",
@@ -84,29 +84,29 @@ class Fold(PerWindow):
 
     @cached_property
     def kind(self) -> Kind:
-        """How the frame ends."""
+        """The kind of the frame."""
         return kind_of(self.frame)
 
     @property
     def folder(self) -> Folder:
-        """What makes the states of groups."""
+        """The folder, which creates the states of groups."""
         return self.module.folder(self.kind) or Recomputed(self.module)
 
     @cached_property
     def beside(self) -> Schema:
-        """What stands beside the module's answers."""
+        """The columns in front of the module's answers."""
         return Schema(self.key_fields) if self.active else self.with_keys
 
     @cached_property
     def answers(self) -> Schema:
-        """The columns that the module gives."""
+        """The columns of the module's answers."""
         gives = self.module.gives  # type: ignore[attr-defined]
         types = [gives] if self.gives_value else [field.type for field in gives]
         return Schema(tuple(map(Field, self.names, types)))
 
     @property
     def gives_value(self) -> bool:
-        """Whether it gives one value a tuple, not any number of rows."""
+        """Whether the module returns one value per tuple, and not any number of rows."""
         return not isinstance(self.module, Operator)
 
     @cached_property
@@ -119,17 +119,17 @@ class Fold(PerWindow):
 
     @cached_property
     def prompt(self) -> bool:
-        # An answer starts where its tuple does, or later; but the last tuple of a slot is known when it is over.
+        # An answer starts with its tuple, or later; but the last tuple of a slot is known only at the end of the slot.
         return not isinstance(self.frame.slide, Time)
 
     @cached_property
     def properties(self) -> Properties:
-        # Columns that are passed on do not say where rows are, once these have moved to be together by the keys.
+        # Columns that are passed on do not determine the bucket once rows are brought together by the keys.
         return replace(super().properties, settled=self.active or self.input.properties.settled)
 
     @cached_property
     def by_slots(self) -> bool:
-        """Whether the frames tumble by tuples, and the module gives rows tuple by tuple."""
+        """Whether the frames tumble by tuples, and the module returns rows tuple by tuple."""
         stepwise = self.module.folder(self.kind) is None and self.module.stepwise() is not None
         return self.frame.tumbles and isinstance(self.frame.slide, Tuples) and not self.gives_value and stepwise
 
@@ -142,4 +142,4 @@ class Fold(PerWindow):
     def describe(self) -> str:
         fields = ", ".join(f"{name}: {expr}" for name, expr in self.mapping)
         active = ", expiring actively" if self.active else ""
-        return f"Fold {', '.join(self.names)} = {self.module}[{fields}] {self.over()}{active}"
+        return f"Fold {', '.join(self.names)} = {self.module}[{fields}] {self.window_text()}{active}"

@@ -1,4 +1,4 @@
-"""Which users' functions a plan calls."""
+"""The users' functions of a plan."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["functions_of"]
 
 
 def functions_of(*nodes: Node) -> tuple[str, ...]:
-    """The names of the functions that these nodes and their inputs call."""
-    found = (expr for node in walk(*nodes) for expr in _expressions(node, node.inputs))
-    return tuple(dict.fromkeys(function.name for expr in found for function in functions_in(expr)))
+    """The names of the users' functions that these nodes and their inputs call."""
+    exprs = (expr for node in walk(*nodes) for expr in _expressions(node, node.inputs))
+    return tuple(dict.fromkeys(function.name for expr in exprs for function in functions_in(expr)))
 
 
 def _expressions(value: Any, inputs: tuple[Node, ...] = ()) -> Iterator[Expr]:

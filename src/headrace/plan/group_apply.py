@@ -1,9 +1,9 @@
 """`group_by(...).apply(f)`: a plan over the stream of one group becomes a plan for all groups at once (rule 4).
 
-`f` is called once, with a stream that stands for any one group (`GroupInput`), and makes a plan over it. That plan is
-*lifted*: the group's keys become columns that travel along, from the group's stream to the result, and every operator
-in between keeps rows with different keys apart (`Node.lifted`). So a thousand groups run in the same kernel calls as
-one, and nothing runs that other queries do not run as well.
+`f` is called once, with a stream that stands for any group (`GroupInput`), and returns a plan over it. This plan is
+*lifted*: the group's keys become columns from the group's stream to the result, and every operator in between keeps
+rows with different keys apart (`Node.lifted`). So a thousand groups run in the same kernel calls as one, and only
+ordinary operators run.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _numbers = count(1)
 
 @dataclass(frozen=True, eq=False)
 class GroupInput(OneInput):
-    """The events of one group, whichever it is: what a plan inside `apply` begins with. It is lifted, never run."""
+    """The events of any one group: the input of a plan inside `apply`. It is lifted, and never runs."""
 
     reach: ClassVar[Reach] = "streams"
     ends: ClassVar[None] = None
-    #: Tells it from the groups of other calls of `apply`, inside which this one may stand.
+    #: Distinguishes it from the groups of other calls of `apply`, which may be nested.
     number: int
 
     @property
@@ -45,16 +45,16 @@ class GroupInput(OneInput):
 
     @classmethod
     def of(cls, input: Node) -> GroupInput:
-        """A group of a stream, different from all others."""
+        """A new group of a stream, different from all others."""
         return cls(input, next(_numbers))
 
 
 @dataclass(frozen=True, eq=False)
 class GroupApply(OneInput):
-    """The results of one plan for every group, united; the keys come first.
+    """The union of one plan's results for every group; the keys are the first columns.
 
-    Its input is the plan lifted to all groups, which computes all of it already. What was asked for, the plan `body`
-    over the stream `group` of one group, is kept beside it: it is what the answer is checked against.
+    Its input is the plan lifted to all groups, which computes the result. `body`, the plan over the stream `group` of
+    one group, is the definition; tests compare the result with it.
     """
 
     reach: ClassVar[Reach] = "event"
@@ -89,14 +89,14 @@ def apply_to_groups(keys: tuple[tuple[str, Expr], ...], group: GroupInput, body:
 
 
 def _fresh_names(keys: tuple[tuple[str, Expr], ...], body: Node) -> tuple[str, ...]:
-    """Names for the keys on their way that no column of the plan has."""
+    """Names for the keys inside the plan that none of its columns has."""
     taken = {name for node in walk(body) for part in (node, *walk(*node.inside)) for name in part.schema.names}
-    found = []
+    names = []
     for name, _ in keys:
         choices = (f"group_{name}" + (f"_{i}" if i > 1 else "") for i in count(1))
-        found.append(next(choice for choice in choices if choice not in taken))
-        taken.add(found[-1])
-    return tuple(found)
+        names.append(next(choice for choice in choices if choice not in taken))
+        taken.add(names[-1])
+    return tuple(names)
 
 
 def _lift(body: Node, group: GroupInput, keys: tuple[tuple[str, Expr], ...]) -> Node:
@@ -112,9 +112,9 @@ def _lift(body: Node, group: GroupInput, keys: tuple[tuple[str, Expr], ...]) -> 
             new[node.fingerprint] = lifted
     if body.fingerprint not in new:
         raise PlanError(
-            "apply needs a result that is made from the group's stream: any other belongs to no group",
+            "apply needs a result that is made from the group's stream: other events belong to no group",
             given=body.describe(),
-            allowed="streams made from the one that apply gives",
+            allowed="streams made from the group's stream",
             instead="apply(lambda group: group.join(other, on='key'))",
         )
     return new[body.fingerprint]

@@ -1,6 +1,4 @@
-"""How long the events of a stream last, as far as a plan tells: instants, of which joins find none to meet; or not for
-ever.
-"""
+"""What a plan shows about the durations of events: whether they are instants, and whether they end."""
 
 from __future__ import annotations
 
@@ -8,12 +6,12 @@ from headrace.plan.base import Node
 
 __all__ = ["BOTH_INSTANTS", "always_ends", "has_points"]
 
-#: What is wrong with a join of two streams of instants.
+#: The error of a join of two streams of instants.
 BOTH_INSTANTS = "a join needs to know how long each tuple can be met, and both sides are instants"
 
 
 def has_points(node: Node) -> bool:
-    """Whether a stream is of instants."""
+    """Whether all events of a stream are instants."""
     waiting = [node]
     while waiting:
         node = waiting.pop()
@@ -25,7 +23,7 @@ def has_points(node: Node) -> bool:
 
 
 def always_ends(node: Node) -> bool:
-    """Whether no event of a stream can last for ever, as far as the plan tells."""
+    """Whether the plan shows that all events of a stream end."""
     waiting = [node]
     while waiting:
         node = waiting.pop()

@@ -1,6 +1,4 @@
-"""Joins: pairs of events whose lifetimes overlap, and the parts of a lifetime that no event of the other side covers
-(rule 4).
-"""
+"""Joins: pairs of events whose lifetimes overlap, and the parts of lifetimes without a match (rule 4)."""
 
 from __future__ import annotations
 
@@ -19,32 +17,32 @@ from headrace.schema import Field, Schema, Type
 __all__ = ["BOTH_ENDED", "Join", "JoinKind", "Keys", "Meeting", "check_keys", "keys_to_meet_by", "names_beside"]
 
 JoinKind = Literal["inner", "left", "anti"]
-#: Pairs of columns that must be equal, of the left side and of the right.
+#: Pairs of columns that must be equal: of the left input and of the right one.
 Keys = tuple[tuple[str, str], ...]
 
-#: What operators remember that tell where an event has no match.
+#: The state of operators that find the parts of lifetimes without a match.
 BOTH_ENDED = "events whose end the lesser of both CTIs has not passed"
 _TITLES = {"inner": "Join", "left": "LeftJoin", "anti": "AntiJoin"}
 
 
 def check_keys(left: Schema, right: Schema, on: Keys) -> None:
     """Refuse keys that do not exist, or whose values cannot be compared."""
-    for mine, theirs in on:
-        a, b = left[mine].type, right[theirs].type
+    for ours, theirs in on:
+        a, b = left[ours].type, right[theirs].type
         if a is not b and not (a.is_integer and b.is_integer) and not (a.is_text and b.is_text):
             raise PlanError(
-                f"join keys must have the same type: {mine} is {a.value}, {theirs} is {b.value}",
-                given=f"{mine} = {theirs}",
+                f"join keys must have the same type: {ours} is {a.value}, {theirs} is {b.value}",
+                given=f"{ours} = {theirs}",
                 instead=f"select(..., {theirs}=col({theirs!r}).cast({a.value!r})) before the join",
             )
 
 
 def names_beside(left: Schema, right: Schema, on: Keys) -> dict[str, str]:
-    """The columns taken from the right, and what they are called beside the left ones.
+    """The columns taken from the right input, and their names in the output.
 
-    Keys of the same name are there already; a name that is taken gets `_right` behind it.
+    Keys of the same name appear once; columns whose names clash get the suffix `_right`.
     """
-    shared = {theirs for mine, theirs in on if mine == theirs}
+    shared = {theirs for ours, theirs in on if ours == theirs}
     taken = set(left.names)
     names = {}
     for name in right.names:
@@ -58,8 +56,10 @@ def names_beside(left: Schema, right: Schema, on: Keys) -> dict[str, str]:
 
 
 def keys_to_meet_by(inputs: tuple[Node, ...], on: Keys, groups: int) -> Keys:
-    """The keys by which rows are brought together: those of them that they are together by already, on one side at
-    least, so that they can stay; else the groups', which the operators around share; else all.
+    """The keys by which rows are brought together.
+
+    If rows of one side are already together by some of the keys, it is these, so that the rows can stay; otherwise the
+    keys of groups, which the operators around share; otherwise all keys.
     """
     for side, node in enumerate(inputs):
         keys = node.properties.keys
@@ -70,7 +70,7 @@ def keys_to_meet_by(inputs: tuple[Node, ...], on: Keys, groups: int) -> Keys:
 
 
 class Meeting(Node):
-    """An operator whose two inputs meet by keys; the first `groups` of them tell groups apart, nulls included."""
+    """An operator whose two inputs meet by keys; the first `groups` of them identify groups, nulls included."""
 
     linear: ClassVar[bool] = False
     on: Keys
@@ -84,7 +84,7 @@ class Meeting(Node):
         return tuple(pair[position] for pair in self._together)
 
     def keys_of(self, side: int) -> set[str]:
-        """The columns of one input that must be equal to some of the other."""
+        """The columns of one input that are keys."""
         return {pair[side] for pair in self.on}
 
     def progress(self, inputs: list[Progress]) -> Progress:
@@ -100,10 +100,9 @@ class Meeting(Node):
 class Join(Meeting):
     """Pairs of a left and a right event with equal keys (nulls equal nothing) whose lifetimes overlap.
 
-    The payload is the left one's, then the right one's without keys of the same name; a name that is taken gets
-    `_right` behind it. `where` may use all of these columns. A `left` join also gives the parts of a left lifetime
-    without a match, with nulls for the right one's columns; an `anti` join gives these parts alone, with the left
-    payload.
+    The payload is the left one's, then the right one's without keys of the same name; columns whose names clash get the
+    suffix `_right`. `where` may use all of these columns. A `left` join also gives the parts of a left lifetime without
+    a match, with nulls for the right one's columns; an `anti` join gives only these parts, with the left payload.
     """
 
     left: Node
@@ -111,16 +110,16 @@ class Join(Meeting):
     on: Keys = ()
     where: Expr | None = None
     kind: JoinKind = "inner"
-    #: What the right columns are called, when a rule has since narrowed the inputs; they keep their names.
+    #: The names of the right columns, if a rule has narrowed the inputs: the columns keep their names.
     names: tuple[tuple[str, str], ...] | None = None
-    #: So many of the first keys tell groups apart (`group_by(...).apply`): among these, nulls are equal.
+    #: The number of first keys that identify groups (`group_by(...).apply`): in these, nulls are equal.
     groups: int = 0
 
     def __post_init__(self) -> None:
         check_keys(self.left.schema, self.right.schema, self.on)
-        found = Type.BOOLEAN if self.where is None else self.where.type(self.paired)
-        if found is not Type.BOOLEAN:
-            raise PlanError("where needs a BOOLEAN", given=f"{self.where} of type {found.value}")
+        kind = Type.BOOLEAN if self.where is None else self.where.type(self.paired)
+        if kind is not Type.BOOLEAN:
+            raise PlanError("where needs a BOOLEAN", given=f"{self.where} of type {kind.value}")
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -128,14 +127,14 @@ class Join(Meeting):
 
     @cached_property
     def right_columns(self) -> dict[str, str]:
-        """The columns taken from the right, and what they are called in a pair."""
+        """The columns taken from the right input, and their names in a pair."""
         if self.names is None:
             return names_beside(self.left.schema, self.right.schema, self.on)
         return {name: new for name, new in self.names if name in self.right.schema}
 
     @cached_property
     def paired(self) -> Schema:
-        """The payload of a pair: what `where` sees."""
+        """The payload of a pair, which `where` may use."""
         right = (Field(new, self.right.schema[name].type) for name, new in self.right_columns.items())
         return Schema((*self.left.schema.fields, *right))
 
@@ -147,7 +146,7 @@ class Join(Meeting):
     def properties(self) -> Properties:
         left, right = self.left.properties, self.right.properties
         keys = self.need(0)
-        if self.kind != "inner":  # a match that comes later takes back what was given as unmatched
+        if self.kind != "inner":  # a later match retracts an unmatched part
             return Properties(insert_only=False, settled=False, keys=keys)
         return Properties(left.insert_only and right.insert_only, left.settled and right.settled, keys)
 
@@ -172,10 +171,10 @@ class Join(Meeting):
         if not derived[0] and self.kind != "inner":
             raise PlanError(
                 f"{self.kind}_join inside apply needs the group's stream on its left: an event from outside belongs "
-                "to no group, so none could say where it has no match",
+                "to no group, so its parts without a match are unknown",
                 given=self.left.describe(),
-                allowed="a left side made from the stream that apply gives",
-                instead=f"group.{self.kind}_join(other, on='key'), or {self.kind}_join behind apply(...)",
+                allowed="a left side made from the group's stream",
+                instead=f"group.{self.kind}_join(other, on='key'), or {self.kind}_join after apply(...)",
             )
         names = self.names if derived[0] or self.names is None else (*same, *self.names)
         return keys_first(Join(left, right, self.on, self.where, self.kind, names, self.groups), keys)

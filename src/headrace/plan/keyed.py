@@ -1,4 +1,4 @@
-"""What operators that look at groups share: the keys that tell groups apart, and where their rows have to be."""
+"""The common part of operators on groups: the keys, and the columns by which rows are brought together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Keyed"]
 
 @dataclass(frozen=True, eq=False)
 class Keyed(OneInput):
-    """An operator that looks at each group by itself."""
+    """An operator that processes each group by itself."""
 
     linear: ClassVar[bool] = False
     keys: tuple[tuple[str, Expr], ...]
@@ -30,26 +30,26 @@ class Keyed(OneInput):
 
     @property
     def key_names(self) -> tuple[str, ...]:
-        """What the keys are called in the output."""
+        """The names of the keys in the output."""
         return tuple(name for name, _ in self.keys)
 
     @cached_property
     def with_keys(self) -> Schema:
-        """The keys that are not columns already, then all columns: of operators that pass events on."""
-        mine = self.input.schema
+        """The keys that are not columns, then all columns: the schema of operators that pass events on."""
+        columns = self.input.schema
         for name, expr in self.keys:
-            if name in mine and str(expr) != str(col(name)):
+            if name in columns and str(expr) != str(col(name)):
                 raise PlanError(
                     f"the key {name!r} hides a column of the same name",
                     given=str(expr),
-                    allowed="keys that are columns, or have names of their own",
+                    allowed="keys that are columns, or keys with new names",
                     instead=f"group_by({name}_key={expr})",
                 )
-        return Schema((*(f for f in self.key_fields if f.name not in mine), *mine.fields))
+        return Schema((*(f for f in self.key_fields if f.name not in columns), *columns.fields))
 
     @property
     def needs(self) -> tuple[str, ...] | None:
-        """The input's columns that are keys; all rows in one place if some key is not a column yet."""
+        """The input's columns that are keys; (), all rows in one bucket, if a key is not a column."""
         columns = tuple(expr.name for _, expr in self.keys if isinstance(expr, Column))
         return columns if len(columns) == len(self.keys) else ()
 
@@ -60,11 +60,11 @@ class Keyed(OneInput):
     @property
     @abstractmethod
     def passes_on(self) -> bool:
-        """Whether whole events are passed on, so that the keys are among its columns, in front."""
+        """Whether it passes on events with all columns, with the keys in front."""
 
     @property
     def splits(self) -> bool:
-        """Whether partial results can be combined wherever the rows are."""
+        """Whether partial results can be computed where the rows are."""
         return False
 
     @cached_property
@@ -73,14 +73,14 @@ class Keyed(OneInput):
         return set().union(*(expr.columns() for _, expr in self.keys))
 
     def by_group(self, *, settled: bool, insert_only: bool = False) -> Properties:
-        """The properties of what is given group by group."""
-        # Rows that are together already stay where they are, so they are together by what brought them there.
+        """The properties of an output by group."""
+        # Rows that are already together stay where they are, together by the columns that brought them there.
         below = renamed(self.input.properties.keys, self.keys)
         brought = self.key_names if self.needs or not self.keys else ()
         return Properties(insert_only, settled, keys=brought if below is None else below)
 
     @property
     def per(self) -> str:
-        """The keys, for `describe`; nothing without any."""
+        """The keys, for `describe`; empty without keys."""
         keys = ", ".join(name if str(expr) == str(col(name)) else f"{name} = {expr}" for name, expr in self.keys)
         return f" per {keys}" if keys else ""

@@ -1,4 +1,4 @@
-"""How soon an operator's answers are final, what it remembers until then, and what would improve either (rule 6.4)."""
+"""How soon an operator's answers are final, its state until then, and advice to improve either (rule 6.4)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["AS_INPUT", "NOT_ENDED", "Liveliness", "of_all_inputs"]
 
 @dataclass(frozen=True)
 class Liveliness:
-    """Of one operator: its output CTI, how far that is behind, what it remembers, and how to make it better."""
+    """Texts about one operator: its output CTI and its delay, the state, and advice."""
 
     cti: str
     delay: str
@@ -25,16 +25,16 @@ class Liveliness:
         return replace(self, advice=(*self.advice, *advice))
 
     def by_answer(self) -> Liveliness:
-        """The same, of an operator that gives each final answer when it is known."""
+        """The same, for an operator that gives each final answer as soon as it is known."""
         return replace(self, delay=f"{self.delay}; final answers do not wait for it")
 
 
-#: Of an operator that passes its input's CTI on and remembers nothing.
+#: An operator that passes its input's CTI on and has no state.
 AS_INPUT = Liveliness("as its input", "none", "none")
-#: What is remembered of events that may still be taken back or shortened.
+#: The state of events that may still be retracted or shortened.
 NOT_ENDED = "events whose end the CTI has not passed"
 
 
 def of_all_inputs(state: str = "none") -> Liveliness:
-    """Of an operator whose inputs have to be heard all."""
+    """An operator that waits for the CTIs of all inputs."""
     return Liveliness("the least of its inputs", "that of the slowest input", state)

@@ -1,10 +1,9 @@
-"""Whether a loop stays inside a key, so that its rows may be spread over buckets by it (rule 9.1).
+"""Whether a loop has a key, by which its rows may be divided into buckets (rule 9.1).
 
-A column of the result is such a key when the body passes it on, and when everything that meets a fact on the way
-agrees with it: the streams of a join have it among the columns that must be equal, aggregates and rankings are grouped
-by it, a loop inside stays inside it. Then no derivation ever needs rows of two keys, and each key has a loop of its
-own, whatever its operators are. What is needed to see that is which columns, at each operator of the body, hold the
-value that the result's column had.
+A column of the result is a key of the loop if the body passes it on, and if every operator of the body only combines
+rows that agree on it: joins have it among the columns that must be equal, aggregates and rankings are grouped by it,
+and it is a key of inner loops. Then no derivation needs rows with two values of it, and each value has its own loop. To
+find this out, the columns that hold the value of the result's column are tracked through the operators of the body.
 """
 
 from __future__ import annotations
@@ -39,34 +38,34 @@ _KEEP = (
 
 
 def loop_keys(body: Node, ports: Sequence[Node]) -> tuple[str, ...] | None:
-    """A column of each input of a loop, the result first, by which rows may be spread; None if there is none."""
-    found = (_Way(name, body, ports).keys for name in ports[0].schema.names)
-    return next((keys for keys in found if keys is not None), None)
+    """A column of each input of a loop, the result first, by which rows may be divided; None if there is none."""
+    candidates = (_KeyTracker(name, body, ports).keys for name in ports[0].schema.names)
+    return next((keys for keys in candidates if keys is not None), None)
 
 
 def why_no_key(body: Node, ports: Sequence[Node]) -> str:
-    """What stands in the way of every column of the result, if there is no such key."""
-    ways = [_Way(name, body, ports) for name in ports[0].schema.names]
+    """Why no column of the result is a key."""
+    ways = [_KeyTracker(name, body, ports) for name in ports[0].schema.names]
     return "; ".join(f"{way.key}: {way.lost}" for way in ways if way.keys is None)
 
 
-class _Way:
-    """A column of the result on its way through the body."""
+class _KeyTracker:
+    """Tracks a column of the result through the body."""
 
     def __init__(self, key: str, body: Node, ports: Sequence[Node]) -> None:
         self.key = key
-        #: What it is lost by first, for people.
+        #: The first reason why it is not a key, as text for users.
         self.lost = ""
-        #: The columns that each operator's output holds it in, and by which each input would be spread.
+        #: The columns of each operator's output that hold its value, and the columns by which inputs would be divided.
         self._held: dict[str, set[str]] = {ports[0].fingerprint: {key}}
         self._routes: dict[str, set[str]] = {port.fingerprint: set() for port in ports}
         self._routes[ports[0].fingerprint] = {key}
         for node in walk(body):
             if node.fingerprint not in self._routes:
                 self._held[node.fingerprint] = self._through(node)
-        self.keys = self._found(body, ports)
+        self.keys = self._find_keys(body, ports)
 
-    def _found(self, body: Node, ports: Sequence[Node]) -> tuple[str, ...] | None:
+    def _find_keys(self, body: Node, ports: Sequence[Node]) -> tuple[str, ...] | None:
         routes = [sorted(self._routes[port.fingerprint]) for port in ports]
         twice = next((route for route in routes if len(route) > 1), None)
         back = self._held[body.fingerprint]
@@ -105,8 +104,8 @@ class _Way:
         return self._lose(f"{node.describe()} looks at more than one value of it")
 
     def _through_union(self, node: Union, below: list[set[str]]) -> set[str]:
-        """What all parts hold; a part from outside is spread by the column that is the key there."""
-        inside = [mine for part, mine in zip(node.parts, below, strict=True) if part.fingerprint in self._held]
+        """The columns that hold it in all parts; a part from outside is divided by the column of the same name."""
+        inside = [columns for part, columns in zip(node.parts, below, strict=True) if part.fingerprint in self._held]
         common = set.intersection(*inside)
         outside = [part for part in node.parts if part.fingerprint not in self._held]
         if outside:
@@ -116,23 +115,23 @@ class _Way:
         return common or self._lose(f"{node.describe()} adds rows that have it in another column, or not at all")
 
     def _through_join(self, node: Join, below: list[set[str]]) -> set[str]:
-        """What either side holds, if both agree on it; one from outside is spread by what must be equal to the key."""
+        """The columns of both sides, if both agree on it; a side from outside is divided by the column equal to it."""
         for side, child in enumerate(node.inputs):
             if child.fingerprint not in self._held:
                 equal = [pair[side] for pair in node.on if pair[1 - side] in below[1 - side]]
                 self._routes[child.fingerprint] |= set(equal[:1])
                 below[side] = set(equal[:1])
-        if not any(mine in below[0] and theirs in below[1] for mine, theirs in node.on):
+        if not any(left in below[0] and other in below[1] for left, other in node.on):
             return self._lose(f"{node.describe()} brings rows together that differ in it")
         right = {node.right_columns[name] for name in below[1] if name in node.right_columns}
         return below[0] | (right if node.kind == "inner" else set())
 
     def _through_loop(self, node: Node, below: list[set[str]]) -> set[str]:
-        """A loop inside, which is spread by one column of each of its inputs, or not at all."""
+        """An inner loop, whose inputs must each be divided by one column."""
         needs = [node.need(position) or () for position in range(len(node.inputs))]
-        for child, need, mine in zip(node.inputs, needs, below, strict=True):
+        for child, need, columns in zip(node.inputs, needs, below, strict=True):
             inside = child.fingerprint in self._held
-            if len(need) != 1 or (inside and need[0] not in mine):
+            if len(need) != 1 or (inside and need[0] not in columns):
                 return self._lose(f"{node.describe()} inside of it brings rows together that differ in it")
             if not inside:
                 self._routes[child.fingerprint] |= set(need)

@@ -1,7 +1,7 @@
-"""Several relations that are made from each other: one loop over all of them (rule 9.1).
+"""Mutual recursion: one loop over several relations (rule 9.1).
 
-The relations go round as one stream that has the columns of all, those that a relation lacks null, and a column that
-says whose row it is. A relation inside the loop, and the answer, is a part of that stream.
+One stream holds the rows of all relations: it has the columns of all, null where a relation lacks them, and a column
+that names the row's relation. Each relation, inside the loop and in the result, is a part of that stream.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def mutual_recursion(
     max_rounds: int | None = None,
     strategy: LoopProgress = "hybrid",
 ) -> dict[str, Node]:
-    """The relations of these names, each the limit of its seed and what the body makes of all of them."""
+    """The relations by name, each the limit of its seed and the body's result for all of them."""
     if not seeds:
         raise PlanError(
             "a loop needs a seed", given="none", allowed="streams by name", instead="recurse({'a': a}, ...)"
@@ -36,15 +36,15 @@ def mutual_recursion(
     wide = _Wide.of({name: seed.schema for name, seed in seeds.items()})
 
     def once(found: Node) -> Node:
-        made = body({name: wide.part(name, found) for name in seeds})
-        if set(made) != set(seeds):
+        results = body({name: wide.part(name, found) for name in seeds})
+        if set(results) != set(seeds):
             raise PlanError(
                 "the body of a loop gives as many relations as there are seeds, by the same names",
-                given=", ".join(made) or "none",
+                given=", ".join(results) or "none",
                 allowed=", ".join(seeds),
                 instead="recurse({'a': a, 'b': b}, lambda a, b: {'a': ..., 'b': ...})",
             )
-        return wide.united(made)
+        return wide.united(results)
 
     whole = recursion(wide.united(seeds), once, distinct=distinct, max_rounds=max_rounds, strategy=strategy)
     return {name: wide.part(name, whole) for name in seeds}
@@ -52,34 +52,34 @@ def mutual_recursion(
 
 @dataclass(frozen=True)
 class _Wide:
-    """How rows of several relations are told as rows of one."""
+    """The columns of several relations as columns of one."""
 
-    #: Of each relation: its columns, and what they are called among those of all.
+    #: For each relation, its columns and their names in the common stream.
     columns: Mapping[str, Mapping[str, str]]
     types: Mapping[str, Type]
     tag: str
 
     @classmethod
     def of(cls, schemas: Mapping[str, Schema]) -> _Wide:
-        """Columns of equal names and types are one."""
+        """The common columns; columns of equal names and types are shared."""
         columns: dict[str, dict[str, str]] = {}
         types: dict[str, Type] = {}
         for relation, schema in schemas.items():
             columns[relation] = {}
             for field in schema:
                 names = (field.name if i == 1 else f"{field.name}_{i}" for i in count(1))
-                # A relation's own columns stay apart, whatever they are called among those of all.
-                mine = columns[relation].values()
-                found = next(n for n in names if types.get(n, field.type) is field.type and n not in mine)
-                columns[relation][field.name] = found
-                types[found] = field.type
+                # Two columns of one relation never share a common column.
+                used = columns[relation].values()
+                common = next(n for n in names if types.get(n, field.type) is field.type and n not in used)
+                columns[relation][field.name] = common
+                types[common] = field.type
         tag = next(name for i in count(1) if (name := "relation" if i == 1 else f"relation_{i}") not in types)
         return cls(columns, types, tag)
 
-    def part(self, relation: str, whole: Node) -> Node:
+    def part(self, relation: str, all_rows: Node) -> Node:
         """The rows of one relation."""
         outputs = tuple((name, col(wide)) for name, wide in self.columns[relation].items())
-        return Select(Where(whole, col(self.tag) == relation), outputs)
+        return Select(Where(all_rows, col(self.tag) == relation), outputs)
 
     def united(self, parts: Mapping[str, Node]) -> Node:
         """The rows of all."""
@@ -87,18 +87,18 @@ class _Wide:
         return Union(nodes) if len(nodes) > 1 else nodes[0]
 
     def _widened(self, relation: str, part: Node) -> Node:
-        mine = {wide: name for name, wide in self.columns[relation].items()}
+        own = {wide: name for name, wide in self.columns[relation].items()}
         self._check(relation, part.schema)
         outputs: list[tuple[str, Expr]] = [(self.tag, lit(relation))]
         for wide, kind in self.types.items():
-            outputs.append((wide, col(mine[wide]) if wide in mine else lit(None).cast(kind)))
+            outputs.append((wide, col(own[wide]) if wide in own else lit(None).cast(kind)))
         return Select(part, tuple(outputs))
 
     def _check(self, relation: str, schema: Schema) -> None:
         wanted = {name: self.types[wide] for name, wide in self.columns[relation].items()}
         if {field.name: field.type for field in schema} != wanted:
             raise PlanError(
-                f"the body of a loop gives what it is given: for {relation!r}, columns equal to its seed's",
+                f"the body of a loop returns, for {relation!r}, the columns of its seed",
                 given=str(schema),
                 allowed=", ".join(f"{name} {kind.value}" for name, kind in wanted.items()),
                 instead=f"select({', '.join(map(repr, wanted))}) at its end",

@@ -1,4 +1,4 @@
-"""User's operators per group and window, and the top of a ranking (rules 6.1 to 6.3)."""
+"""Users' operators per group and window, and the top of a ranking (rules 6.1 to 6.3)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Operate", "Top"]
 
 @dataclass(frozen=True, eq=False)
 class Operate(PerWindow):
-    """A user's operator: the bag of a window to any number of outputs."""
+    """A user's operator: from the events of a window to any number of outputs."""
 
     reach: ClassVar[Reach] = "streams"
     passes_on: ClassVar[bool] = False
@@ -50,7 +50,7 @@ class Operate(PerWindow):
 
     @property
     def filtered_before(self) -> dict[str, Expr]:
-        # Where windows depend on the events in them, what a filter leaves out would change them.
+        # Where windows depend on their events, a filter before them would change them.
         if not isinstance(self.window, Grid) or not always_ends(self.input):
             return super().filtered_before
         fields = dict(self.mapping)
@@ -61,15 +61,15 @@ class Operate(PerWindow):
 
     def describe(self) -> str:
         fields = ", ".join(f"{name}: {expr}" for name, expr in self.mapping)
-        return f"Operate {self.module}[{fields}] {self.over()}"
+        return f"Operate {self.module}[{fields}] {self.window_text()}"
 
 
 @dataclass(frozen=True, eq=False)
 class Top(PerWindow):
-    """The first k events of each window in an order; of equal ones, those that come first by all their columns.
+    """The first k events of each window in an order; all columns decide between equal ones.
 
-    The windows are those of the keys. Inside a window, `distinct` keeps only the first of the events that agree on
-    these values, and `each` takes k events for each combination of those values.
+    The keys divide windows. Inside a window, `distinct` keeps only the first of the events that agree on its values,
+    and `each` takes k events for each combination of its values.
     """
 
     passes_on: ClassVar[bool] = True
@@ -82,7 +82,7 @@ class Top(PerWindow):
     def __post_init__(self) -> None:
         if type(self.k) is not int or self.k < 1:
             raise PlanError(
-                "top needs how many", given=self.k, allowed="a whole number from 1 on", instead="top(3, ...)"
+                "top needs a number of events", given=self.k, allowed="a whole number from 1 on", instead="top(3, ...)"
             )
         if not self.by:
             raise PlanError("top needs an order", given="none", allowed="columns", instead="top(3, by='price')")
@@ -90,7 +90,7 @@ class Top(PerWindow):
             expr.type(self.input.schema)
         for expr in (*self.each, *self.distinct):
             if expr.type(self.input.schema).is_array:
-                raise PlanError("rows cannot be told apart by a list", given=str(expr), allowed="columns of one value")
+                raise PlanError("rows cannot be compared by a list", given=str(expr), allowed="columns of one value")
         refuse_reserved(self.schema, self.input.schema)
         self.check_policy()
 
@@ -110,4 +110,4 @@ class Top(PerWindow):
         each = f" of each {', '.join(map(str, self.each))}" if self.each else ""
         distinct = f", distinct {', '.join(map(str, self.distinct))}," if self.distinct else ""
         direction = "descending" if self.descending else "ascending"
-        return f"Top {self.k} by {order} {direction}{each}{distinct} {self.over()}"
+        return f"Top {self.k} by {order} {direction}{each}{distinct} {self.window_text()}"

@@ -1,38 +1,38 @@
 """Windows that divide a sequence of tuples (rules 8.2 and 8.3).
 
-The tuples of a group stand in an order: by LE, then by when and where they arrived if the stream carries that
-(`__arrival`, `__position`), then by the columns of the payload, ascending, nulls first. Their ends do not matter. An
-event that is there n times is n tuples. The order is the stream's own: a late tuple is put where it belongs, a deleted
-one leaves its place, and the answers behind it are corrected.
+The tuples of a group have an order: by LE, then by arrival and position if the stream carries them (`__arrival`,
+`__position`), then by the columns of the payload, ascending, nulls first. Their ends do not matter. An event that is
+there n times is n tuples. A tuple that comes out of order is inserted in its place, a deleted one is removed, and the
+answers after it are corrected.
 
-Aggregates that ask for an order (`first`, `last`, `collect`), and modules, meet the tuples of a window in this order,
-unless a module sees lifetimes: then by time, and by value where times are equal, as in other windows.
+Aggregates that depend on an order (`first`, `last`, `collect`), and modules, see the tuples of a window in this order;
+time-sensitive modules see them by time, then by value, as in other windows.
 
-*Slides*: `SIZE` says which of the tuples up to the trigger are in the window, `EVERY` when there is one.
+*Slides*: `SIZE` says which of the tuples up to the trigger are in the window, `EVERY` when a window is triggered.
 
-- Every `Tuples(b)`: at each b-th tuple of the group, as soon as it is there. The first windows may be smaller than the
-  size; a slide that is not complete gives none.
-- Every `Time(b)`: at `g = o + k·b`, of the tuples with LE < g; `o` is 0, or what `starting` says: a time, or "first",
-  the LE of the group's first tuple. Windows with g <= m are given (rule 5.3). When the input has ended, they go on to
-  the greater of m and the first g behind the group's last tuple.
+- Every `Tuples(b)`: at each b-th tuple of the group, as soon as it comes. The first windows may be smaller than the
+  size; an incomplete slide gives no window.
+- Every `Time(b)`: at `g = o + k·b`, over the tuples with LE < g; `o` is 0, or `starting`: a time, or "first", the LE of
+  the group's first tuple. Windows with g <= m are given (rule 5.3). When the input has ended, they continue up to the
+  greater of m and the first g after the group's last tuple.
 - Of size `Tuples(n)`: the last n tuples. `Time(t)`: those with LE >= u - t, where u is the window's upper bound.
   `By(column, x)`: those whose value is less than x below the highest value up to the trigger; null and NaN are in none.
-- The *tick* says what the query reacts to. "tuple": every tuple, or every slide that passes. "time": every different
-  LE, once, if it passes a multiple of b; slides of time only if they change what is in the window. "batch": the same
-  for every different LE and value of the batch column; without one each tuple is its own batch.
+- The *tick* says what the query reacts to. "tuple": every tuple, or every slide that passes. "time": every distinct LE,
+  once, if it passes a multiple of b; slides of time only if they change the content of the window. "batch": the same
+  for every distinct LE and value of the batch column; without such a column each tuple is a batch.
 
-*Delta*: the first tuple opens a window; each that follows joins while its delta to the first is within the threshold,
-and opens the next one otherwise. A delta that is null joins nothing. *Landmark*: all tuples since a time, every so
-often. *Fixed*: all tuples from one time to another, once.
+*Delta*: the first tuple opens a window; each following tuple joins it while its delta to the first is within the
+threshold, and otherwise opens the next one. A tuple with a null delta joins nothing. *Landmark*: all tuples since a
+time, at every trigger. *Fixed*: all tuples from one time to another, once.
 
-*Frame*: for each tuple, those before it and itself; under a slide, for each yield tuple. Every s-th tuple of a group is
-one; under a slide of time s the last tuple of each slot `[k·s, (k+1)·s)`, which is given once m has come to the slot's
-end (rule 5.3), or the input has ended.
+*Frame*: for each tuple, those before it and itself; with a slide, only for yield tuples. Every s-th tuple of a group is
+a yield tuple; with a slide of time s it is the last tuple of each slot `[k·s, (k+1)·s)`, which is given once m has
+reached the slot's end (rule 5.3), or the input has ended.
 
-A window's upper bound is its g, or one tick after the LE of its last tuple; its lower bound is the upper less a size
-in time, the start of a landmark or a fixed window, or else the LE of its first tuple. Answers last from one to the
-other (rule 6.3). What a time-sensitive module sees of lifetimes ends with the window, so that a window is closed when
-the CTI has reached its upper bound: no legal change can touch it (rule 3.1).
+A window's upper bound is its g, or one tick after the LE of its last tuple; its lower bound is the upper bound less a
+size in time, the start of a landmark or a fixed window, or else the LE of its first tuple. Answers last from the lower
+to the upper bound (rule 6.3). Lifetimes that a time-sensitive module sees end with the window, so that a window is
+closed when the CTI has reached its upper bound: no legal change can affect it (rule 3.1).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = [
 ]  # fmt: skip
 
 _LIMIT = 2**60
-#: What stands before the name of a column of a window's first tuple, in a delta.
+#: The prefix of columns of a window's first tuple, in a delta.
 FIRST = "first."
 #: The column with the number of a tuple in its group.
 (NUMBER,) = NUMBERED.names
@@ -101,7 +101,7 @@ class Time:
 
 @dataclass(frozen=True)
 class By:
-    """A span of the values of a column: of numbers in their own unit, of a DATETIME in ticks."""
+    """A span of a column's values: of numbers in the column's unit, of a DATETIME in ticks."""
 
     column: str
     extent: int | float
@@ -118,7 +118,7 @@ class By:
             )
 
     def check(self, schema: Schema) -> None:
-        """Refuse a column that has no distances."""
+        """Refuse a column without distances between values."""
         kind = _column(self.column, schema, "a window's size")
         whole = kind.is_integer or kind is Type.DATETIME
         if not whole and not kind.is_floating:
@@ -147,7 +147,7 @@ Trigger = Tuples | Time
 def _column(name: str, schema: Schema, what: str) -> Type:
     if name not in schema:
         raise PlanError(
-            f"{what} names a column that is not there",
+            f"{what} names a column that does not exist",
             given=name,
             allowed=", ".join(schema.names),
             instead="a column of the stream",
@@ -156,9 +156,9 @@ def _column(name: str, schema: Schema, what: str) -> Type:
 
 
 def order_columns(schema: Schema) -> tuple[str, ...]:
-    """The columns that tuples with equal LEs are ordered by: what ingress stamped on them, then the payload.
+    """The columns that order tuples with equal LEs: the stamps of ingress, then the payload.
 
-    Tuples that have been numbered stay in their order, whatever columns have come to them since.
+    Numbered tuples keep their order, whichever columns are added later.
     """
     stamps = tuple(name for name in (NUMBER, *STAMPS.names) if name in schema)
     return (*stamps, *(name for name in schema.names if name not in stamps))
@@ -171,16 +171,16 @@ class Ordered(WindowKind):
     @property
     @abstractmethod
     def state(self) -> str:
-        """What is remembered, for people: a lower bound may lie as far back as the tuples that are kept."""
+        """The state, as text for users: a lower bound may be as far back as the tuples that are kept."""
 
     @property
     def cti(self) -> str:
-        """What the output CTI is, for people."""
+        """The output CTI, as text for users."""
         return "lower bound of the first open window"
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """What would make the output CTI better, for people."""
+        """Advice to improve the output CTI, as text for users."""
         return ()
 
     @property
@@ -188,18 +188,18 @@ class Ordered(WindowKind):
         return "goes quiet", "a window measured by time: sliding('10 s', ...)"
 
     def check(self, schema: Schema) -> None:
-        """Refuse what makes no sense over these columns."""
+        """Refuse a window that is invalid over these columns."""
 
     @property
     def hop(self) -> int | None:
-        """How far apart in time windows are, where time triggers them."""
+        """The time between two windows, where time triggers them."""
         every = getattr(self, "every", None)
         return every.ticks if isinstance(every, Time) else None
 
 
 @dataclass(frozen=True)
 class Slides(Ordered):
-    """A window of a size, every so often; both may count tuples or time."""
+    """A window of a size at every trigger; both may count tuples or time."""
 
     size: Measure
     every: Trigger
@@ -242,11 +242,11 @@ class Slides(Ordered):
         if isinstance(self.size, By):
             self.size.check(schema)
         if self.batch is not None and _column(self.batch, schema, "the tick").is_array:
-            raise PlanError("batches are told apart by one value, not a list", given=self.batch)
+            raise PlanError("a list cannot identify batches", given=self.batch, allowed="a column of one value")
 
     @property
     def origin(self) -> int | None:
-        """Where slides of time are counted from; None for the group's first tuple."""
+        """The time from which slides of time are counted; None for the group's first tuple."""
         return None if self.starting == "first" else int(self.starting or 0)
 
     @property
@@ -283,14 +283,14 @@ def _check_every(every: Any) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Delta(Ordered):
-    """Runs of tuples that are all within a threshold of the first of them."""
+    """Runs of tuples within a threshold of their first tuple."""
 
     delta: Expr
     threshold: Expr
 
     @property
     def joins(self) -> Expr:
-        """Whether a tuple joins the window of a first one, whose columns are called `first.name`."""
+        """Whether a tuple joins the window of a first tuple, whose columns are named `first.name`."""
         return self.delta <= self.threshold
 
     def check(self, schema: Schema) -> None:
@@ -319,7 +319,7 @@ class Delta(Ordered):
 
 @dataclass(frozen=True)
 class Landmark(Ordered):
-    """All tuples since a time, every so often."""
+    """All tuples since a time, at every trigger."""
 
     start: int
     every: Trigger
@@ -334,7 +334,7 @@ class Landmark(Ordered):
 
     @property
     def advice(self) -> tuple[str, ...]:
-        return ("the CTI never passes the landmark; that of windows of a size goes on: sliding(...)",)
+        return ("the CTI never passes the landmark; windows of a fixed size let it advance: sliding(...)",)
 
     @property
     def delay(self) -> str:
@@ -392,10 +392,9 @@ def _check_time(what: str, time: Any) -> None:
 
 @dataclass(frozen=True)
 class Frame(Ordered):
-    """For each tuple, those before it and itself: `rows` of them, or as far back as `range`, or all.
+    """For each tuple, those before it and itself: `rows` before it, those within `range`, or all.
 
-    With a `slide` only the yield tuples have one, the last of each slot: of so many tuples of a group, or of so much
-    time.
+    With a `slide` only yield tuples have a frame, the last tuple of each slot: a number of tuples, or a duration.
     """
 
     rows: int | None = None
@@ -405,18 +404,18 @@ class Frame(Ordered):
     def __post_init__(self) -> None:
         if self.rows is not None and self.range is not None:
             raise PlanError(
-                "a frame is so many rows or so much time",
+                "a frame is a number of rows or a duration",
                 given=f"rows={self.rows}, range={self.range}",
-                allowed="one of them, or none for all that came before",
+                allowed="one of them, or none for all tuples before",
                 instead=f"over(rows={self.rows})",
             )
         for name, value in (("rows", self.rows), ("range", self.range)):
             if value is not None and (type(value) is not int or not 0 <= value < _LIMIT):
                 raise PlanError(
-                    f"this is no number of {'rows' if name == 'rows' else 'ticks'} that a frame may have",
+                    f"a frame cannot have this number of {'rows' if name == 'rows' else 'ticks'}",
                     given=value,
                     allowed=f"a whole number from 0 to {_LIMIT - 1:,}",
-                    instead=f"over({name}=9), or over() for all that came before",
+                    instead=f"over({name}=9), or over() for all tuples before",
                 )
         self._check_slide()
 
@@ -435,7 +434,7 @@ class Frame(Ordered):
 
     @property
     def endless(self) -> bool:
-        """Whether all that came before is in it."""
+        """Whether it contains all tuples before."""
         return self.rows is None and self.range is None
 
     @property
@@ -444,7 +443,7 @@ class Frame(Ordered):
 
     @property
     def tumbles(self) -> bool:
-        """Whether no tuple is in two frames: the slide is not less than the window."""
+        """Whether frames are disjoint: the slide is not less than the window."""
         if self.rows is not None and isinstance(self.slide, Tuples):
             return self.slide.count > self.rows
         return self.range is not None and isinstance(self.slide, Time) and self.slide.ticks > self.range
@@ -469,7 +468,7 @@ class Frame(Ordered):
         return self.remembered(by_slots=False)
 
     def remembered(self, *, by_slots: bool, total: bool = False) -> str:
-        """What is kept, for people: of slots a state, or of groups a total where all that precedes adds up."""
+        """The state, as text for users: a state of each slot, or a total of each group where sums suffice."""
         state = "all tuples" if self.endless else "tuples of the frame before the CTI and those after it"
         if self.endless and total:
             state = "a total of each group, tuples after the CTI"

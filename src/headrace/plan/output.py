@@ -1,4 +1,4 @@
-"""Where streams leave: finality (rule 3.5), and the output itself."""
+"""Outputs of a query, and finality (rule 3.5)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Final", "Output"]
 
 @dataclass(frozen=True, eq=False)
 class Final(OneInput):
-    """Lets an event out only when no legal change can touch it any more (rule 3.5)."""
+    """Holds back each event until it is final (rule 3.5)."""
 
     linear: ClassVar[bool] = False
     reach: ClassVar[Reach] = "streams"
@@ -40,7 +40,7 @@ class Final(OneInput):
         return Liveliness("start of the oldest event that waits", delay, state, (advice,))
 
     def _waits_for(self) -> str:
-        """Whose CTI it is that a final answer waits for: the nearest operator's that does not just pass one on."""
+        """The CTI that a final answer waits for: that of the nearest operator that does not just pass it on."""
         below = self.input
         while len(below.inputs) == 1 and below.liveliness.cti == AS_INPUT.cti:
             below = below.inputs[0]
@@ -55,7 +55,7 @@ class Final(OneInput):
 
 @dataclass(frozen=True, eq=False)
 class Output(OneInput):
-    """Where a stream leaves: events that one correction is made of must be together, to be paired (rule 2.3)."""
+    """An output; events of one correction must be in one bucket, to be paired (rule 2.3)."""
 
     linear: ClassVar[bool] = False
     reach: ClassVar[Reach] = "streams"

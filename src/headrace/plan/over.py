@@ -1,4 +1,4 @@
-"""Aggregates over what precedes each tuple: `f(x) OVER (...)` (rule 7.5)."""
+"""Aggregates over the frame of each tuple: `f(x) OVER (...)` (rule 7.5)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["Over"]
 
 @dataclass(frozen=True, eq=False)
 class Over(PerWindow):
-    """Each tuple with aggregates over the frame that ends with it; it lasts as long as the tuple does.
+    """Each tuple with aggregates over the frame that ends with it, and with the tuple's lifetime.
 
-    Of tuples that are equal but for their ends, the one that ends first comes first.
+    Tuples that differ only in their ends are ordered by their ends.
     """
 
     reach: ClassVar[Reach] = "streams"
@@ -39,7 +39,7 @@ class Over(PerWindow):
                 allowed=f"names but {', '.join(self.with_keys.names)}",
                 instead=f"aggregate({taken[0]}_over=...)",
             )
-        self.aggregate  # noqa: B018 - which checks the rest
+        self.aggregate  # noqa: B018 - it checks the rest
 
     @property
     def frame(self) -> Frame:
@@ -48,7 +48,7 @@ class Over(PerWindow):
 
     @cached_property
     def aggregate(self) -> Aggregate:
-        """What is computed of a frame."""
+        """The aggregates of a frame."""
         return Aggregate(self.input, self.keys, self.window, self.outputs, policy=self.policy)
 
     @cached_property
@@ -61,17 +61,17 @@ class Over(PerWindow):
 
     @cached_property
     def prompt(self) -> bool:
-        # A result starts where its tuple does; but which tuple of a slot of time is the last, only its end tells.
+        # A result starts with its tuple; but the last tuple of a slot of time is known only at the end of the slot.
         return not isinstance(self.frame.slide, Time)
 
     @cached_property
     def properties(self) -> Properties:
-        # Columns that are passed on do not say where rows are, once these have moved to be together by the keys.
+        # Columns that are passed on do not determine the bucket once rows are brought together by the keys.
         return replace(super().properties, settled=self.input.properties.settled)
 
     @cached_property
     def by_slots(self) -> bool:
-        """Whether the frames tumble by tuples, and all that is asked of them can be computed tuple by tuple."""
+        """Whether the frames tumble by tuples, and all aggregates can be computed tuple by tuple."""
         calls = self.aggregate.split[0].values()
         stepwise = all(isinstance(call, ModuleCall) and call.module.stepwise() is not None for call in calls)
         return self.frame.tumbles and isinstance(self.frame.slide, Tuples) and stepwise
@@ -84,4 +84,4 @@ class Over(PerWindow):
 
     def describe(self) -> str:
         outputs = ", ".join(f"{name} = {expr}" for name, expr in self.outputs)
-        return f"Over {outputs} {self.over()}"
+        return f"Over {outputs} {self.window_text()}"

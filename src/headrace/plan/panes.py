@@ -1,4 +1,4 @@
-"""Partial states of algebraic modules, made wherever the rows are (rule 6.5)."""
+"""Partial states of algebraic modules, computed where the rows are (rule 6.5)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["Panes"]
 
 @dataclass(frozen=True, eq=False)
 class Panes(OneInput):
-    """Events of a batch that are in one group and the same windows become one event, with a state for each module."""
+    """One event for all events of a batch in one group and the same windows, with a state for each module."""
 
     reach: ClassVar[Reach] = "streams"
     aggregate: Aggregate
 
     @cached_property
     def calls(self) -> dict[str, ModuleCall]:
-        """The modules, by the column their states are in."""
+        """The calls of modules, by the column of their states."""
         calls = [call for call in self.aggregate.split[0].values() if isinstance(call, ModuleCall)]
         return {f"state{i}": call for i, call in enumerate(calls)}
 

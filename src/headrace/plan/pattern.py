@@ -1,41 +1,41 @@
 """Patterns over the tuples of a group in their order (rule 9.4): the matches of an automaton, as a stream.
 
-The tuples of a group stand in the order that windows of tuples have (`plan/ordered.py`); their ends do not matter. A
-*match* is a run of tuples, one next to the other, each mapped to a variable, such that
+The tuples of a group have the order of windows of tuples (`plan/ordered.py`); their ends do not matter. A *match* is a
+run of adjacent tuples, each mapped to a variable, such that
 
 - the variables, in order, are a word of the pattern's shape;
-- each tuple fulfils the condition of its variable, asked of the run up to and with that tuple;
+- each tuple fulfils the condition of its variable, evaluated on the run up to and including that tuple;
 - the LE of the last tuple is at most `within` after that of the first;
-- the condition of the whole (`where`) holds of it.
+- the condition of the match (`where`) holds.
 
-*One match*: of all matches with the same first tuple the preferred one counts (`patterns/regex.py` has the order). The
-search begins at the first tuple. Where it finds a match it goes on as the policy says: behind the last tuple of the
-match, at the second tuple of it, or at the first or last tuple of a variable, but always behind the first tuple; where
-the match has no tuple of that variable, at the second. Where it finds none, it goes on at the next tuple.
-*All matches*: every match counts, from every tuple on. *Partial* ones too: every run that a match may begin with.
+*One match*: of all matches with the same first tuple, the preferred one counts (`patterns/regex.py` has the order). The
+search begins at the first tuple. After a match it continues according to the policy: after the last tuple of the match,
+at its second tuple, or at the first or last tuple of a variable, but always after the first tuple; if the match has no
+tuple of that variable, at the second. Without a match it continues at the next tuple. *All matches*: every match
+counts, from every tuple on. *Partial* matches: also every run that a match may begin with.
 
-A match is a point event at its last tuple, [LE, LE + h), with measures of the run; with `rows="all"` there is an event
-for each of its tuples, at that tuple, with all of its columns, and measures of the run up to it, or of the whole match
-where they are `final`. Matches have numbers, from 1 on in each group, in the order of their first tuples. Floating
-sums are exact in measures; in conditions they are added up in the order of tuples.
+A match is a point event at its last tuple, [LE, LE + h), with measures of the run. With `rows="all"` there is an event
+for each of its tuples, at that tuple, with all its columns and measures of the run up to it, or of the complete match
+where they are `final`. Matches are numbered from 1 in each group, in the order of their first tuples. Floating sums are
+exact in measures; in conditions they are added up in the order of tuples.
 
-**Early answers** are the matches among the tuples that are there, as if no more came. A match that may still grow is
-given, and taken back when it has grown; late and retracted tuples correct matches in the same way.
+**Early answers** are the matches among the tuples so far. A match that may still grow is given, and retracted when it
+has grown; tuples out of order and retractions correct matches in the same way.
 
 **The output CTI.** Tuples before the input's CTI c are settled. A tuple is *open* if a run that begins with it has
-come as far as c and may go on: it wants another tuple, `within` has not passed, and it is preferred to the best match
-found among settled tuples. What an open tuple's runs come to may take back its best match and, where matches
-exclude each other, change all those from later first tuples. So the CTI waits
+reached c and may continue: it needs another tuple, `within` has not passed, and it is preferred to the best match among
+settled tuples. The runs of an open tuple may retract its best match and, where matches exclude each other, change all
+matches from later first tuples. So the CTI waits
 
 - with `rows="all"` at the first open tuple;
-- for all matches nowhere: what is found stays;
+- for all matches nowhere: every match stays;
 - otherwise at the least LE of the last tuple of a best match, among settled tuples, of an open tuple; or, unless the
-  policy is `to next row` and no numbers are asked for, of any tuple from the first open one on.
+  policy is `to next row` and no measure uses numbers, of any tuple from the first open one on.
 
 Where conditions look n tuples ahead, the last n settled tuples count as not settled here, and the CTI waits at the
 first of them.
 
-What is remembered are the tuples from the first open one on, and those before it that conditions look back at.
+The state holds the tuples from the first open one on, and those before it that conditions refer to.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ from headrace.time import format_duration
 __all__ = ["COMPLETE", "Match", "Rows"]
 
 Rows = Literal["one", "all"]
-#: What the column is called that tells matches from what may become one.
+#: The column that distinguishes matches from partial matches.
 COMPLETE = "complete"
 
 
 @dataclass(frozen=True)
 class _Resolved:
-    """The expressions of a match over the columns that `references` names."""
+    """The expressions of a match over the columns of `references`."""
 
     references: References
     conditions: dict[str, Expr]
@@ -81,22 +81,22 @@ class Match(Keyed):
     pattern: Pattern
     measures: tuple[tuple[str, Expr], ...]
     rows: Rows = field(default="one", kw_only=True)
-    #: Whether a match is given once, when no tuple can change it any more (rule 3.5).
+    #: Whether each match is given once, when it is final (rule 3.5).
     final: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         self.pattern.check()
         if self.rows not in ("one", "all"):
-            raise PlanError("how many rows a match?", given=self.rows, allowed="one, all", instead="rows='all'")
+            raise PlanError("unknown rows of a match", given=self.rows, allowed="one, all", instead="rows='all'")
         self._check_conditions()
         self._check_numbers()
         self._check_keys()
         if not self.schema.names:
             raise PlanError(
-                "a match without measures says nothing", given="none", allowed="measures", instead="match(p, n=count())"
+                "a match needs at least one measure", given="none", allowed="measures", instead="match(p, n=count())"
             )
         refuse_reserved(self.schema, self.input.schema)
-        _ = self.program, self.carried  # what cannot be compiled is refused here
+        _ = self.program, self.carried  # conditions that cannot be compiled are refused here
 
     def _check_conditions(self) -> None:
         guard = () if self.conditions[1] is None else (self.conditions[1],)
@@ -106,28 +106,28 @@ class Match(Keyed):
                 raise PlanError(
                     f"a condition is {kind.value}, not BOOLEAN", given=str(self.pattern), allowed="conditions"
                 )
-        asked = set().union(*(e.columns() for e in (*self.conditions[0].values(), *guard, *self.updates.values())))
-        if any(self.references.refs[name].function == "match_number" for name in asked & self.references.refs.keys()):
+        used = set().union(*(e.columns() for e in (*self.conditions[0].values(), *guard, *self.updates.values())))
+        if any(self.references.refs[name].function == "match_number" for name in used & self.references.refs.keys()):
             raise PlanError(
-                "a match has a number when it has been found, and not before",
+                "a match has no number while it is being searched for",
                 given="match_number() in a condition",
                 allowed="match_number() in measures",
                 instead="match(..., n=match_number()).where(col('n') == 1)",
             )
-        if any(self.references.refs[name].final for name in asked if name in self.references.refs):
+        if any(self.references.refs[name].final for name in used if name in self.references.refs):
             raise PlanError(
-                "a condition is asked while a match is being found, and knows nothing of it as a whole",
+                "a condition is evaluated before the match is complete, so it cannot use final(...)",
                 given=str(self.pattern),
                 allowed="final(...) in measures",
-                instead="where(...), which is asked at the end",
+                instead="where(...), which is evaluated at the end",
             )
 
     def _check_numbers(self) -> None:
         if self.numbered and self.pattern.matches == "all":
             raise PlanError(
-                "matches are numbered one after the other, and all matches have no such order",
+                "all matches have no order, so they have no numbers",
                 given="match_number()",
-                allowed="one match of a first tuple",
+                allowed="one match for a first tuple",
                 instead="skip('to next row'), or first('le') in place of the number",
             )
 
@@ -135,9 +135,9 @@ class Match(Keyed):
         taken = [name for name in self.key_names if name in (*self.pattern.variables, *self.references.registers)]
         if taken:
             raise PlanError(
-                f"{taken[0]!r} is a key and something of the pattern",
+                f"{taken[0]!r} is both a key and a name of the pattern",
                 given=self.describe(),
-                allowed="names of their own for variables and registers",
+                allowed="other names for variables and registers",
                 instead=f"{taken[0]}_",
             )
 
@@ -158,17 +158,17 @@ class Match(Keyed):
 
     @property
     def references(self) -> References:
-        """What the resolved expressions speak of."""
+        """The references of the resolved expressions."""
         return self._resolved.references
 
     @property
     def conditions(self) -> tuple[dict[str, Expr], Expr | None]:
-        """The conditions of variables, and of the whole match, resolved."""
+        """The conditions of variables and of the match, resolved."""
         return self._resolved.conditions, self._resolved.guard
 
     @property
     def updates(self) -> dict[tuple[str, str], Expr]:
-        """What registers become with a tuple of a variable, resolved; of the register's type."""
+        """The updates of registers by tuples of a variable, resolved and in the register's type."""
         return self._resolved.updates
 
     @property
@@ -178,17 +178,17 @@ class Match(Keyed):
 
     @cached_property
     def program(self) -> Program:
-        """The conditions as the native operator runs them."""
+        """The conditions, compiled for the native operator."""
         conditions, guard = self.conditions
         return compiled(self.pattern.variables, self.references, conditions, guard, self._registers)
 
     @cached_property
     def carried(self) -> Program:
-        """The registers that measures ask for, by themselves: runs are not told apart by what only measures see."""
+        """The registers that only measures use, apart from the others: they do not distinguish runs."""
         used = set().union(*(expr.columns() for expr in self.values.values()))
         refs = [ref for name, ref in self.references.refs.items() if name in used and ref.function == "register"]
-        asked = list(dict.fromkeys(str(ref.variable) for ref in refs))
-        return carried(self.pattern.variables, self.references, self._registers, asked)
+        names = list(dict.fromkeys(str(ref.variable) for ref in refs))
+        return carried(self.pattern.variables, self.references, self._registers, names)
 
     @property
     def _registers(self) -> dict[str, tuple[Slot, dict[str, Expr]]]:
@@ -197,7 +197,7 @@ class Match(Keyed):
             for register in self.pattern.registers
         }
 
-    # --- what it gives ------------------------------------------------------------------------------------------------
+    # --- output -------------------------------------------------------------------------------------------------------
 
     @cached_property
     def schema(self) -> Schema:
@@ -212,27 +212,27 @@ class Match(Keyed):
 
     @property
     def numbered(self) -> bool:
-        """Whether the number of a match is asked for, which changes with the matches before it."""
+        """Whether a measure uses the number of a match, which depends on the matches before it."""
         return any(ref.function == "match_number" for ref in self.references.refs.values())
 
     @property
     def alone(self) -> bool:
-        """Whether a match depends on its first tuple and on no matches before it."""
+        """Whether a match does not depend on matches before it."""
         return self.pattern.policy.to == "next" and not self.numbered
 
     @property
     def waits(self) -> bool:
-        """Whether the output CTI depends on what is remembered."""
+        """Whether the output CTI depends on the state."""
         return self.rows == "all" or self.pattern.matches == "one"
 
     @property
     def liveliness(self) -> Liveliness:
         span = self.pattern.span
         delay = "as long as runs last" if span is None else f"up to {format_duration(span)}"
-        found = Liveliness(self._cti, delay if self.waits else "none", self._remembered)
+        texts = Liveliness(self._cti, delay if self.waits else "none", self._remembered)
         if span is None:
-            found = found.advising("within(...) bounds how long a run is open, and so the state")
-        return found.by_answer() if self.final else found
+            texts = texts.advising("within(...) bounds how long a run is open, and so the state")
+        return texts.by_answer() if self.final else texts
 
     @property
     def _cti(self) -> str:

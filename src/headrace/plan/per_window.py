@@ -1,8 +1,8 @@
-"""What operators per group and window share: aggregates, user's operators, and the top of a ranking.
+"""The common part of operators per group and window: aggregates, users' operators, and the top of a ranking.
 
-Rules 6.3 and 6.4 decide how far such an operator's output CTI lags behind its input's. Four facts about it matter:
-whether a module sees lifetimes (`sensitive`), whether ends after the window's are hidden from it, what lifetimes its
-outputs get, and whether its windows can only be shortened (`prompt`: the output CTI is the input's).
+Rules 6.3 and 6.4 decide how far the output CTI of such an operator lags behind its input's. Four facts matter: whether
+a module sees lifetimes (`sensitive`), whether it sees ends after the window's, which lifetimes its outputs get, and
+whether its windows can only be shortened (`prompt`: the output CTI is the input's).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _BOUND = "timestamping='time_bound': output CTI is the input's, if no output dep
 
 @dataclass(frozen=True, eq=False)
 class PerWindow(Keyed):
-    """An operator that looks at each window of each group by itself."""
+    """An operator that processes each window of each group by itself."""
 
     window: WindowKind
     policy: WindowPolicy = field(default=PLAIN_POLICY, kw_only=True)
-    #: Whether the answers of a window are given once, when it is closed (rule 3.5), and not early and corrected.
+    #: Whether the answers of a window are given once, when it is closed (rule 3.5), or else early, with corrections.
     final: bool = field(default=False, kw_only=True)
 
     @property
@@ -52,13 +52,13 @@ class PerWindow(Keyed):
 
     @cached_property
     def timestamping(self) -> Timestamping:
-        """The lifetimes that outputs get."""
+        """The lifetimes of outputs."""
         return self.policy.timestamping or "align"
 
     @cached_property
     def clips_right(self) -> bool:
-        """Whether modules are shown no end after the window's: the query says so, or they look at none themselves."""
-        if isinstance(self.window, Ordered):  # which looks at starts alone
+        """Whether modules see no end after the window's: because of the query, or because they use none."""
+        if isinstance(self.window, Ordered):  # it depends on starts alone
             return True
         return self.policy.clips_right or all(m.within_window for m in self.modules if m.time_sensitive)
 
@@ -80,7 +80,7 @@ class PerWindow(Keyed):
 
     @property
     def waits(self) -> bool:
-        """Whether the output CTI depends on what is remembered, not on the input's alone."""
+        """Whether the output CTI depends on the state, and not only on the input's CTI."""
         return not self.prompt and (self.holds_ends or not isinstance(self.window, Grid))
 
     @property
@@ -89,24 +89,24 @@ class PerWindow(Keyed):
 
     @property
     def at_instants(self) -> Reach:
-        """The reach of what is computed of all events of a window: over snapshots, of all that holds at an instant.
+        """The reach of an operator on all events of a window: over snapshots, all events alive at an instant.
 
-        A module that sees lifetimes sees other instants; what one sets aside would be lost in a loop.
+        A module that sees lifetimes sees other instants; windows that it diverts would be lost in a loop.
         """
         plain = not self.sensitive and self.policy.on_error == "fail"
         return "instant" if isinstance(self.window, Snapshot) and plain else "streams"
 
     @property
     def liveliness(self) -> Liveliness:
-        found = self._over_tuples(self.window) if isinstance(self.window, Ordered) else self._over_time()
-        return found.by_answer() if self.final else found
+        texts = self._over_tuples(self.window) if isinstance(self.window, Ordered) else self._over_time()
+        return texts.by_answer() if self.final else texts
 
     def _over_tuples(self, window: Ordered) -> Liveliness:
         advice = (*window.advice, *self._quiet_advice())
         return Liveliness(window.cti, window.delay, self.remembers(window), advice)
 
     def remembers(self, window: Ordered) -> str:
-        """What is kept of windows of tuples, for people."""
+        """The state of windows of tuples, as text for users."""
         return window.state
 
     def _over_time(self) -> Liveliness:
@@ -127,32 +127,32 @@ class PerWindow(Keyed):
         return (f"clipping={side!r}: {gain}state bound falls from {_ENDED} to {_CLOSED}",)
 
     def _bound_advice(self) -> tuple[str, ...]:
-        """Whether outputs could be bound in time: not if a window is known only when its last time has come."""
+        """The advice to bind outputs in time; none if a window is known only when its last time has come."""
         own_times = self.timestamping in ("unchanged", "clip") and not isinstance(self.window, Count)
         return (_BOUND,) if self.sensitive and (own_times or isinstance(self.window, Snapshot)) else ()
 
     def _quiet_advice(self) -> tuple[str, ...]:
-        """What to do about one group that holds back the output CTI of all."""
+        """Advice about a group that holds back the output CTI of all."""
         if not self.keys or self.window.quiet is None:
             return ()
         does, remedy = self.window.quiet
         return (f"a group that {does} holds the output CTI of all groups; {_MEANWHILE}; {remedy}",)
 
     def uses(self, side: int, needed: set[str]) -> set[str]:
-        # Where windows depend on the order of tuples, all columns do, which decide it.
+        # All columns decide the order of tuples, and so windows of tuples.
         return self.all_of(side) if isinstance(self.window, Ordered) else self.key_columns | self.takes(needed)
 
     @abstractmethod
     def takes(self, needed: set[str]) -> set[str]:
-        """The columns of its input, besides those of the keys, that go into the content of windows that divide time."""
+        """The columns of its input, besides the keys, that it uses in windows that divide time."""
 
     @property
     def filtered_before(self) -> dict[str, Expr]:
-        """The output columns that a filter may as well use before the operator, and what they are there: the keys."""
+        """The output columns that a filter may use before the operator, and their expressions there: the keys."""
         return dict(self.keys)
 
     def by_answer(self) -> Node | None:
-        # Of frames the CTI waits for the open slot alone, which is the same for all groups.
+        # The CTI of frames waits only for the open slot, which is the same for all groups.
         return replace(self, final=True) if self.waits and not isinstance(self.window, Frame) else None
 
     @property
@@ -162,13 +162,13 @@ class PerWindow(Keyed):
     def side(self) -> Node | None:
         return Failures(self) if self.modules and self.policy.on_error == "skip" else None
 
-    def over(self) -> str:
+    def window_text(self) -> str:
         """The window, its policies and the keys, for `describe`."""
         policy = f" ({self.policy})" if str(self.policy) else ""
         return f"over {self.window}{policy}{self.per}{', final answers only' if self.final else ''}"
 
     def check_policy(self) -> None:
-        """Refuse policies that mean nothing here."""
+        """Refuse policies that do not apply."""
         if isinstance(self.window, Ordered):
             self._check_ordered(self.window)
         if self.policy.clipping != "none" and not self.sensitive:
@@ -180,7 +180,7 @@ class PerWindow(Keyed):
             )
         if self.policy.timestamping not in (None, "align", *self._own_times):
             raise PlanError(
-                "only a time-sensitive operator gives lifetimes of its own",
+                "only a time-sensitive operator may choose lifetimes",
                 given=f"timestamping={self.policy.timestamping!r}",
                 allowed=f"timestamping={' or '.join(map(repr, ('align', *self._own_times)))}",
                 instead="leave it out: answers last as long as their window",
@@ -190,7 +190,7 @@ class PerWindow(Keyed):
         window.check(self.input.schema)
         if self.policy.timestamping == "time_bound":
             raise PlanError(
-                "windows of tuples are not bound to time: one that is complete may reach back before what completed it",
+                "windows of tuples are not bound to time: a window may start before the tuple that completes it",
                 given="timestamping='time_bound'",
                 allowed="align, unchanged, clip",
                 instead="timestamping='unchanged'",
@@ -198,16 +198,16 @@ class PerWindow(Keyed):
 
     @property
     def _own_times(self) -> tuple[Timestamping, ...]:
-        """What may be said of the outputs' lifetimes, besides that they are the window's.
+        """The timestamping policies that are allowed besides `align`.
 
-        Over snapshots every answer that depends on payloads alone is bound in time: a window that is split keeps it.
+        Over snapshots every answer that depends on payloads alone is bound in time: parts of a split window keep it.
         """
         return ("time_bound",) if isinstance(self.window, Snapshot) else ()
 
 
 @dataclass(frozen=True, eq=False)
 class Failures(OneInput):
-    """The windows whose module failed under `on_error="skip"`: an operator's second output."""
+    """The windows whose module failed, with `on_error="skip"`: an operator's second output."""
 
     reach: ClassVar[Reach] = "streams"
 

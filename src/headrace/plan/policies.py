@@ -1,6 +1,6 @@
-"""What the reader of an input decides: lifetimes, progress, what happens to late and malformed rows (rules 1.2, 3).
+"""Policies of an input: lifetimes, progress, and the treatment of late and malformed rows (rules 1.2, 3).
 
-Each is a small value object, so that a plan says in words what it does.
+Each is a small value with a text, which is part of the plan's text.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class Arrival(Point):
-    """Every row is a point at the time it arrived: for streams without a time of their own (rule 8.1).
+    """Every row is a point at its arrival: for streams without a time of their own (rule 8.1).
 
-    No two rows arrive at once: each comes at its own time, or a tick after the one before it, so that their times are
-    in the order of their arrival. No row is late: one whose arrival is before a CTI of the clock arrives at that CTI.
+    Arrivals are distinct: each row arrives at its own time, or a tick after the row before, so that times are in the
+    order of arrival. No row is late: a row that arrived before a CTI of the clock arrives at that CTI.
     """
 
     at: Expr = field(default_factory=lambda: col(ARRIVAL))
@@ -60,7 +60,7 @@ class Arrival(Point):
 
 @dataclass(frozen=True, eq=False)
 class Interval:
-    """Every row says when it starts and ends."""
+    """Every row has a start and an end."""
 
     start: Expr
     end: Expr
@@ -71,9 +71,7 @@ class Interval:
 
 @dataclass(frozen=True, eq=False)
 class Edge:
-    """Every row is a sample of a signal and lasts until the next sample with the same key, or until the signal
-    closes.
-    """
+    """Every row is a sample of a signal, and lasts until the next sample of its key or the end of the signal."""
 
     at: Expr
     key: tuple[str, ...]
@@ -86,7 +84,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Physical:
-    """The rows are physical events already: `kind, le, re, re_new` and the payload."""
+    """The rows are physical events: `kind, le, re, re_new` and the payload."""
 
     def __str__(self) -> str:
         return "physical events"
@@ -114,7 +112,7 @@ class Explicit(_Policy):
 
 @dataclass(frozen=True)
 class Advance(_Policy):
-    """The CTI follows the highest LE seen, at a distance; `every` makes it move in steps."""
+    """The CTI follows the highest LE at a distance, in steps of `every`."""
 
     delay: int = 0
     every: int = 1
@@ -126,7 +124,7 @@ class Advance(_Policy):
             raise PlanError("delay, every and max_skew must not be negative", given=str(self))
 
     def cti(self, high: int) -> int:
-        """The promise that follows from the highest LE seen."""
+        """The promise that follows from the highest LE."""
         if high == NEG_INFINITY:
             return high
         return max(NEG_INFINITY, (high - self.delay) // self.every * self.every)
@@ -139,7 +137,7 @@ class Advance(_Policy):
 
 @dataclass(frozen=True)
 class Heartbeat(_Policy):
-    """The CTI follows a clock at a distance, so that an idle input still progresses."""
+    """The CTI follows a clock at a distance, so that it also advances without input."""
 
     every: int = 1_000_000
     delay: int = 0
@@ -150,7 +148,7 @@ class Heartbeat(_Policy):
             raise PlanError("every must be positive and delay not negative", given=str(self))
 
     def cti(self, clock: int) -> int:
-        """The promise that follows from the clock's reading."""
+        """The promise that follows from the time of the clock."""
         return (clock - self.delay) // self.every * self.every
 
     def __str__(self) -> str:

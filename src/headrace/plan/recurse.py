@@ -1,17 +1,16 @@
-"""Recursion: a stream that is made, at every instant, from itself (rules 9.1 and 9.3).
+"""Recursion: a stream that is defined, at every instant, by itself (rules 9.1 and 9.3).
 
-`body` is a function of a stream, and the answer is the limit of `X₀ = nothing, Xᵢ₊₁ = seed ∪ body(Xᵢ)`; with
-`distinct` every payload is there at most once at an instant. Where the body only ever gives more for more (joins,
-unions, filters), the limit is the least fixed point. A loop that keeps giving something new has none, and is stopped
-by an error.
+`body` is a function of a stream, and the result is the limit of `X₀ = nothing, Xᵢ₊₁ = seed ∪ body(Xᵢ)`; with `distinct`
+every payload is there at most once at an instant. If the body is monotone (joins, unions, filters), the limit is the
+least fixed point. A loop that always gives something new has no limit, and an error stops it.
 
-The body is called once, with a stream that stands for what is known so far (`LoopInput`), and makes a plan over it.
-What that plan reads from elsewhere becomes an input of the node beside the seed; inside, `LoopInput`s stand for these
-as well. So the body is a plan with a beginning and an end of its own, and a kernel can run it round by round.
+The body is called once, with a stream that stands for the result so far (`LoopInput`), and returns a plan over it.
+Other streams that this plan reads become inputs of the node beside the seed; inside, `LoopInput`s stand for them too.
+So the body is a self-contained plan, and a kernel can run it round by round.
 
-What may stand in a body is what looks at one instant at a time, so that what holds at an instant follows from what held
-at that instant. Such a loop promises what its inputs promise. Without `distinct`, events go round one by one: there any
-operator may stand that looks at single events or pairs and never reaches back in time.
+With `distinct`, a body may contain operators that process one instant at a time, so that the result at an instant
+follows from the inputs at that instant. Such a loop promises what its inputs promise. Without `distinct`, events go
+round one by one, and a body may contain operators on single events or pairs that never go back in time.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ __all__ = ["FedNode", "LoopInput", "LoopProgress", "Recurse", "recursion"]
 #: How progress leaves the loop (rule 9.2).
 LoopProgress = Literal["hwm", "probing", "hybrid"]
 
-#: Rounds that no loop should need when its user has named no bound: fewer where payloads may repeat for ever.
+#: The default bounds on rounds: fewer where payloads may repeat for ever.
 _MOST_ROUNDS, _MOST_PLAIN_ROUNDS = 10_000, 1_000
 _numbers = count(1)
 
 
 @dataclass(frozen=True, eq=False)
 class FedNode(Node):
-    """What a loop begins with; whoever runs the loop feeds it."""
+    """An input inside a loop, which the loop's kernel feeds."""
 
     reach: ClassVar[Reach] = "event"
     columns: Schema
@@ -73,11 +72,11 @@ class FedNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class LoopInput(FedNode):
-    """What a body begins with: the result so far, or a stream from outside the loop."""
+    """An input of a body: the result so far, or a stream from outside the loop."""
 
     @classmethod
     def fresh(cls, columns: Schema) -> LoopInput:
-        """The result so far of a loop that is being written, different from all others."""
+        """The result so far of a new loop, different from all others."""
         return cls(columns, f"loop {next(_numbers)}")
 
 
@@ -85,8 +84,8 @@ class LoopInput(FedNode):
 class Recurse(Node):
     """The limit of `seed ∪ body(result)`.
 
-    `body` reads `LoopInput`s: number 0 is the result so far, the others are the streams `outside`. What was asked for,
-    the plan `asked` over the result `start`, is kept beside it: it is what the answer is checked against.
+    `body` reads `LoopInput`s: number 0 is the result so far, the others are the streams `outside`. `definition` is the
+    body as it was written, a plan over the result `start`; tests compare the result with it.
     """
 
     linear: ClassVar[bool] = False
@@ -94,18 +93,18 @@ class Recurse(Node):
     outside: tuple[Node, ...]
     body: Node
     start: LoopInput
-    asked: Node
+    definition: Node
     distinct: bool = True
     max_rounds: int | None = None
     strategy: LoopProgress = "hybrid"
-    #: Columns of all inputs and of the result that tell groups apart: each group has a loop of its own.
+    #: Columns of all inputs and of the result that identify groups: each group has its own loop.
     groups: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check_options(self)
         if self.body.schema != self.seed.schema:
             raise PlanError(
-                "the body of a loop gives what it is given: columns equal to the seed's",
+                "the body of a loop returns the columns of its seed",
                 given=str(self.body.schema),
                 allowed=str(self.seed.schema),
                 instead=f"select({', '.join(map(repr, self.seed.schema.names))}) at the end of the body",
@@ -127,22 +126,22 @@ class Recurse(Node):
 
     @cached_property
     def ports(self) -> tuple[LoopInput, ...]:
-        """What the body reads: the result so far, then the streams from outside."""
+        """The inputs of the body: the result so far, then the streams from outside."""
         return ports_of(self.inputs, self.depth)
 
     @cached_property
     def depth(self) -> int:
-        """How many loops deep it is, counted from the innermost: inputs of a loop inside another have other names."""
+        """The nesting depth of loops, counted from the innermost: inputs of nested loops have different names."""
         return 1 + _depth(walk(self.body))
 
     @property
     def bound(self) -> int:
-        """How deep a derivation may be; a loop that goes on is stopped."""
+        """The largest number of rounds; a loop that needs more is stopped."""
         return self.max_rounds or (_MOST_ROUNDS if self.distinct else _MOST_PLAIN_ROUNDS)
 
     @cached_property
     def circulates(self) -> bool:
-        """Whether changes can go round on their own: the body gives more for more, of each event or pair alone."""
+        """Whether changes can go round by themselves: every operator of the body is pairwise."""
         return all(node.pairwise or isinstance(node, Coalesce) for node in walk(self.body))
 
     @cached_property
@@ -165,7 +164,7 @@ class Recurse(Node):
 
     @property
     def why_in_one_bucket(self) -> str | None:
-        """What keeps a loop from being spread by a key; None if nothing does."""
+        """Why a loop cannot be divided into buckets by a key; None if it can."""
         return None if self.need(0) else why_no_key(self.body, self.ports)
 
     def need(self, position: int) -> tuple[str, ...] | None:
@@ -177,7 +176,7 @@ class Recurse(Node):
     def liveliness(self) -> Liveliness:
         return of_all_inputs("what the loop has found, and events its operators met, whose end the CTI has not passed")
 
-    def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - what goes round goes round whole
+    def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - all columns go round
         return self.all_of(side) if side == 0 else columns_used(self.body)[self.ports[side].fingerprint]
 
     def progress(self, inputs: list[Progress]) -> Progress:
@@ -194,7 +193,7 @@ class Recurse(Node):
         return f"Recurse {kind}{rounds}, progress {self.strategy}{per}"
 
     def with_inputs(self, *inputs: Node) -> Recurse:
-        # A rule may have narrowed what comes from outside: the body reads the columns that are left.
+        # A rule may have narrowed streams from outside: the body reads the remaining columns.
         new: dict[str, Node] = dict(zip((p.fingerprint for p in self.ports), ports_of(inputs, self.depth), strict=True))
         for node in walk(self.body):
             if node.fingerprint not in new:
@@ -204,20 +203,20 @@ class Recurse(Node):
     def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:
         if not derived[0]:
             raise PlanError(
-                "a loop inside apply begins with events of the group: others belong to no group",
+                "a loop inside apply needs a seed of the group: other events belong to no group",
                 given=self.seed.describe(),
-                allowed="a seed made from the stream that apply gives",
-                instead="recurse(group.select(...), ...), or the loop behind apply(...)",
+                allowed="a seed made from the group's stream",
+                instead="recurse(group.select(...), ...), or the loop after apply(...)",
             )
         ports = ports_of(inputs, self.depth)
         new: dict[str, Node] = {old.fingerprint: port for old, port in zip(self.ports, ports, strict=True)}
-        inside = {port.fingerprint for port, mine in zip(self.ports, derived, strict=True) if mine}
+        inside = {port.fingerprint for port, is_derived in zip(self.ports, derived, strict=True) if is_derived}
         for node in walk(self.body):
             if node.fingerprint not in new:
-                mine = tuple(child.fingerprint in inside for child in node.inputs)
+                flags = tuple(child.fingerprint in inside for child in node.inputs)
                 parts = tuple(new[child.fingerprint] for child in node.inputs)
-                new[node.fingerprint] = node.lifted(parts, keys, mine) if any(mine) else node.with_inputs(*parts)
-                inside |= {node.fingerprint} if any(mine) else set()
+                new[node.fingerprint] = node.lifted(parts, keys, flags) if any(flags) else node.with_inputs(*parts)
+                inside |= {node.fingerprint} if any(flags) else set()
         groups = (*keys, *self.groups) if all(derived) else ()
         body = new[self.body.fingerprint]
         return replace(self, seed=inputs[0], outside=inputs[1:], body=body, groups=groups)
@@ -231,79 +230,79 @@ def recursion(
     max_rounds: int | None = None,
     strategy: LoopProgress = "hybrid",
 ) -> Recurse:
-    """The loop that a function of the result so far describes."""
+    """The loop of a function of the result so far."""
     start = LoopInput.fresh(seed.schema)
-    asked = body(start)
-    nodes = list(walk(asked))
+    definition = body(start)
+    nodes = list(walk(definition))
     if start not in nodes:
         raise PlanError(
-            "the body of a loop must use the stream it is given: without it nothing goes round",
-            given=asked.describe(),
+            "the body of a loop must use its argument: without it nothing goes round",
+            given=definition.describe(),
             allowed="a plan over the result so far",
             instead="recurse(seed, lambda found: found.join(edges, on='node').select(...))",
         )
-    inside, outside = _parted(nodes, start)
+    inside, outside = _split(nodes, start)
     ports = ports_of((seed, *outside), 1 + _depth(inside))
     new: dict[str, Node] = {node.fingerprint: port for node, port in zip((start, *outside), ports, strict=True)}
     for node in inside:
         new[node.fingerprint] = node.with_inputs(*(new[child.fingerprint] for child in node.inputs))
-    return Recurse(seed, outside, new[asked.fingerprint], start, asked, distinct, max_rounds, strategy)
+    return Recurse(seed, outside, new[definition.fingerprint], start, definition, distinct, max_rounds, strategy)
 
 
 def ports_of(inputs: tuple[Node, ...], depth: int) -> tuple[LoopInput, ...]:
-    """What stands for the inputs of a loop inside it."""
+    """The nodes that stand for the inputs of a loop inside it."""
     names = ("result", *(f"outside {number}" for number in range(1, len(inputs))))
     pairs = zip(inputs, names, strict=True)
     return tuple(LoopInput(node.schema, name if depth == 1 else f"{name} of loop {depth}") for node, name in pairs)
 
 
 def _depth(nodes: Iterable[Node]) -> int:
-    """Of the operators of a body; loops that it reads from outside are not inside it."""
+    """The nesting depth of these operators; streams from outside do not count."""
     return max((node.depth for node in nodes if isinstance(node, Recurse)), default=0)
 
 
-def _parted(nodes: list[Node], start: LoopInput) -> tuple[list[Node], tuple[Node, ...]]:
-    """The operators that are on the loop, and the streams they read that are not, each once."""
+def _split(nodes: list[Node], start: LoopInput) -> tuple[list[Node], tuple[Node, ...]]:
+    """The operators of the loop, and the streams that they read from outside, each once."""
     inside: dict[str, Node] = {start.fingerprint: start}
-    found: dict[str, Node] = {}
+    outside: dict[str, Node] = {}
     for node in nodes:
         if any(child.fingerprint in inside for child in node.inputs):
             inside[node.fingerprint] = node
-            found |= {child.fingerprint: child for child in node.inputs if child.fingerprint not in inside}
-    return list(inside.values())[1:], tuple(found.values())
+            outside |= {child.fingerprint: child for child in node.inputs if child.fingerprint not in inside}
+    return list(inside.values())[1:], tuple(outside.values())
 
 
-# --- what a body may hold --------------------------------------------------------------------------------------------
+# --- checks ----------------------------------------------------------------------------------------------------------
 
 
 def _check_allowed(node: Node, *, distinct: bool) -> None:
     if distinct and not node.instant_wise:
         raise PlanError(
-            f"a loop of distinct payloads cannot hold {type(node).__name__}: it looks at more than one instant",
+            f"a loop of distinct payloads cannot hold {type(node).__name__}: it uses more than one instant",
             given=node.describe(),
             allowed="where, select, union, joins, distinct, aggregates and top at every instant (snapshot windows), "
             "shift forward, loops",
-            instead="put it before the loop or behind it",
+            instead="put it before the loop or after it",
         )
     if not distinct and not node.pairwise:
         raise PlanError(
-            f"a loop of all events cannot hold {type(node).__name__}: it looks at more than single events and pairs, "
+            f"a loop of all events cannot hold {type(node).__name__}: it uses more than single events and pairs, "
             "or back in time",
             given=node.describe(),
             allowed="where, select, union, join, join_table, and lifetimes that do not move back",
-            instead="recurse(..., distinct=True), or put it before the loop or behind it",
+            instead="recurse(..., distinct=True), or put it before the loop or after it",
         )
 
 
 def _check_options(node: Recurse) -> None:
     if type(node.distinct) is not bool:
-        raise PlanError("distinct is a yes or no", given=node.distinct, allowed="True, False")
+        raise PlanError("distinct is true or false", given=node.distinct, allowed="True, False")
     if node.max_rounds is not None and (type(node.max_rounds) is not int or node.max_rounds < 1):
         raise PlanError(
-            "max_rounds is how often a loop may go round",
+            "max_rounds is the largest number of rounds of a loop",
             given=node.max_rounds,
             allowed="a whole number from 1 on, or None",
             instead="recurse(..., max_rounds=100)",
         )
     if node.strategy not in get_args(LoopProgress):
-        raise PlanError("unknown way of progress", given=node.strategy, allowed=", ".join(get_args(LoopProgress)))
+        raise PlanError("unknown progress of a loop", given=node.strategy, allowed=", ".join(get_args(LoopProgress)))

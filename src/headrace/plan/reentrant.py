@@ -1,23 +1,24 @@
-"""Patterns whose transitions are a stream (rule 9.4): a loop over runs, made of operators that all queries have.
+"""Patterns whose transitions are a stream (rule 9.4): a loop over runs, built from ordinary operators.
 
-A *transition* is an event with a state it leads from (`source`), the variable that a tuple must be mapped to, the state
-it leads to (`target`), and whether a run that takes it is a match (`final`). Runs begin in the state `start`. A tuple
-sees the transitions that are alive at its start. What counts is every way through the transitions, from every tuple on.
+A *transition* is an event with the state it leads from (`source`), the variable that a tuple must be mapped to, the
+state it leads to (`target`), and whether a run that takes it is a match (`final`). Runs begin in the state `start`. A
+tuple sees the transitions that are alive at its start. Every path through the transitions counts, from every tuple on.
 
     tuples ── linked ── one for each variable ── join ── steps ──┬── from the start ──> seed ──┬──> runs ──> matches
                                   transitions ────┘              └────── join ─────────────────┘     │
                                                                            └─────────────────────────┘ ↺
 
-- *Linked*: each tuple knows its place and the place of the tuple before it in its group, which is all that "next to
-  each other" needs. A place is a start and a number among tuples that start together, 0 for the last of them. So a late
-  tuple changes the place of few others.
-- *Steps* are tuples with a transition each may take. Conditions on one tuple alone are asked before, once.
-- A *run* is a row: the place of its last tuple, its state, and what it carries along (`patterns/carried.py`). It goes
-  round, and meets the steps that lead on from its state and its place.
-- With `within d` a step lasts d ticks and one more, and lifetimes intersect along a derivation: a run ends d behind its
-  first tuple, and then it is forgotten. Without, steps and runs last for ever.
+- *Linked*: each tuple has its place and the place of the tuple before it in its group, which suffices to find adjacent
+  tuples. A place is a start and a number among tuples that start together, 0 for the last of them. So a tuple that
+  comes out of order changes the places of few others.
+- *Steps* are tuples with a transition that each may take. Conditions on one tuple alone are evaluated before, once.
+- A *run* is a row: the place of its last tuple, its state, and its carried values (`patterns/carried.py`). It goes
+  round, and meets the steps that continue from its state and its place.
+- With `within d` a step lasts d + 1 ticks, and lifetimes intersect along a derivation: a run ends d after its first
+  tuple, and is then forgotten. Without it, steps and runs last for ever.
 
-Every round takes another tuple, so the loop comes to rest. What a transition or a tuple gave is retracted with it.
+Every round takes another tuple, so the loop terminates. Retracting a transition or a tuple retracts what followed from
+it.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from headrace.time import INFINITY
 
 __all__ = ["reentrant"]
 
-#: The loop ends by itself; this is more than any batch needs.
+#: More rounds than any batch needs: the loop always terminates.
 _MOST_ROUNDS = 10**9
 #: Columns of a run: its place and whether it is a match, as far as transitions say.
 _AT, _TIE, _ENDS = "at", "tie", "ends"
@@ -53,7 +54,7 @@ _FROM, _TO, _FINAL = "from", "to", "final"
 
 
 def reentrant(match: Match, transitions: Node) -> Node:
-    """The matches that a stream of transitions leads to, with the definitions and measures of a pattern."""
+    """The matches of a stream of transitions, with the definitions and measures of a pattern."""
     _check(match, transitions)
     if not match.keys:
         return _Plan(match, transitions).matches()
@@ -65,7 +66,7 @@ def reentrant(match: Match, transitions: Node) -> Node:
 def _check(match: Match, transitions: Node) -> None:
     if match.pattern.matches != "all" or match.rows != "one":
         raise PlanError(
-            "where transitions are a stream every match counts, and is one event",
+            "with a stream of transitions every match counts, and is one event",
             given="rows='all'" if match.rows != "one" else f"skip {match.pattern.policy}",
             allowed="pattern.all_matches(), pattern.partial()",
             instead="match(pattern.all_matches(), transitions=...)",
@@ -89,7 +90,7 @@ class _Plan:
         self.transitions = transitions
         registers = {register.name: register for register in self.pattern.registers}
         self.carried = Carried(match.references, registers, match.updates)
-        # What is asked says what is carried along: all of it is looked at before anything is built.
+        # Expressions determine the carried values, so all of them are examined before the plan is built.
         conditions, guard = match.conditions
         parts = {name: conjuncts(condition) for name, condition in conditions.items()}
         self.alone = {name: [part for part in found if not self._of_run(part)] for name, found in parts.items()}
@@ -106,7 +107,7 @@ class _Plan:
     # --- outside the loop ---------------------------------------------------------------------------------------------
 
     def matches(self) -> Node:
-        """What leaves the loop, as events of its own."""
+        """The matches, as events."""
         steps = self.steps(self.linked())
         seed = self.advanced(Where(steps, col(_FROM) == BEGIN), begin=True)
         on = ((_AT, _AFTER), (_TIE, _AFTER_TIE), (STATE, _FROM))
@@ -119,7 +120,7 @@ class _Plan:
         return Select(PointAtStart(Where(runs, ended)), self.measures)
 
     def linked(self) -> Node:
-        """The tuples with their places, and under the names they have further on."""
+        """The tuples with their places, under the names of the later columns."""
         below, prevs = self.match.input, self.match.references.prevs
         head, more, at, rank, ties, before = (
             _fresh(name, below) for name in ("head", "more", _AT, "rank", "ties", "before")
@@ -129,7 +130,7 @@ class _Plan:
         earlier = {name: _fresh(name.strip("_"), below) for name in prevs}
         measures = ((at, col(START)), (rank, count()), (ties, final(count())), (before, Prev(col(START), 1)))
         looked = tuple((earlier[name], Prev(*prev)) for name, prev in prevs.items())
-        found = Match(below, (), together, (*measures, *looked), rows="all")
+        tuples_with_places = Match(below, (), together, (*measures, *looked), rows="all")
         first = col(rank) == 1
         places = (
             (_THEN, col(at)),
@@ -145,10 +146,10 @@ class _Plan:
         tuples = ((new, col(here.get(name, name))) for name, new in self.carried.tuples.items())
         masks = ((f"is_{i}", _all([p.transform(renamed) for p in self.alone.get(name, [])]))
                  for i, name in enumerate(self.pattern.variables))  # fmt: skip
-        return Select(found, (*places, *tuples, *masks))
+        return Select(tuples_with_places, (*places, *tuples, *masks))
 
     def steps(self, tuples: Node) -> Node:
-        """Each tuple with every transition that it allows."""
+        """Each tuple with every transition that it may take."""
         kept = [(name, col(name)) for name in (*_TUPLE, *self.carried.tuples.values())]
         parts = [
             Select(Where(tuples, col(f"is_{i}")), ((BY, lit(name)), *kept))
@@ -163,7 +164,7 @@ class _Plan:
     # --- in the loop --------------------------------------------------------------------------------------------------
 
     def advanced(self, steps: Node, *, begin: bool = False) -> Node:
-        """Runs after a step, their first if they begin, where the condition of the step's variable holds."""
+        """Runs after a step (the first step with `begin`) for which the condition of the step's variable holds."""
         start = {slot.name: slot.start for slot in self.slots} if begin else {}
 
         def before(part: Expr) -> Expr:
@@ -172,18 +173,18 @@ class _Plan:
         run = [(_AT, col(_THEN)), (_TIE, col(_THEN_TIE)), (STATE, col(_TO)), (_ENDS, col(_FINAL))]
         run += [(slot.name, slot.update.transform(before)) for slot in self.slots]
         plain = tuple((name, col(name)) for name, _ in run)
-        asked = {name: parts for name, parts in self.running.items() if parts}
-        if not asked:
+        conditions = {name: parts for name, parts in self.running.items() if parts}
+        if not conditions:
             return Select(steps, tuple(run))
         here = [(name, col(name)) for name in (BY, *self.carried.tuples.values())]
         holds = case()
-        for name, parts in asked.items():
+        for name, parts in conditions.items():
             holds = holds.when(col(BY) == name, _all(parts))
         return Select(Where(Select(steps, (*run, *here)), holds.otherwise(True)), plain)
 
 
 def _fresh(name: str, beside: Node) -> str:
-    """A name that no column has beside which it is put."""
+    """A name that no column of a node has."""
     while name in beside.schema:
         name += "_"
     return name

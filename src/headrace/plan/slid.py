@@ -1,7 +1,7 @@
-"""What slides come down to: numbers, parts of windows, and results that are left out (rule 7.5).
+"""Slides as plans: numbered tuples, parts of windows, and filtered results (rule 7.5).
 
-Tuples that are equal but for their ends have different results, and these must stay in the order of the tuples through
-several operators. So tuples are numbered first.
+Tuples that differ only in their ends have different results, which must stay in the order of the tuples through several
+operators. So tuples are numbered first.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from headrace.schema import Schema, Type
 __all__ = ["again", "numbered", "pane_size", "part", "unnumbered", "yielding"]
 
 Named = tuple[tuple[str, Expr], ...]
-#: What built-in aggregates are, over the results of panes.
+#: The aggregates that combine the results of panes.
 _AGAIN = {"count": "sum", "max": "max", "min": "min", "sum": "sum"}
-#: Whose sums never overflow in a pane: a sum that does is null, though that of the window may not be.
+#: Types whose sums never overflow in a pane: such a sum would be null, although the window's sum may fit.
 _SMALL = (Type.BYTE, Type.SHORT, Type.INT)
 
 
@@ -33,12 +33,12 @@ def numbered(node: Node, keys: Named) -> Over:
 
 
 def unnumbered(node: Node) -> Select:
-    """Without the numbers."""
+    """The plan without the numbers."""
     return Select(node, tuple((name, col(name)) for name in node.schema.names if name != NUMBER))
 
 
 def yielding(node: Node, keys: Named, slide: Tuples | Time) -> Node:
-    """Of numbered tuples those that are the last of their slot."""
+    """The numbered tuples that are the last of their slot."""
     if isinstance(slide, Tuples):
         return Where(node, (col(NUMBER) % slide.count) == 0)
     left = Over(node, keys, Frame(range=0, slide=slide), (("_last", AggregateCall("count")),))
@@ -46,7 +46,7 @@ def yielding(node: Node, keys: Named, slide: Tuples | Time) -> Node:
 
 
 def pane_size(frame: Frame, calls: Iterable[AggregateCall], schema: Schema) -> int:
-    """How many tuples there are in a pane; 1 if there are no panes."""
+    """The number of tuples of a pane; 1 if there are no panes."""
     if frame.rows is None or not isinstance(frame.slide, Tuples) or frame.tumbles:
         return 1
     size = gcd(frame.rows + 1, frame.slide.count)
@@ -66,22 +66,22 @@ def _merges(call: AggregateCall, schema: Schema) -> bool:
 
 
 def part(call: AggregateCall) -> AggregateCall:
-    """What is computed of a pane."""
+    """The call that computes a pane."""
     if isinstance(call, ModuleCall) and not call.module.composes:
         return ModuleCall.of(PartialState(call.module), call.mapping)
     return call
 
 
 def again(expr: Expr, columns: Mapping[str, str]) -> Expr:
-    """An output, of the results of panes; `columns` says where those of a call are."""
+    """An output over the results of panes; `columns` has the column of each call."""
 
-    def change(one: Expr) -> Expr:
-        if not isinstance(one, AggregateCall):
-            return one
-        pane = col(columns[str(one)])
-        if not isinstance(one, ModuleCall):
-            return AggregateCall(_AGAIN[one.function], pane)
-        module = one.module if one.module.composes else MergedStates(one.module)
+    def change(call: Expr) -> Expr:
+        if not isinstance(call, AggregateCall):
+            return call
+        pane = col(columns[str(call)])
+        if not isinstance(call, ModuleCall):
+            return AggregateCall(_AGAIN[call.function], pane)
+        module = call.module if call.module.composes else MergedStates(call.module)
         return ModuleCall.of(module, dict.fromkeys(module.fields.names, pane))
 
     return expr.transform(change)

@@ -1,4 +1,4 @@
-"""Sources, and what stands right behind them: admission, and the rows that are diverted."""
+"""Sources, admission, and diverted rows."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = [
 ]  # fmt: skip
 
 
-#: Rows that were not used: from where and why, the file and the line in it where those are known, and the row itself.
+#: Rows that were not used: their source, the reason, the file and line where known, and the row.
 DIVERTED = Schema.of("source STRING, reason STRING, file STRING, line LONG, row STRING")
-#: The column that tells a retraction (its new end) from an insert (null) on the way from a source to its `Admit`.
+#: The column of a retraction's new end, null for inserts, between a source and its `Admit`.
 RE_NEW = "__re_new"
 
 
 @dataclass(frozen=True, eq=False)
 class Source(Node):
-    """An input: where rows come from, and how they become events.
+    """An input: the origin of rows, and how they become events.
 
-    `origin` is told apart by its text only; the host's reader knows what to do with it.
+    Only its text identifies `origin`; the host's reader reads it.
     """
 
     reach: ClassVar[Reach] = "streams"
@@ -40,10 +40,10 @@ class Source(Node):
     lifetime: Lifetime
     policy: ProgressPolicy
     bad_rows: BadRowPolicy = "divert"
-    #: Predicate and columns that the reader applies itself, put here by the optimizer.
+    #: Predicate and columns that the optimizer has moved into the reader.
     pushed: Expr | None = None
     read_columns: tuple[str, ...] | None = None
-    #: Whether rows have their arrival and position behind the other columns: `STAMPS`, the last of `columns`.
+    #: Whether rows have their arrival and position: `STAMPS`, the last of `columns`.
     stamped: bool = False
 
     def __post_init__(self) -> None:
@@ -56,7 +56,7 @@ class Source(Node):
                 instead="late='divert'",
             )
         if self.stamped and ARRIVAL not in self.columns:
-            raise PlanError("rows that are stamped have columns for it", given=str(self.columns), allowed=str(STAMPS))
+            raise PlanError("stamped rows have columns for the stamps", given=str(self.columns), allowed=str(STAMPS))
         if isinstance(self.lifetime, Edge):
             for name in self.lifetime.key:
                 self.schema[name]
@@ -97,12 +97,12 @@ class Source(Node):
 
 @dataclass(frozen=True, eq=False)
 class Diverted(Node):
-    """The side stream of a source: rows that were late or malformed, as points at the CTI they broke."""
+    """The side stream of a source: late and malformed rows, as points at the CTI that they broke."""
 
     reach: ClassVar[Reach] = "streams"
     instants: ClassVar[bool] = True
     source: Source
-    #: Whether somebody reads it, so that rows must be given whole, with columns the query itself does not use.
+    #: Whether the query reads it, so that rows must have all columns, also those that the query does not use.
     whole: bool = True
 
     @property
@@ -134,13 +134,13 @@ class Diverted(Node):
 
 @dataclass(frozen=True, eq=False)
 class Admit(OneInput):
-    """Lets a retraction of physical events in only if the event it speaks of is there."""
+    """Admits a retraction of a physical event only if the event exists."""
 
     linear: ClassVar[bool] = False
     reach: ClassVar[Reach] = "streams"
     ends: ClassVar[None] = None
-    #: Columns that rows are brought together by; any will do, since equal events agree on all of them. The optimizer
-    #: chooses; before it has, others need not heed where the rows are.
+    #: The columns by which rows are brought together. Any columns are correct, because equal events agree on all; the
+    #: optimizer chooses them.
     by: tuple[str, ...] = ()
 
     @property
@@ -196,7 +196,7 @@ def sources_of(*roots: Node) -> list[Source]:
 
 
 def diverted_streams(*roots: Node, whole: bool) -> list[Node]:
-    """The streams of what a plan diverts: late and malformed rows, retractions of nothing, windows that failed."""
+    """The streams of diverted rows: late and malformed rows, retractions of unknown events, failed windows."""
     nodes = list(walk(*roots))
     late: list[Node] = [Diverted(source, whole) for source in sources_of(*roots)]
     late += [Orphans(node) for node in nodes if isinstance(node, Admit)]
@@ -206,7 +206,7 @@ def diverted_streams(*roots: Node, whole: bool) -> list[Node]:
 def diverted_rows(
     source: str, reasons: Any, rows: Sequence[str], file: str | None = None, lines: pa.Array | None = None
 ) -> pa.Table:
-    """Rows of one source that are not used, as the side stream has them; by default nobody knows their place."""
+    """Diverted rows of one source, as rows of the side stream; by default without file and line."""
     size = len(rows)
     files = pa.array([file] * size, pa.string())
     places = pa.nulls(size, pa.int64()) if lines is None else lines

@@ -21,22 +21,22 @@ __all__ = [
 ]  # fmt: skip
 
 
-_FINITE = 2**60  # ticks: far beyond all calendars, and added to any of their times not yet infinite
+_FINITE = 2**60  # ticks: far beyond all calendars, and the sum with any of their times is still finite
 
 
 @dataclass(frozen=True, eq=False)
 class EachAlone(OneInput):
-    """An operator that looks at each event alone, and passes its payload on: whose group it is makes no difference."""
+    """An operator that processes each event alone and passes its payload on, so that groups do not matter."""
 
     @property
     @abstractmethod
     def keeps_start(self) -> bool:
-        """Whether events start when they did."""
+        """Whether events keep their starts."""
 
     @property
     @abstractmethod
     def keeps_events(self) -> bool:
-        """Whether every event is there, for however long: nothing is left to do where events get another time."""
+        """Whether every event gives an event: where events get another time, the operator has no effect."""
 
     @property
     def liveliness(self) -> Liveliness:
@@ -61,11 +61,11 @@ class Where(EachAlone):
     predicate: Expr
 
     def __post_init__(self) -> None:
-        found = self.predicate.type(self.input.schema)
-        if found is not Type.BOOLEAN:
+        kind = self.predicate.type(self.input.schema)
+        if kind is not Type.BOOLEAN:
             raise PlanError(
                 "where needs a BOOLEAN",
-                given=f"{self.predicate} of type {found.value}",
+                given=f"{self.predicate} of type {kind.value}",
                 instead=f"({self.predicate}) > 0",
             )
 
@@ -78,7 +78,7 @@ class Where(EachAlone):
 
 @dataclass(frozen=True, eq=False)
 class Select(OneInput):
-    """Maps payloads: each output column is an expression over the input's."""
+    """Computes new payloads: each output column is an expression over the input's."""
 
     reach: ClassVar[Reach] = "event"
     instants: ClassVar[None] = None
@@ -168,7 +168,7 @@ class SetDuration(EachAlone):
 
 @dataclass(frozen=True, eq=False)
 class Extend(EachAlone):
-    """Moves ends: `[LE, RE + d)`; events that d makes empty vanish."""
+    """Moves ends: `[LE, RE + d)`; events that become empty are dropped."""
 
     keeps_start: ClassVar[bool] = True
     by: int
@@ -211,10 +211,10 @@ class PointAtStart(EachAlone):
 
 @dataclass(frozen=True, eq=False)
 class PointAtEnd(EachAlone):
-    """Keeps the instant at which an event ends, `[RE, RE + h)`; one that never ends gives none.
+    """Keeps the instant at which an event ends, `[RE, RE + h)`; an event without an end gives none.
 
-    When an event's end moves, its point goes and another comes, so no lifetime ever changes; and a point before the CTI
-    stands for an end that nothing can move any more.
+    If an event's end moves, its point is deleted and another inserted, so no lifetime ever changes; and a point before
+    the CTI stands for an end that is final.
     """
 
     reach: ClassVar[Reach] = "event, another time"
@@ -297,12 +297,12 @@ class Union(Node):
         raise PlanError(
             "a union inside apply needs streams of the group: events from outside belong to no group",
             given=outside.describe(),
-            allowed="streams made from the one that apply gives",
-            instead="unite the streams before group_by(...), or behind apply(...)",
+            allowed="streams made from the group's stream",
+            instead="unite the streams before group_by(...), or after apply(...)",
         )
 
     def with_inputs(self, *inputs: Node) -> Node:
-        # A rule may have narrowed some inputs more than others: what one of them lacks nobody needs.
+        # A rule may have narrowed some inputs more than others: a column that one of them lacks is not needed.
         names = [name for name in inputs[0].schema.names if all(name in other.schema for other in inputs)]
         plain = tuple((name, col(name)) for name in names)
         return Union(tuple(part if part.schema.names == tuple(names) else Select(part, plain) for part in inputs))

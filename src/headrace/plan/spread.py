@@ -1,8 +1,8 @@
-"""A loop whose rows are spread over buckets: where it begins and where it closes (rule 9.2).
+"""Loops across buckets: their start and their end (rule 9.2).
 
-A loop that no key keeps inside a bucket is cut open. Its body becomes a part of the plan like any other, so that its
-operators stand in stages and their inputs are brought together as usual. It reads `LoopStart`, and ends in `LoopEnd`.
-What `LoopEnd` gives goes on as the result, and travels back: in the next trip it is what `LoopStart` gives.
+A loop without a key is cut open: its body becomes an ordinary part of the plan, so that its operators run in stages and
+their inputs are brought together as usual. The body reads `LoopStart` and ends in `LoopEnd`. The output of `LoopEnd` is
+the result of the loop, and also the output of `LoopStart` in the next trip.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["LoopEnd", "LoopStart"]
 
 @dataclass(frozen=True, eq=False)
 class LoopStart(FedNode):
-    """What has changed of a loop's result in the trip before, each change with the round it came up in in front.
+    """The changes of a loop's result in the previous trip; the first column has the round of each change.
 
     Its name is the loop's fingerprint.
     """
@@ -29,7 +29,7 @@ class LoopStart(FedNode):
 
 @dataclass(frozen=True, eq=False)
 class LoopEnd(Node):
-    """Where the seed of a loop meets what its body gives, and the result leaves it."""
+    """The end of a loop: combines the seed and the output of the body, and gives the result."""
 
     linear: ClassVar[bool] = False
     reach: ClassVar[Reach] = "streams"
@@ -48,12 +48,12 @@ class LoopEnd(Node):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What has happened to a payload is known in one bucket."""
+        """All columns: one bucket has all changes of a payload."""
         return self.schema.names
 
     @property
     def round_column(self) -> str:
-        """The column in front of what the body gives."""
+        """The first column of the body's output, with the round."""
         return self.body.schema.names[0]
 
     @property

@@ -1,10 +1,10 @@
 """Stream–table joins: payloads extended from a table that is read once, when the query starts (rule 4).
 
-A table has no lifetimes: its rows hold at every instant of a query. So the operator keeps no state, runs wherever its
-input is, and its CTI is that of its input. That is true only as long as the table stays as it is: a retraction must
-find the rows that its insert has found. So a table is read once, when the query starts. It is sent along to wherever
-the operator runs, and its content is part of the query: a checkpoint made with another content is refused as that of
-another query. A table that changes is a stream, whose rows hold from one time to another, and is joined as one.
+A table has no lifetimes: its rows hold at every instant of a query. So the operator has no state, runs where its input
+is, and has its input's CTI. This requires that the table does not change: a retraction must find the rows that its
+insert has found. So a table is read once, when the query starts, and sent to the workers. Its content is part of the
+query: a checkpoint with another content belongs to another query, and is refused. A table that changes is a stream,
+whose rows hold from one time to another, and is joined as a stream.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ HOW: tuple[TableJoinKind, ...] = ("inner", "left")
 
 @dataclass(frozen=True, eq=False)
 class TableJoin(OneInput):
-    """Every event with each row of a table that has equal keys (nulls equal nothing), for as long as the event lasts.
+    """Every event with each row of a table that has equal keys (nulls equal nothing), with the event's lifetime.
 
-    The payload is made as that of a `Join`. With `how="left"` an event without a row in the table stays, with nulls.
+    The payload has the columns of a `Join`. With `how="left"` an event without a matching row stays, with nulls.
     """
 
     reach: ClassVar[Reach] = "event"
     ends: ClassVar[None] = None
-    #: The rows, or where they are read from when the query starts; told apart by its text.
+    #: The rows, or the files to read when the query starts; its text identifies it.
     table: object
     columns: Schema
     on: Keys
     how: TableJoinKind = "inner"
-    #: What the table's columns are called, when a rule has since narrowed the input; they keep their names.
+    #: The names of the table's columns, if a rule has narrowed the input: the columns keep their names.
     names: tuple[tuple[str, str], ...] | None = None
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class TableJoin(OneInput):
 
     @cached_property
     def table_columns(self) -> dict[str, str]:
-        """The columns taken from the table, and what they are called in the output."""
+        """The columns taken from the table, and their names in the output."""
         if self.names is None:
             return names_beside(self.input.schema, self.columns, self.on)
         return dict(self.names)

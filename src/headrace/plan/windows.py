@@ -5,8 +5,8 @@ The *grid* is `[o + kH, o + kH + S)` for every integer k. Tumbling windows are t
 `first(LE) .. last(RE)`. The windows of the other kinds depend on the events of a group: *snapshot*, *count* and
 *session*; `operators/per_window/divide.py` finds them.
 
-An event that never ends has no last window. Its last number is `ENDLESS + k`, where window k is the last one that
-starts at or before the event does: at the end of time, when all else has ended, its windows stop there (rule 5.3).
+An event without an end has no last window. Its last number is `ENDLESS + k`, where window k is the last one that starts
+at or before the event's start: at the end of time, if no other event goes further, its windows stop there (rule 5.3).
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ Timestamping = Literal["align", "unchanged", "clip", "time_bound"]
 
 @dataclass(frozen=True)
 class WindowKind(ABC):
-    """How the time axis of a group is divided."""
+    """A division of the time axis of a group."""
 
     @property
     @abstractmethod
     def delay(self) -> str:
-        """How far the start of the first open window is behind, for people."""
+        """The distance of the first open window's start from the CTI, as text for users."""
 
     @property
     @abstractmethod
     def quiet(self) -> tuple[str, str] | None:
-        """What a group does that holds back the output CTI of all, and what would help; None if none can."""
+        """How a group can hold back the output CTI of all, and a remedy, as text for users; None if no group can."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,11 @@ class Grid(WindowKind):
         return np.where(endless, ENDLESS + (_bounded(le) - self.origin) // self.hop, finite)
 
     def start(self, k: Int64s) -> Int64s:
-        """Where windows start."""
+        """The starts of windows."""
         return self.origin + k * self.hop
 
     def end(self, k: Int64s) -> Int64s:
-        """Where windows end; windows without a last number end never."""
+        """The ends of windows; infinite for the windows of events without an end."""
         ends = np.where(k >= ENDLESS // 2, 0, k) * self.hop + (self.origin + self.size)
         return np.where(k >= ENDLESS // 2, np.int64(INFINITY), ends)
 
@@ -107,11 +107,11 @@ class Grid(WindowKind):
         return (max(-_LIMIT, min(_LIMIT, time)) - self.origin) // self.hop
 
     def start_of(self, k: int) -> int:
-        """Where one window starts."""
+        """The start of one window."""
         return self.origin + k * self.hop
 
     def cti(self, time: int) -> int:
-        """The output CTI for an input CTI (rule 6.4): where the first window still open starts."""
+        """The output CTI for an input CTI (rule 6.4): the start of the first open window."""
         if time in (INFINITY, NEG_INFINITY):
             return time
         return self.start_of(self.closed(time) + 1)
@@ -132,13 +132,13 @@ class Grid(WindowKind):
 
 
 def _bounded(times: Int64s) -> Int64s:
-    # Larger times would overflow the arithmetic; 36 000 years on either side of 1970 are enough.
+    # Larger times would overflow; 36 000 years before and after 1970 are enough.
     return np.clip(times, 1 - _LIMIT, _LIMIT - 1)
 
 
 @dataclass(frozen=True)
 class Snapshot(WindowKind):
-    """Between each pair of neighbouring endpoints of the group's events."""
+    """A window between each two neighbouring endpoints of the group's events."""
 
     @property
     def delay(self) -> str:
@@ -155,7 +155,7 @@ class Snapshot(WindowKind):
 
 @dataclass(frozen=True)
 class Count(WindowKind):
-    """So many distinct start times, or end times, in a row: `[t_i, t_(i+n-1) + h)` for each of them."""
+    """Windows over n successive distinct start times, or end times: `[t_i, t_(i+n-1) + h)` for each i."""
 
     n: int
     by: Literal["start", "end"] = "start"
@@ -205,12 +205,12 @@ class Session(WindowKind):
 
 @dataclass(frozen=True)
 class WindowPolicy:
-    """What the author of a query says about the modules of a window clause (rule 6.3), and about their failures.
+    """The policies of a window clause for its modules (rule 6.3), and for their failures.
 
-    `clipping`: what of an event's lifetime a time-sensitive module sees. `timestamping`: which lifetimes its outputs
-    get; None is `align` for time-insensitive modules and `unchanged` for others. `on_error`: a failure stops the query
-    (`fail`), or only its window is left out, counted and diverted (`skip`). `verify` calls a module twice.
-    `time_limit` is in seconds of a call.
+    `clipping`: how lifetimes are clipped to the window before a time-sensitive module sees them. `timestamping`: the
+    lifetimes of its outputs; None is `align` for time-insensitive modules and `unchanged` for others. `on_error`: a
+    failure stops the query (`fail`), or only its window is left out, counted and diverted (`skip`). `verify` calls a
+    module twice. `time_limit` is in seconds for each call.
     """
 
     clipping: Clipping = "none"
@@ -253,5 +253,5 @@ _POLICIES: dict[str, tuple[str | None, ...]] = {
     "on_error": ("fail", "skip"),
 }
 
-#: What holds when the query says nothing.
+#: The default policy.
 PLAIN_POLICY = WindowPolicy()

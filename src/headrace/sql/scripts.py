@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Unpack
 
-from headrace.api.options import StreamRunOptions, StreamStartOptions, showing
+from headrace.api.options import StreamRunOptions, StreamStartOptions, shows_options
 from headrace.api.running import Run, run, start
 from headrace.api.stream import Stream
 from headrace.host.driving.query import Query
@@ -38,7 +38,7 @@ class Script:
         """What goes to sinks."""
         return {one.name: (one.stream, one.sink) for one in self.outcomes if isinstance(one, Delivery)}
 
-    @showing(StreamRunOptions)
+    @shows_options(StreamRunOptions)
     def run(self, **options: Unpack[StreamRunOptions]) -> Run:
         """Run everything that is asked to the end of its inputs, as one query; options as `headrace.run` has them.
 
@@ -49,7 +49,7 @@ class Script:
         self.session.latest = run(asked, sinks=sinks, **{**self.session.options(options.get("host")), **options})
         return self.session.latest
 
-    @showing(StreamStartOptions)
+    @shows_options(StreamStartOptions)
     def start(self, sink: Any = None, **options: Unpack[StreamStartOptions]) -> Query:
         """Run until stopped, as `headrace.start` does: every INSERT INTO, and queries by themselves into `sink`."""
         pairs = [*self.deliveries.values(), *((stream, sink) for stream in self.queries.values() if sink is not None)]

@@ -1,10 +1,10 @@
 """Cutting a plan into a line of stages.
 
 Linear operators run where their rows are. An operator that needs rows brought together (`Node.needs`) runs one level
-further on than its inputs, unless the rows are together already. Level 0 is the *intake*: the tasks that read the
-sources. Every other level is a stage, run by a fixed number of buckets. Rows that cross levels travel on *edges*,
-routed by hash to the bucket that needs them; an edge that passes a stage on its way is handed through. A plan without
-state has no stage: its rows leave where they were read.
+after its inputs, unless the rows are together already. Level 0 is the *intake*: the tasks that read the sources. Every
+other level is a stage, run by a fixed number of buckets. Rows that cross levels travel on *edges*, routed by hash to
+their bucket; stages in between pass them through. A plan without state has no stage: its rows leave where they were
+read.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ __all__ = ["Line", "PlanEdge", "cut", "line_of"]
 
 @dataclass(frozen=True, eq=False)
 class PlanEdge:
-    """Rows of `producer`, on their way to the nodes of level `to` that read them.
+    """Rows of `producer` for the nodes of level `to` that read them.
 
-    `route`: the columns whose hash decides the bucket; () for one bucket; None when any bucket will do.
+    `route`: the columns whose hash decides the bucket; () for one bucket; None for any bucket.
     """
 
     number: int
@@ -57,7 +57,7 @@ class Line:
 
     @property
     def depth(self) -> int:
-        """How many stages follow the intake."""
+        """The number of stages after the intake."""
         return max(self.levels[output.fingerprint] for output in self.outputs)
 
     @cached_property
@@ -71,7 +71,7 @@ class Line:
 
     @cached_property
     def loops(self) -> tuple[LoopEnd, ...]:
-        """The loops that go across buckets."""
+        """The loops across buckets."""
         return tuple(node for node in self.nodes if isinstance(node, LoopEnd))
 
     @cached_property
@@ -86,7 +86,7 @@ class Line:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A short text that is equal exactly for queries that compute the same."""
+        """A short text that is equal for queries that compute the same, and for no others."""
         return hashlib.sha256("\n".join(o.fingerprint for o in self.outputs).encode()).hexdigest()[:16]
 
     def at(self, level: int) -> tuple[Node, ...]:
@@ -94,7 +94,7 @@ class Line:
         return tuple(node for node in self.nodes if self.levels[node.fingerprint] == level)
 
     def edge_to(self, consumer: Node, position: int) -> PlanEdge | None:
-        """The edge that brings a consumer one of its inputs; None when both are on the same level."""
+        """The edge of one input of a consumer; None if both are on the same level."""
         producer, level = consumer.inputs[position], self.levels[consumer.fingerprint]
         if self.levels[producer.fingerprint] == level:
             return None
@@ -107,13 +107,13 @@ def _needs_nothing(node: Node) -> bool:
 
 
 def _in_place(node: Node, levels: dict[str, int], level: int) -> bool:
-    """Whether an operator can run on the level that its inputs reach.
+    """Whether an operator can run on the level of its inputs.
 
-    Rows of one input stay where they are if they are together by some of the columns that are needed. Rows of several
-    must also find each other: those that are there already must be where the hash of all that is needed, in its order,
-    would bring them; those from earlier levels will be brought there by it.
+    Rows of a single input stay where they are if they are together by some of the needed columns. Rows of several
+    inputs must also meet: those on this level must be in the bucket of the hash of all needed columns, in their order;
+    those from earlier levels are routed there.
     """
-    if level == 0 or isinstance(node, LoopEnd):  # a loop is closed where all buckets have been heard
+    if level == 0 or isinstance(node, LoopEnd):  # the end of a loop needs the rows of all buckets
         return False
     if len(node.inputs) == 1:
         keys = node.inputs[0].properties.keys
@@ -123,7 +123,7 @@ def _in_place(node: Node, levels: dict[str, int], level: int) -> bool:
 
 
 def line_of(outputs: Sequence[Output], buckets: int = 1, rules: Sequence[Rule] = RULES) -> Line:
-    """A plan as it runs: improved, and cut into levels."""
+    """A plan as it runs: optimized, and cut into levels."""
     return cut(optimize(outputs, rules), buckets)
 
 
@@ -135,17 +135,17 @@ def cut(outputs: Sequence[Output], buckets: int = 1) -> Line:
     for node in walk(*outputs):
         if isinstance(node, GroupInput):
             raise PlanError(
-                "the stream of a group has a meaning only inside the apply that gave it",
+                "the stream of a group may be used only inside its apply",
                 given=node.describe(),
                 allowed="the stream that apply returns",
-                instead="use the group's stream in the function that is given to apply, and nowhere else",
+                instead="use the group's stream only in the function that apply calls",
             )
         if isinstance(node, LoopInput):
             raise PlanError(
-                "the result so far of a loop has a meaning only inside the loop",
+                "the recursive stream of a loop may be used only inside the loop",
                 given=node.describe(),
                 allowed="the stream that recurse returns",
-                instead="use it in the function that is given to recurse, and nowhere else",
+                instead="use it only in the function that recurse calls",
             )
         level = max((levels[child.fingerprint] for child in node.inputs), default=0)
         if not _needs_nothing(node) and not _in_place(node, levels, level):

@@ -1,17 +1,17 @@
-"""The way out: from the changes that leave a query to what its sinks have, the same for every host.
+"""Egress: from the changes of a query to the rows of its sinks, the same for every host.
 
-1. *Pair.* Every output has its sink. `prepared` puts before a sink the operators that it needs, `check_places` and
-   `claim` see to it that a directory belongs to one output of one query.
-2. *Finality.* Which rows may leave is decided by those operators: `Final` holds rows back until nothing can change
-   them, upsert rows are the latest of each key. So a sink never waits; what reaches it leaves.
-3. *Encode.* `rows_of` gives the rows of a batch in the form of the sink, `encode` the bytes of a file.
-4. *Deliver.* What an output gives in a batch comes from several buckets; `departures` brings it together. For a
-   directory, each task with rows writes a part (`write_part`), and the driver publishes the parts (`publish_parts`).
-   A console, a memory and a function are in the driver's process and get the batch as a whole (`hand_over`).
+1. *Pair.* Every output has its sink. `prepared` adds the operators that a sink needs, `check_places` and `claim` make
+   sure that a directory belongs to one output of one query.
+2. *Finality.* Those operators decide which rows may leave: `Final` holds back rows until they are final, upsert rows
+   are the latest of each key. So a sink never waits.
+3. *Encode.* `rows_of` returns the rows of a batch in the sink's encoding, `encode` the bytes of a file.
+4. *Deliver.* The rows of an output come from several buckets; `departures` brings them together. For a directory, each
+   task with rows writes a part (`write_part`), and the driver publishes the parts (`publish_parts`). A console, a
+   memory and a function are in the driver's process and get the complete batch (`hand_over`).
 
 A query with a checkpoint delivers a batch after its commit (`host/driving/publish.py`); a run in process delivers all
-batches at its end (`deliver`). A directory is the same for both: a folder for each batch, and in it the file that says
-how far the batch has come.
+batches at its end (`deliver`). A directory is the same for both: a folder for each batch, with a file for the batch's
+CTI.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ TaskSink = FileSink | Nowhere
 
 
 def prepared(node: Node, sink: Sink | None) -> Node:
-    """The stream that a sink really gets; all of it, where there is no sink."""
+    """The stream with the operators that a sink needs; unchanged without a sink."""
     if sink is None or sink.encoding == "events":
         return node
     if sink.encoding == "final":
@@ -76,16 +76,16 @@ def prepared(node: Node, sink: Sink | None) -> Node:
 
 
 def task_sinks(sinks: Iterable[Sink], *, trips: bool = False) -> tuple[TaskSink | None, ...]:
-    """The sink of every output that tasks write themselves; None for outputs that the driver takes.
+    """The sink of every output that tasks write; None for outputs that the driver writes.
 
-    With `trips`, a batch may consist of several, of which a task knows one. Upsert rows say what became of a key in a
-    batch: then the driver writes them.
+    With `trips`, a batch may have several trips, and a task sees one. Upsert rows need the result of the batch for a
+    key: then the driver writes them.
     """
     return tuple(s if isinstance(s, TaskSink) and not (trips and s.encoding == "upsert") else None for s in sinks)
 
 
 def check_places(sinks: Iterable[Sink], *, new: bool) -> None:
-    """Raise unless every directory can be written and is named once, and with `new` is free: before anything runs."""
+    """Raise unless every directory is writable, is used once, and with `new` is free: before anything runs."""
     places = set()
     for sink in sinks:
         if isinstance(sink, FileSink):
@@ -104,7 +104,7 @@ def check_places(sinks: Iterable[Sink], *, new: bool) -> None:
 
 
 def claim(sinks: Iterable[Sink], owner: str, begun: Iterable[bool]) -> None:
-    """Make the directories among the sinks those of one query; `begun` says which of them it has had before."""
+    """Claim the directories among the sinks for one query; `begun` says which of them it has written before."""
     for sink, written in zip(sinks, begun, strict=True):
         if isinstance(sink, FileSink):
             batches_at(sink.path).claim(owner, begun=written)
@@ -131,7 +131,7 @@ def _bytes(table: pa.Table, sink: FileSink) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class Departure:
-    """What leaves by one output in a batch: the messages of its buckets, trip by trip, and how far it has come."""
+    """The results of one output in a batch: the messages of its buckets, trip by trip, and its progress."""
 
     output: Output
     trips: Sequence[Sequence[Message]]
@@ -148,26 +148,26 @@ class Departure:
 
 
 def departures(line: Line, trips: Sequence[Iterable[Message]], sources: Mapping[str, Progress]) -> list[Departure]:
-    """What leaves by every output, from the last messages of every trip of a batch.
+    """The results of every output, from the last messages of every trip of a batch.
 
-    An output has come as far as the last of its buckets; one without a stage, as far as its sources allow.
+    The progress of an output is the least of its buckets'; without a stage, it follows from its sources.
     """
-    found = [[list[Message]() for _ in trips] for _ in line.outputs]
+    by_output = [[list[Message]() for _ in trips] for _ in line.outputs]
     for place, messages in enumerate(trips):
         for message in messages:
-            if 0 <= RESULT - message.edge < len(found):
-                found[RESULT - message.edge][place].append(message)
+            if 0 <= RESULT - message.edge < len(by_output):
+                by_output[RESULT - message.edge][place].append(message)
     at_intake = intake_progress(line, sources)
-    left = []
-    for output, mine in zip(line.outputs, found, strict=True):
-        sent = [m.progress for m in mine[-1] if m.progress is not None]
+    found = []
+    for output, messages_of_trips in zip(line.outputs, by_output, strict=True):
+        sent = [m.progress for m in messages_of_trips[-1] if m.progress is not None]
         progress = Progress.together(sent or [at_intake[output.fingerprint]])
-        left.append(Departure(output, mine, progress))
-    return left
+        found.append(Departure(output, messages_of_trips, progress))
+    return found
 
 
 def together(output: Output, trips: Sequence[Changes]) -> Changes:
-    """What an output gives in a batch, from what it gives in each of its trips."""
+    """The changes of an output in a batch, from those of each of its trips."""
     if len(trips) == 1:
         return trips[0]
     if isinstance(output.input, EdgeLifetimes) and output.input.latest:
@@ -176,7 +176,7 @@ def together(output: Output, trips: Sequence[Changes]) -> Changes:
 
 
 def write_part(sink: TaskSink, changes: Changes, batch: int) -> str | None:
-    """Write rows where their batch can take them from; gives the place, if there is anything."""
+    """Stage rows for their batch; return their place, if there are any."""
     if isinstance(sink, Nowhere):
         return None
     data = encode(changes, sink, batch)
@@ -184,9 +184,9 @@ def write_part(sink: TaskSink, changes: Changes, batch: int) -> str | None:
 
 
 def publish_parts(sink: FileSink, schema: Schema, batch: int, parts: Sequence[str], cti: int | None) -> None:
-    """Make parts the batch of a directory, with the CTI if it moved; a batch that is there stays as it is.
+    """Publish parts as the batch of a directory, with the CTI if it moved; an existing batch stays as it is.
 
-    Only physical events say how far they have come.
+    Only physical events include CTIs.
     """
     extra = {}
     if cti is not None and sink.encoding == "events":
@@ -206,7 +206,7 @@ def hand_over(sink: Sink, name: str, batch: int, changes: Changes, progress: Pro
 
 
 def deliver(sink: Sink, name: str, schema: Schema, batches: Iterable[tuple[Changes, Progress]]) -> None:
-    """Hand over all batches of the output `name`, which has ended, in order."""
+    """Deliver all batches of the output `name`, after its end, in order."""
     claim([sink], uuid.uuid4().hex, [False])
     reached = NEG_INFINITY
     for number, (changes, progress) in enumerate(batches):
@@ -221,13 +221,13 @@ def deliver(sink: Sink, name: str, schema: Schema, batches: Iterable[tuple[Chang
 
 
 def show_losses(sinks: Iterable[Sink], losses: str) -> None:
-    """Say which rows were not used, where somebody watches the answers."""
+    """Show the losses where a console shows the answers."""
     if any(isinstance(sink, Console) for sink in sinks):
         console.show_losses(losses)
 
 
 def close(sinks: Iterable[Sink]) -> None:
-    """The query has ended: nothing more comes."""
+    """Close the sinks of a query that has ended."""
     for sink in sinks:
         if isinstance(sink, Console):
             console.close(sink)

@@ -1,4 +1,4 @@
-"""Level 0: a task reads part of a source, makes changes of it, and runs the linear operators that can run there."""
+"""Level 0: a task reads a part of a source, turns it into changes, and runs the linear operators of the level."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from headrace.changes import Changes
 from headrace.columnar import concat
-from headrace.io.decoded import Decoded
-from headrace.io.ingress import Channel, ChannelReport, Whole
+from headrace.io.decoded import DecodedBlock
+from headrace.io.ingress import Channel, ChannelReport, RowLookup
 from headrace.io.origins import shown_path, whole_rows
 from headrace.operators.aggregate.accumulators import Layout
 from headrace.operators.aggregate.combine import FIRST, LAST, compact
@@ -35,21 +35,21 @@ class Intake:
         self.channel = Channel(source, start, clock)
         self._reports: list[ChannelReport] = []
         self._ready: dict[int, list[pa.Table]] = {edge.number: [] for edge in line.edges if edge.start == 0}
-        #: The outputs that rows leave by without a stage.
+        #: The outputs without a stage.
         self._outputs = [(i, o) for i, o in enumerate(line.outputs) if line.levels[o.fingerprint] == 0]
 
     def next_channel(self) -> None:
-        """The rows that follow come from another file: only the promises of earlier batches bind them."""
+        """Begin another file: only the promises of earlier batches apply to its rows."""
         self._reports.append(self.channel.report)
         self.channel = Channel(self.source, self.start, self.clock)
 
-    def read(self, block: Decoded, path: str | None = None) -> None:
-        """A decoded block, of the file at `path` if there is one."""
+    def read(self, block: DecodedBlock, path: str | None = None) -> None:
+        """Read a decoded block, of the file at `path` if there is one."""
         self.channel.file = shown_path(self.source, path)
         known = self.channel.file is not None
         if block.table.num_rows:
-            whole = whole_rows(self.source, path, block) if path is not None else None
-            self.take(block.table, whole, block.lines if known else None)
+            full_rows = whole_rows(self.source, path, block) if path is not None else None
+            self.take(block.table, full_rows, block.lines if known else None)
         if block.refused.num_rows:
             reasons, texts = (block.refused[name].to_pylist() for name in ("reason", "raw"))
             lines = block.refused["line"] if known else None
@@ -57,28 +57,28 @@ class Intake:
         if block.file != "same":
             self.channel.report.counts[f"{block.file}_files"] += 1
 
-    def take(self, table: pa.Table, whole: Whole | None = None, lines: NDArray[np.int64] | None = None) -> None:
-        """A block of rows."""
-        accepted, diverted = self.channel.take(table, whole, lines)
+    def take(self, table: pa.Table, full_rows: RowLookup | None = None, lines: NDArray[np.int64] | None = None) -> None:
+        """Take a block of rows."""
+        accepted, diverted = self.channel.take(table, full_rows, lines)
         self._run(accepted, diverted)
 
     def _run(self, accepted: Changes, diverted: Changes) -> None:
-        given: dict[str, Changes | pa.Table] = {self.source.fingerprint: accepted}
+        outputs: dict[str, Changes | pa.Table] = {self.source.fingerprint: accepted}
         for node in self.line.at(0):
             if isinstance(node, Diverted):
                 if node.source == self.source:
-                    given[node.fingerprint] = diverted
+                    outputs[node.fingerprint] = diverted
             elif not isinstance(node, (Source, Output)):
-                parts = [given[child.fingerprint] for child in node.inputs if child.fingerprint in given]
+                parts = [outputs[child.fingerprint] for child in node.inputs if child.fingerprint in outputs]
                 changes = [part for part in parts if isinstance(part, Changes)]
                 if changes:
-                    given[node.fingerprint] = linear_of(node)(node, Changes.concat(changes))
+                    outputs[node.fingerprint] = linear_of(node)(node, Changes.concat(changes))
         for edge in self.line.edges:
-            if edge.start == 0 and edge.producer.fingerprint in given:
-                self._keep(edge.number, given[edge.producer.fingerprint])
+            if edge.start == 0 and edge.producer.fingerprint in outputs:
+                self._keep(edge.number, outputs[edge.producer.fingerprint])
         for number, output in self._outputs:
-            if output.input.fingerprint in given:
-                self._keep(RESULT - number, given[output.input.fingerprint])
+            if output.input.fingerprint in outputs:
+                self._keep(RESULT - number, outputs[output.input.fingerprint])
 
     def _keep(self, edge: int, data: Changes | pa.Table) -> None:
         table = data.to_table() if isinstance(data, Changes) else data
@@ -86,7 +86,7 @@ class Intake:
             self._ready.setdefault(edge, []).append(table)
 
     def finish(self) -> Iterable[Message]:
-        """Everything for the next level: rows by bucket, and the report, which every bucket hears."""
+        """All messages for the next level: rows by bucket, and the report for every bucket."""
         self._reports.append(self.channel.report)
         for edge in self.line.edges:
             if self._ready.get(edge.number):
@@ -103,25 +103,25 @@ class Intake:
 
 
 def circulated(line: Line, back: Message, buckets: int, sender: int) -> Iterable[Message]:
-    """What a loop gave in the trip before: rows by bucket, and the report, which every bucket hears."""
+    """The feedback of a loop from the trip before: rows by bucket, and the report for every bucket."""
     loop = back.extra["loop"]
     if back.table is not None and back.table.num_rows:
-        given: dict[str, Changes] = {}
+        outputs: dict[str, Changes] = {}
         for node in line.at(0):
             if isinstance(node, LoopStart) and node.name == loop:
-                given[node.fingerprint] = Changes.from_table(back.table)
-            parts = [given[child.fingerprint] for child in node.inputs if child.fingerprint in given]
+                outputs[node.fingerprint] = Changes.from_table(back.table)
+            parts = [outputs[child.fingerprint] for child in node.inputs if child.fingerprint in outputs]
             if parts:
-                given[node.fingerprint] = linear_of(node)(node, Changes.concat(parts))
+                outputs[node.fingerprint] = linear_of(node)(node, Changes.concat(parts))
         for edge in line.edges:
-            if edge.start == 0 and edge.producer.fingerprint in given:
-                table = given[edge.producer.fingerprint].to_table()
+            if edge.start == 0 and edge.producer.fingerprint in outputs:
+                table = outputs[edge.producer.fingerprint].to_table()
                 for bucket, rows in enumerate(split(table, edge.route, buckets, sender)):
                     if rows is not None:
                         yield Message(bucket, edge.number, rows)
-    told = {loop: {back.extra["bucket"]: back.extra["report"]}}
+    report = {loop: {back.extra["bucket"]: back.extra["report"]}}
     for bucket in range(buckets):
-        yield Message(bucket, REPORTS, extra={"loops": told})
+        yield Message(bucket, REPORTS, extra={"loops": report})
 
 
 def _merged(producer: Node, tables: list[pa.Table]) -> pa.Table:

@@ -1,8 +1,7 @@
-"""What travels between levels: rows of an edge, reports of the sources, results, and statistics.
+"""Messages between levels: rows of an edge, reports of the sources, results, and statistics.
 
-In process, messages are handed over as they are. Between processes a message is four plain values, `(bucket, edge, seq,
-chunk)`, the chunk an Arrow IPC stream with the rest in its metadata: whatever a row holds, its cost is per row, so a
-row holds a chunk.
+In process, messages are passed as objects. Between processes a message is four plain values, `(bucket, edge, seq,
+chunk)`; the chunk is an Arrow IPC stream with the rest in its metadata. The cost is per row, so a row holds a chunk.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ __all__ = [
     "unpack",
 ]
 
-#: Edge numbers of messages that are not rows of an edge. Results of output i travel as `RESULT - i`. What a loop feeds
-#: back is read in the next trip. `STATE` says what a bucket of a stage has saved.
+#: Edge numbers of messages that are not rows of an edge. Results of output i have the number `RESULT - i`. The next
+#: trip reads `FEEDBACK` of loops. `STATE` describes the saved state of a bucket of a stage.
 REPORTS, STATISTICS, FEEDBACK, STATE, RESULT = -1, -2, -3, -4, -10
 _META = b"headrace"
 _MOST_ROWS = 100_000
@@ -42,7 +41,7 @@ _MOST_ROWS = 100_000
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """Rows of an edge for one bucket, with the progress of whoever sent them."""
+    """Rows of an edge for one bucket, with the progress of the sender."""
 
     bucket: int
     edge: int
@@ -61,7 +60,7 @@ def bucket_of(table: pa.Table, route: tuple[str, ...] | None, buckets: int, send
 
 
 def split(table: pa.Table, route: tuple[str, ...] | None, buckets: int, sender: int) -> list[pa.Table | None]:
-    """A table's rows by bucket; None for a bucket that gets nothing."""
+    """A table's rows by bucket; None for a bucket without rows."""
     if table.num_rows == 0:
         return [None] * buckets
     where = bucket_of(table, route, buckets, sender)
@@ -75,7 +74,7 @@ def split(table: pa.Table, route: tuple[str, ...] | None, buckets: int, sender: 
 
 
 def pack(message: Message) -> Iterator[tuple[int, int, Pieces]]:
-    """`(bucket, edge, chunk)` rows of a message; a large table gives several."""
+    """The rows `(bucket, edge, chunk)` of a message; a large table has several."""
     progress = None if message.progress is None else [message.progress.cti, message.progress.high]
     table = message.table if message.table is not None else pa.table({})
     for start in range(0, max(table.num_rows, 1), _MOST_ROWS):
@@ -85,7 +84,7 @@ def pack(message: Message) -> Iterator[tuple[int, int, Pieces]]:
 
 
 def unpack(bucket: int, edge: int, chunk: bytes | pa.Buffer) -> Message:
-    """The message of one row; its table goes on using the chunk."""
+    """The message of one row; its table uses the chunk without copying."""
     table = pa.ipc.open_stream(chunk).read_all()
     meta = json.loads(table.schema.metadata[_META])
     table = full(table.replace_schema_metadata(None), meta["left"])

@@ -1,10 +1,9 @@
-"""State that is pickled, and whose it is.
+"""Pickled state, and its owner.
 
-Nearly all state is columns of Arrow, which any query can read and which can do no harm. States of users' modules are
-values of Python, kept as `pickle` writes them. Loading a pickle imports the classes that it names and runs their code;
-it means something only to the code that wrote it. So what a commit says of such a trace has a key `pickled`, with the
-fingerprints of the query and of the operator that saved it. Only these two together load it; anybody else is refused
-before a byte of it is read.
+Nearly all state is Arrow columns, which any query can read safely. States of users' modules are pickled Python values.
+Loading a pickle imports the classes that it names and runs their code, and only the code that wrote it can use it. So
+the entry of such a trace in a commit has a key `pickled`, with the fingerprints of the query and of the operator that
+saved it. Only this operator of this query may load it; any other is refused before it reads a byte.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ PICKLED = "pickled"
 
 
 def owner_mark(line: Line, operator: str) -> dict[str, str]:
-    """Who saves pickles: the query and the operator."""
+    """The owner of pickles: the query and the operator."""
     return {"query": line.fingerprint, "operator": operator}
 
 
 def carries_states(line: Line) -> frozenset[str]:
-    """The operators whose rows hold states of modules, made before a shuffle and not merged yet."""
+    """The operators whose rows contain states of modules, computed before a shuffle and not merged yet."""
     found: set[str] = set()
     for node in line.nodes:
         fed = any(child.fingerprint in found for child in node.inputs)
@@ -47,14 +46,14 @@ def _merges_states(node: Node) -> bool:
 
 
 def check_owner(line: Line, operator: str, traces: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise if one of an operator's saved traces is pickled, and not by this operator of this query."""
+    """Raise if a saved trace of an operator was pickled by another query or operator."""
     for name, saved in traces.items():
         if PICKLED in saved and saved[PICKLED] != owner_mark(line, operator):
             raise _refused(line, operator, name, saved[PICKLED])
 
 
 def check_marked(line: Line, operator: str, pickled: Iterable[str], traces: Mapping[str, Mapping[str, Any]]) -> None:
-    """The same, and raise if one of the traces that are `pickled` does not say by whom."""
+    """`check_owner`, and raise if a trace in `pickled` has no owner."""
     check_owner(line, operator, traces)
     for name in pickled:
         if PICKLED not in traces[name]:

@@ -1,9 +1,9 @@
-"""Tables on their way between processes, without the columns that follow from others.
+"""Tables for messages between processes, without the columns that follow from others.
 
 Many columns of 64 bits need not travel: the weight of new events is 1, the end of an instant is one tick after its
-start, and its start is often a column of the payload. What travels is copied half a dozen times between two Python
-processes with a JVM between them, so `slim` leaves out a column that is an earlier one plus a constant, or a constant
-alone, and `full` puts it back. Nulls and chunks make a column travel as it is.
+start, and its start is often a column of the payload. Data is copied half a dozen times between two Python processes
+with a JVM between them, so `slim` leaves out a column that is an earlier one plus a constant, or a constant, and `full`
+restores it. Columns with nulls or several chunks stay as they are.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from headrace.columnar import to_numpy
 
 __all__ = ["full", "slim"]
 
-#: Of a column: its place, name and type, the place of the earlier column it follows from or None, and what is added.
+#: An omitted column: its place, name and type, the place of the column it follows from or None, and the difference.
 Left = list[Any]
-#: To look costs more than it saves in tables with fewer rows.
+#: In tables with fewer rows, looking costs more than it saves.
 _FEWEST_ROWS = 1000
 _WHOLE = pa.int64()
 _TYPES = {str(kind): kind for kind in (_WHOLE, pa.timestamp("us"), pa.timestamp("us", "UTC"))}
 
 
 def slim(table: pa.Table) -> tuple[pa.Table, list[Left]]:
-    """A table without columns that follow from others, and what they follow from; one column at least stays."""
+    """A table without the columns that follow from others, and these columns; at least one column stays."""
     if table.num_rows < _FEWEST_ROWS:
         return table, []
     left: list[Left] = []
@@ -50,8 +50,8 @@ def slim(table: pa.Table) -> tuple[pa.Table, list[Left]]:
 
 
 def full(table: pa.Table, left: list[Left]) -> pa.Table:
-    """The table that `slim` was given."""
-    for place, name, kind, of, by in left:  # in the order of their places, so those they follow from are there
+    """The original table."""
+    for place, name, kind, of, by in left:  # in the order of their places: earlier columns are there
         # A column that was one chunk is several if another was, because a stream is cut into the same rows for all.
         values = np.zeros(table.num_rows, np.int64) if of is None else to_numpy(table.column(of)).view(np.int64)
         column = pa.array(values + np.int64(by) if by else values).view(_TYPES[kind])
@@ -67,14 +67,14 @@ def _values(column: pa.ChunkedArray) -> NDArray[np.int64] | None:
 
 
 def _difference(values: NDArray[np.int64], before: NDArray[np.int64] | None) -> int | None:
-    """What all values are greater by than those before, or than zero; None if they differ by several amounts."""
+    """The difference of all values from those before, or from zero; None if it is not constant."""
     first = int(values[0]) - (0 if before is None else int(before[0]))
     if not -(2**63) <= first < 2**63:
         return None
     step = np.int64(first)
-    for some in (slice(0, 100), slice(None)):  # most columns show at once that they are something else
-        with np.errstate(over="ignore"):  # what wraps round here wraps back in `full`
-            expected = step if before is None else before[some] + step
-        if not (values[some] == expected).all():
+    for rows in (slice(0, 100), slice(None)):  # most columns differ in their first rows
+        with np.errstate(over="ignore"):  # an overflow here is undone in `full`
+            expected = step if before is None else before[rows] + step
+        if not (values[rows] == expected).all():
             return None
     return first

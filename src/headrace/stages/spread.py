@@ -1,9 +1,9 @@
-"""Cutting loops open that go across buckets (rule 9.2, `plan/spread.py`).
+"""Cutting open loops across buckets (rule 9.2, `plan/spread.py`).
 
-A loop that a key keeps inside a bucket comes to rest there, within a batch. One that does not would have to run in one
-bucket altogether. So it is cut open, if there are several: its operators are spread like all others, and what goes
-round travels from one trip to the next (`host/driving/trips.py`). Only loops whose body looks at events or pairs alone
-can do that; all others stay in one bucket.
+A loop with a key runs inside each bucket, within a batch. A loop without a key would have to run in one bucket. With
+several buckets it is cut open instead: its operators run in all buckets like others, and its feedback travels from one
+trip to the next (`host/driving/trips.py`). Only loops whose body uses single events or pairs can run so; all others
+stay in one bucket.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["goes_across", "spread_loops"]
 
 
 def goes_across(node: Node) -> TypeGuard[Recurse]:
-    """Whether a loop goes across buckets, where there are several."""
+    """Whether a node is a loop that runs across buckets, if there are several."""
     return isinstance(node, Recurse) and node.circulates and node.need(0) == ()
 
 
 def spread_loops(outputs: Sequence[Output]) -> tuple[Output, ...]:
-    """The same plan, with loops cut open that go across buckets."""
+    """The same plan, with its loops across buckets cut open."""
     return rewrite(tuple(outputs), lambda node: _opened(node) if goes_across(node) else node)
 
 

@@ -1,12 +1,12 @@
-"""A stage in one bucket: every operator of its level, run once a trip on the messages that came.
+"""A stage in one bucket: runs every operator of its level once per trip, on the arrived messages.
 
-Progress is worked out here too. Sources tell what they saw in reports; every bucket hears all of them and so all come
-to the same CTI. From the sources' progress follows that of every linear operator of level 0; other edges carry the
-progress of the buckets that sent them, of which the least counts (rule 3.4).
+The stage also computes progress. Sources send reports; every bucket gets all of them, so all compute the same CTI. The
+progress of linear operators of level 0 follows from that of the sources; other edges carry the progress of the sending
+buckets, of which the least counts (rule 3.4).
 
-A loop that goes across buckets begins in the intake, with what it gave in the trip before, and is told of by reports
-as sources are. Beside the progress of its operators goes the guess of what they would promise if the loop brought
-nothing more (`operators/recurse/trips.py`).
+A loop across buckets begins in the intake, with its feedback of the trip before, and sends reports as sources do.
+Besides the progress of its operators, stages compute a guess: what they would promise if the loop brought nothing more
+(`operators/recurse/trips.py`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class StageRun:
         self.line, self.level, self.bucket, self.buckets = line, level, bucket, buckets
         self.kernels: dict[str, Kernel] = {n.fingerprint: kernel_of(n) for n in line.at(level) if not n.linear}
         self.clocks = {source.fingerprint: Progress() for source in line.sources}
-        #: Of loops that go across buckets: what all buckets know of them, and for each operator, the guess.
+        #: For loops across buckets: the trips that all buckets know, and the guess of each operator.
         self.trips = {end.loop.fingerprint: Trips(end.loop.strategy) for end in line.loops}
         self._guesses: dict[str, int] = {}
         self._carries_states = carries_states(line)
@@ -65,11 +65,11 @@ class StageRun:
 
     def step(self, messages: Iterable[Message], *, first: bool = True) -> list[Message]:
         """Run one trip, the first of a batch or a later one: messages in, messages out."""
-        if self.trips and first:  # which trip was the last of the batch before is known only now
+        if self.trips and first:  # only now it is known which trip was the last of the batch before
             self._end_batch()
         arrived = list(messages)
         out = [message for message in arrived if self._passes(message)]
-        self._hear([m.extra for m in arrived if m.edge == REPORTS])
+        self._take_reports([m.extra for m in arrived if m.edge == REPORTS])
         data, progress = self._inputs(arrived)
         for node in self.line.at(self.level):
             data[node.fingerprint], progress[node.fingerprint] = self._run(node, data, progress)
@@ -91,27 +91,29 @@ class StageRun:
             return True
         return self.line.edges[message.edge].to > self.level
 
-    def _hear(self, reports: list[dict[str, Any]]) -> None:
+    def _take_reports(self, reports: list[dict[str, Any]]) -> None:
         for source in self.line.sources:
-            mine = [ChannelReport.from_json(r) for heard in reports for r in heard.get(source.fingerprint, [])]
-            self.clocks[source.fingerprint] = resolve(source.policy, self.clocks[source.fingerprint], mine)
+            channels = [ChannelReport.from_json(r) for report in reports for r in report.get(source.fingerprint, [])]
+            self.clocks[source.fingerprint] = resolve(source.policy, self.clocks[source.fingerprint], channels)
         for loop, trips in self.trips.items():
-            told = {bucket: r for heard in reports for bucket, r in heard.get("loops", {}).get(loop, {}).items()}
-            trips.hear(TripReport(*report) for report in told.values())
+            by_bucket = {bucket: r for report in reports for bucket, r in report.get("loops", {}).get(loop, {}).items()}
+            trips.hear(TripReport(*report) for report in by_bucket.values())
 
     def _inputs(self, arrived: list[Message]) -> tuple[dict[str, Data], dict[str, Progress]]:
-        """What came on the edges that end here, and its progress, by producer and route."""
+        """The rows of the edges that end here, and their progress, by producer and route."""
         data: dict[str, Data] = {}
         progress = intake_progress(self.line, self.clocks, {name: t.definite for name, t in self.trips.items()})
         for node in self.line.at(0):
             self._guesses[node.fingerprint] = self._guess(node, progress)
         for edge in self.line.edges:
             if edge.to == self.level:
-                came = [m for m in arrived if m.edge == edge.number]
-                data[_key(edge)] = _joined(edge.producer, [m.table for m in came if m.table is not None])
+                arrivals = [m for m in arrived if m.edge == edge.number]
+                data[_key(edge)] = _joined(edge.producer, [m.table for m in arrivals if m.table is not None])
                 if edge.start > 0:
-                    progress[edge.producer.fingerprint] = Progress.together([m.progress for m in came if m.progress])
-                    self._guesses[edge.producer.fingerprint] = min(m.extra["guess"] for m in came if m.progress)
+                    progress[edge.producer.fingerprint] = Progress.together(
+                        [m.progress for m in arrivals if m.progress]
+                    )
+                    self._guesses[edge.producer.fingerprint] = min(m.extra["guess"] for m in arrivals if m.progress)
         return data, progress
 
     def _run(self, node: Node, data: Mapping[str, Data], progress: Mapping[str, Progress]) -> tuple[Data, Progress]:
@@ -128,7 +130,7 @@ class StageRun:
         return linear_of(node)(node, changes), node.progress(reached)
 
     def _guess(self, node: Node, progress: Mapping[str, Progress]) -> int:
-        """What an operator would promise if the loop it is on brought nothing more; else what it promises."""
+        """What an operator of a loop would promise if the loop brought nothing more; otherwise what it promises."""
         if isinstance(node, LoopStart):
             return INFINITY
         if node.fingerprint not in self.line.on_loops:
@@ -137,21 +139,21 @@ class StageRun:
         return node.progress([Progress(guess, guess) for guess in below]).cti
 
     def _meet(self, node: LoopEnd) -> None:
-        """Tell the end of a loop what is known of it."""
+        """Pass the trips and the guess to the end of a loop."""
         kernel = self.kernels[node.fingerprint]
         assert isinstance(kernel, SpreadLoop)
         kernel.trips = self.trips[node.loop.fingerprint]
         kernel.home = min(self._guesses[child.fingerprint] for child in node.inputs)
 
     def _fed_back(self, node: LoopEnd) -> list[Message]:
-        """What goes round again, if there is anything; one bucket speaks for all if there is only progress to tell."""
+        """The feedback of a loop, if there is any; if there is only progress, one bucket sends it for all."""
         kernel = self.kernels[node.fingerprint]
         assert isinstance(kernel, SpreadLoop)
         if not kernel.report.busy and (self.bucket or not kernel.trips.teaches(kernel.home)):
             return []
         report = kernel.report
-        told = {"loop": node.loop.fingerprint, "bucket": self.bucket, "report": astuple(report), "busy": report.busy}
-        return [Message(self.bucket, FEEDBACK, kernel.given.to_table(), extra=told)]
+        extra = {"loop": node.loop.fingerprint, "bucket": self.bucket, "report": astuple(report), "busy": report.busy}
+        return [Message(self.bucket, FEEDBACK, kernel.given.to_table(), extra=extra)]
 
     def _place(self, node: Node, position: int) -> str:
         edge = self.line.edge_to(node, position)
@@ -182,32 +184,32 @@ class StageRun:
         failed: dict[str, int] = {}
         for kernel in self.kernels.values():
             if isinstance(kernel.node, PerWindow) and kernel.side and not self._counted(kernel.node):
-                # A failure that a correction has cured is taken back, so it counts as one less.
-                who = ", ".join(map(str, kernel.node.modules))
-                failed[who] = failed.get(who, 0) + int(kernel.side.weight.sum())
+                # A correction may retract a failure, which then counts as -1.
+                name = ", ".join(map(str, kernel.node.modules))
+                failed[name] = failed.get(name, 0) + int(kernel.side.weight.sum())
         here = {"level": self.level, "bucket": self.bucket, "operators": operators, "sources": ctis}
         return here | ({"orphans": orphans} if orphans else {}) | ({"failed": failed} if failed else {})
 
     def _counted(self, node: PerWindow) -> bool:
-        """Whether the failures of windows that are given when they are closed count where they are given early."""
+        """Whether another operator, with early answers, counts the failures of these windows."""
         return node.final and replace(node, final=False).fingerprint in self.kernels
 
     # --- state -------------------------------------------------------------------------------------------------------
 
     def segments(self) -> dict[str, Segment]:
-        """Every segment held, by name."""
+        """All segments, by name."""
         return {s.name: s for k in self.kernels.values() for t in k.traces.values() for s in t.segments}
 
     def saved(self) -> dict[str, Any]:
-        """Everything about the state but the segments' rows, as JSON can hold it; operators by fingerprint.
+        """The state without the segments' rows, as JSON values; operators by fingerprint.
 
-        The sources' progress is not part of it: hosts keep that once, for all stages.
+        The sources' progress is not part of it: hosts save it once, for all stages.
         """
         operators = {f: {"scalars": k.scalars, "traces": self._saved_traces(f, k)} for f, k in self.kernels.items()}
         return {"operators": operators, "trips": {loop: trips.to_json() for loop, trips in self.trips.items()}}
 
     def _saved_traces(self, fingerprint: str, kernel: Kernel) -> dict[str, dict[str, Any]]:
-        """What every trace of an operator consists of; of those that are pickled, also whose they are."""
+        """The traces of an operator, as saved; pickled ones with their owner."""
         saved: dict[str, dict[str, Any]] = {}
         for name, trace in kernel.traces.items():
             saved[name] = trace.saved()
@@ -220,7 +222,7 @@ class StageRun:
         return [name for name, trace in kernel.traces.items() if carries or trace.pickled]
 
     def restore(self, saved: Mapping[str, Any], clocks: Mapping[str, Progress], held: Mapping[str, Segment]) -> None:
-        """Become what was saved, given its segments and the progress of the sources."""
+        """Restore a saved state, with its segments and the progress of the sources."""
         self.clocks |= clocks
         self.trips |= {loop: Trips.from_json(trips) for loop, trips in saved["trips"].items()}
         for fingerprint, kernel in self.kernels.items():
@@ -230,14 +232,14 @@ class StageRun:
 
 
 def segment_names(operators: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The segments that saved operators consist of."""
+    """The names of the segments of saved operators."""
     return [name for state in operators for trace in state["traces"].values() for name in trace["segments"]]
 
 
 def intake_progress(
     line: Line, clocks: Mapping[str, Progress], definite: Mapping[str, int] | None = None
 ) -> dict[str, Progress]:
-    """The progress of every node of level 0, from that of the sources and of the loops that begin there."""
+    """The progress of every node of level 0, from that of the sources and loops."""
     progress = dict(clocks)
     for node in line.at(0):
         if isinstance(node, LoopStart):
@@ -248,11 +250,11 @@ def intake_progress(
 
 
 def count_failed(counts: dict[str, dict[str, int]], statistics: Iterable[dict[str, Any]]) -> None:
-    """Add the windows that were left out because a module failed, by module, to the counts of a run."""
+    """Add the windows whose module failed, by module, to the counts of a run."""
     for part in statistics:
         for module, windows in part.get("failed", {}).items():
-            mine = counts.setdefault(module, {"failed": 0})
-            mine["failed"] = mine.get("failed", 0) + windows
+            total = counts.setdefault(module, {"failed": 0})
+            total["failed"] = total.get("failed", 0) + windows
 
 
 def _key(edge: PlanEdge) -> str:

@@ -1,8 +1,8 @@
-"""Blocks of state and rows: written by tasks, in one file each, and found again through a commit.
+"""Blocks of state and rows: each task writes its blocks to one file, and a commit names them.
 
 A task reports its blocks as `WrittenBlocks`: small ones inside the report, the others as the name, length and checksum
-of the file that holds them. The driver puts all reports of a batch and what is still alive of the batches before into
-the next commit (`Ledger`).
+of the file that holds them. The driver puts all reports of a batch, and the living blocks of earlier batches, into the
+next commit (`Ledger`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from headrace.store.storage import Storage
 
 __all__ = ["BlockReader", "Ledger", "WrittenBlocks", "open_file", "write_blocks"]
 
-#: Up to so many bytes a task's blocks travel in its report: a file would cost more than they do.
+#: A task's blocks of up to so many bytes travel in its report: a file would cost more.
 INLINE = 65_536
-#: When the blocks inside a commit exceed this, the driver moves them to a file.
+#: If the blocks inside a commit exceed this, the driver moves them to a file.
 MOST_INLINE = 1_048_576
 
 Blocks = Mapping[str, Data]
@@ -33,7 +33,7 @@ Blocks = Mapping[str, Data]
 
 @dataclass(frozen=True, eq=False)
 class WrittenBlocks:
-    """What became of the blocks of one task."""
+    """The places of the blocks of one task."""
 
     inline: Mapping[str, bytes | pa.Buffer] = field(default_factory=dict)
     file: str = ""
@@ -53,19 +53,19 @@ class WrittenBlocks:
 
 
 def write_blocks(storage: Storage, batch: int, epoch: int, blocks: Blocks, inline: int = INLINE) -> WrittenBlocks:
-    """Write the blocks of a task; a batch's files carry its number and the epoch."""
+    """Write the blocks of a task; the names of files contain the batch and the epoch."""
     if sum(map(length, blocks.values())) <= inline:
         return WrittenBlocks({name: joined(data) for name, data in blocks.items()})
     packed = pack_bundle(blocks)
     key = f"{DATA}/{batch:012d}-{epoch:08d}-{uuid.uuid4().hex}"
     if not storage.create(key, packed.data):
-        raise StoreError("a new file of the store has a name that is taken", given=key)
+        raise StoreError("the name of a new file of the store is taken", given=key)
     return WrittenBlocks({}, key, packed.length, packed.checksum, tuple(blocks))
 
 
 @dataclass
 class Ledger:
-    """Where every living block is."""
+    """The places of all living blocks."""
 
     files: dict[str, tuple[int, int]] = field(default_factory=dict)
     blocks: dict[str, str] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Ledger:
         return cls({**commit.files}, {**commit.blocks}, {**commit.inline})
 
     def add(self, written: WrittenBlocks) -> None:
-        for name in [*written.inline, *written.names]:  # a name may be used again: where it was before does not count
+        for name in [*written.inline, *written.names]:  # a name may be used again: its old place does not count
             self.inline.pop(name, None)
             self.blocks.pop(name, None)
         self.inline.update(written.inline)
@@ -87,7 +87,7 @@ class Ledger:
             self.blocks.update(dict.fromkeys(written.names, written.file))
 
     def keep(self, names: Iterable[str]) -> None:
-        """Forget every block but these, and the files that held no other."""
+        """Forget all other blocks, and files without living blocks."""
         living = set(names)
         self.inline = {name: data for name, data in self.inline.items() if name in living}
         self.blocks = {name: file for name, file in self.blocks.items() if name in living}
@@ -95,7 +95,7 @@ class Ledger:
         self.files = {file: about for file, about in self.files.items() if file in named}
 
     def unload(self, storage: Storage, batch: int, epoch: int) -> None:
-        """Move the blocks inside the commit to a file, if they have become many."""
+        """Move the blocks inside the commit to a file, if they are too large."""
         if sum(map(length, self.inline.values())) > MOST_INLINE:
             self.add(write_blocks(storage, batch, epoch, self.inline, inline=0))
             self.inline = {}
@@ -107,7 +107,7 @@ class BlockReader:
     def __init__(self, storage: Storage, commit: Commit) -> None:
         self._storage, self._commit = storage, commit
         self._bundles: dict[str, Bundle] = {}
-        #: How many bytes this machine had not on its own disk.
+        #: The number of bytes that were not on this machine's disk.
         self.fetched = 0
 
     def block(self, name: str) -> pa.Buffer:
@@ -119,7 +119,7 @@ class BlockReader:
         return self._bundle(self._commit.blocks[name]).block(name)
 
     def open(self, names: Iterable[str]) -> None:
-        """Open the files of these blocks: what is missing, or has another length or directory, is found out now."""
+        """Open the files of these blocks: a missing file, or another length or directory, is an error now."""
         for file in dict.fromkeys(self._commit.blocks[name] for name in names if name in self._commit.blocks):
             self._bundle(file)
 
@@ -136,12 +136,12 @@ class BlockReader:
 def open_file(
     storage: Storage, file: str, length: int, checksum: int, fetched: Callable[[int], None] = lambda _: None
 ) -> Bundle:
-    """A file that a commit names, with the length and the checksum that it must have; tells what had to be fetched."""
-    # A file that is shorter than its map ends the process that reads behind its end: look before mapping.
-    found = _length(storage, file)
-    if found != length:
+    """Open a file that a commit names, and check its length and checksum; `fetched` gets the number of bytes read."""
+    # Reading after the end of a mapped file kills the process, so its length is checked before mapping.
+    actual = _length(storage, file)
+    if actual != length:
         raise StoreError(
-            f"the file {file!r} of the checkpoint is damaged: it has {found:,} bytes, not {length:,}",
+            f"the file {file!r} of the checkpoint is damaged: it has {actual:,} bytes, not {length:,}",
             given=f"{storage.place}/{file}",
             instead="a copy of the checkpoint, or a new checkpoint, which reads all input again",
         )

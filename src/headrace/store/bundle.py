@@ -5,8 +5,8 @@
     directory                                  JSON: for each block its offset, length and CRC-32; and `meta`
     offset and length of the directory, its CRC-32, magic                            32 bytes
 
-Blocks begin at multiples of 64, so that Arrow data in them can be used where it is mapped into memory. A file is
-checked from the outside in: its length and its directory when it is opened, a block when it is read.
+Blocks begin at multiples of 64, so that Arrow can use the data in mapped memory. Opening a file checks its length and
+its directory; reading a block checks the block.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def pack_bundle(blocks: Mapping[str, Data], meta: Mapping[str, Any] | None = Non
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """The bytes of a bundle, and what has to be known of it: its length, and the checksum of its directory."""
+    """The bytes of a bundle, its length, and the checksum of its directory."""
 
     data: Pieces
     length: int
@@ -62,7 +62,7 @@ class Packed:
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """An opened bundle. `checksum` is that of its directory, which has those of its blocks."""
+    """An open bundle. `checksum` is that of its directory, which contains those of its blocks."""
 
     name: str
     data: pa.Buffer
@@ -72,7 +72,7 @@ class Bundle:
 
     @classmethod
     def open(cls, name: str, data: pa.Buffer, length: int | None = None, checksum: int | None = None) -> Bundle:
-        """Read the directory; `StoreError` unless the file is whole and is the one that was meant."""
+        """Read the directory; `StoreError` unless the file is undamaged and has this length and checksum."""
         if length is not None and data.size != length:
             raise _damaged(name, f"it has {data.size:,} bytes, and {length:,} were written")
         if data.size < _HEAD.size + _TAIL.size:
@@ -80,7 +80,7 @@ class Bundle:
         magic, version = _HEAD.unpack(data.slice(0, _HEAD.size))
         start, size, crc, end = _TAIL.unpack(data.slice(data.size - _TAIL.size))
         if magic != _MAGIC or end != _MAGIC or start + size + _TAIL.size != data.size:
-            raise _damaged(name, "it does not begin and end as the store's files do")
+            raise _damaged(name, "it does not begin and end like a file of the store")
         if version < 1:
             raise _damaged(name, f"there is no format {version}")
         if version > VERSION:
@@ -90,16 +90,16 @@ class Bundle:
             )  # fmt: skip
         directory = data.slice(start, size)
         if zlib.crc32(directory) != crc or (checksum is not None and crc != checksum):
-            raise _damaged(name, "its directory has another checksum than it should")
-        found = json.loads(directory.to_pybytes())
-        return cls(name, data, found["blocks"], found["meta"], crc)
+            raise _damaged(name, "its directory has a wrong checksum")
+        content = json.loads(directory.to_pybytes())
+        return cls(name, data, content["blocks"], content["meta"], crc)
 
     def block(self, name: str) -> pa.Buffer:
         """A block, checked."""
-        found = self.unchecked(name)
-        if zlib.crc32(found) != self.blocks[name][2]:
-            raise _damaged(self.name, f"the block {name!r} has another checksum than it should")
-        return found
+        data = self.unchecked(name)
+        if zlib.crc32(data) != self.blocks[name][2]:
+            raise _damaged(self.name, f"the block {name!r} has a wrong checksum")
+        return data
 
     def unchecked(self, name: str) -> pa.Buffer:
         """A block, for the process that has just written it."""

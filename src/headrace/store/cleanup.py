@@ -1,11 +1,11 @@
-"""Removing what no kept commit names, while readers use older commits.
+"""Clean-up: removes files that no kept commit names, while readers use older commits.
 
-The driver keeps the newest commits, and those that readers have pinned. First it says which commits it is about to
-remove (`floors/<batch>`), then it looks for pins, then it removes. A reader pins first and then looks at the floor: if
-the commit it wants is below, it takes a newer one. So of a reader and a driver that meet, one sees the other.
+The driver keeps the newest commits, and those that readers have pinned. First it announces which commits it will remove
+(`floors/<batch>`), then it looks for pins, then it removes. A reader pins first and then looks at the floor: if its
+commit is below, it takes a newer one. So of a concurrent reader and driver, one sees the other.
 
-Files of batches up to the last commit that no kept commit names are removed. The driver does this only after a commit
-of its own: from then on, no other driver can commit any of those batches (see the package's docstring).
+Files of batches up to the last commit that no kept commit names are removed. The driver does this only after its own
+commit: from then on, no other driver can commit any of those batches (see the package's docstring).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from headrace.store.storage import Storage
 
 __all__ = ["KEPT", "Cleaner", "pinned", "remove_dead_pins"]
 
-#: How many commits are kept. Two at least: while the driver's tasks read commit n - 1, an older driver may still commit
-#: batch n and clean up. The others are for people, and for readers to choose from.
+#: The number of commits that are kept. At least two: while the driver's tasks read commit n - 1, an older driver may
+#: still commit batch n and clean up. The others are for users and readers.
 KEPT = 10
 PINS = "pins"
 
 
 class Cleaner:
-    """Keeps the number of files bounded; one for each driver."""
+    """Bounds the number of files; each driver has one."""
 
     def __init__(self, log: Log, kept: int = KEPT) -> None:
         self._log, self._kept = log, kept
@@ -46,9 +46,9 @@ class Cleaner:
         self._named: dict[int, frozenset[str]] = {}
 
     def clean_up(self, last: Commit) -> None:
-        """Remove commits before the newest, and the files up to `last` that no commit names any more.
+        """Remove old commits, and the files up to `last` that no commit names any more.
 
-        `last` is a commit that this driver has made, or the newest one while no driver is at work.
+        `last` is a commit of this driver, or the newest one while no driver runs.
         """
         floor = last.batch - self._kept + 1
         self._named[last.batch] = frozenset(last.files)
@@ -90,7 +90,7 @@ class Cleaner:
 
 @contextmanager
 def pinned(log: Log, batch: int | None = None) -> Iterator[Commit | None]:
-    """A commit, the newest one by default, kept until the reader is done; None if there is none."""
+    """A commit, by default the newest, pinned until the reader is done; None if there is none."""
     while True:
         batches = log.batches() if batch is None else [batch]
         if not batches:
@@ -108,9 +108,9 @@ def pinned(log: Log, batch: int | None = None) -> Iterator[Commit | None]:
 
 
 def remove_dead_pins(storage: Storage) -> tuple[list[str], list[str]]:
-    """Remove the pins of readers that have ended; gives those, and the others.
+    """Remove the pins of readers that have ended; return these, and the others.
 
-    Of readers on other machines nobody can say here whether they have ended: theirs stay.
+    Pins of readers on other machines stay, because their end cannot be seen here.
     """
     removed: list[str] = []
     left: list[str] = []
@@ -127,7 +127,7 @@ def remove_dead_pins(storage: Storage) -> tuple[list[str], list[str]]:
 
 
 def _read_pinned(log: Log, batch: int) -> Commit | None:
-    """A commit that is pinned by now; None if it is being removed."""
+    """A pinned commit; None if it is being removed."""
     if batch < log.floor():
         return None
     try:

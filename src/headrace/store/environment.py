@@ -1,9 +1,9 @@
-"""How to reach object stores, as the environment says it, on its way to the workers.
+"""The environment variables for object stores, passed on to workers.
 
-Endpoints and keys are variables of the environment, under the names that the vendors' own tools use. What is set where
-a query starts is set in the workers that run its tasks, too, before they read or write anything: for the checkpoint,
-for outputs and for sources. It travels with the tasks only, for the kinds of stores that the query uses; it is never
-shown, and never written to a checkpoint.
+Endpoints and keys are environment variables with the names of the vendors' own tools. The variables of the process that
+starts a query are also set in the workers that run its tasks, before they read or write anything: for the checkpoint,
+for outputs and for sources. They travel only with the tasks, and only for the kinds of stores that the query uses; they
+are never shown, and never written to a checkpoint.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Iterable
 
 __all__ = ["Environment"]
 
-#: How the names of the variables begin that say how to reach a store, by the scheme of its URLs.
+#: The prefixes of the variables for a store, by the scheme of its URLs.
 _PREFIXES = {"s3": "AWS_", "s3a": "AWS_", "gs": "GOOGLE_", "abfs": "AZURE_", "abfss": "AZURE_"}
 
-#: How much of remote stores a machine may keep on its disk (`kept_files.py`).
+#: The limit for files of remote stores on a machine's disk (`kept_files.py`).
 _CACHE = "HEADRACE_CACHE_MB"
 
 
 class Environment:
-    """The variables for some places; where it is unpickled, they are set."""
+    """The variables for some places; unpickling sets them."""
 
     def __init__(self, places: Iterable[str] = ()) -> None:
         prefixes = {_PREFIXES.get(place.partition("://")[0].lower(), "") for place in places} - {""}

@@ -1,11 +1,12 @@
 """Files of remote stores that a machine keeps on its own disk, for all its workers.
 
-What a worker has fetched or written is kept under the cache folder (`headrace.cache`) and mapped into memory from
-there, so state is no memory of its own, and a bucket that moves to another worker fetches only what that machine lacks.
-The files that were used least recently go first when all of them exceed a limit: HEADRACE_CACHE_MB, in megabytes.
+Files that a worker has fetched or written are kept in the cache folder (`headrace.cache`) and mapped into memory from
+there. So state does not use the worker's own memory, and a bucket that moves to another worker fetches only the files
+that its machine lacks. If all files exceed a limit, HEADRACE_CACHE_MB in megabytes, the least recently used ones are
+removed.
 
-A file ends with its length and its CRC-32, and has its name only when it is whole. A process looks at both before it
-uses a file for the first time; one that is damaged is removed, and fetched again.
+A file ends with its length and its CRC-32, and gets its name when it is complete. A process checks both before it uses
+a file for the first time; a damaged file is removed, and fetched again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = ["KeptFiles"]
 
 LIMIT = "HEADRACE_CACHE_MB"
 _DEFAULT = 10_000
-#: After so many files the folder is looked at, if not sooner because of their bytes.
+#: The number of files after which the size of the folder is checked, or earlier because of their bytes.
 _LOOKED_EVERY = 50
 _TAIL = struct.Struct("<QQ8s")
 _MAGIC = b"HR-KEPT1"
@@ -39,9 +40,9 @@ class KeptFiles:
 
     def __init__(self, place: str) -> None:
         self._place = place
-        #: The checksums of those that this process has checked, by name.
+        #: The checksums of the files that this process has checked, by name.
         self._checked: dict[str, int] = {}
-        #: How many were added since room was last made, and their bytes.
+        #: The number of files added, and their bytes since the last check of the folder.
         self._added, self._added_bytes = 0, 0
 
     def get(self, key: str) -> pa.Buffer | None:
@@ -50,31 +51,31 @@ class KeptFiles:
         if path is None:
             return None
         try:
-            os.utime(path)  # it is the one that was used last
+            os.utime(path)  # marks it as the most recently used
             with pa.memory_map(str(path)) as file:
-                found = self._content(path, file.read_buffer())
+                content = self._content(path, file.read_buffer())
         except (OSError, pa.ArrowInvalid):  # it is not here, or was removed meanwhile, or is empty
             return None
-        if found is None:
+        if content is None:
             self.remove(key)
-        return found
+        return content
 
     def _content(self, path: Path, data: pa.Buffer) -> pa.Buffer | None:
-        """What a file holds; None if it is damaged."""
+        """The content of a file; None if it is damaged."""
         if data.size < _TAIL.size:
             return None
         size, crc, magic = _TAIL.unpack(data.slice(data.size - _TAIL.size))
         if magic != _MAGIC or size != data.size - _TAIL.size:
             return None
-        found = data.slice(0, size)
+        content = data.slice(0, size)
         if self._checked.get(path.name) != crc:
-            if zlib.crc32(found) != crc:
+            if zlib.crc32(content) != crc:
                 return None
             self._checked[path.name] = crc
-        return found
+        return content
 
     def add(self, key: str, data: Data) -> None:
-        """Keep a file, if there is room; others may have to go."""
+        """Keep a file, if it fits; others may be removed."""
         path, size = self._path(key), length(data)
         if path is None or size > _limit():
             return
@@ -85,7 +86,7 @@ class KeptFiles:
                 file.write(_TAIL.pack(size, crc, _MAGIC))
             draft.replace(path)
             self._checked[path.name] = crc
-        except OSError:  # the disk is full, or somebody clears the folder: it can do without
+        except OSError:  # the disk is full, or the folder is being cleared: the cache is optional
             with suppress(OSError):
                 draft.unlink()
         self._added, self._added_bytes = self._added + 1, self._added_bytes + size
@@ -93,7 +94,7 @@ class KeptFiles:
             self._make_room(path.parent)
 
     def remove(self, key: str) -> None:
-        """Do not keep a file any more."""
+        """Remove a file."""
         path = self._path(key)
         if path is not None:
             self._checked.pop(path.name, None)
@@ -107,11 +108,11 @@ class KeptFiles:
 
     def _make_room(self, folder: Path) -> None:
         self._added_bytes = 0
-        found = _listed(folder)
-        there = {Path(path).name for _, _, path in found}
-        self._checked = {name: crc for name, crc in self._checked.items() if name in there}
-        total = sum(size for _, size, _ in found)
-        for _, size, path in sorted(found):
+        files = _listed(folder)
+        names = {Path(path).name for _, _, path in files}
+        self._checked = {name: crc for name, crc in self._checked.items() if name in names}
+        total = sum(size for _, size, _ in files)
+        for _, size, path in sorted(files):
             if total <= _limit():
                 break
             total -= size
@@ -121,20 +122,20 @@ class KeptFiles:
 
 def _listed(folder: Path) -> list[tuple[int, int, str]]:
     """The files of a folder: when each was used last, its bytes and its path."""
-    found = []
-    with suppress(OSError), os.scandir(folder) as entries:  # somebody clears the folder
+    files = []
+    with suppress(OSError), os.scandir(folder) as entries:  # the folder may be cleared meanwhile
         for entry in entries:
             with suppress(OSError):  # another worker has removed it
                 about = entry.stat()
-                found.append((about.st_mtime_ns, about.st_size, entry.path))
-    return found
+                files.append((about.st_mtime_ns, about.st_size, entry.path))
+    return files
 
 
 def _limit() -> int:
-    """How many bytes may be kept."""
-    given = os.environ.get(LIMIT, str(_DEFAULT))
-    if not given.isdecimal():
+    """The most bytes that are kept."""
+    text = os.environ.get(LIMIT, str(_DEFAULT))
+    if not text.isdecimal():
         raise StoreError(
-            f"{LIMIT} is not a number of megabytes", given=given, allowed="a whole number; 0 to keep nothing"
+            f"{LIMIT} is not a number of megabytes", given=text, allowed="a whole number; 0 to keep nothing"
         )
-    return int(given) * 1_000_000
+    return int(text) * 1_000_000

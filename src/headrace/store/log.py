@@ -1,6 +1,6 @@
-"""Epochs, plans and commits: who drives a query, what a batch reads, and what it made.
+"""Epochs, plans and commits: the driver of a query, the input of a batch, and its results.
 
-The protocol and why it is safe stand in the package's docstring.
+The package's docstring describes the protocol and why it is safe.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ EPOCHS, PLANS, DATA, COMMITS, FLOORS = "epochs", "plans", "data", "commits", "fl
 
 @dataclass(frozen=True, eq=False)
 class Commit:
-    """What a batch made: a record that JSON can hold, and the small blocks that live in the commit itself.
+    """The results of a batch: a record of JSON values, and the small blocks that are in the commit itself.
 
-    `files` has the length and checksum of every file it names, `blocks` the file of every block that is in one.
+    `files` has the length and checksum of every file that it names, `blocks` the file of every block in a file.
     """
 
     batch: int
@@ -60,7 +60,7 @@ class Commit:
 
     @classmethod
     def unpacked(cls, key: str, data: pa.Buffer) -> Commit:
-        """The commit that a file holds."""
+        """The commit in a file."""
         bundle = Bundle.open(key, data)
         meta = bundle.meta
         if meta.get("batch") != number_of(key):
@@ -70,7 +70,7 @@ class Commit:
 
 
 class Log:
-    """The history of a query, as its driver sees it."""
+    """The epochs, plans and commits of a query."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
@@ -80,8 +80,8 @@ class Log:
     # --- epochs ------------------------------------------------------------------------------------------------------
 
     def claim(self) -> int:
-        """Take over the query: every driver before this one stops when it tries to commit."""
-        # Files of the store carry epochs, too: a number is not used again even if all of `epochs/` is gone.
+        """Take over the query: every earlier driver stops when it tries to commit."""
+        # Names of data files contain epochs, too: a number is not used again even if `epochs/` is lost.
         epoch = max([self._newest_epoch(), *map(epoch_of, self.storage.keys(DATA))]) + 1
         while not self.storage.create(f"{EPOCHS}/{epoch:08d}", process_mark()):
             epoch += 1
@@ -93,7 +93,7 @@ class Log:
         return epoch
 
     def release(self) -> None:
-        """Say that this driver has ended, for those who look at the checkpoint; nothing rests on it."""
+        """Record that this driver has ended, for users who inspect the checkpoint; safety does not depend on it."""
         if self.epoch:
             self.storage.create(f"{EPOCHS}/{self.epoch:08d}-ended", process_mark(ended=True), lasting=False)
 
@@ -105,7 +105,7 @@ class Log:
 
     @contextmanager
     def owned(self) -> Iterator[None]:
-        """What fails here because a newer driver has cleaned up is `Superseded`."""
+        """Raise `Superseded` for failures after another driver has taken over."""
         try:
             yield
         except Exception:
@@ -115,7 +115,7 @@ class Log:
 
     def _superseded(self, given: str) -> Superseded:
         return Superseded(
-            f"another process has started the query in {self.storage.place!r}: it goes on there, and ends here",
+            f"another process has started the query in {self.storage.place!r}: it continues there, and ends here",
             given=given,
             instead="one start at a time for a checkpoint",
         )
@@ -126,10 +126,10 @@ class Log:
     # --- plans and commits -------------------------------------------------------------------------------------------
 
     def plan(self, batch: int, plan: Mapping[str, Any]) -> dict[str, Any]:
-        """Fix what a batch reads: this, or what an earlier attempt at the batch has fixed.
+        """Fix the plan of a batch: this one, or that of an earlier attempt at the batch.
 
-        A plan that was lost with the power stays where it is, and the next one gets a name of its own. If it were
-        removed, a slow driver could remove what a newer one has put in its place, and whose tasks are reading it.
+        A plan whose content was lost with the power stays, and the next one gets another name. If it were removed, a
+        slow driver could remove the plan that a newer one has written in its place, and whose tasks read it.
         """
         packed = pack_bundle({}, {"batch": batch, "plan": plan}).data
         keys = _plan_keys(batch)
@@ -137,22 +137,22 @@ class Log:
             key = next(keys)
             self.storage.create(key, packed, lasting=False)
             try:
-                found = self._plan_in(key, batch)
+                stored = self._plan_in(key, batch)
             except FileNotFoundError as error:  # the batch was committed and cleaned up since, by another driver
                 self.check_owner()
                 place = f"{self.storage.place}/{key}"
                 raise StoreError(f"the plan of batch {batch} is missing", given=place) from error
-            if found is not None:
-                return found
+            if stored is not None:
+                return stored
 
     def planned(self, batch: int) -> dict[str, Any] | None:
-        """What an earlier attempt has fixed, if there was one."""
+        """The plan of an earlier attempt, if there is one."""
         with suppress(FileNotFoundError):
             return next(found for key in _plan_keys(batch) if (found := self._plan_in(key, batch)) is not None)
         return None
 
     def _plan_in(self, key: str, batch: int) -> dict[str, Any] | None:
-        """The plan that a file holds; None if it has no content, because that was lost with the power."""
+        """The plan in a file; None if the content was lost with the power."""
         data = self.storage.read(key)
         if not any(data.to_pybytes()):
             return None
@@ -162,19 +162,19 @@ class Log:
         return dict(meta["plan"])
 
     def commit(self, commit: Commit) -> bool:
-        """Make a batch exist; false if it does already, by an older driver. `Superseded` if there is a newer one."""
+        """Commit a batch; False if an older driver has committed it. `Superseded` if there is a newer driver."""
         self.check_owner()
         created = self.storage.create(f"{COMMITS}/{commit.batch:012d}", commit.packed())
         if not created:
             self.check_owner()
         elif commit.batch < self.floor():
-            # Newer drivers have committed this batch and many more, and have removed its commit: what is below the
-            # floor does not exist, so this one does not either.
+            # Newer drivers have committed this batch and many more, and have removed its commit: commits below the
+            # floor do not exist, so neither does this one.
             raise self._superseded(f"batch {commit.batch} was committed and cleaned up by another")
         return created
 
     def read(self, batch: int) -> Commit:
-        """The commit of a batch; `StoreError` if it is not there."""
+        """The commit of a batch; `StoreError` if it is missing."""
         key = f"{COMMITS}/{batch:012d}"
         try:
             return Commit.unpacked(key, self.storage.read(key))
@@ -183,38 +183,38 @@ class Log:
 
     # --- trips -------------------------------------------------------------------------------------------------------
 
-    def note_trip(self, made: Commit, trip: int) -> None:
-        """Write down what a trip of a batch has made, for the tasks of the next one; it is no commit."""
-        key = _trip_key(made.batch, made.epoch, trip)
-        if not self.storage.create(key, made.packed(), lasting=False):
-            raise StoreError("a trip of a batch was made twice by the same driver", given=f"{self.storage.place}/{key}")
+    def note_trip(self, interim: Commit, trip: int) -> None:
+        """Write the interim record of a trip, for the tasks of the next one; it is not a commit."""
+        key = _trip_key(interim.batch, interim.epoch, trip)
+        if not self.storage.create(key, interim.packed(), lasting=False):
+            raise StoreError("the same driver ran a trip of a batch twice", given=f"{self.storage.place}/{key}")
 
     def after_trip(self, batch: int, epoch: int, trip: int) -> Commit:
-        """What a trip of a driver's batch has made."""
+        """The interim record of a trip of a driver's batch."""
         key = _trip_key(batch, epoch, trip)
         try:
             return Commit.unpacked(key, self.storage.read(key))
         except FileNotFoundError as error:
             place = f"{self.storage.place}/{key}"
-            raise StoreError(f"what trip {trip} of batch {batch} has made is missing", given=place) from error
+            raise StoreError(f"the record of trip {trip} of batch {batch} is missing", given=place) from error
 
-    # --- what is there -----------------------------------------------------------------------------------------------
+    # --- existing commits --------------------------------------------------------------------------------------------
 
     def batches(self) -> list[int]:
         """The batches whose commits are kept, in order."""
         return [number_of(key) for key in self.storage.keys(COMMITS)]
 
     def floor(self) -> int:
-        """Commits before this batch are removed, or are about to be."""
+        """The batch before which commits are removed, or will be."""
         return max(map(number_of, self.storage.keys(FLOORS)), default=0)
 
     def last(self) -> Commit | None:
-        """The newest commit, after a check that none is missing before or behind it."""
+        """The newest commit, after a check that none is missing before or after it."""
         seen = self._look()
         while True:
             try:
                 return self._newest(*seen)
-            except CheckpointError:  # other drivers may be at work: what is missing must be so at a second look, too
+            except CheckpointError:  # other drivers may run: a missing file counts only after a second look
                 before, seen = seen, self._look()
                 if seen == before:
                     raise
@@ -239,22 +239,22 @@ class Log:
 
 
 def _plan_keys(batch: int) -> Iterator[str]:
-    """Where the plan of a batch is: in the first of these files that has content."""
+    """The possible names of a batch's plan: it is in the first of these files that has content."""
     key = f"{PLANS}/{batch:012d}"
     return chain([key], (f"{key}-{lost}" for lost in count(1)))
 
 
 def process_mark(*, ended: bool = False) -> bytes:
-    """Who makes a file of the store: the machine and the process, and whether it has ended its work.
+    """A mark of the process that writes a file: the machine and the process, and whether it has ended its work.
 
-    The token tells it from others of this process: a store compares contents where an answer was lost.
+    The token makes each mark unique: a store compares contents if an answer was lost.
     """
     about = {"host": socket.gethostname(), "process": os.getpid(), "token": uuid.uuid4().hex, "ended": ended}
     return json.dumps(about).encode()
 
 
 def has_ended(mark: bytes) -> bool:
-    """Whether a process has ended its work: it says so, or is gone from this machine; false if nobody can say."""
+    """Whether a process has ended its work: by its mark, or because it no longer exists; False if that is unknown."""
     try:
         about = json.loads(mark)
         if about.get("ended"):
@@ -270,7 +270,7 @@ def has_ended(mark: bytes) -> bool:
 
 
 def number_of(key: str) -> int:
-    """The epoch or batch that the name of a file begins with.
+    """The epoch or batch at the start of a file's name.
 
     >>> number_of("commits/000000000012"), number_of("data/000000000012-00000003-5f")
     (12, 12)
@@ -288,7 +288,7 @@ def epoch_of(key: str) -> int:
 
 
 def _trip_key(batch: int, epoch: int, trip: int) -> str:
-    """A file of data that no commit names: it is cleaned up with the others."""
+    """The name of a data file that no commit names: clean-up removes it with the others."""
     return f"{DATA}/{batch:012d}-{epoch:08d}-trip-{trip:06d}"
 
 
@@ -300,7 +300,7 @@ def _part(key: str, place: int) -> int:
 
 
 def _gap(planned: int, found: list[int], floor: int) -> str:
-    """What is missing; empty if nothing is."""
+    """The missing commits, as text; empty if there are none."""
     newest = max(found, default=-1)
     expected = range(floor, max(newest, floor) + 1) if found or floor else range(0)
     lost = sorted(set(expected) - set(found))

@@ -1,11 +1,11 @@
 """Object stores: `s3://bucket/prefix`, `gs://bucket/prefix`, `abfs://container@account.dfs.core.windows.net/prefix`.
 
-`obstore` speaks to all of them (`pip install 'headrace[objects]'`). `pyarrow.fs` cannot create a file only if there is
-none, which is what the store's safety rests on. A store that cannot do so either is refused (`check`).
+`obstore` supports all of them (`pip install 'headrace[objects]'`). `pyarrow.fs` cannot create a file only if it is
+absent, on which the store's safety rests. A store that cannot do this either is refused (`check`).
 
-Endpoints and keys come from the environment, under the names that the vendors' own tools use: `AWS_ACCESS_KEY_ID`,
+Endpoints and keys come from the environment, with the names of the vendors' own tools: `AWS_ACCESS_KEY_ID`,
 `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_ALLOW_HTTP` for an endpoint without encryption, and so
-on (`_KEYS`). Without keys, the machine's role is asked. `environment.py` says how workers get them.
+on (`_KEYS`). Without keys, the machine's role is used. `environment.py` passes them to workers.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ try:
     import obstore
     from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError
     from obstore.store import from_url
-except ImportError:  # an extra; the first call without it is an error that names it
+except ImportError:  # an optional package; the error of the first call names it
     obstore = None  # type: ignore[assignment,unused-ignore]
 
 __all__ = ["SCHEMES", "ObjectStorage"]
 
 SCHEMES = ("s3", "gs", "abfs", "abfss")
-#: The variables of the environment that say who asks.
+#: The environment variables with the credentials.
 _KEYS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_ENDPOINT_URL for a server of your own",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
     "abfs": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
 }
 _VENDORS = {"s3": "AWS", "gs": "GOOGLE", "abfs": "AZURE"}
-#: How long a store may take: calls are repeated for so long if it cannot be reached or is not well.
+#: How often and how long calls are repeated if a store cannot be reached or fails.
 _RETRIED = {"max_retries": 6, "retry_timeout": timedelta(seconds=30)}
 _TIMEOUT = timedelta(minutes=5)
-#: Larger files are read in parts of so many bytes, several at once.
+#: Larger files are read in parts of so many bytes, in parallel.
 _PART = 16 << 20
 _READERS = 4
-#: Characters that URLs use otherwise, or that patterns of files do.
+#: Characters with a special meaning in URLs or in patterns of files.
 _ODD = re.compile(r"[\s?#\[\]*%{}^|\\\"<>`~\x00-\x1f]")
-#: Answers that leave open whether a call has happened, beside those without a status: the server failed or is busy.
+#: Answers after which a call may have happened, besides answers without a status: the server failed or is busy.
 _OPEN = re.compile(r"status code: (408|409|425|429|5\d\d)")
 _STATUS = re.compile(r"status code: \d{3}")
-_TOLD = re.compile(r"<Code>([^<]*)</Code>(?:<Message>([^<]*)</Message>)?")
+_ANSWER = re.compile(r"<Code>([^<]*)</Code>(?:<Message>([^<]*)</Message>)?")
 
 
 class ObjectStorage(RemoteStorage):
-    """A bucket, or what begins with a prefix in it. It is connected where it is used: tasks get it by pickle."""
+    """A bucket, or a prefix in it. It connects where it is used: tasks get it by pickle."""
 
     def __init__(self, url: str, *, keep: bool = False) -> None:
         self._scheme = url.partition("://")[0].lower().replace("abfss", "abfs")
@@ -72,7 +72,7 @@ class ObjectStorage(RemoteStorage):
             )
         self._url = _checked(url)
         self._store: Any = None
-        #: Files that workers read again and again, and that never change: their machine keeps them, if it is told to.
+        #: Immutable files that workers read repeatedly, kept on their machine if `keep`.
         self._kept = KeptFiles(self.place) if keep else None
 
     @property
@@ -106,22 +106,22 @@ class ObjectStorage(RemoteStorage):
         return True
 
     def read(self, key: str) -> pa.Buffer:
-        found = self._fetched(key)
+        data = self._fetched(key)
         if self._kept is None or not _is_kept(key):
-            return found
-        self._kept.add(key, found)
-        return self._kept.get(key) or found
+            return data
+        self._kept.add(key, data)
+        return self._kept.get(key) or data
 
     def _fetched(self, key: str) -> pa.Buffer:
         with self._errors(f"cannot read {key!r}"):
             store = self._connected()
-            found = obstore.get(store, key)
-            size = found.meta["size"]
-            whole = pa.allocate_buffer(size)  # aligned, as Arrow's data in it must be
-            view = memoryview(whole).cast("B")
+            response = obstore.get(store, key)
+            size = response.meta["size"]
+            buffer = pa.allocate_buffer(size)  # aligned, as Arrow's data in it must be
+            view = memoryview(buffer).cast("B")
             if size <= _PART:
-                view[:] = memoryview(found.bytes())
-                return whole
+                view[:] = memoryview(response.bytes())
+                return buffer
 
             def fetch(start: int) -> None:
                 end = min(start + _PART, size)
@@ -129,7 +129,7 @@ class ObjectStorage(RemoteStorage):
 
             with ThreadPoolExecutor(_READERS) as readers:
                 list(readers.map(fetch, range(0, size, _PART)))
-            return whole
+            return buffer
 
     def length(self, key: str) -> int:
         return self.about(key)[0]
@@ -137,14 +137,14 @@ class ObjectStorage(RemoteStorage):
     def keys(self, folder: str, after: str = "") -> list[str]:
         with self._errors(f"cannot list {folder!r}"):
             pages = obstore.list(self._connected(), folder, offset=after or None)
-            found = [str(about["path"]) for page in pages for about in page]
-        return sorted(key for key in found if key > after and key.rpartition("/")[0] == folder)
+            keys = [str(about["path"]) for page in pages for about in page]
+        return sorted(key for key in keys if key > after and key.rpartition("/")[0] == folder)
 
     def sizes(self, folder: str = "") -> dict[str, int]:
         return {key: size for key, size, _ in self.listed(folder)}
 
     def listed(self, folder: str = "") -> list[tuple[str, int, int]]:
-        """The keys of all files below a folder, in order, with their lengths, and when they were modified (ns)."""
+        """The keys of all files below a folder, in order, with their lengths and modification times (ns)."""
         with self._errors(f"cannot list {folder or self.place!r}"):
             pages = obstore.list(self._connected(), folder or None)
             return sorted(
@@ -152,13 +152,13 @@ class ObjectStorage(RemoteStorage):
             )
 
     def about(self, key: str) -> tuple[int, int]:
-        """The length of a file, and when it was modified (ns); `FileNotFoundError` if there is none."""
+        """The length and modification time (ns) of a file; `FileNotFoundError` if it does not exist."""
         with self._errors(f"cannot read {key!r}"):
-            found = obstore.head(self._connected(), key)
-            return int(found["size"]), _modified(found)
+            head = obstore.head(self._connected(), key)
+            return int(head["size"]), _modified(head)
 
     def open(self, key: str) -> Any:
-        """A file that is read piece by piece, from any place in it."""
+        """A file with random access, read piece by piece."""
         with self._errors(f"cannot read {key!r}"):
             return obstore.open_reader(self._connected(), key, buffer_size=_PART // 4)
 
@@ -172,18 +172,18 @@ class ObjectStorage(RemoteStorage):
                 return
 
     def copy(self, key: str, to: str) -> None:
-        """Copy a file, inside the store; one that is there is replaced."""
+        """Copy a file inside the store; an existing file is replaced."""
         with self._errors(f"cannot copy {key!r}"):
             obstore.copy(self._connected(), key, to)
 
     def uri(self, key: str) -> str:
-        """Where a file is."""
+        """The URL of a file."""
         return f"{self._url}/{key}"
 
-    # --- whether it will do -------------------------------------------------------------------------------------------
+    # --- checks -------------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """`StoreError` unless it can be reached, written, and asked to create a file only if there is none."""
+        """`StoreError` unless it can be reached and written, and can create a file only if it is absent."""
         key = f"probes/{uuid.uuid4().hex}"
         try:
             first, second = self.put(key, b"1"), self.put(key, b"2")
@@ -199,7 +199,7 @@ class ObjectStorage(RemoteStorage):
 
     def _unsafe(self) -> StoreError:
         return StoreError(
-            f"{self.place!r} cannot create a file only if there is none, which keeps two drivers apart",
+            f"{self.place!r} cannot create a file only if it is absent, which keeps two drivers apart",
             given=self.place,
             allowed="object stores with conditional writes (If-None-Match), such as Amazon S3",
             instead="another store, or a directory that all workers can reach",
@@ -215,7 +215,7 @@ class ObjectStorage(RemoteStorage):
 
     @contextmanager
     def _errors(self, what: str, *, open_ended: bool = False) -> Iterator[None]:
-        """What the store's client raises, as errors of ours; `open_ended` calls may have happened all the same."""
+        """Turn errors of the store's client into errors of Headrace; failed `open_ended` calls may have happened."""
         if obstore is None:
             raise StoreError(
                 "object stores need the package obstore", given=self.place, instead="pip install 'headrace[objects]'"
@@ -236,26 +236,26 @@ class ObjectStorage(RemoteStorage):
             ) from None
 
     def _reason(self, text: str) -> str:
-        """What the store said, without what it was asked: one line, no secrets."""
+        """The store's message, without the request: one line, no secrets."""
         if "169.254.169.254" in text or "metadata.google.internal" in text or "/metadata/identity" in text:
             return f"there are no credentials: set {_KEYS[self._scheme]}"
         if "builder error" in text:
-            return f"the endpoint is not encrypted: set {_VENDORS[self._scheme]}_ALLOW_HTTP=true if that is meant"
-        told = _TOLD.search(text)
-        if told is not None:
-            return ": ".join(part for part in told.groups() if part)
+            return f"the endpoint is not encrypted: set {_VENDORS[self._scheme]}_ALLOW_HTTP=true to allow that"
+        answer = _ANSWER.search(text)
+        if answer is not None:
+            return ": ".join(part for part in answer.groups() if part)
         first = text.partition("\n")[0]
         return without_secrets(first.rpartition(" - ")[2] or first)
 
 
 def _checked(url: str) -> str:
-    """The URL, without `/` at its end; `StoreError` if two clients could take it for different places."""
+    """The URL, without `/` at its end; `StoreError` if clients could interpret it differently."""
     scheme, _, rest = url.partition("://")
     bucket, _, prefix = rest.rstrip("/").partition("/")
     parts = prefix.split("/") if prefix else []
     if not bucket or scheme != scheme.lower() or _ODD.search(rest) or any(part in ("", ".", "..") for part in parts):
         raise StoreError(
-            "this URL of an object store may be understood in several ways",
+            "this URL of an object store is ambiguous",
             given=without_secrets(url),
             allowed="a scheme in small letters, a bucket, and a prefix without spaces, empty parts, '.', '..' and any "
             'of ? # [ ] * % { } ^ | \\ " < > ` ~',
@@ -265,7 +265,7 @@ def _checked(url: str) -> str:
 
 
 def _is_kept(key: str) -> bool:
-    """Whether a file may be read again and again; what one trip leaves for the next is read once."""
+    """Whether a file may be read repeatedly; records of trips are read once."""
     return key.startswith(f"{DATA}/") and "-trip-" not in key
 
 

@@ -1,17 +1,17 @@
-"""Stores behind a network, where the answer to a call may get lost: the caller cannot know whether it has happened.
+"""Remote stores, where the answer to a call may get lost: then the caller does not know whether the call has happened.
 
-For all calls but one that does no harm: reading, listing and removing can be repeated. A `create` that is repeated may
-find its key taken, by itself. So a caller that finds a key taken compares what is there with what it wanted to write:
+For all calls but one this does no harm: reading, listing and removing can be repeated. A repeated `create` may find its
+key taken by the first attempt. So a caller that finds a key taken compares the content with its own:
 
-* It is the same: the call has happened, and this caller has made the file.
-* It is something else: another caller was faster.
+* It is the same: the call has happened, and this caller has created the file.
+* It is different: another caller was faster.
 
-That tells callers apart only if no two of them write the same. Epochs carry a token for that, commits the epoch of
-their driver, and the names of data files are unique. Whose a plan is does not matter: it is read back.
+This works only if no two callers write the same content. For this, epochs contain a token, commits the epoch of their
+driver, and the names of data files are unique. The writer of a plan does not matter: the plan is read back.
 
-A call without an answer may also happen later, when the file was created again and removed since. Nothing comes of it:
-a commit below the floor does not count, an epoch before the newest owns nothing, and data that no commit names does not
-exist. All of them are removed with the next clean-up or start.
+A call without an answer may also happen later, after the file was created again and removed. It has no effect: a commit
+below the floor does not count, an epoch before the newest owns nothing, and data that no commit names does not exist.
+The next clean-up or start removes all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headrace.store.storage import Storage
 
 __all__ = ["RemoteStorage", "Unanswered"]
 
-#: How often a file is written whose writing gets no answer. Connections are tried again below that, too.
+#: The number of attempts to write a file without an answer. The client also retries connections.
 _ATTEMPTS = 4
 
 
@@ -37,10 +37,10 @@ class RemoteStorage(Storage):
 
     @abstractmethod
     def put(self, key: str, data: Data) -> bool:
-        """Make a file, if there is none; false if there is. `Unanswered` if that is not known."""
+        """Create a file if it is absent; False if it exists. `Unanswered` if that is unknown."""
 
     def create(self, key: str, data: Data, *, lasting: bool = True) -> bool:  # noqa: ARG002 - all of it lasts
-        """Make a file, if there is none under this key yet; false if there is one with another content."""
+        """Create a file if it is absent; False if it exists with another content."""
         why = ""
         for _ in range(_ATTEMPTS):
             try:
@@ -49,22 +49,22 @@ class RemoteStorage(Storage):
                 return self._holds(key, data)
             except Unanswered as error:
                 why = str(error)
-            except FileNotFoundError:  # taken, and gone again; some stores also say so when two callers meet
-                why = "it is there, and it is not there"
+            except FileNotFoundError:  # taken, and removed again; some stores also answer so to concurrent callers
+                why = "the file exists, and cannot be found"
         raise StoreError(
             f"cannot write {key!r} to {self.place!r}: {why}",
             given=self.place,
-            instead="start again with this checkpoint when the store answers: the query goes on where it was",
+            instead="start again with this checkpoint when the store answers: the query continues where it stopped",
         )
 
     def _holds(self, key: str, data: Data) -> bool:
         """Whether a file has this content; `FileNotFoundError` if there is none."""
         if self.length(key) != length(data):
             return False
-        found, place = memoryview(self.read(key)).cast("B"), 0
+        content, place = memoryview(self.read(key)).cast("B"), 0
         for part in data if isinstance(data, Pieces) else [data]:
             piece = memoryview(part).cast("B")
-            if found[place : place + piece.nbytes] != piece:
+            if content[place : place + piece.nbytes] != piece:
                 return False
             place += piece.nbytes
-        return place == found.nbytes
+        return place == content.nbytes

@@ -1,8 +1,7 @@
-"""What the store needs of a file system: six calls, on keys such as `commits/000000000007`.
+"""Storage: the six calls of a file system that the store needs, on keys such as `commits/000000000007`.
 
-`create` is the one that carries safety: it makes a file with all of its content, or finds that the key is taken; no
-reader ever sees half of a file, and of two callers one succeeds. `LocalStorage` is a directory, `objects.py` has stores
-behind a network.
+Safety rests on `create`: it creates a file with all of its content, or finds that the key is taken; no reader ever sees
+a part of a file, and of two callers one succeeds. `LocalStorage` is a directory, `objects.py` has remote stores.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from headrace.pieces import Data, Pieces
 __all__ = ["LocalStorage", "Storage"]
 
 _DRAFTS = ".drafts"
-#: How often a draft is written that somebody removes, or whose folder is not there yet.
+#: The number of attempts to write a draft that is removed, or whose folder does not exist yet.
 _ATTEMPTS = 4
 
 
@@ -31,24 +30,24 @@ class Storage(ABC):
 
     @abstractmethod
     def create(self, key: str, data: Data, *, lasting: bool = True) -> bool:
-        """Make a file, if there is none under this key yet; false if there is, made by another call.
+        """Create a file if it is absent; False if another call has created it.
 
-        Where answers get lost, a storage knows its own file by the content (`remote.py`): so what must not be taken for
-        another's has a content that nobody else writes. A file that need not be `lasting` may be gone after a loss of
-        power, or there without its content.
+        Where answers get lost, a storage recognizes its own file by the content (`remote.py`): so callers whose files
+        must be distinguished write unique contents. A file that is not `lasting` may be missing or empty after a loss
+        of power.
         """
 
     @abstractmethod
     def read(self, key: str) -> pa.Buffer:
-        """The content of a file; `FileNotFoundError` if there is none."""
+        """The content of a file; `FileNotFoundError` if it does not exist."""
 
     def mapped(self, key: str) -> pa.Buffer | None:  # noqa: ARG002 - this one cannot
-        """The content of a file in memory that belongs to the file; None if it cannot be mapped."""
+        """The content of a file, mapped into memory; None if that is impossible."""
         return None
 
     @abstractmethod
     def length(self, key: str) -> int:
-        """The length of a file in bytes; `FileNotFoundError` if there is none."""
+        """The length of a file in bytes; `FileNotFoundError` if it does not exist."""
 
     @abstractmethod
     def keys(self, folder: str, after: str = "") -> list[str]:
@@ -56,27 +55,27 @@ class Storage(ABC):
 
     @abstractmethod
     def sizes(self, folder: str = "") -> dict[str, int]:
-        """The keys of all files below a folder, however deep, in order, with their lengths."""
+        """The keys of all files below a folder, at any depth, in order, with their lengths."""
 
     @abstractmethod
     def remove(self, key: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
 
     def remove_drafts(self) -> None:
-        """Remove what calls that never returned have left behind, if they leave anything; others may be at work."""
+        """Remove files that interrupted calls have left; other callers may run meanwhile."""
         return
 
     @property
     @abstractmethod
     def place(self) -> str:
-        """Where it is, for people."""
+        """Its path or URL, to show to users."""
 
 
 class LocalStorage(Storage):
     """A directory of this machine, or of a file system that all workers mount.
 
-    A file is written under a draft's name and then linked to its own: the link fails if the name is taken. With
-    `durable`, content and names of files that are to last are flushed to disk before `create` returns.
+    A file is written as a draft and then linked to its name: the link fails if the name is taken. With `durable`,
+    content and names of lasting files are flushed to disk before `create` returns.
     """
 
     def __init__(self, path: str | Path, *, durable: bool = True) -> None:
@@ -98,8 +97,8 @@ class LocalStorage(Storage):
                     self._make_folder(Path(target).parent)
                     self._make_folder(self.path / _DRAFTS)
                     continue
-                if flushed:  # also if it was there: whoever made it may have died before its name was on disk
-                    _flush_folder(os.path.dirname(target))  # noqa: PTH120 - several times a batch, and much quicker
+                if flushed:  # also if it existed: its creator may have died before the name was on disk
+                    _flush_folder(os.path.dirname(target))  # noqa: PTH120 - several times per batch, and much faster
                 return created
             raise OSError("its draft disappears again and again")
 
@@ -116,7 +115,7 @@ class LocalStorage(Storage):
         return True
 
     def _make_folder(self, folder: Path) -> None:
-        """Make a folder and those above it; their names are on disk before anything inside them counts."""
+        """Create a folder and its parents; their names are on disk before anything in them counts."""
         if not folder.is_dir():
             self._make_folder(folder.parent)
             folder.mkdir(exist_ok=True)
@@ -150,9 +149,9 @@ class LocalStorage(Storage):
 
     def sizes(self, folder: str = "") -> dict[str, int]:
         found = {}
-        for path, _, names in os.walk(self.path / folder):  # which passes over folders that a running query removes
+        for path, _, names in os.walk(self.path / folder):  # it skips folders that a running query removes
             for name in names:
-                with suppress(FileNotFoundError):  # so has it done with this one
+                with suppress(FileNotFoundError):  # a running query has removed the file
                     file = Path(path, name)
                     found[str(file.relative_to(self.path))] = file.stat().st_size
         return dict(sorted(found.items()))
@@ -162,7 +161,7 @@ class LocalStorage(Storage):
             (self.path / key).unlink()
 
     def remove_drafts(self) -> None:
-        """Remove all drafts: whoever is at work writes its own again."""
+        """Remove all drafts: running calls write theirs again."""
         for key in self.keys(_DRAFTS):
             self.remove(key)
 

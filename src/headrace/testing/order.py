@@ -8,7 +8,7 @@ from typing import Literal, Unpack, get_args
 
 import pyarrow as pa
 
-from headrace.api.options import StreamRunOptions, showing
+from headrace.api.options import StreamRunOptions, shows_options
 from headrace.api.stream import Stream
 from headrace.columnar import factorize
 from headrace.errors import PlanError
@@ -61,13 +61,13 @@ def check_order(events: pa.Table, order: Order) -> None:
         raise Violation(f"row {row + 1} is out of order: {problem}", given=events.slice(row, 1).to_pylist()[0])
 
 
-@showing(StreamRunOptions)
+@shows_options(StreamRunOptions)
 def deterministic(stream: Stream, runs: int = 2, **options: Unpack[StreamRunOptions]) -> bool:
     """Whether every run gives the same physical events, row for row; options are those of `stream.run`."""
     return _first_difference(stream, runs, options) is None
 
 
-@showing(StreamRunOptions)
+@shows_options(StreamRunOptions)
 def check_deterministic(stream: Stream, runs: int = 2, **options: Unpack[StreamRunOptions]) -> None:
     """Raise, with the first row that differs, unless every run gives the same physical events, row for row."""
     difference = _first_difference(stream, runs, options)

@@ -169,5 +169,5 @@ def test_events_of_a_start_that_was_broken_off_are_not_mixed_with_others(tmp_pat
     mark.unlink()
     (mark.parent / name).unlink(missing_ok=True)
     (mark.parent / name).write_bytes(b"")
-    with pytest.raises(CheckpointError, match="has begun with other events"):
+    with pytest.raises(CheckpointError, match="began with other events"):
         spilled(tmp_path, 1)

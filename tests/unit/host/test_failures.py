@@ -10,7 +10,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import HostError, LateEvent, SourceError
-from headrace.host.driving.in_process import InProcess
+from headrace.host.driving.in_process import InProcessExecutor
 from headrace.host.driving.plan import Batch
 from headrace.host.driving.query import Query
 from headrace.host.spark.failures import explaining, failure, is_gone, may_pass
@@ -106,18 +106,18 @@ Begin = Callable[..., Query]
 def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
     """Starts a query in this process whose tasks fail with these texts, one after the other, and then succeed."""
     (tmp_path / "in.csv").write_text("t\n1\n")
-    stream, run = hr.read_csv(str(tmp_path / "in.csv"), "t LONG", lifetime=hr.point("t")), InProcess.run
-    monkeypatch.setattr(InProcess, "may_pass", lambda _, error: may_pass(error))
+    stream, run = hr.read_csv(str(tmp_path / "in.csv"), "t LONG", lifetime=hr.point("t")), InProcessExecutor.run
+    monkeypatch.setattr(InProcessExecutor, "may_pass", lambda _, error: may_pass(error))
 
     def begun(*texts: str, sink: Sink | None = None) -> Query:
         left = list(texts)
 
-        def failing(executor: InProcess, batch: Batch) -> list[Message]:
+        def failing(executor: InProcessExecutor, batch: Batch) -> list[Message]:
             if left:
                 raise RuntimeError(left.pop(0))
             return run(executor, batch)
 
-        monkeypatch.setattr(InProcess, "run", failing)
+        monkeypatch.setattr(InProcessExecutor, "run", failing)
         return stream.start(sink or Nowhere(), host="local", checkpoint=str(tmp_path / "state"))
 
     return begun

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.host.driving.trips import Made
+from headrace.host.driving.trips import BatchResult
 from headrace.stages.message import STATISTICS, Message
 
 
@@ -14,7 +14,7 @@ def told(bucket: int, **more: Any) -> Message:
 
 def test_bytes_that_were_fetched_in_an_earlier_trip_count():
     batch: Any = None
-    made = Made(batch, batch, [told(0, fetched=7), told(1)])
+    made = BatchResult(batch, batch, [told(0, fetched=7), told(1)])
     made.add(batch, [told(0), told(1, fetched=2)])
     made.add(batch, [told(0, fetched=1), told(1)])
     assert [part["fetched"] for part in made.statistics] == [8, 2]

@@ -362,7 +362,7 @@ def test_a_checkpoint_that_does_not_say_how_it_is_divided(stream: hr.Stream, sta
     about = json.loads((state / "headrace.json").read_text())
     del about["operators"]
     (state / "headrace.json").write_text(json.dumps(about))
-    with pytest.raises(CheckpointError, match="does not say how its state is divided"):
+    with pytest.raises(CheckpointError, match="without a description of how its state is divided"):
         hr.checkpoint(state).rescale(2)
     assert hr.checkpoint(state).state()
     running(stream, tmp_path, "out", checkpoint=str(state)).stop()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import SchemaError, SourceError
 from headrace.io.csv import read_csv
-from headrace.io.decoded import Decoded, concat
+from headrace.io.decoded import DecodedBlock, concat
 from headrace.io.formats import Format, infer_schema, read_file
 from headrace.schema import Schema, Type
 from headrace.time import INFINITY, NEG_INFINITY
@@ -22,10 +22,10 @@ from headrace.time import INFINITY, NEG_INFINITY
 TICKS = Schema.of("symbol STRING, price DOUBLE, quantity INT")
 
 
-def decoded(data: bytes, schema: Schema | str, *, size: int = 1 << 20, **options: object) -> Decoded:
+def decoded(data: bytes, schema: Schema | str, *, size: int = 1 << 20, **options: object) -> DecodedBlock:
     schema = Schema.of(schema)
     blocks = list(read_csv(io.BytesIO(data), "x.csv", schema, schema.fields, size=size, **options))
-    return concat(blocks) if blocks else Decoded(schema.arrow.empty_table(), pa.table({"row": []}), [])
+    return concat(blocks) if blocks else DecodedBlock(schema.arrow.empty_table(), pa.table({"row": []}), [])
 
 
 def rows(data: bytes, schema: Schema | str, **options: object) -> list[tuple[object, ...]]:

@@ -15,7 +15,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import PlanError, SourceError
-from headrace.io.files import Listed, behind_link, changed_or_new, list_files, listing
+from headrace.io.files import ListedFile, behind_link, changed_or_new, list_files, listing
 
 pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows are lost here on purpose
 
@@ -119,7 +119,7 @@ def test_nanoseconds_and_sizes_are_listed(tmp_path: Path):
     for path, at in ((later, 2), (sooner, 1)):
         path.write_bytes(b"x" * at)
         os.utime(path, ns=(at, at))
-    assert listing(str(tmp_path)) == [Listed(1, str(sooner), 1), Listed(2, str(later), 2)]
+    assert listing(str(tmp_path)) == [ListedFile(1, str(sooner), 1), ListedFile(2, str(later), 2)]
 
 
 def test_linked_directories_are_not_followed_but_linked_files_are_data(tmp_path: Path):

@@ -19,7 +19,7 @@ from headrace import errors
 from headrace.api.stream import Stream
 from headrace.io.files import list_files, listing
 from headrace.io.formats import Format
-from headrace.io.host_source import Lines, Pauses, Receiver, Spool
+from headrace.io.host_source import LineSplitter, Pauses, Receiver, Spool
 from headrace.io.origins import HostRead
 from headrace.plan.arrival import ARRIVAL, POSITION, stamped
 
@@ -241,7 +241,7 @@ def test_two_receivers_do_not_share_a_spool(tmp_path: Path):
 def test_lines_are_the_same_however_bytes_come(pieces: list[bytes], cuts: list[int], longest: int):
     data = b"\n".join(pieces)
     places = sorted(min(cut, len(data)) for cut in cuts)
-    lines, found, too_long = Lines(longest), [], 0
+    lines, found, too_long = LineSplitter(longest), [], 0
     for start, end in zip([0, *places], [*places, len(data)], strict=True):
         some, others = lines.take(data[start:end])
         found += some
@@ -315,7 +315,7 @@ def test_a_bounded_read_gives_up_when_nobody_answers(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("headrace.io.host_source._PATIENCE", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with pytest.raises(errors.SourceError, match="nobody answers"):
+    with pytest.raises(errors.SourceError, match="no server answers"):
         hr.read_host("127.0.0.1", port, "k STRING").cht()
 
 

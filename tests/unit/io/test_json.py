@@ -12,17 +12,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.io.decoded import Decoded, concat
+from headrace.io.decoded import DecodedBlock, concat
 from headrace.io.formats import Format, infer_schema, read_file
 from headrace.io.json import JsonDecoder, json_records, read_json
-from headrace.io.records import Broken
+from headrace.io.records import BrokenRecord
 from headrace.schema import Schema
 from headrace.time import INFINITY, NEG_INFINITY
 
 ALL = Schema.of("i INT, l LONG, d DOUBLE, f FLOAT, b BOOLEAN, s STRING, c CHAR, t DATETIME, re LONG")
 
 
-def decoded(data: bytes, schema: Schema | str, *, size: int = 1 << 20, nested: bool = False) -> Decoded:
+def decoded(data: bytes, schema: Schema | str, *, size: int = 1 << 20, nested: bool = False) -> DecodedBlock:
     return concat(list(read_json(io.BytesIO(data), Schema.of(schema).fields, nested, size=size)))
 
 
@@ -185,7 +185,7 @@ def slowly(lines: list[str]) -> list[object]:
     decoder, found = JsonDecoder(ALL.fields), []
     for line in lines:
         values = decoder.slow(line.encode())
-        if isinstance(values, Broken):
+        if isinstance(values, BrokenRecord):
             found.append(None)
             continue
         alone = decoded_by(decoder, values)

@@ -15,7 +15,7 @@ import pytest
 from headrace.errors import SchemaError, SourceError
 from headrace.events import events_table, to_changes
 from headrace.io.commit import BatchDirectory
-from headrace.io.decoded import Decoded, concat
+from headrace.io.decoded import DecodedBlock, concat
 from headrace.io.formats import Format, infer_schema, read_file
 from headrace.io.sinks import FileSink, read_events_output
 from headrace.schema import Schema
@@ -34,7 +34,7 @@ def write(path: Path, table: pa.Table, format: str, **options: object) -> str:
     return str(path)
 
 
-def decoded(path: str, format: str, schema: str, **options: object) -> Decoded:
+def decoded(path: str, format: str, schema: str, **options: object) -> DecodedBlock:
     return concat(list(read_file(path, Format(format), Schema.of(schema), **options)))
 
 
@@ -43,7 +43,7 @@ def format(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def converted(tmp_path: Path, format: str, values: pa.Array, kind: str, name: str = "a") -> Decoded:
+def converted(tmp_path: Path, format: str, values: pa.Array, kind: str, name: str = "a") -> DecodedBlock:
     path = write(tmp_path / "x", pa.table({name: values}), format)
     return decoded(path, format, f"{name} {kind}")
 

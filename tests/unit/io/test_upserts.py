@@ -234,7 +234,7 @@ def test_files_can_be_folded_without_looking_at_their_names(tmp_path: Path):
 @pytest.mark.parametrize("name", ["op", "_batch"])
 def test_columns_that_upsert_rows_have_themselves_are_refused(name: str):
     stream = hr.events([{"le": 1, "re": 2, "k": "a", name: 1}])
-    with pytest.raises(PlanError, match=f"a column '{name}' of their own"):
+    with pytest.raises(PlanError, match=f"upsert rows add a column '{name}'"):
         prepared(stream.node, hr.memory(encoding="upsert", key="k"))
 
 

@@ -136,7 +136,7 @@ BROKEN = {
     "no file": ({"bad.x": "reg_bad:X"}, None, "No module named 'reg_bad'"),
     "no class": ({"bad.x": "reg_bad:X"}, "y = 1", "has no attribute 'X'"),
     "no module": ({"bad.x": "reg_bad:number"}, GOOD, "reg_bad:number is 3, which is no module"),
-    "not whole": ({"bad.x": "reg_bad:Half"}, GOOD, "Half does not say what it gives"),
+    "not whole": ({"bad.x": "reg_bad:Half"}, GOOD, "Half has no output type"),
 }
 
 

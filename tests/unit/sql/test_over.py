@@ -148,7 +148,7 @@ def test_an_alarm_fires_by_time_alone_and_is_withdrawn_if_it_was_wrong() -> None
         ("SELECT price, mean_of(price) OVER (RANGE 5 ticks PRECEDING ACTIVE EXPIRATION) AS m FROM ticks",
          "when a tuple leaves, there is none beside"),
         ("SELECT collect(price) OVER (RANGE 5 ticks PRECEDING ACTIVE EXPIRATION) AS m FROM ticks",
-         "has nothing to return when a tuple leaves"),
+         "returns nothing when a tuple leaves"),
         ("SELECT mean_of(price) OVER (ROWS 5 PRECEDING ACTIVE EXPIRATION) AS m FROM ticks",
          "tuples leave by time alone only where the frame is one of time"),
         ("SELECT numbered(symbol, price) OVER () AS x FROM ticks", "at most one aggregate that gives rows"),

@@ -272,8 +272,8 @@ REFUSED = [
     (f"{N} PATTERN (A B) ALL MATCHES AFTER MATCH SKIP PAST LAST ROW", "nothing is skipped", None),
     (f"{N} REGISTERS m = 0 (Q AS 1) PATTERN (A)", "no variable 'Q'", "Q"),
     (f"{N} REGISTERS m = 0 (A AS 1), m = 1 (A AS 1) PATTERN (A)", "a register 'm' already", None),
-    ("MEASURES match_number() AS n PATTERN (A) ALL MATCHES", "no such order", None),
-    (f"{N} PATTERN (A) DEFINE A AS match_number() > 1", "when it has been found", None),
+    ("MEASURES match_number() AS n PATTERN (A) ALL MATCHES", "so they have no numbers", None),
+    (f"{N} PATTERN (A) DEFINE A AS match_number() > 1", "no number while it is being searched for", None),
     (f"{N} PATTERN (A B $)", "not known before its stream ends", "$"),
     (f"{N} PATTERN (A ^ B)", "cannot stand here", "^"),
     (f"{N} PATTERN (A {{- B+ -}} C) ALL ROWS PER MATCH", "all rows of a match are given", "{- B+ -}"),
@@ -298,7 +298,7 @@ REFUSED = [
     ("MEASURES price AS n, at AS n PATTERN (A)", "two columns are named 'n'", "n"),
     ("MEASURES price PATTERN (A)", "cannot stand here", "PATTERN"),
     ("PARTITION BY price + 1 MEASURES at AS n PATTERN (A)", "needs a name", "price + 1"),
-    ("PATTERN (A)", "without measures", None),
+    ("PATTERN (A)", "needs at least one measure", None),
 ]
 
 

@@ -16,10 +16,10 @@ from headrace import col
 from headrace.api.running import outputs_of
 from headrace.errors import CheckpointError
 from headrace.host.driving.driver import Driver
-from headrace.host.driving.in_process import InProcess
+from headrace.host.driving.in_process import InProcessExecutor
 from headrace.host.driving.plan import Job
 from headrace.host.driving.publish import Publisher
-from headrace.host.local.run import Runner, Saved, batches_of
+from headrace.host.local.run import Runner, SavedRun, batches_of
 from headrace.io.sinks import Memory
 from headrace.stages.cut import Line, line_of
 from headrace.store.storage import LocalStorage
@@ -108,7 +108,7 @@ def line(*streams: hr.Stream) -> Line:
     return line_of(outputs_of({f"out{i}": stream.node for i, stream in enumerate(streams)}))
 
 
-def half(stream: hr.Stream, *more: hr.Stream) -> Saved:
+def half(stream: hr.Stream, *more: hr.Stream) -> SavedRun:
     """What is saved in the middle of a run."""
     runner = Runner(line(stream, *more), 1, None)
     (source,) = runner.line.sources
@@ -117,7 +117,7 @@ def half(stream: hr.Stream, *more: hr.Stream) -> Saved:
     return runner.save()
 
 
-def saved_traces(saved: Saved) -> Iterator[tuple[dict[str, Any], list[pa.Table]]]:
+def saved_traces(saved: SavedRun) -> Iterator[tuple[dict[str, Any], list[pa.Table]]]:
     for stage in saved.stages:
         for state, segments in stage:
             for operator in state["operators"].values():
@@ -167,7 +167,7 @@ def test_other_state_is_not_marked(name: str):
 # --- whose they are --------------------------------------------------------------------------------------------------
 
 
-def altered(saved: Saved, change: Callable[[dict[str, Any]], None]) -> Saved:
+def altered(saved: SavedRun, change: Callable[[dict[str, Any]], None]) -> SavedRun:
     """The same state with other marks."""
     stages = copy.deepcopy([[(state, None) for state, _ in stage] for stage in saved.stages])
     for stage in stages:
@@ -230,7 +230,7 @@ def test_a_driver_refuses_them_before_it_runs_anything(tmp_path: Path):
         cut = line(*streams)
         job = Job("job", cut, 1, storage, (None,) * len(cut.outputs))
         publisher = Publisher(cut.outputs, [Memory() for _ in cut.outputs], storage)
-        return Driver(job, InProcess(job), publisher, lambda: 0)
+        return Driver(job, InProcessExecutor(job), publisher, lambda: 0)
 
     first = driver(stream)
     first.open()

@@ -22,7 +22,7 @@ from headrace.host.driving import publish as publish_module
 from headrace.host.driving.driver import Driver
 from headrace.host.driving.plan import Batch, Executor, Job
 from headrace.host.driving.publish import Publisher
-from headrace.io.files import Listed
+from headrace.io.files import ListedFile
 from headrace.io.origins import Files
 from headrace.io.sinks import FileSink
 from headrace.progress import Progress
@@ -53,10 +53,10 @@ class Items:
         self.seen = SimpleNamespace(segments=())
         self.news: dict[str, int] = {}
 
-    def pending(self) -> list[Listed]:
-        return [Listed(i, "item", 1) for i in range(self.next, World.current.arrived)][: self.most]
+    def pending(self) -> list[ListedFile]:
+        return [ListedFile(i, "item", 1) for i in range(self.next, World.current.arrived)][: self.most]
 
-    def take(self, files: Sequence[Listed]) -> None:
+    def take(self, files: Sequence[ListedFile]) -> None:
         if [file.modified for file in files] != list(range(self.next, self.next + len(files))):
             raise Broken(f"{files} are taken, {self.next} is next")
         self.next += len(files)

@@ -155,7 +155,7 @@ def test_a_store_that_will_do_and_nothing_is_left(storage: ObjectStorage):
 
 def test_a_store_that_overwrites_is_refused(storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(storage, "put", lambda *_: True)
-    with pytest.raises(StoreError, match="cannot create a file only if there is none"):
+    with pytest.raises(StoreError, match="cannot create a file only if it is absent"):
         storage.check()
 
 
@@ -164,7 +164,7 @@ def test_a_store_without_conditional_writes_is_refused(storage: ObjectStorage, m
         raise obstore.exceptions.NotSupportedError("put with mode create")
 
     monkeypatch.setattr(obstore, "put", unsupported)
-    with pytest.raises(StoreError, match="cannot create a file only if there is none"):
+    with pytest.raises(StoreError, match="cannot create a file only if it is absent"):
         storage.check()
 
 

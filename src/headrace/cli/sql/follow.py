@@ -18,10 +18,10 @@ from headrace.api.stream import Stream
 from headrace.changes import Changes
 from headrace.errors import PlanError
 from headrace.host.local.run import Runner, batches_of
-from headrace.host.losses import told_losses
+from headrace.host.losses import describe_losses
 from headrace.host.received import hosts_of, spooled
 from headrace.host.result import Result
-from headrace.io.files import Listed, changed_or_new, listing
+from headrace.io.files import ListedFile, changed_or_new, listing
 from headrace.io.host_source import Receiver
 from headrace.io.origins import Files, read_listed
 from headrace.io.sinks import FunctionSink
@@ -60,7 +60,7 @@ class InProcessQuery:
         self._folder = TemporaryDirectory(prefix="headrace-")
         line = line_of(spooled(outputs, Path(self._folder.name)))
         self._runner = Runner(line, buckets, lambda: time.time_ns() // 1000)
-        self._taken: dict[str, dict[str, Listed]] = {source.fingerprint: {} for source in line.sources}
+        self._taken: dict[str, dict[str, ListedFile]] = {source.fingerprint: {} for source in line.sources}
         self._fixed = [source for source in line.sources if not isinstance(source.origin, Files)]
         self.result = self._runner.done.results[_OUT]
         self._receivers = [Receiver(host, Path(host.files(Path(self._folder.name)).path)) for host in hosts_of(outputs)]
@@ -86,7 +86,7 @@ class InProcessQuery:
         _compact(self.result)
         del self._runner.done.statistics[:-1]
 
-    def _new(self, source: Source) -> Sequence[Listed]:
+    def _new(self, source: Source) -> Sequence[ListedFile]:
         """The files that were not there before; one that changed since it was taken is counted and reported."""
         if not isinstance(source.origin, Files):
             return ()
@@ -100,7 +100,7 @@ class InProcessQuery:
 
     def losses(self) -> str:
         """What it has not used so far, in words."""
-        return told_losses(self._runner.done.counts, self._runner.done.examples)
+        return describe_losses(self._runner.done.counts, self._runner.done.examples)
 
     def stop(self) -> None:
         """Take nothing more."""
@@ -129,7 +129,7 @@ class OnSpark:
 
     def losses(self) -> str:
         """What it has not used so far, in words."""
-        return told_losses(self.query.counts, self.query.examples)
+        return describe_losses(self.query.counts, self.query.examples)
 
     def stop(self) -> None:
         """End the query; a checkpoint of its own stays."""

@@ -1,19 +1,19 @@
-"""The driver of a query: one loop that plans, runs and commits batches, whatever runs their tasks.
+"""The driver of a query: one loop that plans, runs and commits batches, on any host.
 
-    plan.py        what a batch reads, as a value
-    positions.py   how far every source has come
-    tasks.py       what a task does: read its share, or run a stage in a bucket
-    publish.py     what leaves after a commit
-    trips.py       what the trips of a batch have made: loops across buckets go round within it
+    plan.py        the plan of a batch: what it reads
+    positions.py   which files every source has read
+    tasks.py       the tasks: read a share of the input, or run a stage in a bucket
+    publish.py     publishing outputs after a commit
+    trips.py       the results of a batch's trips: loops across buckets go round within a batch
     driver.py      one batch: plan, run, commit, publish
     in_process.py  runs tasks in threads of this process
-    query.py       the loop, in a thread, and the query in the hands of who started it
-    checkpoint.py  the directory that belongs to a query, the same for all hosts
+    query.py       the running query: the loop, in a thread, and its public methods
+    checkpoint.py  the directory of a query, the same for all hosts
     start.py       from streams and sinks to a running query, on any host
     bounded.py     a query that runs to the end of its inputs
 
-A batch is one trip or more, and a trip is a line of *tasks*: intake tasks read files and what loops feed back; then
-every level of the plan has a task for each bucket. An *executor* runs them and brings back what the last ones gave:
-Spark as one job, or this process, a thread for each bucket. Tasks get all they need with the trip: they read no clock
-and no list of files, so a task that is run again does the same again.
+A batch is one trip or more. A trip is a sequence of *tasks*: intake tasks read files and the feedback of loops; then
+every level of the plan has a task for each bucket. An *executor* runs them and returns the messages of the last ones:
+Spark as one job, or this process, with a thread for each bucket. Tasks get their whole input with the trip: they read
+no clock and list no files, so a repeated task does the same again.
 """

@@ -1,4 +1,4 @@
-"""Running bounded inputs to their end by the loop of a query, on any host: the answer is that of `run_local`."""
+"""Runs bounded inputs to their end by the loop of a query, on any host, with the results of `run_local`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.host.driving.query import Query
 from headrace.host.received import received
-from headrace.host.result import Finished, Result
+from headrace.host.result import FinishedRun, Result
 from headrace.io.sinks import Memory, Sink
 from headrace.plan.functions import functions_of
 from headrace.plan.nodes import Output
@@ -23,16 +23,16 @@ def run_driven(
     finish: bool = True,
     files_per_batch: int | None = 1,
     **options: Any,
-) -> Finished:
-    """Run to the end of all sources; by default every file, or batch of events, is a batch of the query's.
+) -> FinishedRun:
+    """Run to the end of all sources; by default every file, or batch of events, is a batch of the query.
 
-    `start` starts the query, on whichever host. Outputs that `sinks` names go there, the others come back.
-    `finish=False` answers what is there and leaves the streams open, so that a checkpoint can go on from there.
+    `start` starts the query on a host. Outputs that `sinks` names go there, the others are returned. `finish=False`
+    processes the rows that are there and leaves the streams open, so that a checkpoint can continue.
     """
     kept: dict[str, Memory] = {o.name: Memory() for o in outputs if o.name not in (sinks or {})}
     targets: dict[str, Sink] = {**kept, **(sinks or {})}
-    with received(outputs) as given:
-        pairs = [(o.input, targets[o.name]) for o in given]
+    with received(outputs) as bounded:
+        pairs = [(o.input, targets[o.name]) for o in bounded]
         query = start(pairs, files_per_batch=files_per_batch, **options)
         try:
             if finish:
@@ -42,4 +42,4 @@ def run_driven(
         finally:
             query.stop()
     results = {o.name: Result(o.schema, kept[o.name].batches, functions_of(o)) for o in outputs if o.name in kept}
-    return Finished(results, query.counts, query.statistics, query.examples)
+    return FinishedRun(results, query.counts, query.statistics, query.examples)

@@ -1,17 +1,17 @@
 """A query's checkpoint: a directory, or a prefix on an object store, that belongs to one query.
 
-headrace.json   whose it is: the version, the plan's fingerprint and text, its sources and outputs, how many buckets it
-                began with, and what its operators say of their state
+headrace.json   the description: the version, the plan's fingerprint and text, its sources and outputs, its first number
+                of buckets, and what its operators declare about their state
 lock            held by the process that runs the query
 store/          batches and state: see `headrace.store`
-spark/          for sources that only Spark can read: its own log of what it has read
-events/         events that were held in memory, and batch data frames of Spark's, written down
+spark/          for sources that only Spark can read: Spark's own log of what it has read
+events/         events in memory, and Spark's batch data frames, as files
 spool/          lines that hosts have sent, and rows that only Spark can read
 diverted/       rows that were not used, with the reason
 
-On an object store there is no lock: a query that is started anew takes over, and the one that ran stops with
-`Superseded` before its next commit. There is no spool and no log of Spark's either: what hosts send, and what only
-Spark can read, needs a directory (`spool=`, `spark_checkpoint=`).
+On an object store there is no lock: a query that is started anew takes over, and the running one stops with
+`Superseded` before its next commit. There is no spool and no log of Spark either: lines of hosts, and sources that only
+Spark can read, need a directory (`spool=`, `spark_checkpoint=`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from headrace.store.storage import LocalStorage, Storage
 
 __all__ = ["FORMAT", "Checkpoint", "checked_place", "create_about", "difference", "read_about"]
 
-#: Changes when what is stored can no longer be read by the code before it.
+#: Changes when earlier code can no longer read what is stored.
 FORMAT = 3
 _ABOUT = "headrace.json"
 _URL, _LIKE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://"), re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]+:/")
@@ -56,18 +56,18 @@ if hasattr(os, "register_at_fork"):
 
 
 class Checkpoint:
-    """The place, and what is checked about it before a query may use it."""
+    """The place of a checkpoint, with the checks before a query may use it."""
 
     def __init__(self, path: str | None) -> None:
         self.temporary = path is None
         local = tempfile.mkdtemp(prefix="headrace-") if path is None else local_path(checked_place(path))
         #: None on an object store.
         self.path = None if local is None else Path(local).absolute()
-        #: Where it is: a path, or a URL.
+        #: Its path or URL.
         self.place = str(path).rstrip("/") if self.path is None else str(self.path)
         #: The files of the checkpoint, and among them those of the store.
         self.root, self.storage = self._storage(""), self._storage("/store")
-        #: Marks the outputs of this query; known once it is claimed.
+        #: Marks the outputs of this query; known after `claim`.
         self.owner = ""
         #: Whether the query that holds the lock still runs.
         self.in_use: Callable[[], bool] = lambda: True
@@ -75,16 +75,16 @@ class Checkpoint:
 
     def _storage(self, below: str) -> Storage:
         if self.path is None:
-            found = ObjectStorage(f"{self.place}{below}", keep=True)
+            storage = ObjectStorage(f"{self.place}{below}", keep=True)
             if not below:
-                found.check()
-            return found
+                storage.check()
+            return storage
         with self._errors():
             self.path.mkdir(parents=True, exist_ok=True)
         return LocalStorage(f"{self.path}{below}", durable=not self.temporary)
 
     def folder(self, name: str, what: str, instead: str = "") -> Path:
-        """A directory of the checkpoint; refused on an object store: `what` says what needs one."""
+        """A directory of the checkpoint; an error on an object store, which says that `what` needs a directory."""
         if self.path is None:
             raise CheckpointError(
                 f"{what} need a checkpoint in a directory",
@@ -96,7 +96,7 @@ class Checkpoint:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """What goes wrong while it is written is a CheckpointError that names it."""
+        """Turn failures to write into a `CheckpointError` that names the checkpoint."""
         try:
             yield
         except CheckpointError:
@@ -109,9 +109,9 @@ class Checkpoint:
             ) from error
 
     def lock(self) -> None:
-        """Hold it: two queries with one checkpoint would each go on from what the other writes.
+        """Lock it: two queries with one checkpoint would each continue from what the other writes.
 
-        A query of this process that has failed, and that nobody has stopped, lets it go.
+        A failed query of this process that was not stopped loses its lock.
         """
         if self.temporary or self.path is None:
             return
@@ -131,89 +131,89 @@ class Checkpoint:
         _HELD[place] = self
 
     def unlock(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         if self._lock is not None and self.path is not None:
             self._lock.close()
             self._lock = None
             _HELD.pop(self.path.resolve(), None)
 
-    def buckets(self, asked: int | None, usual: int) -> int:
-        """The number of buckets: what it has, if it is a query's already; another number is refused."""
+    def buckets(self, requested: int | None, default: int) -> int:
+        """The number of buckets: that of an existing checkpoint; another requested number is refused."""
         about = read_about(self.root)
-        count = int((about or {}).get("buckets", asked or usual))
+        count = int((about or {}).get("buckets", requested or default))
         last = Log(self.storage).last() if about is not None else None
-        if last is not None:  # those that it began with may have been changed since
+        if last is not None:  # the first number may have been changed since
             count = int(last.record.get("buckets", count))
-        if asked is not None and asked != count:
+        if requested is not None and requested != count:
             raise CheckpointError(
                 "the state in the checkpoint is divided into another number of buckets",
-                given=f"buckets={asked}",
+                given=f"buckets={requested}",
                 allowed=f"buckets={count}, or none given",
-                instead=f"buckets={count}, or first headrace checkpoint rescale {self.place} --buckets {asked}",
+                instead=f"buckets={count}, or first headrace checkpoint rescale {self.place} --buckets {requested}",
             )
         return count
 
     def claim(self, line: Line, buckets: int, sinks: Sequence[Sink] = ()) -> None:
-        """Make it this query's, or check that it is."""
+        """Make it the checkpoint of this query, or check that it is."""
         plan = [f"{line.levels[n.fingerprint]} {n.describe()}" for n in line.nodes]
-        mine: dict[str, Any] = {"format": FORMAT, "fingerprint": line.fingerprint, "plan": plan, "buckets": buckets}
-        # What the plan does not say: columns that the query does not use, and how outputs are written.
-        mine["sources"] = [f"{source.origin} ({source.columns})" for source in line.sources]
-        mine["sinks"] = [_form(sink) for sink in sinks]
+        own: dict[str, Any] = {"format": FORMAT, "fingerprint": line.fingerprint, "plan": plan, "buckets": buckets}
+        # The plan does not contain the columns that the query does not use, and the formats of outputs.
+        own["sources"] = [f"{source.origin} ({source.columns})" for source in line.sources]
+        own["sinks"] = [_form(sink) for sink in sinks]
         self.root.remove_drafts()
-        theirs = read_about(self.root)
-        if theirs is None:
-            mine |= {"owner": uuid.uuid4().hex, "operators": declared(line)}
-            create_about(self.root, mine)
-            theirs = read_about(self.root) or {}  # mine, or of another query that has begun at the same time
-        self._check(theirs, mine)
-        self.owner = str(theirs["owner"])
-        if "operators" not in theirs and self.path is not None:  # of an earlier Headrace, which had directories only
+        stored = read_about(self.root)
+        if stored is None:
+            own |= {"owner": uuid.uuid4().hex, "operators": declared(line)}
+            create_about(self.root, own)
+            stored = read_about(self.root) or {}  # its own, or that of another query that began at the same time
+        self._check(stored, own)
+        self.owner = str(stored["owner"])
+        if "operators" not in stored and self.path is not None:  # by an earlier Headrace, which had only directories
             with self._errors():
-                _write_about(self.path, theirs | {"operators": declared(line)})
+                _write_about(self.path, stored | {"operators": declared(line)})
 
-    def _check(self, theirs: dict[str, Any], mine: dict[str, Any]) -> None:
+    def _check(self, stored: dict[str, Any], own: dict[str, Any]) -> None:
         instead = "another checkpoint directory, or delete this one to start afresh"
-        if theirs.get("format") != FORMAT:
+        if stored.get("format") != FORMAT:
             raise CheckpointError(
                 "the checkpoint was written by another version of Headrace",
-                given=f"{self.place}: format {theirs.get('format')}", allowed=f"format {FORMAT}", instead=instead,
+                given=f"{self.place}: format {stored.get('format')}", allowed=f"format {FORMAT}", instead=instead,
             )  # fmt: skip
-        if theirs["fingerprint"] != mine["fingerprint"]:
+        if stored["fingerprint"] != own["fingerprint"]:
             raise CheckpointError(
-                f"the checkpoint belongs to another query:\n{difference(theirs['plan'], mine['plan'])}",
+                f"the checkpoint belongs to another query:\n{difference(stored['plan'], own['plan'])}",
                 given=self.place,
                 instead=instead,
             )
         for part, what in (("sources", "sources have other columns"), ("sinks", "outputs are written in another form")):
-            if theirs[part] != mine[part]:
-                changed = difference(theirs[part], mine[part])
+            if stored[part] != own[part]:
+                changed = difference(stored[part], own[part])
                 raise CheckpointError(
                     f"in the checkpoint the query's {what}:\n{changed}", given=self.place, instead=instead
                 )
 
     def spill(self, events: Events) -> Files:
-        """Events in memory as files, one a batch, in order."""
+        """Write events in memory to files, one per batch, in order."""
         folder = f"events/{str(events).replace(' ', '-').replace('#', '')}"
-        whole = f"{folder}/_whole"
-        if whole not in self.root.keys(folder):
+        complete = f"{folder}/_whole"
+        if complete not in self.root.keys(folder):
             tables = {f"{folder}/{number:06d}.arrow": table for number, table in enumerate(events.batches())}
             same = [self._keep(key, _ipc_file(table)) for key, table in tables.items()]
-            if not all(same) or not set(self.root.keys(folder)) <= {*tables, whole}:
+            if not all(same) or not set(self.root.keys(folder)) <= {*tables, complete}:
                 raise CheckpointError(
-                    f"the checkpoint has begun with other events than {events} has now",
+                    f"the checkpoint began with other events than {events}",
                     given=self.place,
                     instead="another checkpoint, or delete this one to start afresh",
                 )
-            self.root.create(whole, b"")
+            self.root.create(complete, b"")
         return Files(f"{self.place}/{folder}", Format("arrow"), label=str(events), holds_stamps=True, order="name")
 
     def _keep(self, key: str, data: pa.Buffer) -> bool:
-        """Write a file, unless an earlier start has; whether it has this content."""
+        """Write a file, unless it exists; return whether it has this content."""
         return self.root.create(key, data) or bool(self.root.read(key).equals(data))
 
     def close(self) -> None:
-        """Let others have it; remove it if it was only for this run."""
+        """Release the lock; remove a temporary checkpoint."""
         self.unlock()
         if self.temporary and self.path is not None:
             shutil.rmtree(self.path, ignore_errors=True)
@@ -227,33 +227,33 @@ def _ipc_file(table: pa.Table) -> pa.Buffer:
 
 
 def _form(sink: Sink) -> str:
-    """How an output is written, as far as the plan does not say."""
+    """The format of an output, which the plan does not contain."""
     return f"{sink.format} files" if isinstance(sink, FileSink) else type(sink).__name__.lower()
 
 
-def difference(theirs: Sequence[str], mine: Sequence[str]) -> str:
-    """The lines of two plans that are not in both: those of the checkpoint with -, those of this query with +."""
-    changed = [line for line in difflib.ndiff(theirs, mine) if line[0] in "-+"]
+def difference(stored: Sequence[str], own: Sequence[str]) -> str:
+    """The lines that only one of two plans has: those of the checkpoint with -, those of this query with +."""
+    changed = [line for line in difflib.ndiff(stored, own) if line[0] in "-+"]
     if not changed:
-        return "    their operators read the same; what differs does not show, such as the code of a function"
+        return "    their operators have the same texts; something else differs, such as the code of a function"
     return "\n".join(["    - in the checkpoint", "    + this query", *(f"    {line}" for line in changed)])
 
 
 def read_about(root: Storage) -> dict[str, Any] | None:
-    """What headrace.json says; None if there is none."""
+    """The content of headrace.json; None if it does not exist."""
     try:
-        found = json.loads(root.read(_ABOUT).to_pybytes())
+        about = json.loads(root.read(_ABOUT).to_pybytes())
     except FileNotFoundError:
         return None
     except ValueError as error:
         raise CheckpointError(
             f"the checkpoint's headrace.json cannot be read: {error}", given=f"{root.place}/{_ABOUT}"
         ) from error
-    return found if isinstance(found, dict) else {}
+    return about if isinstance(about, dict) else {}
 
 
 def checked_place(place: object) -> str:
-    """A directory or URL as a text; `CheckpointError` if it is neither, or looks like a URL that is written wrong."""
+    """A directory or URL as text; `CheckpointError` if it is neither, or looks like a misspelled URL."""
     text = str(place)
     if not isinstance(place, str | os.PathLike) or local_path(text) == "" or not text.partition("://")[0]:
         raise CheckpointError(
@@ -263,7 +263,7 @@ def checked_place(place: object) -> str:
         raise CheckpointError("this URL names no bucket", given=repr(place), instead="scheme://bucket/prefix")
     if _LIKE_URL.match(text) and not text.startswith("file:") and not _URL.match(text):
         raise CheckpointError(
-            "this is no URL, and hardly meant as a directory",
+            "this looks like a misspelled URL",
             given=repr(place),
             instead="scheme://bucket/prefix, or './' in front of a directory of that name",
         )
@@ -271,7 +271,7 @@ def checked_place(place: object) -> str:
 
 
 def create_about(root: Storage, about: dict[str, Any]) -> None:
-    """Write headrace.json, if there is none."""
+    """Write headrace.json, if it does not exist."""
     root.create(_ABOUT, _as_json(about))
 
 

@@ -1,7 +1,7 @@
-"""The loop of a query: plan a batch, run its trips, commit it, publish it.
+"""One batch of a query: plan it, run its trips, commit it, publish it.
 
-The protocol stands in `headrace.store`. A driver may die between any two calls and a new one goes on; two drivers may
-run at once, and one of them stops.
+`headrace.store` describes the protocol. A driver may die between any two calls, and a new one continues; two drivers
+may run at once, and one of them stops.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headrace.errors import SinkError, Superseded
 from headrace.host.driving.plan import Batch, Executor, Job, Plan, reached
 from headrace.host.driving.positions import FilePositions
 from headrace.host.driving.publish import Publisher
-from headrace.host.driving.trips import Made, reports_of
+from headrace.host.driving.trips import BatchResult, reports_of
 from headrace.host.report import operators_of
 from headrace.io.ingress import COUNTERS, ChannelReport, count_orphans, resolve
 from headrace.io.origins import Files
@@ -35,17 +35,17 @@ from headrace.trace import stored_segments
 __all__ = ["Driver", "FinishedBatch"]
 
 Clock = Callable[[], int]
-#: Whether to run the tasks of a batch again, after so many attempts and this failure.
+#: Whether to run the tasks of a batch again, after a number of attempts and the last failure.
 Again = Callable[[int, Exception], bool]
 _CLEANED_EVERY = 4
-#: After so many seconds a batch is committed although something goes round a loop, which goes on in the next one: new
-#: input waits no longer than that, and no more is done again after a crash.
+#: After so many seconds a batch is committed although changes go round a loop, which the next batch continues. This
+#: bounds how long new input waits, and how much is repeated after a crash.
 TRIP_SECONDS = 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class FinishedBatch:
-    """A batch that is committed and published."""
+    """A committed and published batch."""
 
     commit: Commit
     statistics: list[dict[str, Any]]
@@ -62,12 +62,12 @@ class Driver:
     publisher: Publisher
     clock: Clock
     files_per_batch: int | None = None
-    #: How many intake tasks a batch has at most.
+    #: The most intake tasks of a batch.
     tasks: int = 2
-    #: Whether the input ends when all that is there has been read.
+    #: Whether the input ends when all existing files have been read.
     ending: bool = False
-    #: A batch is committed after so many trips or seconds, if nothing else ends it; and after the trip that runs, if
-    #: the query is being stopped.
+    #: A batch is committed after so many trips or seconds at the latest; when the query is being stopped, after the
+    #: running trip.
     max_trips: int | None = None
     trip_seconds: float = TRIP_SECONDS
     stopping: bool = False
@@ -78,13 +78,13 @@ class Driver:
         self.log = Log(self.job.storage)
         self._cleaner = Cleaner(self.log)
         self._stored: set[str] = set()
-        #: The batch for which there was no plan. If an older driver still makes one, it counts once this one plans.
+        #: The batch without a plan at the last look. If an older driver still writes one, `Log.plan` finds it.
         self._unplanned = -1
 
     # --- starting ----------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Claim the query, check what is there, go on from the last commit, and publish what it names."""
+        """Claim the query, check the store, load the last commit, and publish its outputs."""
         self.log.claim()
         with self.log.owned():
             self._load(self.log.last())
@@ -92,7 +92,7 @@ class Driver:
                 self._load(self.log.last())
 
     def _resumed(self) -> bool:
-        """Publish what sinks lack; false if an older driver has committed and published a batch meanwhile."""
+        """Publish outputs that sinks lack; False if an older driver has committed and published a batch meanwhile."""
         try:
             self.publisher.resume(self.last)
         except SinkError:
@@ -102,10 +102,10 @@ class Driver:
         return True
 
     def _load(self, commit: Commit | None) -> None:
-        """Take the positions of a commit."""
+        """Load the positions of a commit."""
         if commit is not None and commit.record.get("buckets", self.job.buckets) != self.job.buckets:
             raise Superseded(
-                f"the state of the query in {self.job.storage.place!r} was divided among other buckets: it ends here",
+                f"the state of the query in {self.job.storage.place!r} was divided among other buckets: this run ends",
                 given=f"{commit.record['buckets']} buckets, and {self.job.buckets} here",
                 instead="start the query again",
             )
@@ -131,17 +131,17 @@ class Driver:
 
     @property
     def progress(self) -> dict[str, Progress]:
-        """How far every source has come."""
+        """The progress of every source."""
         return reached(self.job.line, self.last)
 
     @property
     def circulating(self) -> bool:
-        """Whether something goes round a loop."""
+        """Whether changes or progress go round a loop."""
         return self.last is not None and bool(self.last.record["feedback"])
 
     @property
     def busy(self) -> bool:
-        """Whether a loop has something to do; where a clock brings news of progress for ever, these do not count."""
+        """Whether a loop has work; progress that only follows from a clock does not count."""
         ended = all(progress.cti == INFINITY for progress in self.progress.values())
         if self.last is not None and self._ticks and not ended:
             return bool(self.last.record["circulating"])
@@ -150,19 +150,19 @@ class Driver:
     # --- one batch ---------------------------------------------------------------------------------------------------
 
     def plan(self, *, ticks: bool = True) -> Plan | None:
-        """What the next batch reads, if there is anything to do; `ticks` says whether a clock alone is enough."""
-        if self._unplanned != self.number:  # an idle driver asks once: a store may be far away, and every call costs
+        """The plan of the next batch, if there is work; `ticks` says whether a clock alone is enough."""
+        if self._unplanned != self.number:  # an idle driver looks once: calls to a remote store are expensive
             earlier = self.log.planned(self.number)
             if earlier is not None:
                 return Plan.from_json(earlier)
             self._unplanned = self.number
         files = {source: tuple(positions.pending()) for source, positions in self.positions.items()}
-        found = {source: listed for source, listed in files.items() if listed}
+        new = {source: listed for source, listed in files.items() if listed}
         ended = all(progress.cti == INFINITY for progress in self.progress.values())
-        ends = self.ending and not found and not ended
+        ends = self.ending and not new and not ended
         clock = self.clock() if self._ticks else None
-        if found or ends or self.circulating or (ticks and clock is not None and self._moves(clock)):
-            return Plan(found, clock, ends)
+        if new or ends or self.circulating or (ticks and clock is not None and self._moves(clock)):
+            return Plan(new, clock, ends)
         return None
 
     @property
@@ -170,7 +170,7 @@ class Driver:
         return any(isinstance(source.policy, Heartbeat) for source in self.job.line.sources)
 
     def _moves(self, clock: int) -> bool:
-        """Whether a clock's reading lets a source make a new promise."""
+        """Whether the time of the clock lets a source make a new promise."""
         reached = self.progress
         return any(
             source.policy.cti(clock) > reached[source.fingerprint].cti
@@ -181,7 +181,7 @@ class Driver:
     def run(self, plan: Plan, again: Again = lambda *_: False) -> FinishedBatch:
         """Run, commit and publish a batch.
 
-        `again` says whether tasks that have failed are run once more. Nothing else is: a commit may have been made.
+        `again` decides whether failed tasks run again. Nothing else is repeated, because the commit may exist.
         """
         with self.log.owned():
             return self._run(plan, again)
@@ -190,20 +190,20 @@ class Driver:
         started, self._unplanned = time.monotonic(), -1
         plan = Plan.from_json(self.log.plan(self.number, plan.to_json()))
         batch = Batch(self.job.line, self.number, self.log.epoch, plan, self.last, self.tasks)
-        made = Made(batch, batch, self._messages(batch, again))
-        while made.feedback and not self._bounded(len(made.trips), time.monotonic() - started):
-            batch = batch.after(self._interim(made))
-            made.add(batch, self._messages(batch, again))
-        commit = self._committed(made)
+        result = BatchResult(batch, batch, self._messages(batch, again))
+        while result.feedback and not self._bounded(len(result.trips), time.monotonic() - started):
+            batch = batch.after(self._interim(result))
+            result.add(batch, self._messages(batch, again))
+        commit = self._committed(result)
         self.publisher.publish(commit)
         if commit.batch % _CLEANED_EVERY == 0 and commit.epoch == self.log.epoch:
             self._cleaner.clean_up(commit)
-        return FinishedBatch(commit, made.statistics, time.monotonic() - started, len(made.trips))
+        return FinishedBatch(commit, result.statistics, time.monotonic() - started, len(result.trips))
 
     def _bounded(self, trips: int, seconds: float) -> bool:
-        """Whether a batch is committed although something circulates."""
-        many = self.max_trips is not None and trips >= self.max_trips
-        return many or self.stopping or seconds >= self.trip_seconds
+        """Whether a batch is committed although loops have feedback."""
+        reached = self.max_trips is not None and trips >= self.max_trips
+        return reached or self.stopping or seconds >= self.trip_seconds
 
     def _messages(self, batch: Batch, again: Again) -> Sequence[Message]:
         attempt = 0
@@ -217,38 +217,38 @@ class Driver:
 
     # --- the commit --------------------------------------------------------------------------------------------------
 
-    def _committed(self, made: Made) -> Commit:
-        for source, files in made.first.plan.files.items():
+    def _committed(self, result: BatchResult) -> Commit:
+        for source, files in result.first.plan.files.items():
             self.positions[source].take(files)
-        ledger = Ledger.of(made.trip.last)
-        record = self._record(made, ledger)
+        ledger = Ledger.of(result.trip.last)
+        record = self._record(result, ledger)
         ledger.unload(self.job.storage, self.number, self.log.epoch)
         commit = Commit(self.number, self.log.epoch, record, ledger.files, ledger.blocks, ledger.inline)
         if not self.log.commit(commit):
-            # An older driver has looked for a newer one before this one began, and has committed since: its batch had
-            # the same plan, so it counts, and this attempt at it does not.
+            # An older driver checked its epoch before this one began, and has committed since: its batch had the same
+            # plan, so its commit counts, and this attempt does not.
             commit = self.log.read(self.number)
             self._load(commit)
         self.last = commit
         return commit
 
-    def _record(self, made: Made, ledger: Ledger) -> dict[str, Any]:
-        """Everything that the commit says; the blocks that it names are entered in the ledger."""
+    def _record(self, result: BatchResult, ledger: Ledger) -> dict[str, Any]:
+        """The record of the commit; the ledger gets the blocks that it names."""
         before = self.last.record if self.last is not None else {}
-        reports = made.reports
-        state = self._state(made, ledger)
-        left = departures(self.job.line, made.trips, {source: Progress(*p) for source, p in state["sources"].items()})
+        reports = result.reports
+        state = self._state(result, ledger)
+        left = departures(self.job.line, result.trips, {source: Progress(*p) for source, p in state["sources"].items()})
         outputs, rows = self.publisher.record(self.number, left, before.get("outputs", ()))
         record = {
-            "plan": made.first.plan.to_json(),
+            "plan": result.first.plan.to_json(),
             "time": time.time(),
             "buckets": self.job.buckets,
             "outputs": outputs,
             "examples": self._examples(reports) | before.get("examples", {}),
-            "counts": self._counted(before.get("counts", {}), reports, made.counted),
-            "files": _added(before.get("files", {}), [report.get("files", {}) for report in reports]),
+            "counts": self._counted(before.get("counts", {}), reports, result.counted),
+            "files": _add_counts(before.get("files", {}), [report.get("files", {}) for report in reports]),
             "positions": {source: positions.saved() for source, positions in self.positions.items()},
-            "operators": _sizes(made.statistics),
+            "operators": _sizes(result.statistics),
             **state,
         }
         self._save_positions(ledger)
@@ -256,28 +256,30 @@ class Driver:
         ledger.keep([*_segments(record), *record["feedback"], *rows])
         return record
 
-    def _state(self, made: Made, ledger: Ledger) -> dict[str, Any]:
-        """What the latest trip has left, for a commit or for the next trip."""
-        sources = self._sources(made.trip, reports_of(made.messages))
-        for part in [*made.states, *made.feedback]:
+    def _state(self, result: BatchResult, ledger: Ledger) -> dict[str, Any]:
+        """The state after the latest trip, for a commit or for the next trip."""
+        sources = self._sources(result.trip, reports_of(result.messages))
+        for part in [*result.states, *result.feedback]:
             ledger.add(WrittenBlocks.from_json(part["written"]))
         return {
             "sources": {source: [p.cti, p.high] for source, p in sources.items()},
-            "state": _by_operator(made.states),
-            "stages": {f"{s['level']}/{s['bucket']}": {"token": s["token"], "trips": s["trips"]} for s in made.states},
-            "feedback": [name for part in made.feedback for name in part["blocks"]],
-            "circulating": any(part["busy"] for part in made.feedback),
+            "state": _by_operator(result.states),
+            "stages": {
+                f"{s['level']}/{s['bucket']}": {"token": s["token"], "trips": s["trips"]} for s in result.states
+            },
+            "feedback": [name for part in result.feedback for name in part["blocks"]],
+            "circulating": any(part["busy"] for part in result.feedback),
         }
 
-    def _interim(self, made: Made) -> Commit:
-        """Write down what a trip has made, for the next one."""
-        ledger = Ledger.of(made.trip.last)
+    def _interim(self, result: BatchResult) -> Commit:
+        """Write the interim record of a trip, for the next trip."""
+        ledger = Ledger.of(result.trip.last)
         kept = self.last.record["positions"] if self.last is not None else {}
-        record = {**self._state(made, ledger), "positions": kept}
+        record = {**self._state(result, ledger), "positions": kept}
         ledger.keep([*_segments(record), *record["feedback"]])
         ledger.unload(self.job.storage, self.number, self.log.epoch)
         interim = Commit(self.number, self.log.epoch, record, ledger.files, ledger.blocks, ledger.inline)
-        self.log.note_trip(interim, made.trip.trip)
+        self.log.note_trip(interim, result.trip.trip)
         return interim
 
     def _save_positions(self, ledger: Ledger) -> None:
@@ -287,15 +289,15 @@ class Driver:
         self._stored = set(segments)
 
     def _sources(self, batch: Batch, reports: Sequence[Mapping[str, Any]]) -> dict[str, Progress]:
-        """How far every source came with a trip."""
+        """The progress of every source after a trip."""
         reached = {}
         for source in self.job.line.sources:
-            found = [ChannelReport.from_json(r) for report in reports for r in report.get(source.fingerprint, [])]
-            reached[source.fingerprint] = resolve(source.policy, batch.start[source.fingerprint], found)
+            channels = [ChannelReport.from_json(r) for report in reports for r in report.get(source.fingerprint, [])]
+            reached[source.fingerprint] = resolve(source.policy, batch.start[source.fingerprint], channels)
         return reached
 
     def _examples(self, reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Of every source a row of the batch that was not used."""
+        """For every source, a row of the batch that was not used."""
         found: dict[str, Any] = {}
         for source in self.job.line.sources:
             rows = (part["example"] for report in reports for part in report.get(source.fingerprint, []))
@@ -305,7 +307,7 @@ class Driver:
         return found
 
     def _news(self, source: str) -> dict[str, int]:
-        """What was found about a source's files since the last commit."""
+        """The counts of old, changed and missing files of a source since the last commit."""
         if source not in self.positions:
             return {}
         news, self.positions[source].news = self.positions[source].news, dict.fromkeys(self.positions[source].news, 0)
@@ -317,9 +319,9 @@ class Driver:
         reports: Sequence[Mapping[str, Any]],
         statistics: Sequence[dict[str, Any]],
     ) -> dict[str, dict[str, int]]:
-        """Totals per source and failing module, from the batch before and every task's report."""
+        """Totals per source and failing module, from the batch before and the reports of tasks."""
         totals: dict[str, dict[str, int]] = {}
-        for source in self.job.line.sources:  # several may read the same origin, each in its own way
+        for source in self.job.line.sources:  # several sources may have the same origin
             name = str(source.origin)
             total = totals.setdefault(name, dict(before.get(name) or dict.fromkeys(COUNTERS, 0)))
             for part in (part for report in reports for part in report.get(source.fingerprint, [])):
@@ -334,7 +336,7 @@ class Driver:
 
 
 def _by_operator(states: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What every operator remembers, by fingerprint and bucket."""
+    """The state of every operator, by fingerprint and bucket."""
     found: dict[str, dict[str, Any]] = {}
     for state in states:
         for fingerprint, operator in state["operators"].items():
@@ -343,7 +345,7 @@ def _by_operator(states: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any
 
 
 def _sizes(statistics: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """How much every operator remembers, and why, for those who read the checkpoint."""
+    """The size of every operator's state, and what holds it, for readers of the checkpoint."""
     found = operators_of(statistics)
     return {f: {name: state[name] for name in ("rows", "bytes", "held_by")} for f, state in found.items()}
 
@@ -354,8 +356,8 @@ def _segments(record: Mapping[str, Any]) -> list[str]:
     return segment_names([*operators, *record["positions"].values()])
 
 
-def _added(before: Mapping[str, int], more: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """How many files each source has taken."""
+def _add_counts(before: Mapping[str, int], more: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The number of files that each source has read."""
     total = Counter(before)
     for part in more:
         total.update(part)

@@ -1,4 +1,4 @@
-"""An executor that runs the tasks of a batch in this process: those of a level at once, each in a thread."""
+"""An executor that runs the tasks of a batch in this process: those of a level in parallel, each in a thread."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from headrace.host.driving.plan import Batch, Executor, Job
 from headrace.host.driving.tasks import forget_stages, run_intake, run_stage
 from headrace.stages.message import Message
 
-__all__ = ["InProcess"]
+__all__ = ["InProcessExecutor"]
 
 
-class InProcess(Executor):
-    """Runs tasks where the driver is; messages are handed over as they are, in the order of the tasks that gave them.
+class InProcessExecutor(Executor):
+    """Runs tasks in the driver's process; messages are passed as objects, in the order of the tasks that sent them.
 
-    One bucket needs no threads. Several have as many, and of a batch of which most of the work is Arrow's, NumPy's or
-    compiled code these run side by side.
+    One bucket needs no threads. Several have a thread each, which run in parallel where most of the work is done by
+    Arrow, NumPy or compiled code.
     """
 
     def __init__(self, job: Job, name: str = "headrace") -> None:
@@ -34,7 +34,7 @@ class InProcess(Executor):
         return messages
 
     def _each(self, task: Callable[[int], list[Message]], count: int) -> list[Message]:
-        """What the tasks give. If some fail, all have ended when the first failure is raised: none goes on unseen."""
+        """The messages of the tasks. If some fail, all tasks have ended when the first failure is raised."""
         if self._threads is None or count == 1:
             return [message for number in range(count) for message in task(number)]
         running = [self._threads.submit(task, number) for number in range(count)]

@@ -1,4 +1,4 @@
-"""What a batch reads. A plan is written down before the batch runs, so that every attempt reads the same."""
+"""The plan of a batch: what it reads. It is stored before the batch runs, so that every attempt reads the same."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from headrace.errors import HeadraceError, HostError, StoreError
-from headrace.io.files import Listed
+from headrace.io.files import ListedFile
 from headrace.progress import Progress
 from headrace.stages.cut import Line
 from headrace.stages.egress import TaskSink
@@ -21,41 +21,41 @@ __all__ = ["Batch", "Executor", "Job", "Plan", "Share", "reached"]
 
 @dataclass(frozen=True)
 class Plan:
-    """The files of every source, by fingerprint, the clock's reading, and whether the input ends with this batch."""
+    """The files of every source, by fingerprint, the time of the clock, and whether the input ends with this batch."""
 
-    files: Mapping[str, tuple[Listed, ...]] = field(default_factory=dict)
+    files: Mapping[str, tuple[ListedFile, ...]] = field(default_factory=dict)
     clock: int | None = None
     ends: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        files = {source: [[f.modified, f.path, f.size] for f in found] for source, found in self.files.items()}
+        files = {source: [[f.modified, f.path, f.size] for f in listed] for source, listed in self.files.items()}
         return {"files": files, "clock": self.clock, "ends": self.ends}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Plan:
-        files = {source: tuple(Listed(*file) for file in found) for source, found in data["files"].items()}
+        files = {source: tuple(ListedFile(*file) for file in listed) for source, listed in data["files"].items()}
         return cls(files, data["clock"], data["ends"])
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What tasks know of a query, the same for all batches."""
+    """The parts of a query that its tasks need, the same for all batches."""
 
     token: str
     line: Line
     buckets: int
     storage: Storage
-    #: The sink of every output that tasks write themselves; None for outputs that the driver takes.
+    #: The sink of every output that tasks write; None for outputs that the driver writes.
     sinks: tuple[TaskSink | None, ...]
-    #: How workers reach object stores.
+    #: The workers' access to object stores.
     environment: Environment = field(default_factory=Environment)
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one intake task reads: files of sources, each with the number of its source, and blocks of feedback."""
+    """The input of one intake task: files, each with the number of its source, and blocks of feedback."""
 
-    files: tuple[tuple[int, Listed], ...] = ()
+    files: tuple[tuple[int, ListedFile], ...] = ()
     feedback: tuple[str, ...] = ()
 
 
@@ -63,22 +63,22 @@ class Share:
 class Batch:
     """One trip of a batch, as its tasks see it: its plan and the last commit, and what follows from them.
 
-    Behind the first trip there is no input, and in place of the last commit stands what the trip before has made.
+    Later trips have no input, and the interim record of the trip before instead of the last commit.
     """
 
     line: Line
     number: int
     epoch: int
     plan: Plan
-    #: What holds the state to begin with, and what goes round loops.
+    #: The commit with the state before the trip, and the feedback of loops.
     last: Commit | None
-    #: How many intake tasks it has at most.
+    #: The most intake tasks.
     tasks: int
     trip: int = 0
 
     @classmethod
     def planned(cls, job: Job, number: int, epoch: int, tasks: int, trip: int = 0) -> Batch:
-        """A batch whose plan is fixed, from the store alone."""
+        """A batch whose plan is in the store."""
         log = Log(job.storage)
         if trip:
             return cls(job.line, number, epoch, Plan(), log.after_trip(number, epoch, trip - 1), tasks, trip)
@@ -87,9 +87,9 @@ class Batch:
             raise StoreError(f"the plan of batch {number} is missing", given=job.storage.place)
         return cls(job.line, number, epoch, Plan.from_json(plan), last, tasks)
 
-    def after(self, made: Commit) -> Batch:
-        """The trip that follows, from what this one has made."""
-        return replace(self, plan=Plan(), last=made, trip=self.trip + 1)
+    def after(self, interim: Commit) -> Batch:
+        """The next trip, from the interim record of this one."""
+        return replace(self, plan=Plan(), last=interim, trip=self.trip + 1)
 
     @cached_property
     def start(self) -> dict[str, Progress]:
@@ -98,32 +98,32 @@ class Batch:
 
     @cached_property
     def feedback(self) -> tuple[str, ...]:
-        """The blocks of what goes round loops."""
+        """The blocks of the feedback of loops."""
         return tuple(self.last.record["feedback"]) if self.last is not None else ()
 
     @cached_property
     def shares(self) -> tuple[Share, ...]:
-        """What every intake task reads."""
+        """The inputs of the intake tasks."""
         numbers = {source.fingerprint: i for i, source in enumerate(self.line.sources)}
-        files = [(numbers[source], file) for source, found in self.plan.files.items() for file in found]
+        files = [(numbers[source], file) for source, listed in self.plan.files.items() for file in listed]
         return _shares(files, self.feedback, self.tasks)
 
     def token(self, level: int, bucket: int) -> str | None:
-        """What names the state that a bucket of a stage has saved."""
+        """The token of the state that a bucket of a stage has saved."""
         saved = self.last.record["stages"].get(f"{level}/{bucket}") if self.last is not None else None
         return None if saved is None else str(saved["token"])
 
 
 def reached(line: Line, last: Commit | None) -> dict[str, Progress]:
-    """How far every source has come with a commit."""
+    """The progress of every source after a commit."""
     saved = last.record["sources"] if last is not None else {}
     return {source.fingerprint: Progress(*saved.get(source.fingerprint, ())) for source in line.sources}
 
 
-def _shares(files: Sequence[tuple[int, Listed]], feedback: tuple[str, ...], tasks: int) -> tuple[Share, ...]:
-    """Divide the files of a batch among tasks, the largest first, each to the task with the least; one task at least.
+def _shares(files: Sequence[tuple[int, ListedFile]], feedback: tuple[str, ...], tasks: int) -> tuple[Share, ...]:
+    """Divide the files of a batch among tasks, the largest first, each to the task with the least; at least one task.
 
-    Files of a task stay in the order of reading.
+    Files of a task keep the order of reading.
     """
     count = max(1, min(tasks, len(files) + bool(feedback)))
     loads, chosen = [0] * count, [list[int]() for _ in range(count)]
@@ -136,34 +136,34 @@ def _shares(files: Sequence[tuple[int, Listed]], feedback: tuple[str, ...], task
 
 
 class Executor:
-    """Runs the tasks of a trip; what else a loop must know of whatever runs them has an answer for this process."""
+    """Runs the tasks of a trip; the other methods have defaults for this process."""
 
     def run(self, batch: Batch) -> Sequence[Any]:
-        """The messages that the tasks of the last level gave."""
+        """The messages of the tasks of the last level."""
         raise NotImplementedError
 
     def ping(self) -> None:
-        """Raise if tasks cannot be run any more."""
+        """Raise if tasks can no longer run."""
 
     def is_gone(self, error: BaseException) -> bool:  # noqa: ARG002 - for executors that may be lost
-        """Whether an error says that whatever ran the tasks does not answer any more."""
+        """Whether an error shows that the executor no longer answers."""
         return False
 
     def may_pass(self, error: BaseException) -> bool:  # noqa: ARG002 - for executors on other machines
-        """Whether a batch that failed so may well succeed when it is run again."""
+        """Whether a batch with this failure may succeed when it runs again."""
         return False
 
     def explained(self, error: BaseException, what: str, instead: str = "") -> HeadraceError:
-        """A failure for people: an error of ours as it was raised, else a `HostError` that says what failed."""
+        """A failure to show to users: a `HeadraceError` as it is, otherwise a `HostError` that says what failed."""
         if isinstance(error, HeadraceError):
             return error
         text = (str(error).strip() or "no text").splitlines()[0]
-        found = HostError(f"{what} failed: {type(error).__name__}: {text}", instead=instead)
-        found.__cause__ = error
-        return found
+        failure = HostError(f"{what} failed: {type(error).__name__}: {text}", instead=instead)
+        failure.__cause__ = error
+        return failure
 
     def interrupt(self) -> None:
-        """Give up the batch that is running, if that is possible."""
+        """Interrupt the running batch, if possible."""
 
     def close(self) -> None:
-        """Let go of what it runs tasks with."""
+        """Release its resources."""

@@ -1,13 +1,13 @@
-"""How far a source of files has come: which files were read.
+"""Positions of a source of files: which files were read.
 
-Files that were read are a trace, in the commit like all state: their paths, and when they were modified. A file may
-appear late with an older time, or with a name before those that were read; it is still read, as long as it was modified
-less than the *horizon* before the newest file that was read. That holds for both orders of reading: what waits for its
-turn holds the horizon back. Older files are not read, and reported once; older entries of the trace are forgotten, so
-that it does not grow for ever. A file that changes after it was read is not read again, and reported.
+The files that were read are a trace, which the commit saves like all state: their paths and modification times. A file
+may appear late with an older time, or with a name before those that were read; it is still read if it was modified less
+than the *horizon* before the newest file that was read. This holds for both orders of reading: files that wait hold
+back the horizon. Older files are not read, and reported once; older entries of the trace are forgotten, which bounds
+it. A file that changes after it was read is not read again, and reported.
 
-Where the place of the files is an accident, because they are the checkpoint's own, their paths are kept relative to it:
-so a checkpoint may be moved or copied, which may also give them other times.
+Paths of files in the checkpoint itself are kept relative to it, so that a checkpoint may be moved or copied, which may
+also change their times.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.columnar import hash_rows
-from headrace.io.files import Listed, listing, local_path
+from headrace.io.files import ListedFile, listing, local_path
 from headrace.io.origins import Files
 from headrace.plan.nodes import Source
 from headrace.plan.policies import Arrival
@@ -30,73 +30,73 @@ from headrace.trace import Segment, Trace
 
 __all__ = ["HORIZON", "FilePositions"]
 
-#: A file modified longer before the newest one that was read is not read any more: seven days, in nanoseconds.
+#: A file that is older than the newest one that was read by more than this is not read: seven days, in nanoseconds.
 HORIZON = 7 * 24 * 3600 * 10**9
 _log = logging.getLogger("headrace")
 
 
 class FilePositions:
-    """The files of one source: those that were read, and those that are next."""
+    """The files of one source: those that were read, and the next ones."""
 
     def __init__(self, source: Source, most: int | None = None) -> None:
         assert isinstance(source.origin, Files)
         self.source, self.origin = source, source.origin
-        # Tasks run elsewhere: where a relative path begins is known only here.
+        # Tasks may have another working directory, so relative paths are resolved here.
         local = local_path(source.origin.path)
         self.path = source.origin.path if local is None else str(Path(local).absolute())
-        #: What is left out of the paths that are kept.
+        #: The prefix that saved paths leave out.
         self._base = f"{self.path}/" if source.origin.label else ""
-        # Rows that arrive one after the other do so across files, too.
+        # Rows timed by arrival are in order across files, too.
         self.most = 1 if isinstance(source.lifetime, Arrival) else most
         self.seen = Trace(lambda rows: rows)
-        #: How many files were read; and since the last commit, how many were found too old, changed, or gone.
+        #: The number of files read; and since the last commit, the numbers of old, changed and missing files.
         self.read = 0
         self.news = {"old_files": 0, "changed_files": 0, "missing_files": 0}
-        self._taken: dict[str, Listed] = {}
-        #: When the newest of them was modified.
+        self._taken: dict[str, ListedFile] = {}
+        #: The modification time of the newest of them.
         self._newest = NEG_INFINITY
-        self._reported: set[Listed] = set()
-        #: The files that the latest listing found to be read; None before the first.
-        self._waiting: list[Listed] | None = None
+        self._reported: set[ListedFile] = set()
+        #: The files of the latest listing that are to be read; None before the first.
+        self._waiting: list[ListedFile] | None = None
 
-    def pending(self) -> list[Listed]:
+    def pending(self) -> list[ListedFile]:
         """The files to read with the next batch."""
-        found = listing(self.path, self.origin.order)
-        if len(self._reported) > 2 * len(found) + 1000:  # those that are not there any more need no remembering
-            self._reported.intersection_update(found)
-        fresh = [file for file in found if file.path not in self._taken]
-        self._report_changed(found)
-        self._report_gone(found)
+        listed = listing(self.path, self.origin.order)
+        if len(self._reported) > 2 * len(listed) + 1000:  # forget files that no longer exist
+            self._reported.intersection_update(listed)
+        fresh = [file for file in listed if file.path not in self._taken]
+        self._report_changed(listed)
+        self._report_gone(listed)
         late = [file for file in fresh if file.modified <= self.seen.floor]
         self._report("old_files", late, "is too old to be read: it is older than the horizon")
         ready = [file for file in fresh if file.modified > self.seen.floor]
         self._waiting = ready
         return ready if self.most is None else ready[: self.most]
 
-    def _report_changed(self, found: Sequence[Listed]) -> None:
-        changed = [file for file in found if file.path in self._taken and self._differs(file)]
+    def _report_changed(self, listed: Sequence[ListedFile]) -> None:
+        changed = [file for file in listed if file.path in self._taken and self._differs(file)]
         self._report("changed_files", changed, "changed after it was read: it is not read again")
 
-    def _differs(self, file: Listed) -> bool:
-        """Whether a file is another than it was; those of the checkpoint itself may have been copied since."""
+    def _differs(self, file: ListedFile) -> bool:
+        """Whether a file has changed; files in the checkpoint itself may have been copied since."""
         known = self._taken[file.path]
         return file.size != known.size if self._base else file != known
 
-    def _report_gone(self, found: Sequence[Listed]) -> None:
-        """Files that were to be read, and are not there any more."""
-        there = {file.path for file in found}
+    def _report_gone(self, listed: Sequence[ListedFile]) -> None:
+        """Report files that disappeared before they were read."""
+        there = {file.path for file in listed}
         gone = [file for file in self._waiting or () if file.path not in there and file.path not in self._taken]
         self._report("missing_files", gone, "was removed before it was read")
 
-    def _report(self, counter: str, files: Sequence[Listed], what: str) -> None:
+    def _report(self, counter: str, files: Sequence[ListedFile], what: str) -> None:
         for file in files:
             if file not in self._reported:
                 self._reported.add(file)
                 self.news[counter] += 1
                 _log.warning("%s: the file %r %s", self.origin, file.path, what)
 
-    def take(self, files: Sequence[Listed]) -> None:
-        """These files have been read."""
+    def take(self, files: Sequence[ListedFile]) -> None:
+        """Record that these files have been read."""
         if not files:
             return
         names = [file.path.removeprefix(self._base) for file in files]
@@ -109,32 +109,32 @@ class FilePositions:
         self._forget()
 
     def _forget(self) -> None:
-        if self._waiting is None:  # the plan is an earlier driver's: what else is there is not known yet
+        if self._waiting is None:  # an earlier driver made the plan: other files are not known yet
             return
         waiting = [file.modified - 1 for file in self._waiting if file.path not in self._taken]
         floor = min([self._newest - HORIZON, *waiting])
         if floor > self.seen.floor:
             gone = [file for file in self._taken.values() if file.modified <= floor]
-            self._reported.update(gone)  # they are read, and still there
+            self._reported.update(gone)  # they were read, and still exist
             self._taken = {path: file for path, file in self._taken.items() if file.modified > floor}
             self.seen.drop(floor)
 
     def _placed(self, name: str) -> str:
-        """The path of a file that was kept under this name."""
+        """The path of a file from its saved name."""
         return name if name.startswith("/") or "://" in name else self._base + name
 
     def saved(self) -> dict[str, Any]:
-        """Everything but the rows of the segments, as JSON can hold it."""
+        """Everything but the rows of the segments, as JSON values."""
         return {"scalars": {"read": self.read}, "traces": {"seen": self.seen.saved()}}
 
     def restore(self, saved: Mapping[str, Any], held: Mapping[str, Segment]) -> None:
-        """Become what was saved, given its segments."""
+        """Restore a saved value, with its segments."""
         self.read = int(saved["scalars"]["read"])
         self.seen.restore(saved["traces"]["seen"], held)
         rows = self.seen.scan()
-        found = rows.to_pylist() if rows is not None else []
-        files = [Listed(row["modified"], self._placed(row["path"]), row["size"]) for row in found]
+        rows_read = rows.to_pylist() if rows is not None else []
+        files = [ListedFile(row["modified"], self._placed(row["path"]), row["size"]) for row in rows_read]
         self._taken = {file.path: file for file in files}
         self._newest = max((file.modified for file in self._taken.values()), default=NEG_INFINITY)
-        if self.seen.floor > NEG_INFINITY:  # what was forgotten may still be there; what is new since cannot be told
+        if self.seen.floor > NEG_INFINITY:  # forgotten files may still exist; new old files cannot be distinguished
             self._reported.update(f for f in listing(self.path) if f.modified <= self.seen.floor)

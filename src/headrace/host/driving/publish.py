@@ -1,8 +1,8 @@
-"""What leaves after a commit: parts to directories, rows to the sinks of this process.
+"""Publishing outputs after a commit: parts to directories, rows to the sinks of this process.
 
-The commit names the parts that workers have staged for a directory, so publishing them can be repeated: what is there
-already stays as it is. Rows for a console, a memory or a function are kept in the commit, until a marker says that
-they were handed over. A crash between the two hands them over again: these sinks get every batch at least once.
+The commit names the parts that workers have staged for a directory, so publishing can be repeated: an existing batch
+stays as it is. The commit holds rows for a console, a memory or a function, and a marker says that they were delivered.
+After a crash between the two they are delivered again: these sinks get every batch at least once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MARKER = "published"
 
 
 class Publisher:
-    """Hands the outputs of committed batches to their sinks."""
+    """Delivers the outputs of committed batches to their sinks."""
 
     def __init__(self, outputs: Sequence[Output], sinks: Sequence[Sink], storage: Storage) -> None:
         self._outputs, self._sinks, self._storage = outputs, sinks, storage
@@ -43,33 +43,33 @@ class Publisher:
     def record(
         self, batch: int, departures: Sequence[Departure], before: Sequence[Mapping[str, Any]]
     ) -> tuple[list[dict[str, Any]], dict[str, Data]]:
-        """What the commit says of every output, and the blocks with rows for the sinks of this process."""
-        found: list[dict[str, Any]] = []
+        """The entry of every output in the commit, and the blocks with rows for the sinks of this process."""
+        entries: list[dict[str, Any]] = []
         blocks: dict[str, Data] = {}
         for number, (sink, departure) in enumerate(zip(self._sinks, departures, strict=True)):
             old = before[number] if before else {"cti": NEG_INFINITY, "batches": 0, "sum": 0}
             cti = max(departure.progress.cti, old["cti"])
-            about: dict[str, Any] = {"cti": cti, "high": departure.progress.high}
+            entry: dict[str, Any] = {"cti": cti, "high": departure.progress.high}
             if isinstance(sink, FileSink):
                 parts = [m.extra["staged"] for m in departure.messages if m.extra.get("staged")]
-                if any(m.table is not None for m in departure.messages):  # tasks have left them to the driver
+                if any(m.table is not None for m in departure.messages):  # the driver writes this output
                     part = write_part(sink, departure.changes(), batch)
                     parts += [part] if part else []
                 moved = sink.encoding == "events" and cti > old["cti"]
-                # How many batches the directory has got files of, and their sum: both are checked at the next start.
-                got = bool(parts or moved)
-                about |= {"path": sink.path, "parts": parts, "moved": moved, "batches": old["batches"] + got}
-                about["sum"] = old["sum"] + (batch if got else 0)
+                # How many batches have files in the directory, and the sum of their numbers, for the check at a start.
+                has_files = bool(parts or moved)
+                entry |= {"path": sink.path, "parts": parts, "moved": moved, "batches": old["batches"] + has_files}
+                entry["sum"] = old["sum"] + (batch if has_files else 0)
             elif not isinstance(sink, Nowhere):
-                about["rows"] = f"rows-{number}"
-                blocks[about["rows"]] = ipc_pieces(departure.changes().to_table())
-            found.append(about)
-        return found, blocks
+                entry["rows"] = f"rows-{number}"
+                blocks[entry["rows"]] = ipc_pieces(departure.changes().to_table())
+            entries.append(entry)
+        return entries, blocks
 
     # --- after it ----------------------------------------------------------------------------------------------------
 
     def publish(self, commit: Commit) -> None:
-        """Hand over what a commit names."""
+        """Deliver the outputs of a commit."""
         self._publish_files(commit)
         for number, (sink, about) in enumerate(zip(self._sinks, commit.record["outputs"], strict=True)):
             if "rows" in about:
@@ -81,7 +81,7 @@ class Publisher:
                     self._storage.remove(key)
 
     def _publish_files(self, commit: Commit) -> None:
-        """What is there already stays as it is."""
+        """Publish parts; existing batches stay as they are."""
         for number, (sink, about) in enumerate(zip(self._sinks, commit.record["outputs"], strict=True)):
             if isinstance(sink, FileSink):
                 cti = about["cti"] if about["moved"] else None
@@ -93,7 +93,7 @@ class Publisher:
         hand_over(sink, self._outputs[number].name, commit.batch, changes, progress)
 
     def resume(self, last: Commit | None) -> None:
-        """At a start: check that every sink has what was committed, and publish what it lacks of the last batch."""
+        """At a start: check that every sink has the committed batches, and publish the last batch where it lacks."""
         for number, sink in enumerate(self._sinks):
             if isinstance(sink, FileSink):
                 _check(sink, last.record["outputs"][number] if last is not None else {}, last)
@@ -104,17 +104,17 @@ class Publisher:
 
 
 def _check(sink: FileSink, about: Mapping[str, Any], last: Commit | None) -> None:
-    """Every batch that was committed must be in the directory, but for the last one, and no other."""
-    found, newest = batches_at(sink.path).committed(), last.batch if last is not None else -1
-    if found and found[-1] > newest:
+    """Raise unless the directory has exactly the committed batches; only the last one may be missing."""
+    committed, newest = batches_at(sink.path).committed(), last.batch if last is not None else -1
+    if committed and committed[-1] > newest:
         raise SinkError(
-            f"{sink.path!r} has batch {found[-1]}, and the checkpoint knows "
+            f"{sink.path!r} has batch {committed[-1]}, and the checkpoint knows "
             f"{f'none after {newest}' if last else 'of none'}: commits were lost",
             given=sink.path,
             instead="the checkpoint that belongs to the directory, or a new checkpoint and a new directory",
         )
-    missing = about.get("batches", 0) - len(found)
-    lost = about.get("sum", 0) - sum(found)
+    missing = about.get("batches", 0) - len(committed)
+    lost = about.get("sum", 0) - sum(committed)
     unpublished = missing == 1 and lost == newest and bool(about["parts"] or about["moved"])
     if (missing, lost) == (0, 0) or unpublished:
         return

@@ -1,7 +1,7 @@
-"""A query that runs, in the hands of who started it: a loop in a thread of its own, and what it says of itself.
+"""A running query: a loop in a thread, and the public methods to watch and stop it.
 
-The loop plans a batch, has its tasks run, commits and publishes it. It runs in the process that started the query, on
-every host; under Spark Connect that is the client.
+The loop plans a batch, lets the executor run its tasks, commits and publishes it. It runs in the process that started
+the query, on every host; with Spark Connect that is the client.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ if TYPE_CHECKING:
 
 __all__ = ["Feeder", "Query"]
 
-#: Of how many batches the statistics are kept; a query may run for years.
+#: The number of batches whose statistics are kept; a query may run for years.
 _KEPT_BATCHES = 1000
 #: How long an idle query waits before it looks for new input, in seconds: a tenth of the time since the last input,
-#: within these bounds; longer where looking takes long. So input that keeps coming hardly waits.
+#: within these bounds; longer if looking takes long. So frequent input hardly waits.
 _IDLE_SECONDS = (0.001, 0.05)
-#: Batches that a clock alone asks for come no faster than this, in seconds.
+#: The least time between batches that only a clock triggers, in seconds.
 _TICK_SECONDS = 1.0
-#: How often an idle query sees whether its executor still answers, in seconds.
+#: How often an idle query checks that its executor answers, in seconds.
 _PING_SECONDS = 1.0
 _END_SECONDS = 60
-#: How often tasks that go on are interrupted while a query is being stopped, in seconds.
+#: How often running tasks are interrupted while a query is being stopped, in seconds.
 _INTERRUPT_SECONDS = 0.5
 _ATTEMPTS = 3
 _log = logging.getLogger("headrace")
 
 
 class Feeder(Protocol):
-    """Brings rows of a source that the loop cannot read into files that it can."""
+    """Writes rows of a source that the loop cannot read to files that it can read."""
 
     def check(self) -> None:
-        """Raise what ended it, if something did."""
+        """Raise the error that ended it, if there is one."""
 
     def process_all_available(self) -> None:
-        """Wait until everything that is there now has been brought."""
+        """Wait until all rows that exist now have been written."""
 
     def forget(self, paths: Iterable[str]) -> None:
-        """These files were read by a batch that is committed."""
+        """Forget files that a committed batch has read."""
 
     def stop(self) -> None:
-        """Bring nothing more."""
+        """Stop writing."""
 
 
 @dataclass(eq=False)
@@ -73,32 +73,32 @@ class Query:
     driver: Driver
     executor: Executor
     counts: dict[str, dict[str, int]]
-    #: Of every source the first row that was diverted or dropped.
+    #: For every source, the first row that was diverted or dropped.
     examples: dict[str, dict[str, Any]] = field(default_factory=dict)
     losses: Losses = field(default_factory=Losses)
-    #: Seconds from the start of a batch to that of the next, at least.
+    #: The least seconds from the start of a batch to that of the next.
     interval: float = 0.0
     report: BatchReport = field(default_factory=BatchReport)
     batch_seconds: list[float] = field(default_factory=list)
-    #: How many trips each of these batches had.
+    #: The number of trips of each of these batches.
     batch_trips: list[int] = field(default_factory=list)
     statistics: list[list[dict[str, Any]]] = field(default_factory=list)
-    #: What brings lines from hosts, and what the loop cannot read by itself.
+    #: The threads that receive lines of hosts, and the feeders of sources that the loop cannot read.
     receivers: list[Receiver] = field(default_factory=list)
     feeders: Sequence[Feeder] = ()
 
     def __post_init__(self) -> None:
         self._stop = threading.Event()
         self._wake = threading.Event()
-        #: Whether somebody waits for the next look; when the executor was last seen to answer; when input last arrived.
+        #: Whether a caller waits for the next look; when the executor last answered; when input last arrived.
         self._asked = threading.Event()
         self._pinged = 0.0
         self._fed = 0.0
         self._changed = threading.Condition()
-        #: How often the loop has looked for input, and how often it found none.
+        #: The number of looks for input, and the last look that found none.
         self._looks = 0
         self._idle_look = -1
-        #: Waited for instead of the thread: Python may take one for ended whose `join` Ctrl-C has interrupted.
+        #: Used instead of `Thread.join`: after Ctrl-C has interrupted a `join`, Python may report the thread as ended.
         self._ended = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._loop, name=f"headrace-{self.name}", daemon=True)
@@ -111,7 +111,7 @@ class Query:
             self.report = BatchReport.of(last.batch, last.record["sources"], self.counts, [], self.examples)
 
     def _count(self, record: Mapping[str, Any]) -> str:
-        """Take the counts of a commit; gives what they say of rows that were not used, if these have become more."""
+        """Take the counts of a commit; return the losses as text, if there are new ones."""
         self.counts.update(record["counts"])
         self.examples = record["examples"]
         return self.losses.grown(self.name, self.counts, self.examples)
@@ -120,22 +120,22 @@ class Query:
         """Start the loop."""
         self._thread.start()
 
-    # --- what people see ---------------------------------------------------------------------------------------------
+    # --- watching ----------------------------------------------------------------------------------------------------
 
     def progress(self) -> BatchReport:
-        """After the latest batch: its number, every source's CTI, what each operator remembers and why, and what went
-        round in loops. Empty before the first.
+        """The report of the latest batch: its number, every source's CTI, the state of each operator and what holds it,
+        and the rounds of loops. Empty before the first batch.
         """
         return self.report
 
     def files_taken(self, origin: str) -> int:
-        """How many files every source with this origin has taken."""
+        """The number of files that every source with this origin has read."""
         taken = self.driver.last.record["files"] if self.driver.last is not None else {}
         return min(int(taken.get(s.fingerprint, 0)) for s in self.line.sources if str(s.origin) == origin)
 
     @property
     def is_active(self) -> bool:
-        """Whether it still runs."""
+        """Whether the query still runs."""
         if self._ended.is_set() or self._thread.ident is None:
             return False
         try:
@@ -150,28 +150,28 @@ class Query:
 
     @property
     def received(self) -> dict[str, dict[str, int]]:
-        """For every host that lines come from: connections, lines, what was diverted, how often it had to wait."""
+        """The counters of every host: connections, lines, diverted lines, and waits for the query."""
         return {str(receiver.origin): dict(receiver.counts) for receiver in self.receivers}
 
     def exception(self) -> BaseException | None:
-        """Why it failed, if it did."""
+        """The error that ended the query, if there is one."""
         return self._failure or next((r.failure for r in self.receivers if r.failure is not None), None)
 
     # --- waiting and ending ------------------------------------------------------------------------------------------
 
     def process_all_available(self) -> None:
-        """Wait until everything that is there now has been answered."""
+        """Wait until all input that exists now has been processed."""
         for feeder in self.feeders:
             feeder.process_all_available()
         with self._changed:
-            first = self._looks + 1  # the look that is under way may have begun before
+            first = self._looks + 1  # the current look may have begun before
             self._asked.set()
             self._wake.set()
             self._changed.wait_for(lambda: self._idle_look >= first or self._ended.is_set())
         self._raise()
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait until it ends, or for so many seconds; true if it has ended. Ctrl-C stops the query."""
+        """Wait until the query ends, or for `timeout` seconds; return whether it has ended. Ctrl-C stops the query."""
         try:
             ended = self._ended.wait(timeout)
         except KeyboardInterrupt:
@@ -184,57 +184,55 @@ class Query:
         return True
 
     def finish(self) -> None:
-        """Answer everything that is there, then tell all sources that nothing more will come: every CTI becomes
-        infinite.
-        """
+        """Process all input that exists now, then end the input: every CTI becomes infinite."""
         self.process_all_available()
         self.driver.ending = True
         deadline = time.monotonic() + _END_SECONDS
         while self.report.get("cti", NEG_INFINITY) != INFINITY:
             if time.monotonic() > deadline:
-                raise HostError("the end of input was signalled but not heard", given=self.name)
+                raise HostError("the query did not reach the end of its input in time", given=self.name)
             self.process_all_available()
 
     def stop(self) -> None:
-        """End it; the checkpoint stays, and starting again with it continues."""
+        """Stop the query; the checkpoint stays, and another start with it continues."""
         self.end_receivers()
         self.end_soon()
         if self._thread.ident is not None:
-            while not self._ended.is_set():  # again, because tasks may not have been under way yet
-                with suppress(Exception):  # the executor itself may be gone
+            while not self._ended.is_set():  # repeatedly, because tasks may not have started yet
+                with suppress(Exception):  # the executor may have died
                     self.executor.interrupt()
                 self._ended.wait(_INTERRUPT_SECONDS)
             self._thread.join()
         self.executor.close()
         close(self.sinks)
-        if self.checkpoint.path is None:  # in a directory the lock says that it has ended
-            with suppress(HeadraceError):  # a store that is gone has failed the query already
+        if self.checkpoint.path is None:  # in a directory the lock shows that the query has ended
+            with suppress(HeadraceError):  # if the store fails, the query has failed already
                 self.driver.log.release()
         self.checkpoint.close()
 
     def end_soon(self) -> None:
-        """End the loop, after the trip that is running."""
+        """End the loop after the running trip."""
         self.driver.stopping = True
         self._stop.set()
         self._wake.set()
 
     def end_receivers(self) -> None:
-        """Take nothing more from hosts and feeders."""
+        """Stop receivers and feeders."""
         for receiver in self.receivers:
             receiver.stop()
         for feeder in self.feeders:
             feeder.stop()
 
     def explained(self, error: BaseException) -> HeadraceError:
-        """A failure for people, with what to do next."""
+        """A failure to show to users, with what to do next."""
         again = f"start again with this checkpoint: checkpoint={self.checkpoint.place!r}"
-        afresh = "start again; with checkpoint='a directory' a query goes on from where it was"
+        afresh = "start again; with checkpoint='a directory' a query continues where it stopped"
         return self.executor.explained(error, "the query", afresh if self.checkpoint.temporary else again)
 
     def _raise(self) -> None:
-        found = self.exception()
-        if found is not None:
-            raise found from found.__cause__
+        error = self.exception()
+        if error is not None:
+            raise error from error.__cause__
 
     # --- the loop ----------------------------------------------------------------------------------------------------
 
@@ -242,7 +240,7 @@ class Query:
         try:
             while not self._stop.is_set():
                 self._look()
-        except BaseException as error:  # noqa: BLE001 - whatever ends the loop is told to those who wait for it
+        except BaseException as error:  # noqa: BLE001 - waiting callers raise it
             if not self._stop.is_set():
                 self._failure = self.explained(error)
                 _log.error("query %s: %s", self.name, self._failure)
@@ -271,14 +269,14 @@ class Query:
             self._asked.clear()
             self._pinged = began
             self.executor.ping()
-        with self._changed:  # what a clock alone has asked for is nothing new
+        with self._changed:  # a batch that only a clock triggered is no new input
             self._idle_look = look
             self._changed.notify_all()
         if plan is None:
             self._wake.wait(self._idle_seconds(time.monotonic() - began))
 
     def _idle_seconds(self, look: float) -> float:
-        """How long to wait before the next look, after one that took so long and found nothing."""
+        """The time to wait before the next look, after a look of this duration that found nothing."""
         least, most = _IDLE_SECONDS
         return max(min(most, (time.monotonic() - self._fed) / 10), least, 5 * look)
 
@@ -287,7 +285,7 @@ class Query:
         return last is not None and time.time() - last.record["time"] < _TICK_SECONDS
 
     def _again(self, attempt: int, error: Exception) -> bool:
-        """Whether tasks run again after a failure: the plan is fixed, and what a failed attempt wrote is dropped."""
+        """Whether tasks run again after a failure: the plan is fixed, and files of a failed attempt do not count."""
         if attempt == _ATTEMPTS or self._stop.is_set() or not self.executor.may_pass(error):
             return False
         why = self.executor.explained(error, f"batch {self.driver.number}").message
@@ -305,5 +303,5 @@ class Query:
         self.batch_trips.append(batch.trips)
         for kept in (self.statistics, self.batch_seconds, self.batch_trips):
             del kept[:-_KEPT_BATCHES]
-        found = batch.commit.batch, record["sources"], self.counts, batch.statistics, self.examples
-        self.report = BatchReport.of(*found)
+        values = batch.commit.batch, record["sources"], self.counts, batch.statistics, self.examples
+        self.report = BatchReport.of(*values)

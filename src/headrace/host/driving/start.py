@@ -1,7 +1,7 @@
-"""Starting a query on any host: everything from the plan to the loop.
+"""Starting a query on any host: from the plan to the loop.
 
-A `Host` is what starting must know of whatever will run the tasks. All else is the same everywhere, above all what a
-checkpoint holds: so a query that one host has begun goes on on another.
+A `Host` has the parts of a start that depend on where tasks run. All else is the same everywhere, above all the content
+of a checkpoint: so a query can continue on another host.
 """
 
 from __future__ import annotations
@@ -37,41 +37,39 @@ __all__ = ["Host", "StartRequest", "start_on"]
 
 
 class Host:
-    """Where the tasks of a query run."""
+    """A place where the tasks of a query run."""
 
-    #: How many buckets a query has whose checkpoint is new and whose user has not said.
+    #: The default number of buckets of a new checkpoint.
     buckets = 1
 
     @property
     def feeders(self) -> Sequence[Feeder]:
-        """What brings rows of sources that the loop cannot read."""
+        """The feeders of sources that the loop cannot read."""
         return ()
 
     def check(self, outputs: Sequence[Output]) -> None:
-        """Refuse what cannot run here, before anything is made."""
+        """Refuse a query that cannot run here, before anything is created."""
 
     def explaining(self) -> AbstractContextManager[None]:
-        """Around a start: failures of the host become errors for people."""
+        """A context for a start that turns failures of the host into errors for users."""
         return nullcontext()
 
     def connect(self) -> None:
-        """Make ready for tasks."""
+        """Prepare for tasks."""
 
     def stored(self, source: Source, place: Checkpoint) -> Source:  # noqa: ARG002 - for hosts that can read more
-        """A source whose rows are all there, over files of the checkpoint, if it is not over files already."""
+        """A bounded source over files of the checkpoint, unless it reads files already."""
         return source
 
     def fed(self, source: Source, place: Checkpoint) -> Source:  # noqa: ARG002 - for hosts that can read more
-        """A source whose rows keep coming, over files that a feeder writes, if it is not over files already."""
+        """An unbounded source over files that a feeder writes, unless it reads files already."""
         return source
 
     def prepare(self, owner: str, *, begun: bool) -> None:
-        """Check what feeders need; `owner` marks what belongs to the checkpoint, `begun` says whether the query has
-        committed a batch.
-        """
+        """Prepare feeders; `owner` marks what belongs to the checkpoint, `begun`: the query has committed a batch."""
 
     def executor(self, job: Job, name: str) -> Executor:
-        """What will run the tasks."""
+        """The executor of the tasks."""
         raise NotImplementedError
 
     def begin(self, query: Query) -> None:
@@ -80,7 +78,7 @@ class Host:
 
 @dataclass(frozen=True)
 class StartRequest:
-    """What the user asked for, besides the streams."""
+    """The options of a start."""
 
     checkpoint: str | None = None
     buckets: int | None = None
@@ -95,7 +93,7 @@ class StartRequest:
         return duration(self.trigger) / 1_000_000 if self.trigger else 0.0
 
 
-def start_on(host: Host, pairs: Sequence[tuple[Node, Sink]], asked: StartRequest) -> Query:
+def start_on(host: Host, pairs: Sequence[tuple[Node, Sink]], request: StartRequest) -> Query:
     """Start streams, each into its sink, as one query."""
     if not pairs:
         raise PlanError("a query needs at least one sink", instead="stream.start(hr.console())")
@@ -103,16 +101,16 @@ def start_on(host: Host, pairs: Sequence[tuple[Node, Sink]], asked: StartRequest
         Output(prepared(node, sink), f"{i} {type(sink).__name__.lower()}") for i, (node, sink) in enumerate(pairs)
     ]
     sinks: list[Sink] = [sink for _, sink in pairs]
-    _check_places(outputs, sinks, asked.checkpoint)
-    check_frames(*outputs, named=asked.checkpoint is not None)
+    _check_places(outputs, sinks, request.checkpoint)
+    check_frames(*outputs, named=request.checkpoint is not None)
     host.check(outputs)
-    _ = asked.interval  # a trigger that is no duration is refused before anything is made
-    place = Checkpoint(asked.checkpoint)
+    _ = request.interval  # an invalid trigger is refused before anything is created
+    place = Checkpoint(request.checkpoint)
     try:
         place.lock()
         with host.explaining():
             host.connect()
-            query = _built(host, place, outputs, sinks, asked)
+            query = _build(host, place, outputs, sinks, request)
             _begin(query, host, outputs)
     except BaseException:
         place.close()
@@ -120,21 +118,21 @@ def start_on(host: Host, pairs: Sequence[tuple[Node, Sink]], asked: StartRequest
     return query
 
 
-def _built(host: Host, place: Checkpoint, outputs: list[Output], sinks: list[Sink], asked: StartRequest) -> Query:
-    """A query that owns its checkpoint and its sinks, and has not begun."""
+def _build(host: Host, place: Checkpoint, outputs: list[Output], sinks: list[Sink], request: StartRequest) -> Query:
+    """A query that owns its checkpoint and its sinks, and is not started."""
     _add_side_outputs(outputs, sinks, place)
     plan = _on_disk(spooled(outputs, _spool(place, hosts_of(outputs))), place, host)
-    count = place.buckets(asked.buckets, host.buckets)
+    count = place.buckets(request.buckets, host.buckets)
     line = cut(plan, count)
     place.claim(line, count, sinks)
     written = task_sinks(sinks, trips=bool(line.loops))
     job = Job(uuid.uuid4().hex, line, count, place.storage, written, _environment(place, line, sinks))
-    executor = host.executor(job, asked.name)
+    executor = host.executor(job, request.name)
     publisher = Publisher(line.outputs, sinks, place.storage)
-    driver = Driver(job, executor, publisher, _now, asked.files_per_batch, tasks=count, max_trips=asked.max_trips)
+    driver = Driver(job, executor, publisher, _now, request.files_per_batch, tasks=count, max_trips=request.max_trips)
     _open(driver, place, sinks, host)
     counts = {str(source.origin): dict.fromkeys(COUNTERS, 0) for source in line.sources}
-    query = Query(asked.name, line, place, tuple(sinks), driver, executor, counts, interval=asked.interval)
+    query = Query(request.name, line, place, tuple(sinks), driver, executor, counts, interval=request.interval)
     query.feeders = host.feeders
     place.in_use = lambda: query.is_active
     return query
@@ -146,7 +144,7 @@ def _environment(place: Checkpoint, line: Line, sinks: Sequence[Sink]) -> Enviro
 
 
 def _spool(place: Checkpoint, hosts: Sequence[HostRead]) -> Path:
-    """Where lines of hosts are kept that have no directory of their own."""
+    """The folder for lines of hosts without a spool of their own."""
     if all(host.spool for host in hosts):
         return Path()
     return place.folder("spool", "lines of hosts without a spool= of their own")
@@ -157,7 +155,7 @@ def _now() -> int:
 
 
 def _check_places(outputs: Sequence[Output], sinks: Sequence[Sink], checkpoint: str | None) -> None:
-    """Everything that can be found wrong before anything is started."""
+    """Check sources and sinks before anything is started."""
     written = [sink.path for sink in sinks if isinstance(sink, FileSink)]
     if checkpoint is not None:
         written.append(local_path(str(checkpoint)) or str(checkpoint))
@@ -169,11 +167,11 @@ def _check_places(outputs: Sequence[Output], sinks: Sequence[Sink], checkpoint: 
 
 
 def _check_apart(read: str, written: Sequence[str]) -> None:
-    """Refuse a query that would read what it writes."""
+    """Refuse a query that would read its own output."""
     for place in written:
         if is_read_from(read, place):
             raise PlanError(
-                f"the query reads all files below {read!r}, and would read what it writes",
+                f"the query reads all files below {read!r}, and would read its own output",
                 given=place,
                 allowed="outputs and checkpoints outside the directories that are read",
                 instead="another directory, or read a pattern such as '*.csv' in it",
@@ -181,7 +179,7 @@ def _check_apart(read: str, written: Sequence[str]) -> None:
 
 
 def _add_side_outputs(outputs: list[Output], sinks: list[Sink], place: Checkpoint) -> None:
-    """Diverted rows that nobody asked for are kept in the checkpoint."""
+    """Keep diverted rows that the query does not read in the checkpoint."""
     taken = [output.input for output in outputs]
     sides = [side for side in diverted_streams(*outputs, whole=False) if side not in taken]
     for i, side in enumerate(sides):
@@ -190,7 +188,7 @@ def _add_side_outputs(outputs: list[Output], sinks: list[Sink], place: Checkpoin
 
 
 def _on_disk(outputs: Sequence[Output], place: Checkpoint, host: Host) -> tuple[Output, ...]:
-    """The plan over files: what is held in memory is written down, and so is what the loop cannot read."""
+    """The plan over files: rows in memory are written to files, and rows that the loop cannot read are too."""
 
     def stored(source: Source) -> Node:
         if isinstance(source.origin, Events):
@@ -206,7 +204,7 @@ def _open(driver: Driver, place: Checkpoint, sinks: Sequence[Sink], host: Host) 
     last = driver.log.last()
     host.prepare(place.owner, begun=last is not None)
     outputs = last.record["outputs"] if last is not None else [{"new": True}] * len(sinks)
-    claim(sinks, place.owner, [not about.get("new") for about in outputs])  # those of a copy are new, too
+    claim(sinks, place.owner, [not about.get("new") for about in outputs])  # the outputs of a copy are new, too
     driver.open()
 
 

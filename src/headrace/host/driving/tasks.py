@@ -1,8 +1,8 @@
-"""What a task does, wherever it runs: read its share of a batch, or run a stage in one bucket.
+"""The tasks of a batch, on any host: read a share of the input, or run a stage in one bucket.
 
-Processes are reused between batches. So a stage is kept in the process that ran it, and the token of what it saved is
-compared with the token in the last commit: only a process that has not run the bucket's latest batch, or has run ahead
-in an attempt that was given up, reads the segments it lacks.
+Processes are reused between batches. So a process keeps the stages that it ran, and compares the token of their saved
+state with the token in the last commit: only a process that has not run the bucket's latest batch, or ran a failed
+attempt after it, reads the segments that it lacks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from headrace.changes import Changes
 from headrace.host.driving.plan import Batch, Job
-from headrace.io.files import Listed
+from headrace.io.files import ListedFile
 from headrace.io.ingress import ChannelReport
 from headrace.io.origins import read_listed
 from headrace.plan.policies import Heartbeat
@@ -36,12 +36,12 @@ __all__ = ["forget_stages", "run_intake", "run_stage"]
 
 @dataclass
 class _KeptStage:
-    """A stage between two batches: the token of what it saved last, and the names of the segments that are stored."""
+    """A stage between two batches: the token of its last saved state, and the names of the stored segments."""
 
     token: str
     run: StageRun
     stored: set[str]
-    #: How many bytes were fetched for it that its machine had not.
+    #: The number of bytes that were fetched for it from a remote store.
     fetched: int = 0
 
 
@@ -50,12 +50,12 @@ class _KeptStage:
 _STAGES: dict[tuple[str, int, int], _KeptStage] = {}
 _MOST_STAGES = 64
 _STAGES_LOCK = threading.Lock()
-#: Segments of so many bytes stay in memory when they are stored. A trace has only a few that are so small.
+#: Segments of up to so many bytes stay in memory when they are stored. A trace has only a few of them.
 _SMALL = 1 << 16
 
 
 def forget_stages(job: Job) -> None:
-    """Keep nothing of a query that has ended."""
+    """Forget the stages of a query that has ended."""
     with _STAGES_LOCK:
         for key in [key for key in _STAGES if key[0] == job.storage.place]:
             del _STAGES[key]
@@ -74,7 +74,7 @@ def run_intake(job: Job, batch: Batch, task: int) -> list[Message]:
 
 def _read_share(job: Job, batch: Batch, task: int) -> Iterator[Message]:
     share = batch.shares[task]
-    by_source: dict[int, list[Listed]] = {}
+    by_source: dict[int, list[ListedFile]] = {}
     for number, file in share.files:
         by_source.setdefault(number, []).append(file)
     for number, files in by_source.items():
@@ -95,7 +95,7 @@ def _read_share(job: Job, batch: Batch, task: int) -> Iterator[Message]:
 
 
 def _signals(job: Job, batch: Batch) -> Iterator[Message]:
-    """What a batch says to all buckets besides rows: the clock's reading, the end, or only that it takes place."""
+    """Reports to all buckets besides rows: the clock, the end of the input, or an empty report."""
     reports: dict[str, Any] = {}
     for source in job.line.sources:
         if batch.plan.ends:
@@ -138,8 +138,8 @@ def _current(job: Job, batch: Batch, level: int, bucket: int) -> _KeptStage:
 
 
 def _restore(job: Job, batch: Batch, run: StageRun, commit: Commit, held: dict[str, Segment]) -> tuple[set[str], int]:
-    """Make a stage what the commit says, with the segments that this process holds; the others are read when they are
-    wanted. Gives the names of all, and how many bytes were fetched.
+    """Restore a stage from the commit, with the segments that this process holds; the others are read when they are
+    needed. Return the names of all segments, and the number of bytes fetched.
     """
     operators = {f: commit.record["state"][f][str(run.bucket)] for f in run.kernels}
     stage = commit.record["stages"][f"{run.level}/{run.bucket}"]
@@ -153,7 +153,7 @@ def _restore(job: Job, batch: Batch, run: StageRun, commit: Commit, held: dict[s
 
 
 def _save(job: Job, batch: Batch, level: int, bucket: int, kept: _KeptStage) -> Message:
-    """Write the segments that are new, and report what the state consists of."""
+    """Write the new segments, and report the state."""
     run, segments = kept.run, kept.run.segments()
     blocks = {name: segment.save() for name, segment in segments.items() if name not in kept.stored}
     written = write_blocks(job.storage, batch.number, batch.epoch, blocks)
@@ -161,7 +161,7 @@ def _save(job: Job, batch: Batch, level: int, bucket: int, kept: _KeptStage) -> 
     kept.token, kept.stored = uuid.uuid4().hex, set(segments)
     with _STAGES_LOCK:
         _STAGES[job.storage.place, level, bucket] = kept
-        while len(_STAGES) > max(_MOST_STAGES, job.line.depth * job.buckets):  # what ended queries left behind
+        while len(_STAGES) > max(_MOST_STAGES, job.line.depth * job.buckets):  # stages of ended queries
             del _STAGES[next(iter(_STAGES))]
     state = {"level": level, "bucket": bucket, "token": kept.token, **run.saved(), "written": written.to_json()}
     return Message(bucket, STATE, extra=state)
@@ -170,7 +170,7 @@ def _save(job: Job, batch: Batch, level: int, bucket: int, kept: _KeptStage) -> 
 def _use_stored(job: Job, written: WrittenBlocks, segments: Mapping[str, Segment]) -> None:
     """Use the file that segments were written to instead of memory of this process, where it can be mapped.
 
-    To open small ones again costs more than the memory that they take.
+    Opening small ones again costs more than the memory that they take.
     """
     large = [name for name in written.names if segments[name].about.nbytes > _SMALL]
     data = job.storage.mapped(written.file) if large else None
@@ -180,11 +180,11 @@ def _use_stored(job: Job, written: WrittenBlocks, segments: Mapping[str, Segment
             segments[name].move(partial(bundle.unchecked, name))
 
 
-# --- what leaves -----------------------------------------------------------------------------------------------------
+# --- outputs ---------------------------------------------------------------------------------------------------------
 
 
 def _delivered(job: Job, batch: Batch, message: Message) -> Message:
-    """Rows of an output that goes to files are written here, and so is what goes round; only their places travel on."""
+    """Write rows of file outputs and feedback of loops here; their messages carry only the places."""
     if message.edge == FEEDBACK and "loop" in message.extra:
         blocks = {f"feedback-{uuid.uuid4().hex}": chunk for _, _, chunk in pack(message)}
         written = write_blocks(job.storage, batch.number, batch.epoch, blocks)

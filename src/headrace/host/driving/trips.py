@@ -1,13 +1,13 @@
-"""The trips of a batch: what goes round a loop across buckets comes round again in the same batch.
+"""The trips of a batch: the feedback of a loop across buckets returns in the same batch.
 
-A trip is one run of the batch's tasks. The first reads the batch's input, and what circulated when the batch before was
-committed. Each of the others reads only what the trip before it has fed back, and begins with the state which that trip
-has left. No commit names that state yet: the driver writes it down in an *interim record*, of the form of a commit,
-under a name that only tasks of this driver ask for (`Log.note_trip`). Nothing is recovered from it. A driver that dies
-between two trips leaves a plan and files that no commit names, and the next one runs the batch from its beginning.
+A trip is one run of the batch's tasks. The first reads the batch's input, and the feedback of the last commit. Each
+later trip reads only the feedback of the trip before, and starts from its state. No commit names that state yet: the
+driver writes an *interim record*, in the format of a commit, under a name that only tasks of this driver read
+(`Log.note_trip`). It is not used for recovery. A driver that dies between two trips leaves a plan and files that no
+commit names, and the next driver runs the batch from its beginning.
 
-The batch is committed once: state and feedback are those of the last trip, what leaves are the rows of all trips, and
-sources are heard in the first one.
+The batch is committed once: with the state and the feedback of the last trip, the output rows of all trips, and the
+sources' reports of the first.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any
 from headrace.host.driving.plan import Batch
 from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATE, STATISTICS, Message
 
-__all__ = ["Made", "reports_of"]
+__all__ = ["BatchResult", "reports_of"]
 
 
 @dataclass(eq=False)
-class Made:
-    """What a batch has made so far: the messages of its latest trip, and what is left of those before."""
+class BatchResult:
+    """The messages of a batch: those of its latest trip, and the results of the trips before."""
 
     first: Batch
     trip: Batch
@@ -33,7 +33,7 @@ class Made:
     earlier: list[list[Message]] = field(default_factory=list)
 
     def add(self, trip: Batch, messages: Sequence[Message]) -> None:
-        """Another trip was made. Of the one before only state and feedback are out of date."""
+        """Add a trip; state and feedback of the trip before are dropped."""
         self.earlier.append([m for m in self.messages if m.edge <= RESULT or m.edge in (REPORTS, STATISTICS)])
         self.trip, self.messages = trip, messages
 
@@ -52,21 +52,21 @@ class Made:
 
     @property
     def statistics(self) -> list[dict[str, Any]]:
-        """What the stages told after the latest trip, with the bytes that were fetched in all of them."""
-        told = [m.extra for m in self.messages if m.edge == STATISTICS]
+        """The statistics of stages after the latest trip, with the bytes fetched in all trips."""
+        latest = [m.extra for m in self.messages if m.edge == STATISTICS]
         fetched = Counter[tuple[int, int]]()
         for part in self.counted:
             fetched[part["level"], part["bucket"]] += part.get("fetched", 0)
-        return [part | {"fetched": fetched[part["level"], part["bucket"]]} for part in told]
+        return [part | {"fetched": fetched[part["level"], part["bucket"]]} for part in latest]
 
     @property
     def counted(self) -> list[dict[str, Any]]:
-        """What they told after every trip, which holds what was counted in it."""
+        """The statistics of every trip, with its counts."""
         return [m.extra for m in self._all() if m.edge == STATISTICS]
 
     @property
     def reports(self) -> list[dict[str, Any]]:
-        """What was read, in all trips."""
+        """The reports of intake tasks, of all trips."""
         return reports_of(list(self._all()))
 
     def _all(self) -> Iterator[Message]:
@@ -74,5 +74,5 @@ class Made:
 
 
 def reports_of(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """What intake tasks told; all buckets hear the same."""
+    """The reports of intake tasks; all buckets get the same ones."""
     return [m.extra for m in messages if m.edge == REPORTS and m.bucket == 0]

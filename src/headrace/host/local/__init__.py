@@ -1,7 +1,7 @@
 """The local host: runs the stages in this process, batch by batch, to the end of the input or until stopped.
 
-run.py   bounded inputs, always the same way: the answer is there when the call returns
-live.py  inputs that keep coming, by the loop of `headrace.host.driving`, with a checkpoint
+run.py   bounded inputs, deterministically: the call returns the results
+live.py  unbounded inputs, by the loop of `headrace.host.driving`, with a checkpoint
 """
 
 from headrace.host.local.live import start_local

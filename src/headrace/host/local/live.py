@@ -1,7 +1,7 @@
-"""A query that runs in this process until it is stopped: no Spark, no Java, milliseconds a batch.
+"""A query that runs in this process until it is stopped: no Spark, no Java, milliseconds per batch.
 
-The loop, the store and the tasks are those of a query on Spark. Only what runs the tasks differs: a thread for each
-bucket. So a checkpoint that one host has written goes on on the other, from any batch.
+The loop, the store and the tasks are those of a query on Spark. Only the executor differs: a thread for each bucket. So
+a checkpoint of one host continues on the other, from any batch.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.errors import PlanError
-from headrace.host.driving.in_process import InProcess
+from headrace.host.driving.in_process import InProcessExecutor
 from headrace.host.driving.plan import Job
 from headrace.host.driving.query import Query
 from headrace.host.driving.start import Host, StartRequest, start_on
@@ -30,13 +30,13 @@ def start_local(
     max_trips: int | None = None,
     name: str = "headrace",
 ) -> Query:
-    """Start streams, each into its sink, as one query of this process; options as `start_query` on Spark has them.
+    """Start streams, each into its sink, as one query of this process; the options are those of `start_query` on Spark.
 
-    A new checkpoint has one bucket unless `buckets` says otherwise; one that exists keeps the number that it has. One
-    is the quickest where the work per row is small: threads of Python take turns, and what they share out must be put
-    together again. For the average per symbol of `python -m benchmarks --only live`, two buckets on two cores take
-    nearly twice as long for a batch of a thousand events, and about as long for a million. Several are worth it where
-    most of the time goes to compiled code, or where the query is to go on on Spark with as many.
+    A new checkpoint has one bucket by default; an existing one keeps its number. One bucket is fastest where the work
+    per row is small: threads of Python take turns, and divided work must be put together again. For the average per
+    symbol of `python -m benchmarks --only live`, two buckets on two cores take nearly twice as long for a batch of a
+    thousand events, and about as long for a million. Several buckets help where most of the time is spent in compiled
+    code, or if the query is to continue on Spark with as many.
     """
     return start_on(_LocalHost(), pairs, StartRequest(checkpoint, buckets, files_per_batch, trigger, name, max_trips))
 
@@ -54,5 +54,5 @@ class _LocalHost(Host):
                     instead="start(..., host='spark')",
                 )
 
-    def executor(self, job: Job, name: str) -> InProcess:
-        return InProcess(job, name)
+    def executor(self, job: Job, name: str) -> InProcessExecutor:
+        return InProcessExecutor(job, name)

@@ -1,11 +1,10 @@
-"""Running a line of stages in process.
+"""Runs a line of stages in process.
 
-Each round takes one batch of every source, runs the intake, then every stage in every bucket, and hands messages over
-as they are. When all sources are exhausted one more round tells everyone that nothing will come: the CTI becomes
-infinite.
+Each round takes one batch of every source, runs the intake, then every stage in every bucket, and passes messages as
+objects. When all sources are exhausted, one more round reports the end of the input: the CTI becomes infinite.
 
 Tests drive a `Runner` themselves, batch by batch: they may end one source before the others, and `save` and `restored`
-let a run go on in what might be another process.
+continue a run as if in another process.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ import pyarrow as pa
 
 from headrace.errors import PlanError
 from headrace.host.received import received
-from headrace.host.result import Finished, Result
-from headrace.io.decoded import Decoded
+from headrace.host.result import FinishedRun, Result
+from headrace.io.decoded import DecodedBlock
 from headrace.io.ingress import COUNTERS, ChannelReport, count_orphans, resolve
 from headrace.io.origins import Events, Files, FrameRead, in_memory, read_listed
 from headrace.optimizer import RULES, Rule
@@ -36,10 +35,10 @@ from headrace.stages.stage import StageRun, count_failed
 from headrace.time import INFINITY
 from headrace.trace import stored_segments
 
-__all__ = ["Runner", "Saved", "batches_of", "run_local"]
+__all__ = ["Runner", "SavedRun", "batches_of", "run_local"]
 
 Clock = Callable[[], int]
-Block = tuple[Decoded, str | None]  # with the file it comes from
+Block = tuple[DecodedBlock, str | None]  # with the file it comes from
 
 
 def run_local(
@@ -50,14 +49,14 @@ def run_local(
     clock: Clock | None = None,
     rules: Sequence[Rule] = RULES,
     finish: bool = True,
-) -> Finished:
-    """Run to the end of all sources. `batch_rows` cuts batches smaller; `finish=False` leaves the streams open."""
-    with received(outputs) as given:
-        line = line_of(given, buckets, rules)
+) -> FinishedRun:
+    """Run to the end of all sources. `batch_rows` bounds a batch's rows; `finish=False` leaves the streams open."""
+    with received(outputs) as bounded:
+        line = line_of(bounded, buckets, rules)
         return _run_to_the_end(Runner(line, buckets, clock), batch_rows, finish=finish)
 
 
-def _run_to_the_end(runner: Runner, batch_rows: int | None, *, finish: bool) -> Finished:
+def _run_to_the_end(runner: Runner, batch_rows: int | None, *, finish: bool) -> FinishedRun:
     feeds = {source.fingerprint: batches_of(source, batch_rows) for source in runner.line.sources}
     while feeds:
         round_ = {f: next(feed, None) for f, feed in feeds.items()}
@@ -70,23 +69,23 @@ def _run_to_the_end(runner: Runner, batch_rows: int | None, *, finish: bool) -> 
 
 
 @dataclass(frozen=True, eq=False)
-class Saved:
-    """What outlives a process after a batch: promises, state in bytes as a checkpoint has it, and what has left."""
+class SavedRun:
+    """A run saved after a batch: progress, state as bytes as in a checkpoint, and the results so far."""
 
     progress: Mapping[str, Progress]
     #: State and segments of every bucket of every stage.
     stages: Sequence[Sequence[tuple[Mapping[str, Any], Mapping[str, pa.Buffer]]]]
-    done: Finished
-    #: What goes round loops.
+    done: FinishedRun
+    #: The feedback of loops.
     feedback: Sequence[bytes]
 
 
 class Runner:
-    """A line of stages and what has come of it so far; the caller brings the batches."""
+    """A line of stages with its results so far; the caller passes the batches."""
 
     def __init__(self, line: Line, buckets: int, clock: Clock | None, *, drain: bool = True) -> None:
         self.line, self.buckets, self.clock = line, buckets, clock
-        #: Whether what goes round a loop comes to rest before the next batch, and what goes round.
+        #: Whether loops finish before the next batch; and their feedback.
         self.drain = drain
         self.feedback: list[Message] = []
         self.stages = [
@@ -94,14 +93,14 @@ class Runner:
         ]
         self.progress = {source.fingerprint: Progress() for source in line.sources}
         results = {o.name: Result(o.schema, functions=functions_of(o)) for o in line.outputs}
-        self.done = Finished(results, {str(s.origin): dict.fromkeys(COUNTERS, 0) for s in line.sources}, [])
+        self.done = FinishedRun(results, {str(s.origin): dict.fromkeys(COUNTERS, 0) for s in line.sources}, [])
 
     @property
     def ticking(self) -> bool:
         return self.clock is not None and any(isinstance(s.policy, Heartbeat) for s in self.line.sources)
 
     def round(self, blocks: Mapping[str, Sequence[Block]], ended: Collection[str] = ()) -> None:
-        """One batch of every source, by fingerprint; the sources in `ended` bring nothing after it."""
+        """Run one batch of every source, by fingerprint; the sources in `ended` end with it."""
         messages: list[Message] = []
         for sender, source in enumerate(self.line.sources):
             if source.fingerprint in blocks:
@@ -115,43 +114,43 @@ class Runner:
             self.rest()
 
     def end(self) -> None:
-        """Tell everyone that nothing more will come."""
+        """End the input, and let loops finish."""
         self.end_of_input()
         self.rest()
 
     def end_of_input(self) -> None:
-        """The same, without waiting for what goes round."""
+        """End the input, without waiting for loops."""
         reports = [m for source in self.line.sources for m in self._report(source, ChannelReport(cti=INFINITY))]
         self._run_stages(reports)
 
     def trip(self) -> None:
-        """A batch in which nothing comes but what goes round."""
+        """Run a batch without input, only with the feedback of loops."""
         self._run_stages([])
 
     def rest(self) -> None:
-        """Let loops come to rest; what they give belongs to the latest batch."""
+        """Run loops until they finish; their output belongs to the latest batch."""
         batches = [self.done.results[output.name].batches for output in self.line.outputs]
-        latest = [mine[-1:] for mine in batches]
+        latest = [output_batches[-1:] for output_batches in batches]
         while self.feedback:
             self._run_stages([], first=False)
-            for mine, parts in zip(batches, latest, strict=True):
-                parts.append(mine.pop())
-        for output, mine, parts in zip(self.line.outputs, batches, latest, strict=True):
+            for output_batches, parts in zip(batches, latest, strict=True):
+                parts.append(output_batches.pop())
+        for output, output_batches, parts in zip(self.line.outputs, batches, latest, strict=True):
             if len(parts) > 1:
-                mine[-1] = together(output, [changes for changes, _ in parts]), parts[-1][1]
+                output_batches[-1] = together(output, [changes for changes, _ in parts]), parts[-1][1]
 
-    def save(self) -> Saved:
-        """What a fresh runner needs to go on after the last batch; later batches do not change it."""
+    def save(self) -> SavedRun:
+        """The state from which a new runner continues after the last batch; later batches do not change it."""
         stages = [
             [(run.saved(), {name: joined(s.save()) for name, s in run.segments().items()}) for run in stage]
             for stage in self.stages
         ]
         feedback = [bytes(joined(chunk)) for message in self.feedback for _, _, chunk in pack(message)]
-        return Saved(dict(self.progress), stages, _copied(self.done), feedback)
+        return SavedRun(dict(self.progress), stages, _copied(self.done), feedback)
 
     @classmethod
-    def restored(cls, line: Line, buckets: int, clock: Clock | None, saved: Saved, *, drain: bool = True) -> Runner:
-        """A runner that knows nothing but what was saved."""
+    def restored(cls, line: Line, buckets: int, clock: Clock | None, saved: SavedRun, *, drain: bool = True) -> Runner:
+        """A new runner with the saved state."""
         runner = cls(line, buckets, clock, drain=drain)
         runner.progress = dict(saved.progress)
         runner.done = _copied(saved.done)
@@ -195,25 +194,25 @@ class Runner:
             messages = [*messages, *circulated(self.line, message, self.buckets, message.extra["bucket"])]
         for stage in self.stages:
             arrived = [(run, [m for m in messages if m.bucket == run.bucket]) for run in stage]
-            messages = [m for run, mine in arrived for m in run.step(mine, first=first)]
+            messages = [m for run, arrivals in arrived for m in run.step(arrivals, first=first)]
         self.feedback = [m for m in messages if m.edge == FEEDBACK]
         statistics = [m.extra for m in messages if m.edge == STATISTICS]
         self.done.statistics.append(statistics)
         count_failed(self.done.counts, statistics)
         for source in self.line.sources:
             count_orphans(self.done.counts[str(source.origin)], source.fingerprint, statistics)
-        for left in departures(self.line, [messages], self.progress):
-            self.done.results[left.output.name].batches.append((left.changes(), left.progress))
+        for departure in departures(self.line, [messages], self.progress):
+            self.done.results[departure.output.name].batches.append((departure.changes(), departure.progress))
 
 
-def _copied(done: Finished) -> Finished:
+def _copied(done: FinishedRun) -> FinishedRun:
     results = {name: replace(result, batches=list(result.batches)) for name, result in done.results.items()}
-    counts = {who: dict(counts) for who, counts in done.counts.items()}
-    return Finished(results, counts, list(done.statistics), dict(done.examples))
+    counts = {source: dict(counts) for source, counts in done.counts.items()}
+    return FinishedRun(results, counts, list(done.statistics), dict(done.examples))
 
 
 def batches_of(source: Source, batch_rows: int | None = None) -> Iterator[Sequence[Block]]:
-    """The batches of a source, one after the other."""
+    """The batches of a source, in order."""
     if isinstance(source.origin, (Events, FrameRead)):
         origin = source.origin
         for table in origin.batches() if isinstance(origin, Events) else [origin.rows(source.columns)]:
@@ -235,6 +234,6 @@ def _pieces(table: pa.Table, rows: int | None) -> Iterator[pa.Table]:
         yield table.slice(start, size)
 
 
-def _cut(block: Decoded, rows: int) -> Iterator[Decoded]:
+def _cut(block: DecodedBlock, rows: int) -> Iterator[DecodedBlock]:
     for start in range(0, max(block.table.num_rows, 1), rows):
         yield block.slice(start, rows)

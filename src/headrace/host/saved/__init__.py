@@ -1,16 +1,16 @@
-"""Checkpoints in people's hands: looking at one, checking it, copying it, tidying it up.
+"""Operations on checkpoints: inspecting, checking, copying, tidying up.
 
-    query.py         a checkpoint as `hr.checkpoint(path)` gives it
-    folder.py        its directory, or its prefix on an object store, opened without its query
-    summary.py       whose it is, how far it has come, how much it remembers
-    verification.py  whether every file that its commits name is there, and whole
-    copies.py        a consistent copy, also of a query that runs
-    tidying.py       removing what nothing needs any more
-    tables.py        what every operator remembers, as tables
+    query.py         the result of `hr.checkpoint(path)`
+    folder.py        the directory, or the prefix on an object store, opened without the query
+    summary.py       a summary: the query, its progress and the size of its state
+    verification.py  whether every file that the commits name exists and is undamaged
+    copies.py        a consistent copy, also of a running query
+    tidying.py       removing files that are no longer needed
+    tables.py        the state of every operator, as tables
     rescaling.py     the same state in another number of buckets
 
-None of this needs the query itself: a checkpoint says what it is (`headrace.json`), and its commits say the rest. What
-only reads pins the commit that it reads (`headrace.store.cleanup`), so the query may go on meanwhile. What changes
-something holds the checkpoint's lock, as a running query does. On an object store there is no lock: a query that has
-ended says so, and what changes the checkpoint claims an epoch, as a start does.
+None of this needs the query itself: `headrace.json` describes the checkpoint, and its commits contain the rest. Readers
+pin the commit that they read (`headrace.store.cleanup`), so the query may continue meanwhile. Operations that change
+the checkpoint hold its lock, as a running query does. On an object store there is no lock: a query records its end, and
+operations that change the checkpoint claim an epoch, as a start does.
 """

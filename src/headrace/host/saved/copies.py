@@ -1,15 +1,15 @@
-"""A consistent copy of a checkpoint, also of a query that runs.
+"""A consistent copy of a checkpoint, also of a running query.
 
-The copy holds the newest commit, which is pinned while it is read, what that commit names, and what the checkpoint
-keeps of the query's input. A query that is started with it goes on behind that batch.
+The copy contains the newest commit, which is pinned while it is read, the files that it names, and the query's input
+that the checkpoint keeps. A query that is started with the copy continues after that batch.
 
-It goes on into **new sinks**. The directories of the original belong to the original: two queries that write the same
-batches to one place would hide each other's, so the copy has an owner's mark of its own and is refused there. Its new
-directories get what comes after the copied batch; what the original's have up to then and what the copy adds are
-together the whole output. Rows that were diverted before stay with the original, too.
+It continues into **new sinks**. The directories of the original belong to the original: two queries that write the same
+batches to one place would hide each other's, so the copy has a new owner's mark and is refused there. Its new
+directories get the batches after the copied one; the original's batches up to it and those of the copy are together the
+complete output. Rows that were diverted before stay with the original, too.
 
-Files of input that a running query removes after reading them (`spool/`, `spark/`) cannot be pinned: a checkpoint that
-has any is copied only while its query is stopped.
+Input files that a running query removes after reading (`spool/`, `spark/`) cannot be pinned: a checkpoint with such
+files is copied only while its query is stopped.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from headrace.store.storage import LocalStorage, Storage
 
 __all__ = ["copy"]
 
-#: What a checkpoint keeps of the input: written once, and such as is removed after it was read.
+#: Folders of input in a checkpoint: written once, and removed after reading.
 _KEPT_INPUT, _PASSING_INPUT = ("events",), ("spool", "spark")
 _STORE = "store"
-#: Who makes a copy on an object store.
+#: Marks the process that copies to an object store.
 _COPYING = "copied-by"
 
 
 def copy(folder: SavedCheckpoint, to: str | Path) -> str:
-    """Copy the newest commit and everything it needs to a place where there is nothing yet; gives that place."""
+    """Copy the newest commit and everything it needs to a new place; return the place."""
     passing = [] if folder.path is None else [name for name in _PASSING_INPUT if (folder.path / name).exists()]
     local = local_path(checked_place(to))
     if local is None and passing:
@@ -62,7 +62,7 @@ def _copy_to_directory(folder: SavedCheckpoint, to: Path, passing: Sequence[str]
     draft = to.with_name(f".{to.name}-{uuid.uuid4().hex}")
     try:
         for name in passing:
-            shutil.copytree(f"{folder.place}/{name}", draft / name)  # with times, which say in which order to read
+            shutil.copytree(f"{folder.place}/{name}", draft / name)  # with times, which define the order of reading
         _copy(folder, LocalStorage(draft))
         draft.rename(to)
     except OSError as error:
@@ -79,10 +79,10 @@ def _copy_to_directory(folder: SavedCheckpoint, to: Path, passing: Sequence[str]
 
 
 def _copy_to_objects(folder: SavedCheckpoint, to: str) -> str:
-    """The copy exists once its commit does, which comes last; a start before that is an error, or begins anew."""
+    """The copy exists from its commit on, which is written last; a start before that is an error, or begins anew."""
     target = ObjectStorage(to)
     target.check()
-    if target.sizes() or not target.create(_COPYING, process_mark()):  # of two copies at once, one goes on
+    if target.sizes() or not target.create(_COPYING, process_mark()):  # of two simultaneous copies, one continues
         raise _taken(to)
     _copy(folder, target)
     return to
@@ -97,14 +97,14 @@ def _taken(place: str) -> CheckpointError:
 
 
 def _copy(folder: SavedCheckpoint, target: Storage) -> None:
-    """In this order: before the floor is there nothing counts, and with it nothing does until the commit is there."""
+    """Write in this order: before the floor exists nothing counts, and with it nothing until the commit exists."""
     about = folder.about()
     with folder.last() as commit:
         copied = _with_new_sinks(commit)
         for name, (length, checksum) in copied.files.items():
             bundle = open_file(folder.storage, name, length, checksum)
             for block in bundle.blocks:
-                bundle.block(block)  # a copy of something damaged would be worth nothing
+                bundle.block(block)  # a copy of a damaged block would be useless
             target.create(f"{_STORE}/{name}", bundle.data)
         for name in _KEPT_INPUT:
             for key in folder.root.sizes(name):
@@ -116,7 +116,7 @@ def _copy(folder: SavedCheckpoint, target: Storage) -> None:
 
 
 def _with_new_sinks(commit: Commit) -> Commit:
-    """The commit without what it has to publish: the sinks of the copy have had nothing, and lack nothing."""
+    """The commit without outputs to publish: the sinks of the copy are new, and lack nothing."""
     outputs = [_unwritten(output) for output in commit.record["outputs"]]
     shown = {output["rows"] for output in commit.record["outputs"] if "rows" in output}
     inline = {name: data for name, data in commit.inline.items() if name not in shown}

@@ -23,7 +23,7 @@ class SavedCheckpoint:
     """A checkpoint that exists: its description and its store."""
 
     def __init__(self, place: str | Path, *, keep: bool = False) -> None:
-        """`keep` says that files of a remote store are kept on this machine while they are used."""
+        """`keep`: files of a remote store are kept on this machine while they are used."""
         local = local_path(checked_place(place))
         #: None on an object store.
         self.path = None if local is None else Path(local).absolute()
@@ -38,7 +38,7 @@ class SavedCheckpoint:
             )
 
     def about(self) -> dict[str, Any]:
-        """What headrace.json says; `CheckpointError` if this version cannot read the checkpoint."""
+        """The content of headrace.json; `CheckpointError` if this version cannot read the checkpoint."""
         about = read_about(self.root) or {}
         if about.get("format") != FORMAT:
             raise CheckpointError(
@@ -49,7 +49,7 @@ class SavedCheckpoint:
 
     @contextmanager
     def last(self) -> Iterator[Commit]:
-        """The newest commit, kept while it is read; `CheckpointError` if there is none."""
+        """The newest commit, pinned while it is read; `CheckpointError` if there is none."""
         with pinned(self.log) as commit:
             if commit is None:
                 raise CheckpointError("the query of this checkpoint has not committed a batch yet", given=self.place)
@@ -57,10 +57,10 @@ class SavedCheckpoint:
 
     @contextmanager
     def held(self) -> Iterator[bool]:
-        """Hold the checkpoint as a running query does; false if one runs.
+        """Hold the checkpoint as a running query does; False if a query runs.
 
-        On an object store there is no lock: false unless the process that started the query last is known to have
-        ended it. What changes the checkpoint claims an epoch there, so a query that runs all the same stops.
+        On an object store there is no lock: False unless the last process that started the query is known to have ended
+        it. Operations that change the checkpoint claim an epoch there, so a query that still runs stops.
         """
         place = None if self.path is None else Checkpoint(self.place)
         try:
@@ -80,29 +80,29 @@ class SavedCheckpoint:
                 self.log.release()
 
     @contextmanager
-    def locked(self, doing: str, *, take_over: bool = False) -> Iterator[None]:
-        """The same; `CheckpointError` if a query runs. `take_over` says that it does not, where nobody can know."""
+    def locked(self, operation: str, *, take_over: bool = False) -> Iterator[None]:
+        """`held`, or a `CheckpointError` if a query runs; `take_over` asserts that none runs, where that is unknown."""
         with self.held() as free:
             if not free and not (take_over and self.path is None):
-                raise self._running(doing)
+                raise self._running(operation)
             yield
 
-    def _running(self, doing: str) -> CheckpointError:
+    def _running(self, operation: str) -> CheckpointError:
         if self.path is not None:
             return CheckpointError(
-                f"a running query uses this checkpoint: {doing} must wait until it is stopped",
+                f"a running query uses this checkpoint: {operation} must wait until it is stopped",
                 given=self.place,
                 instead="stop() the query first",
             )
         driver = self.driver()
         return CheckpointError(
-            f"the query of this checkpoint may be running: {doing} must wait until it is stopped",
+            f"the query of this checkpoint may be running: {operation} must wait until it is stopped",
             given=f"{self.place}, started by process {driver['process']} of {driver['host']}, which has not ended it",
             instead="stop() the query first; if its process is gone, take over: take_over=True, --take-over",
         )
 
     def driver(self) -> dict[str, Any]:
-        """The machine and the process that started the query last, and whether it is known to have ended."""
+        """The machine and process of the last start, and whether the process is known to have ended."""
         for key in reversed(self.storage.keys(EPOCHS)):
             with suppress(FileNotFoundError):  # a newer driver has just removed it
                 mark = self.storage.read(key).to_pybytes()

@@ -1,18 +1,18 @@
 """Dividing the state of a stopped query among another number of buckets.
 
-Rows of a trace go to the bucket that the hash of some of their columns names, and a query writes down which columns
-those are (`stages/declared.py`). Here it is checked that every row is where they say, and all rows are divided anew.
-Numbers beside the traces are the same in all buckets, or are merged as their operator says. What an operator does not
-say, or does not keep to, is an error that names it.
+The hash of some columns decides the bucket of a trace's row, and a query stores which columns (`stages/declared.py`).
+Rescaling checks that every row is in its bucket, and divides all rows anew. Numbers beside the traces are the same in
+all buckets, or are merged as their operator declares. An operator that does not declare this, or does not comply, is
+an error that names it.
 
-The new state is a **batch of its own**: it reads nothing and gives nothing, its state is that of the batch before, and
-its commit says how many buckets there are. So it is there as a whole or not at all, as any other batch, and the
-protocol of `headrace.store` holds for it: this process claims an epoch and commits the next batch. A driver that is
-still about to commit that batch is too late or too early: too late, it finds the commit and stops, since it does not
-have as many buckets; too early, this process finds its commit and begins anew from there. If that batch is planned
-already, its plan has had no effect, because the commit says what was read: the next batch will plan those files again.
+The new state is a **separate batch**: it has no input and no output, its state is that of the batch before, and its
+commit has the new number of buckets. So it exists completely or not at all, like any batch, and the protocol of
+`headrace.store` holds: this process claims an epoch and commits the next batch. A driver that is about to commit that
+batch is too late or too early: if too late, it finds the commit and stops, because it has another number of buckets; if
+too early, this process finds its commit and begins anew from there. If that batch is already planned, its plan has no
+effect, because the commit records what was read: the next batch plans those files again.
 
-The batch before must have reached its sinks, which is checked: a driver publishes only what the last commit names.
+The sinks must have the batch before, which is checked: a driver publishes only the outputs of the last commit.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MERGE: dict[str, Callable[[Iterable[int]], int]] = {"min": min, "max": max, "su
 
 
 def rescale(folder: SavedCheckpoint, buckets: int, *, take_over: bool = False) -> None:
-    """Divide the state of a stopped query among so many buckets."""
+    """Divide the state of a stopped query among this number of buckets."""
     if type(buckets) is not int or buckets < 1:
         raise CheckpointError("buckets must be at least 1", given=repr(buckets), allowed="a whole number from 1 on")
     operators = folder.about().get("operators")
@@ -56,7 +56,7 @@ def rescale(folder: SavedCheckpoint, buckets: int, *, take_over: bool = False) -
 
 
 def rescaled(log: Log, operators: Operators | None, buckets: int) -> bool:
-    """Commit a batch with another number of buckets; false if another driver has committed that batch meanwhile."""
+    """Commit a batch with another number of buckets; False if another driver has committed that batch meanwhile."""
     last = log.last()
     if last is None:
         raise CheckpointError(
@@ -66,7 +66,7 @@ def rescaled(log: Log, operators: Operators | None, buckets: int) -> bool:
         )
     if operators is None or "buckets" not in last.record:
         raise CheckpointError(
-            "the last batch was committed by an earlier Headrace, and does not say how its state is divided",
+            "an earlier Headrace committed the last batch, without a description of how its state is divided",
             given=log.storage.place,
             instead="start the query with the checkpoint, let it run a batch, stop it, and try again",
         )
@@ -79,7 +79,7 @@ def rescaled(log: Log, operators: Operators | None, buckets: int) -> bool:
 
 
 class _Division:
-    """The state of a commit, on its way to other buckets."""
+    """Divides the state of a commit among other buckets."""
 
     def __init__(self, log: Log, last: Commit, operators: Operators, buckets: int) -> None:
         self.log, self.last, self.operators, self.buckets = log, last, operators, buckets
@@ -88,7 +88,7 @@ class _Division:
         self.ledger = Ledger.of(last)
 
     def commit(self) -> Commit:
-        """The batch that follows, which only divides the state anew."""
+        """The next batch, which only divides the state anew."""
         old, batch = self.last.record, self.last.batch + 1
         state = {f: self._operator(f, states) for f, states in old["state"].items()}
         record = {
@@ -100,40 +100,40 @@ class _Division:
             "state": state,
             "stages": self._stages(),
         }
-        operators = [one for states in state.values() for one in states.values()]
+        operators = [operator for states in state.values() for operator in states.values()]
         self.ledger.keep([*segment_names([*operators, *old["positions"].values()]), *old["feedback"]])
         self.ledger.unload(self.log.storage, batch, self.log.epoch)
         return Commit(batch, self.log.epoch, record, self.ledger.files, self.ledger.blocks, self.ledger.inline)
 
     def _stages(self) -> dict[str, Any]:
-        """The stages of the new buckets; what is known of loops, all buckets know."""
-        found = {}
+        """The stages of the new buckets; the trips of loops are the same in all buckets."""
+        stages = {}
         for place, stage in self.last.record["stages"].items():
             level, _, bucket = place.partition("/")
             if bucket == "0":
                 for new in range(self.buckets):
-                    found[f"{level}/{new}"] = {"token": uuid.uuid4().hex, "trips": stage["trips"]}
-        return found
+                    stages[f"{level}/{new}"] = {"token": uuid.uuid4().hex, "trips": stage["trips"]}
+        return stages
 
     def _operator(self, fingerprint: str, states: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """The state of an operator in the new buckets."""
         old = [states[str(bucket)] for bucket in range(self.before)]
-        if not any(one["traces"] or one["scalars"] for one in old):
+        if not any(part["traces"] or part["scalars"] for part in old):
             return {str(bucket): {"scalars": {}, "traces": {}} for bucket in range(self.buckets)}
-        said = self.operators.get(fingerprint)
-        if said is None or said["routes"] is None:
-            raise self._refused(fingerprint, "does not say how its state is divided")
-        if said["spread"] and self.buckets == 1:
+        declaration = self.operators.get(fingerprint)
+        if declaration is None or declaration["routes"] is None:
+            raise self._refused(fingerprint, "does not declare how its state is divided")
+        if declaration["spread"] and self.buckets == 1:
             raise self._refused(fingerprint, "is another operator where there is only one bucket", "buckets=2 or more")
-        if any(one["traces"].keys() != said["routes"].keys() for one in old):
-            raise self._refused(fingerprint, "remembers other traces than it said")
-        scalars = self._scalars(fingerprint, [one["scalars"] for one in old])
+        if any(part["traces"].keys() != declaration["routes"].keys() for part in old):
+            raise self._refused(fingerprint, "has other traces than it declares")
+        scalars = self._scalars(fingerprint, [part["scalars"] for part in old])
         new: list[dict[str, dict[str, Any]]] = [{"scalars": dict(numbers), "traces": {}} for numbers in scalars]
-        for name, route in said["routes"].items():
-            parts = self._trace(fingerprint, name, [one["traces"][name] for one in old], route)
-            for one, part in zip(new, parts, strict=True):
-                one["traces"][name] = part
-        return {str(bucket): one for bucket, one in enumerate(new)}
+        for name, route in declaration["routes"].items():
+            parts = self._trace(fingerprint, name, [part["traces"][name] for part in old], route)
+            for state, part in zip(new, parts, strict=True):
+                state["traces"][name] = part
+        return {str(bucket): state for bucket, state in enumerate(new)}
 
     def _scalars(self, fingerprint: str, old: Sequence[Mapping[str, int]]) -> list[dict[str, int]]:
         """The numbers of every new bucket."""
@@ -142,23 +142,23 @@ class _Division:
         for name in old[0]:
             values = [numbers[name] for numbers in old]
             if name not in merged and len(set(values)) > 1:
-                raise self._refused(fingerprint, f"has not the same {name!r} in all buckets")
-            one = _MERGE[merged.get(name, "min")](values)
+                raise self._refused(fingerprint, f"has different values of {name!r} in its buckets")
+            value = _MERGE[merged.get(name, "min")](values)
             for bucket, numbers in enumerate(new):
-                numbers[name] = 0 if bucket and merged.get(name) == "sum" else one
+                numbers[name] = 0 if bucket and merged.get(name) == "sum" else value
         return new
 
     def _trace(
         self, fingerprint: str, name: str, old: Sequence[Mapping[str, Any]], route: Sequence[str]
     ) -> list[dict[str, Any]]:
-        """What a trace consists of in every new bucket; its rows are written as segments."""
-        # Rows up to the floor are gone already; what is less than another bucket's floor goes with the next drop.
-        floor = min(one["floor"] for one in old)
+        """A trace in every new bucket, as saved; its rows are written as segments."""
+        # Rows up to the floor are forgotten; rows below another bucket's floor are dropped next time.
+        floor = min(trace["floor"] for trace in old)
         marks = {key: value for key, value in old[0].items() if key not in SAVED}
         new = [_NewTrace(self._write) for _ in range(self.buckets)]
         for bucket, trace in enumerate(old):
             for run in living(trace, self.reader):
-                for rows in run:  # one segment after the other: state may be larger than memory
+                for rows in run:  # segment by segment: state may be larger than memory
                     self._check_routes(fingerprint, name, rows, route, bucket)
                     for writer, part in zip(new, split(rows, tuple(route), self.buckets, 0), strict=True):
                         if part is not None:
@@ -168,11 +168,11 @@ class _Division:
         return [writer.saved(floor) | marks for writer in new]
 
     def _check_routes(self, fingerprint: str, name: str, rows: pa.Table, route: Sequence[str], bucket: int) -> None:
-        """`CheckpointError` unless rows are where the operator says."""
+        """`CheckpointError` unless rows are in the buckets that the operator declares."""
         if not set(route) <= set(rows.column_names):
             raise self._refused(fingerprint, f"does not keep {', '.join(route)} in {name!r}")
         if (bucket_of(rows, tuple(route), self.before, bucket) != bucket).any():
-            raise self._refused(fingerprint, f"has rows of {name!r} in other buckets than it says")
+            raise self._refused(fingerprint, f"has rows of {name!r} in other buckets than it declares")
 
     def _write(self, segments: Sequence[Segment]) -> None:
         blocks = {segment.name: segment.save() for segment in segments}
@@ -197,13 +197,13 @@ class _NewTrace:
         self._waiting: list[pa.Table] = []
 
     def add(self, rows: pa.Table) -> None:
-        """The next rows of the run."""
+        """Add the next rows of the run."""
         self._waiting.append(rows)
         if sum(table.num_rows for table in self._waiting) >= Trace.block:
             self._store()
 
     def end_run(self) -> None:
-        """There are no more rows of the run."""
+        """End the run."""
         self._store()
         if self._runs[-1]:
             self._runs.append([])
@@ -215,32 +215,32 @@ class _NewTrace:
         self._waiting = []
 
     def saved(self, floor: int) -> dict[str, Any]:
-        """What the trace consists of."""
+        """The trace, as saved."""
         return saved_form(floor, self._runs[:-1])
 
 
 def _nothing_more(output: Mapping[str, Any]) -> dict[str, Any]:
-    """An output of a batch that gives nothing."""
+    """The entry of an output in a batch without output."""
     kept = {name: value for name, value in output.items() if name != "rows"}
     return kept | ({"parts": [], "moved": False} if "parts" in output else {})
 
 
 def _check_loops(last: Commit) -> None:
-    """`CheckpointError` if an earlier Headrace has saved how far loops are: nobody could go on from the result."""
+    """`CheckpointError` if an earlier Headrace saved the progress of loops in another format."""
     for stage in last.record["stages"].values():
         for trips in stage["trips"].values():
             try:
                 Trips.from_json(trips)
             except (TypeError, KeyError, ValueError) as error:
                 raise CheckpointError(
-                    "the query has loops across buckets, and an earlier Headrace has noted otherwise how far they are",
+                    "the query has loops across buckets, whose progress an earlier Headrace saved in another format",
                     given=f"batch {last.batch}",
                     instead="a new checkpoint with new sinks, which reads all input again",
                 ) from error
 
 
 def _check_published(log: Log, last: Commit) -> None:
-    """`CheckpointError` unless the sinks have had the last batch."""
+    """`CheckpointError` unless the sinks have the last batch."""
     missing = []
     for output in last.record["outputs"]:
         if output.get("parts") or output.get("moved"):

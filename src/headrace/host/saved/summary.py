@@ -1,4 +1,4 @@
-"""Whose checkpoint it is, how far its query has come, and how much it remembers."""
+"""Summaries of checkpoints: the query, its progress and the size of its state."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from headrace.trace import stored_segments
 
 __all__ = ["Summary", "summary_of"]
 
-#: Ticks beyond this are dates; smaller ones are numbers that somebody made up.
+#: Larger ticks are shown as dates, smaller ones as numbers.
 _REAL_DATE = 10**12
 
 
 class Summary(dict[str, Any]):
-    """What a checkpoint holds, as JSON can hold it; as text, for people."""
+    """The summary of a checkpoint, as JSON values; its text is for users."""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
 
 
 def summary_of(folder: SavedCheckpoint) -> Summary:
-    """What the newest commit says."""
+    """The summary of the newest commit."""
     about = folder.about()
-    found: dict[str, Any] = {"path": folder.place, "query": about["fingerprint"], "plan": about["plan"]}
-    found |= {"driver": folder.driver()}
+    summary: dict[str, Any] = {"path": folder.place, "query": about["fingerprint"], "plan": about["plan"]}
+    summary |= {"driver": folder.driver()}
     stored = _on_disk(folder)
     if not folder.log.batches():
-        return Summary(found, batch=None, buckets=about["buckets"], **stored)
+        return Summary(summary, batch=None, buckets=about["buckets"], **stored)
     with folder.last() as commit:
         record = commit.record
-        found |= {"batch": commit.batch, "time": datetime.fromtimestamp(record["time"], UTC).isoformat()}
-        found |= {
+        summary |= {"batch": commit.batch, "time": datetime.fromtimestamp(record["time"], UTC).isoformat()}
+        summary |= {
             "kept": folder.log.batches(),
             "buckets": record.get("buckets", about["buckets"]),
             "circulating": record["circulating"],
         }
-        found |= {"sources": _sources(folder, about, commit), "operators": _operators(about, record)}
-        return Summary(found, sinks=_sinks(about, record), counts=record["counts"], **stored)
+        summary |= {"sources": _sources(folder, about, commit), "operators": _operators(about, record)}
+        return Summary(summary, sinks=_sinks(about, record), counts=record["counts"], **stored)
 
 
 def _on_disk(folder: SavedCheckpoint) -> dict[str, int]:
@@ -51,7 +51,7 @@ def _on_disk(folder: SavedCheckpoint) -> dict[str, int]:
 
 
 def _sources(folder: SavedCheckpoint, about: Mapping[str, Any], commit: Commit) -> list[dict[str, Any]]:
-    """Every source with its promise, how many files it has read, and the newest of them."""
+    """Every source with its CTI, the number of files it has read, and the newest of them."""
     found = []
     reader = BlockReader(folder.storage, commit)
     for text, (fingerprint, (cti, high)) in zip(about["sources"], commit.record["sources"].items(), strict=True):
@@ -67,7 +67,7 @@ def _sources(folder: SavedCheckpoint, about: Mapping[str, Any], commit: Commit) 
 
 
 def _operators(about: Mapping[str, Any], record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Those that remember something; checkpoints of earlier versions do not say how much."""
+    """The operators with state; checkpoints of earlier versions lack the sizes."""
     names = about.get("operators", {})
     sizes = record.get("operators", {})
     traced = [f for f, buckets in record["state"].items() if any(state["traces"] for state in buckets.values())]
@@ -82,7 +82,7 @@ def _sinks(about: Mapping[str, Any], record: Mapping[str, Any]) -> list[dict[str
     return found
 
 
-# --- for people ------------------------------------------------------------------------------------------------------
+# --- text ------------------------------------------------------------------------------------------------------------
 
 
 def _lines(summary: Mapping[str, Any]) -> Iterator[str]:
@@ -97,7 +97,7 @@ def _lines(summary: Mapping[str, Any]) -> Iterator[str]:
         kept = f"{len(summary['kept'])} commits are kept, from batch {summary['kept'][0]} on"
         yield f"  batch {summary['batch']}, committed at {summary['time']}; {kept}"
         if summary["circulating"]:
-            yield "  changes go round its loops: the next batch goes on with them"
+            yield "  changes go round its loops: the next batch continues with them"
         yield from _position_lines(summary)
     yield "plan, with the stage of each operator"
     yield from (f"  {line}" for line in summary["plan"])

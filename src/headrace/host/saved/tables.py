@@ -1,4 +1,4 @@
-"""What every operator remembers, as tables."""
+"""The state of every operator, as tables."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from headrace.trace import HASH, TIME, saved_runs, stored_segments
 
 __all__ = ["OperatorState", "state_of"]
 
-#: Columns of ours that people know by other names, which stand behind all others.
+#: Internal columns with their public names; they are the last columns.
 _BUCKET = "__bucket"
 _OURS = {TIME: "forgotten_at", _BUCKET: "bucket"}
 
 
 @dataclass(frozen=True, eq=False)
 class OperatorState:
-    """What an operator remembers, in all its buckets.
+    """The state of an operator, in all its buckets.
 
-    `tables` has the living rows of each of its traces, `numbers` those that it keeps beside them, a list with one for
-    each bucket. Traces in `pickled` hold values of Python, as `pickle` wrote them: they are not loaded.
+    `tables` has the living rows of each of its traces, `numbers` the numbers that it keeps beside them, one for each
+    bucket. Traces in `pickled` contain pickled Python values, which are not loaded.
     """
 
     operator: str
@@ -38,14 +38,14 @@ class OperatorState:
 
 
 def state_of(folder: SavedCheckpoint) -> dict[str, OperatorState]:
-    """What the operators remember after the last batch, by what they do; a second one of equal text gets a number."""
+    """The states of operators after the last batch, by their descriptions; equal descriptions get numbers."""
     about = folder.about().get("operators", {})
     found: dict[str, OperatorState] = {}
     with folder.last() as commit:
         reader = BlockReader(folder.storage, commit)
         for fingerprint, buckets in commit.record["state"].items():
-            said = about.get(fingerprint, {"operator": fingerprint, "columns": {}})
-            state = _operator(said, buckets, reader)
+            declaration = about.get(fingerprint, {"operator": fingerprint, "columns": {}})
+            state = _operator(declaration, buckets, reader)
             if state.tables or state.numbers:
                 found[_unused(state.operator, found)] = state
     return found
@@ -56,25 +56,25 @@ def _unused(name: str, taken: Mapping[str, Any]) -> str:
     return next(text for text in [name, *numbered] if text not in taken)
 
 
-def _operator(said: Mapping[str, Any], buckets: Mapping[str, Any], reader: BlockReader) -> OperatorState:
+def _operator(declaration: Mapping[str, Any], buckets: Mapping[str, Any], reader: BlockReader) -> OperatorState:
     states = [buckets[str(bucket)] for bucket in range(len(buckets))]
     names = list(dict.fromkeys(name for state in states for name in state["traces"]))
-    tables = {name: _table(name, states, said["columns"], reader) for name in names}
+    tables = {name: _table(name, states, declaration["columns"], reader) for name in names}
     numbers = {name: [state["scalars"][name] for state in states] for name in states[0]["scalars"]}
     pickled = tuple(name for name in names if any(PICKLED in state["traces"].get(name, ()) for state in states))
-    return OperatorState(said["operator"], tables, numbers, pickled)
+    return OperatorState(declaration["operator"], tables, numbers, pickled)
 
 
 def _table(
     trace: str, states: Sequence[Mapping[str, Any]], columns: Mapping[str, str], reader: BlockReader
 ) -> pa.Table:
-    """The living rows of a trace in all buckets; those that cancel are left out."""
+    """The living rows of a trace in all buckets; rows that cancel are left out."""
     parts = []
     for bucket, state in enumerate(states):
         runs = living(state["traces"].get(trace, {"segments": [], "floor": 0}), reader)
-        found = [rows for run in runs for rows in run]
-        if found:
-            rows = concat(found).drop_columns([HASH])
+        tables = [rows for run in runs for rows in run]
+        if tables:
+            rows = concat(tables).drop_columns([HASH])
             if {LE, RE, WEIGHT} <= set(rows.column_names):
                 rows = Changes.from_table(rows).consolidate().to_table()
             parts.append(rows.append_column(_BUCKET, pa.array(np.full(rows.num_rows, bucket, np.int64))))
@@ -82,13 +82,13 @@ def _table(
 
 
 def living(trace: Mapping[str, Any], reader: BlockReader) -> Iterator[Iterator[pa.Table]]:
-    """The rows of a saved trace that are not forgotten, with their hashes and times, older ones first, run by run."""
+    """The living rows of a saved trace, with their hashes and times, run by run, oldest first."""
     for run in saved_runs(trace, stored_segments([trace], reader.block)):
         yield (part.table(trace["floor"]) for part in run)
 
 
 def _renamed(table: pa.Table, columns: Mapping[str, str]) -> pa.Table:
-    """A table under the names that users know; what is there twice, as a key and as a column, is there once."""
+    """A table with public names; a key that is also a column appears once."""
     found: dict[str, Any] = {}
     for name in [*(name for name in table.column_names if name not in _OURS), *_OURS]:
         shown = _shown(name, columns)
@@ -102,5 +102,5 @@ def _renamed(table: pa.Table, columns: Mapping[str, str]) -> pa.Table:
 def _shown(name: str, columns: Mapping[str, str]) -> str:
     if name in columns or name in _OURS:
         return columns.get(name) or _OURS[name]
-    prefix = next((one for one in columns if one.endswith(".") and name.startswith(one)), None)
+    prefix = next((column for column in columns if column.endswith(".") and name.startswith(column)), None)
     return columns[prefix] + name.removeprefix(prefix) if prefix is not None else name.removeprefix("__")

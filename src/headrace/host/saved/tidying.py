@@ -1,10 +1,10 @@
-"""Removing what nothing needs any more.
+"""Removing files that are no longer needed.
 
-A running query tidies up by itself, so there only the pins of dead readers are removed. Of a stopped one, everything
-goes that its driver would remove after its next commit: old commits, and files up to the last batch that no kept commit
-names. That is as safe here as there: the commit of that batch exists, nobody can make another one, and later commits
-name, of these files, only those that it names. Files of attempts at the next batch stay until it is committed: a driver
-that nobody can see from here may still be about to commit it.
+A running query tidies up by itself; for it, only the pins of dead readers are removed. For a stopped query, the same
+files are removed that its driver would remove after its next commit: old commits, and files up to the last batch that
+no kept commit names. This is safe for the same reason: the commit of that batch exists, there can be no other, and
+later commits name only those of these files that it names. Files of attempts at the next batch stay until it is
+committed: a driver elsewhere may still be about to commit it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from headrace.host.saved.folder import SavedCheckpoint
 from headrace.store.cleanup import Cleaner, remove_dead_pins
 from headrace.store.log import COMMITS, DATA, PLANS, number_of
 
-__all__ = ["Tidied", "tidy_up"]
+__all__ = ["TidyReport", "tidy_up"]
 
 
-class Tidied(dict[str, Any]):
-    """What was removed, and what was left and why, as JSON can hold it."""
+class TidyReport(dict[str, Any]):
+    """The removed files, and those that were left and why, as JSON values."""
 
     def __str__(self) -> str:
         lines = [f"removed {self['files']:,} files with {self['bytes']:,} bytes, and {len(self['pins'])} pins"]
@@ -31,8 +31,8 @@ class Tidied(dict[str, Any]):
         return "\n".join(lines)
 
 
-def tidy_up(folder: SavedCheckpoint) -> Tidied:
-    """Remove the pins of dead readers, and if no query runs, what no kept commit names."""
+def tidy_up(folder: SavedCheckpoint) -> TidyReport:
+    """Remove the pins of dead readers, and if no query runs, the files that no kept commit names."""
     folder.about()
     pins, left = remove_dead_pins(folder.storage)
     with folder.held() as free:
@@ -44,8 +44,8 @@ def tidy_up(folder: SavedCheckpoint) -> Tidied:
         after = _sizes(folder)
     gone = [size for key, size in before.items() if key not in after] if free else []
     unfinished = [key for key in after if last is not None and key.startswith(DATA) and number_of(key) > last.batch]
-    found = {"files": len(gone), "bytes": sum(gone), "pins": pins, "pins_left": left}
-    return Tidied(found, running=not free, unfinished=len(unfinished))
+    counts = {"files": len(gone), "bytes": sum(gone), "pins": pins, "pins_left": left}
+    return TidyReport(counts, running=not free, unfinished=len(unfinished))
 
 
 def _sizes(folder: SavedCheckpoint) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Whether every file that the kept commits name is there, and whole, down to its blocks."""
+"""Verification: whether every file that the kept commits name exists and is undamaged, down to its blocks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Verification", "verify"]
 
 
 class Verification(dict[str, Any]):
-    """What was looked at, and what is wrong, as JSON can hold it: no problems, no entries."""
+    """The numbers of checked commits, files and blocks, and the problems, as JSON values."""
 
     def __str__(self) -> str:
         looked = f"{self['commits']} commits, {self['files']:,} files with {self['blocks']:,} blocks"
@@ -26,7 +26,7 @@ class Verification(dict[str, Any]):
 
 
 def verify(folder: SavedCheckpoint) -> Verification:
-    """Look at every kept commit and every file it names, each once."""
+    """Check every kept commit and every file that it names, each once."""
     seen: dict[str, int] = {}
     problems: list[str] = []
     commits = 0
@@ -38,17 +38,17 @@ def verify(folder: SavedCheckpoint) -> Verification:
     for batch in folder.log.batches():
         try:
             with pinned(folder.log, batch) as commit:
-                if commit is not None:  # else the running query has removed it
+                if commit is not None:  # otherwise the running query has removed it
                     commits += 1
                     problems += _problems(folder, commit, seen)
         except CheckpointError as error:
             problems.append(f"commit {batch}: {error.message}")
-    found = list(dict.fromkeys(problems))
-    return Verification(commits=commits, files=len(seen), blocks=sum(seen.values()), problems=found)
+    distinct = list(dict.fromkeys(problems))
+    return Verification(commits=commits, files=len(seen), blocks=sum(seen.values()), problems=distinct)
 
 
 def _problems(folder: SavedCheckpoint, commit: Commit, seen: dict[str, int]) -> Iterator[str]:
-    """What is wrong with a commit and with files that were not seen before; `seen` counts their blocks."""
+    """The problems of a commit and of its files that are not in `seen`, which counts their blocks."""
     for name, (length, checksum) in commit.files.items():
         if name not in seen:
             seen[name] = 0

@@ -1,9 +1,9 @@
-"""The process that Spark forks Python workers from, with everything imported that they need.
+"""The process from which Spark forks Python workers, with all imports that they need.
 
-Workers that import by themselves take a second each, at the first batch of a query. What is imported here is shared by
-all of them, and left out when they collect garbage. Workers also keep memory that they have freed, up to a bound:
-arrays of a few megabytes come and go by the dozen in every batch, and to get each of them from the system, page by
-page, costs a sixth of all time.
+Workers that import by themselves take a second each, in the first batch of a query. All workers share the modules that
+are imported here, and their garbage collection skips them. Workers also keep freed memory, up to a bound: every batch
+allocates dozens of arrays of a few megabytes, and getting each of them from the system, page by page, costs a sixth of
+the time.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import headrace.host.spark.worker  # noqa: F401 - for the workers
 __all__: list[str] = []
 
 _MEGABYTE = 1 << 20
-#: Of `mallopt`: what is smaller comes from memory that is kept; so much of it stays when it is free.
+#: Options of `mallopt`: smaller blocks come from memory that is kept; the size of free memory that is kept.
 _MMAP_THRESHOLD, _TRIM_THRESHOLD = (-3, 32 * _MEGABYTE), (-1, 256 * _MEGABYTE)
 
 
 def keep_memory() -> None:
-    """Tell the C library to keep what is freed; where it has no such setting, it goes on as it is."""
+    """Let the C library keep freed memory, if it has this setting."""
     setting = getattr(ctypes.CDLL(None), "mallopt", None)
     for option in (_MMAP_THRESHOLD, _TRIM_THRESHOLD):
         if setting is not None:

@@ -1,7 +1,7 @@
-"""Failures of Spark in one sentence: the first cause, ours or Spark's, and what to do.
+"""Failures of Spark in one sentence: the first cause, and what to do.
 
-Spark wraps an error in many others, with stacks of the JVM and a dump of the plan. The first cause is found again in
-that text; all of it goes to the log, `logging.getLogger("headrace")`, at level INFO.
+Spark wraps an error in many others, with stacks of the JVM and a dump of the plan. The first cause is extracted from
+this text; the complete text goes to the log, `logging.getLogger("headrace")`, at level INFO.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from headrace.io.secrets import HIDDEN
 __all__ = ["explaining", "failure", "is_gone", "may_pass"]
 
 _log = logging.getLogger("headrace")
-#: An error of ours that a worker has raised.
+#: A `HeadraceError` that a worker has raised.
 _OURS = re.compile(
     r"headrace\.errors\.(\w+): \[(\w+)\] (.*?)(?=\s*SQLSTATE|\n\s*\n|\n[A-Z][\w.]*Exception|\Z)", re.DOTALL
 )
-#: The last line of a Python traceback, and the text of an exception of Java's.
+#: The last line of a Python traceback, and the text of a Java exception.
 _PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*([^\s:]+(?:: .*)?)")
 _WRAPPERS = ("pyspark.", "py4j.", "Py4J")
 _CAUSED = re.compile(r"Caused by: (?:[a-z]\w*\.)+([A-Z]\w*: [^\n]+)")
 _JAVA = re.compile(r"(?:[a-z]\w*\.)+([A-Z]\w*(?:Exception|Error)): ([^\n]+)")
 _HEADER = re.compile(r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ", re.DOTALL)
 _LONGEST = 400
-#: What Spark says when machines or workers were lost, or were too busy to answer in time.
+#: Spark's messages when machines or workers were lost, or too busy to answer in time.
 _PASSING = re.compile(r"Python worker\b.*\bto connect back|ExecutorLostFailure|FetchFailed|Connection reset by peer")
 
 
 def failure(
     error: BaseException, what: str = "the query", instead: str = "", secrets: Sequence[str] = ()
 ) -> HeadraceError:
-    """The error for people: an error of ours as it was raised, else a `HostError` with Spark's first cause.
+    """The error to show to users: a `HeadraceError` as it is, otherwise a `HostError` with Spark's first cause.
 
-    `instead` is what to do when Spark has failed. `secrets` are values of options, which are hidden.
+    `instead` is what to do if Spark has failed. `secrets` are values of options, which are hidden.
     """
     if isinstance(error, HeadraceError):
         return error
@@ -61,7 +61,7 @@ def failure(
 
 @contextmanager
 def explaining(explain: Callable[[Exception], BaseException]) -> Iterator[None]:
-    """Whatever goes wrong is raised as `explain` says it; without Spark's own text, which is pages long."""
+    """Raise failures as the errors that `explain` returns, without Spark's own text, which is pages long."""
     try:
         yield
     except HeadraceError:
@@ -71,29 +71,29 @@ def explaining(explain: Callable[[Exception], BaseException]) -> Iterator[None]:
 
 
 def is_gone(error: BaseException) -> bool:
-    """Whether the process that Spark runs in does not answer any more."""
+    """Whether Spark's process no longer answers."""
     kind = type(error)
     cut_off = kind.__module__.startswith("py4j.") and kind.__name__ != "Py4JJavaError"
     return isinstance(error, ConnectionError) or cut_off or "StatusCode.UNAVAILABLE" in str(error)
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether the same may well work when it is tried again."""
+    """Whether another attempt may succeed."""
     return _PASSING.search(str(error)) is not None
 
 
 def _cause(text: str) -> str:
-    """The error that the others are wrapped around: of Python, else of Java, else the first line."""
+    """The innermost error: of Python, else of Java, else the first line."""
     python = [line for line in _PYTHON.findall(text) if not line.startswith(_WRAPPERS)]
     if python:
         return _short(python[-1])
     caused = _CAUSED.findall(text)
     if caused:
         return _short(caused[-1])
-    found = _HEADER.sub("", text)
-    while (java := _JAVA.search(found)) is not None and java[0] != found:  # one inside the other
-        found = f"{java[1]}: {java[2]}"
-    return _short(found)
+    message = _HEADER.sub("", text)
+    while (java := _JAVA.search(message)) is not None and java[0] != message:  # one inside the other
+        message = f"{java[1]}: {java[2]}"
+    return _short(message)
 
 
 def _short(text: str) -> str:

@@ -1,11 +1,11 @@
-"""What only Spark can read: written down by Spark, for the loop to read as files.
+"""Sources that only Spark can read: Spark writes their rows to files, and the loop reads the files.
 
-A batch data frame is written once, at the first start. For what keeps coming there is a streaming query of Spark's.
+A batch data frame is written once, at the first start. For a streaming source there is a streaming query of Spark.
 
-Spark keeps the positions of such a source in a log of its own (`<checkpoint>/spark/<source>`). Every batch of Spark's
-becomes a folder of Arrow files in a spool, whole and once (`io.commit`), and the loop takes the files as those of any
-other source. When a batch of the loop that has read them is committed, the files are removed; their folder stays a
-while, empty, so that a batch that Spark repeats is not written again. Spark waits while the loop is far behind.
+Spark keeps the positions of such a source in its own log (`<checkpoint>/spark/<source>`). Every batch of Spark becomes
+a folder of Arrow files in a spool, atomically and once (`io.commit`), and the loop reads the files like those of any
+source. When a batch of the loop that has read them is committed, the files are removed; their empty folder stays for a
+while, so that a batch that Spark repeats is not written again. Spark waits while the loop is far behind.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkFeeder", "spill", "spooled_source"]
 
-#: Spark's file readers stream only with a schema; its other readers bring their own.
+#: Spark's file readers stream only with a schema; its other readers have their own.
 _WANT_SCHEMA = ("csv", "json", "orc", "parquet", "text", "xml")
-#: How many batches of Spark's may wait for the loop.
+#: How many batches of Spark may wait for the loop.
 _MOST_WAITING = 16
 _WAIT_SECONDS = 0.05
 Batches = Iterator[pa.RecordBatch]
 
 
 def spooled_source(source: Source, folder: Path) -> Source:
-    """A source that Spark reads, over the files that a feeder writes."""
+    """A source of Spark, over the files that a feeder writes."""
     fields = tuple(source.columns[name] for name in read_columns(source))
     origin = Files(str(folder), Format("arrow"), label=str(source.origin))
     return replace(source, origin=origin, columns=Schema(fields))
@@ -60,9 +60,9 @@ class SparkFeeder:
     stream: Any = None
 
     def prepare(self, owner: str, *, begun: bool) -> None:
-        """Make the spool; refuse if Spark's log is gone while the query has begun.
+        """Create the spool; refuse if the query has begun and Spark's log is missing.
 
-        Outside the checkpoint the log is marked by its `owner`, and another checkpoint's is refused.
+        A log outside the checkpoint is marked with its `owner`; that of another checkpoint is refused.
         """
         if begun and not self.log.exists():
             raise CheckpointError(
@@ -92,11 +92,11 @@ class SparkFeeder:
         self.stream = writer.foreachBatch(_sender(self.source, str(self.spool))).start()
 
     def check(self) -> None:
-        """Raise what ended Spark's query, if something did."""
+        """Raise the error that ended Spark's query, if there is one."""
         if self.stream is not None and not self.stream.isActive:
-            found = self.stream.exception()
+            error = self.stream.exception()
             raise (
-                found if found is not None else HostError("Spark's own query has ended", given=str(self.source.origin))
+                error if error is not None else HostError("Spark's own query has ended", given=str(self.source.origin))
             )
 
     def process_all_available(self) -> None:
@@ -104,7 +104,7 @@ class SparkFeeder:
         self.stream.processAllAvailable()
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Remove files that a committed batch has read, and folders that Spark will not write again."""
+        """Remove files that a committed batch has read, and folders of batches that Spark will not repeat."""
         for path in paths:
             if self.spool in Path(path).parents:
                 Path(path).unlink(missing_ok=True)
@@ -119,9 +119,9 @@ class SparkFeeder:
 
 
 def _rows(spark: SparkSession, source: Source) -> DataFrame:
-    """Rows that Spark reads; columns and filters are its own work.
+    """The rows of a source; Spark selects columns and filters.
 
-    In a session of the user's it does not filter: there it may take parts of a text for variables.
+    In a user's session Spark does not filter, because it may substitute variables in texts there.
     """
     origin = source.origin
     assert isinstance(origin, SparkRead)
@@ -145,7 +145,7 @@ def _rows(spark: SparkSession, source: Source) -> DataFrame:
 
 
 def _numbered(frame: DataFrame) -> DataFrame:
-    """The frame with plain names: Spark's `mapInArrow` cannot read a column that has a dot in its name."""
+    """The frame with plain names: Spark's `mapInArrow` cannot read a column with a dot in its name."""
     return frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
 
 
@@ -154,7 +154,7 @@ def _quoted(name: str) -> str:
 
 
 def _sender(source: Source, spool: str) -> Callable[[DataFrame, int], None]:
-    """What Spark calls with every batch; under Connect it does so in the server."""
+    """The function that Spark calls with every batch; with Connect, in the server."""
     schema = pa.schema([source.columns.arrow.field(name) for name in read_columns(source)])
 
     def send(frame: DataFrame, batch: int) -> None:
@@ -175,7 +175,7 @@ def _writer(
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
-        _ = environment  # it travels along, and is set where this function runs
+        _ = environment  # unpickling it sets the variables where this function runs
         named = (pa.Table.from_batches([part]).rename_columns(schema.names) for part in batches if part.num_rows)
         tables = [table.cast(schema) for table in named]
         if tables:
@@ -192,7 +192,7 @@ def _writer(
 
 
 def spill(origin: FrameRead, columns: Schema, folder: str) -> None:
-    """Write the rows of a batch frame down, a file for each partition, in their order; the workers write."""
+    """Write the rows of a batch frame to files, one for each partition, in order; the workers write."""
     place = batches_at(folder)
     if not place.committed():
         frame = _numbered(origin.selected(columns))

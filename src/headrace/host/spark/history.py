@@ -1,10 +1,10 @@
 """Histories in Spark SQL: backfill over stored data, as large as the cluster takes (rule 10.1).
 
-Files are decoded in the workers, by the same readers that the live query uses, and every statement is a temporary view:
-Spark plans the whole as one query. Nothing is collected by the driver but what is asked for.
+Workers decode files, with the readers of the live query, and every statement is a temporary view, so that Spark plans
+all of it as one query. The driver collects only the requested result.
 
-All of it happens in a session of its own beside the given one: views, functions and options of the given session stay
-as they are, and options that its user has set hold here too.
+A history runs in a new session beside the given one: views, functions and options of the given session stay as they
+are, and its options hold here too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from headrace.history.stored import file_rows, stored_rows
 from headrace.history.translate import translate
 from headrace.host.spark.failures import explaining, failure
 from headrace.host.spark.session import beside
-from headrace.io.files import Listed
+from headrace.io.files import ListedFile
 from headrace.io.origins import Events, Files, FrameRead, SparkRead, read_columns
 from headrace.plan.nodes import Node, Source
 
@@ -43,16 +43,16 @@ _OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("spark.sql.adaptive.enabled", "true", "a batch query may choose its joins and partitions as it goes"),
     ("spark.sql.execution.arrow.useLargeVarTypes", "false", "as the readers give them"),
 )
-# A text such as ${env:SECRET} is a text, not what it names, whatever options are given.
+# A text such as ${env:SECRET} is a text, not the variable that it names, with any options.
 _SUBSTITUTE = {"spark.sql.variable.substitute": "false"}
 _LOCAL = re.compile(r"local(?:\[(\d+|\*).*)?")
 _SHUFFLE = "spark.sql.shuffle.partitions"
-#: Partitions of a shuffle for each core of one machine: few, since each costs milliseconds however little is in it.
+#: Partitions of a shuffle for each core of one machine: few, because each costs milliseconds, even if it is empty.
 _PER_CORE = 2
 
 
 class SparkHistory:
-    """Runs translated plans in a session of its own beside a given one; `options` are of Spark SQL, and win."""
+    """Runs translated plans in a new session beside a given one; `options` of Spark SQL take precedence."""
 
     def __init__(self, session: SparkSession, options: Mapping[str, str] | None = None) -> None:
         self.session = beside(session, _options(session, options or {}))
@@ -61,8 +61,8 @@ class SparkHistory:
         """The history of a plan's output: `le`, `re` and the payload."""
         schema = pa.schema([("le", pa.int64()), ("re", pa.int64()), *node.schema.arrow])
         with _explained():
-            found = self.dataframe(node, late=late).toArrow()
-        return found.rename_columns(schema.names).cast(schema)
+            table = self.dataframe(node, late=late).toArrow()
+        return table.rename_columns(schema.names).cast(schema)
 
     def write(self, node: Node, place: str, mode: str, *, late: Late = "decide") -> None:
         """Write the history as Parquet files."""
@@ -70,7 +70,7 @@ class SparkHistory:
             self.dataframe(node, late=late).write.mode(mode).parquet(place)
 
     def dataframe(self, node: Node, *, late: Late = "decide") -> DataFrame:
-        """The same as a data frame, which Spark computes when it is asked for; checks and loops are run at once."""
+        """The history as a data frame, which Spark computes when its rows are used; checks and loops run at once."""
         script = self._begun(node, late, orphans=False)
         if self._finds_orphans(script):
             script = self._begun(node, late, orphans=True)
@@ -80,24 +80,24 @@ class SparkHistory:
         return self.session.table(script.result.name)
 
     def _begun(self, node: Node, late: Late, *, orphans: bool) -> HistoryScript:
-        """A script whose functions, sources and tables Spark knows."""
+        """A script whose functions, sources and tables are registered in Spark."""
         dialect = SparkDialect()
         prefix = f"headrace_{secrets.token_hex(4)}_"
         script = translate(node, dialect, late=late, prefix=prefix, orphans=orphans)
         for function in script.functions:
-            self._tell(function, dialect)
+            self._register(function, dialect)
         for name, source in script.sources.items():
             self._rows(source, dialect).createOrReplaceTempView(name)
         for name, table in script.tables.items():
             self.session.createDataFrame(table).createOrReplaceTempView(name)
         return script
 
-    def _tell(self, function: HistoryFunction, dialect: Dialect) -> None:
-        made: Any = arrow_udf(_bare(function.call), dialect.type(function.gives))  # type: ignore[call-overload]
-        self.session.udf.register(function.name, made)
+    def _register(self, function: HistoryFunction, dialect: Dialect) -> None:
+        udf: Any = arrow_udf(_bare(function.call), dialect.type(function.gives))  # type: ignore[call-overload]
+        self.session.udf.register(function.name, udf)
 
     def _finds_orphans(self, script: HistoryScript) -> bool:
-        """Run the checks, all in one query; only one that finds something is run again, for what it found."""
+        """Run all checks in one query; a check that finds something runs again, for a row."""
         query = script.failing()
         found = sorted(self.session.sql(query).toArrow().column(0).to_pylist()) if query is not None else []
         for check in (script.checks[number] for number in found):
@@ -108,12 +108,12 @@ class SparkHistory:
     # --- stored rows -------------------------------------------------------------------------------------------------
 
     def _rows(self, source: Source, dialect: Dialect) -> DataFrame:
-        """The rows of a source as they are stored, with their place."""
+        """The stored rows of a source, with their file and number."""
         origin = source.origin
         if isinstance(origin, (Events, FrameRead)):
             rows = self.session.createDataFrame(stored_rows(source))
         elif isinstance(origin, Files):
-            # Workers are elsewhere: where a relative path begins is known only here.
+            # Workers may have another working directory, so relative paths are resolved here.
             found = [(n, f.modified, _absolute(f.path), f.size) for n, f in enumerate(origin.files())]
             listed = "number BIGINT, modified BIGINT, path STRING, size BIGINT"
             files = self.session.createDataFrame(found, listed).repartition(len(found))
@@ -128,7 +128,7 @@ class SparkHistory:
     def _read(self, origin: SparkRead, source: Source) -> DataFrame:
         reader = self.session.read.format(origin.format).options(**dict(origin.options))
         rows = reader.load(origin.path) if origin.path else reader.load()
-        # What order the rows came in is not known; whether some were late is not asked of such a source.
+        # The order of the rows is unknown; lateness is not decided for such a source.
         named = [rows[origin.stored(name)].alias(name) for name in source.columns.names]
         return rows.select(*named).withColumn(FILE, lit(0)).withColumn(ROW, lit(0))
 
@@ -138,7 +138,7 @@ def _explained() -> AbstractContextManager[None]:
 
 
 class _Views:
-    """Statements as temporary views; what a loop found so far is computed, so that plans do not grow."""
+    """Statements as temporary views; the rounds of a loop are materialized, so that plans do not grow."""
 
     def __init__(self, session: SparkSession) -> None:
         self.session = session
@@ -152,17 +152,17 @@ class _Views:
 
 
 def _options(session: SparkSession, options: Mapping[str, str]) -> dict[str, str]:
-    """Our options for batch queries, and some more, which win."""
-    ours = {name: value for name, value, _ in _OPTIONS}
+    """The options of batch queries, and `options`, which take precedence."""
+    defaults = {name: value for name, value, _ in _OPTIONS}
     machine = _LOCAL.fullmatch(session.conf.getAll.get("spark.master", ""))
     if machine is not None:
         cores = machine[1] or "1"
-        ours[_SHUFFLE] = str(_PER_CORE * (os.cpu_count() or 1 if cores == "*" else int(cores)))
-    return ours | dict(options) | _SUBSTITUTE
+        defaults[_SHUFFLE] = str(_PER_CORE * (os.cpu_count() or 1 if cores == "*" else int(cores)))
+    return defaults | dict(options) | _SUBSTITUTE
 
 
 def _bare(call: Callable[..., pa.Array]) -> Callable[..., pa.Array]:
-    """Without annotations, in which Spark would look for the kind of function it is."""
+    """The function without annotations, from which Spark would infer the kind of function."""
 
     def function(*columns: pa.Array) -> pa.Array:
         return call(*columns)
@@ -179,7 +179,7 @@ def _reader(source: Source) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number, *file in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                for rows in file_rows(source, number, Listed(*file)):
+                for rows in file_rows(source, number, ListedFile(*file)):
                     yield from rows.to_batches()
 
     return read

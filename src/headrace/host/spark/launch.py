@@ -48,43 +48,42 @@ def start_query(
 ) -> Query:
     """Start streams, each into its sink, as one query on Spark.
 
-    `checkpoint` is where the query keeps its state; starting again with it continues. `buckets` is how many parts state
-    is divided into (fixed for the life of a checkpoint). `trigger` is a duration such as '10 seconds'; by default a
-    batch starts as soon as there is input and the one before has ended. `max_trips` is how often a loop across buckets
-    goes round in one batch at most; by default as often as fits in a second. `spark` is a session to run beside; it
-    stays as it is.
+    `checkpoint` is the place of the query's state; another start with it continues. `buckets` is the number of parts of
+    the state (fixed for the life of a checkpoint). `trigger` is a duration such as '10 seconds'; by default a batch
+    starts as soon as there is input and the batch before has ended. `max_trips` is the most trips of a loop across
+    buckets in one batch; by default as many as fit in a second. `spark` is a session to run beside; it stays as it is.
 
-    `spark_checkpoint` is for a checkpoint on an object store, and sources that only Spark can read: a directory that
-    every worker can reach, where Spark keeps its log of what it has read, and the rows that no batch has taken yet. It
-    is part of the checkpoint: the query goes on only with both.
+    `spark_checkpoint` is for a checkpoint on an object store with sources that only Spark can read: a directory that
+    every worker can reach, for Spark's log of what it has read, and the rows that no batch has taken yet. It is part of
+    the checkpoint: the query continues only with both.
     """
     host = _SparkHost(spark, master, options, _checked(checkpoint, spark_checkpoint))
     return start_on(host, pairs, StartRequest(checkpoint, buckets, files_per_batch, trigger, name, max_trips))
 
 
 def _checked(checkpoint: str | None, spark_checkpoint: str | None) -> str | None:
-    """The directory for Spark's log, where the checkpoint is none itself."""
+    """The directory for Spark's log, if the checkpoint is not in a directory."""
     if spark_checkpoint is None:
         return None
-    found = local_path(str(spark_checkpoint))
-    if not found or checkpoint is None or local_path(str(checkpoint)) is not None:
+    directory = local_path(str(spark_checkpoint))
+    if not directory or checkpoint is None or local_path(str(checkpoint)) is not None:
         raise CheckpointError(
             "spark_checkpoint= is a directory, beside a checkpoint= on an object store",
             given=f"checkpoint={checkpoint!r}, spark_checkpoint={spark_checkpoint!r}",
             allowed="checkpoint='s3://bucket/prefix', spark_checkpoint='/a/directory'",
-            instead="checkpoint= alone: in a directory it holds Spark's log, too" if found else "a directory",
+            instead="checkpoint= alone: in a directory it holds Spark's log, too" if directory else "a directory",
         )
-    return found
+    return directory
 
 
 class _SparkHost(Host):
-    """Tasks are those of Spark jobs; what only Spark can read is written down by Spark."""
+    """Runs tasks in Spark jobs; Spark writes sources that only it can read to files."""
 
     def __init__(
         self, spark: SparkSession | None, master: str | None, options: dict[str, str] | None, checkpoint: str | None
     ) -> None:
-        self._given, self._master, self._options = spark, master, options
-        #: Where Spark's own log is, if not in the query's checkpoint.
+        self._session, self._master, self._options = spark, master, options
+        #: The directory of Spark's own log, if not in the query's checkpoint.
         self._checkpoint = checkpoint
         self._fed: dict[str, SparkFeeder] = {}
         self.buckets = min(os.cpu_count() or 1, 8)
@@ -97,7 +96,7 @@ class _SparkHost(Host):
         return explaining(lambda error: failure(error, "the start of the query"))
 
     def connect(self) -> None:
-        self.session = self._given or get_session(self._master, self._options)
+        self.session = self._session or get_session(self._master, self._options)
         warm_up(self.session, ["headrace.host.spark.worker"])
 
     def stored(self, source: Source, place: Checkpoint) -> Source:
@@ -118,7 +117,7 @@ class _SparkHost(Host):
         return spooled_source(source, self._fed[source.fingerprint].spool)
 
     def _folder(self, place: Checkpoint, name: str) -> Path:
-        """Where Spark's own log is, and the rows that it has read."""
+        """A folder for Spark's own log, or for the rows that it has read."""
         if self._checkpoint is not None:
             return Path(self._checkpoint).absolute() / name
         return place.folder(name, "sources that only Spark can read", "spark_checkpoint=, a directory for Spark's log")
@@ -128,7 +127,7 @@ class _SparkHost(Host):
             feeder.prepare("" if self._checkpoint is None else owner, begun=begun)
 
     def executor(self, job: Job, name: str) -> SparkExecutor:
-        # A Connect client has its session to itself; a second one would outlive a server that ends with the process.
+        # A Connect client owns its session; a second one would outlive a server that ends with the process.
         self._beside = self.session if is_connect(self.session) else beside(self.session)
         origins = [feeder.source.origin for feeder in self.feeders]
         secrets = [v for o in origins if isinstance(o, SparkRead) for v in hidden_values(o.options)]

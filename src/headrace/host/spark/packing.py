@@ -1,7 +1,7 @@
-"""A query as bytes, for its workers.
+"""Queries as bytes, for workers.
 
-Functions of users travel by value (`cloudpickle`). Pickling goes as deep as what it packs, and a plan may be thousands
-of operators deep; so operators are packed one by one, inputs first, and refer to each other by number.
+Users' functions are pickled by value (`cloudpickle`). Pickling recurses, and a plan may be thousands of operators deep;
+so operators are pickled one by one, inputs first, and refer to each other by number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["pack_job", "unpack_job"]
 
 
 class _Packer(CloudPickler):
-    """Packs one object; nodes that have been packed before are numbers."""
+    """Pickles one object; nodes that were pickled before are numbers."""
 
     def __init__(self, file: io.BytesIO, numbers: dict[int, int]) -> None:
         super().__init__(file)  # type: ignore[no-untyped-call]
@@ -57,7 +57,7 @@ def pack_job(job: Job) -> bytes:
 
 def unpack_job(data: bytes) -> Job:
     """The query that the driver has packed."""
-    parts, last = pickle.loads(data)  # noqa: S301 - only ever what `pack_job` made
+    parts, last = pickle.loads(data)  # noqa: S301 - written by `pack_job`
     nodes: list[Node] = []
     for part in parts:
         nodes.append(_Unpacker(part, nodes).load())

@@ -1,9 +1,9 @@
-"""The Spark session Headrace runs on: one place for every option we set, each with its reason.
+"""Spark sessions: all options that Headrace sets, each with its reason.
 
-Only public API is used, so the same code serves a local master, a cluster and a Spark Connect server. Options come in
-two kinds. *Launch options* must be known before the JVM starts; they apply when Headrace starts the session. *Query
-options* are SQL options a running session accepts. The session may be somebody else's: a query runs `beside` it, in a
-session of its own, and the given one stays as it is.
+Only public API is used, so the same code serves a local master, a cluster and a Spark Connect server. There are two
+kinds of options. *Launch options* must be known before the JVM starts; they apply when Headrace starts the session.
+*Query options* are SQL options that a running session accepts. The session may belong to the user: a query runs in a
+new session `beside` it, and the given one stays as it is.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _LAUNCH: tuple[tuple[str, str, str], ...] = (
     ("spark.task.maxFailures", "4", "a dead Python worker costs a retry, not the query (a cluster's default)"),
 )
 
-# Of a local master alone: on a cluster, a machine without Headrace should say so by its workers' own message.
+# Only for a local master: on a cluster, workers of a machine without Headrace should fail with their own message.
 _LOCAL: tuple[tuple[str, str, str], ...] = (
     (
         "spark.python.daemon.module",
@@ -102,9 +102,9 @@ def get_session(
     """The active Spark session, or a new one.
 
     `master` is any Spark master URL, `sc://host:port` for a Connect server, or `remote:local[2]` for a Connect server
-    started in this process; without it HEADRACE_MASTER is asked, then every core of this machine is used. `options` are
-    Spark options and win over ours. Whatever the JVM and the Python workers write to standard error goes to the
-    file `log` (or HEADRACE_SPARK_LOG), else to one in the temporary directory.
+    started in this process; the default is HEADRACE_MASTER, else all cores of this machine. `options` are Spark options
+    and take precedence. The standard error of the JVM and the Python workers goes to the file `log` (or
+    HEADRACE_SPARK_LOG), by default to a file in the temporary directory.
     """
     wanted = master or os.environ.get(MASTER_VARIABLE)
     active = _active()
@@ -117,30 +117,30 @@ def get_session(
     named = log or os.environ.get(LOG_VARIABLE)
     file = Path(named) if named else _quiet_log()
     session = _start(url, _launch_options(url, options or {}, app), file)
-    if not named:  # after a start that has failed it is there to be read
+    if not named:  # after a failed start the file stays
         atexit.register(lambda: file.unlink(missing_ok=True))
     return session
 
 
 def _quiet_log() -> Path:
-    """A file for what the JVM and its workers say on their own account."""
+    """A file for the messages of the JVM and its workers."""
     handle, name = tempfile.mkstemp(prefix="headrace-spark-", suffix=".log")
     os.close(handle)
     return Path(name)
 
 
 def beside(spark: SparkSession, options: Mapping[str, str] | None = None) -> SparkSession:
-    """A session of the same Spark with the options of a given one, and `options`, by default those of queries."""
-    made = spark.newSession()
-    theirs, known = spark.conf.getAll, made.conf.getAll
-    for name, value in theirs.items():
+    """A new session of the same Spark with the options of a given one, and `options`, by default those of queries."""
+    session = spark.newSession()
+    current, known = spark.conf.getAll, session.conf.getAll
+    for name, value in current.items():
         if known.get(name) != value:
-            with suppress(Exception):  # some are for the whole of Spark, and hold for every session as they are
-                made.conf.set(name, value)
-    ours = {name: value for name, value, _ in _QUERY} if options is None else options
-    for name, value in ours.items():
-        made.conf.set(name, value)
-    return made
+            with suppress(Exception):  # static options hold for every session
+                session.conf.set(name, value)
+    new = {name: value for name, value, _ in _QUERY} if options is None else options
+    for name, value in new.items():
+        session.conf.set(name, value)
+    return session
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -151,8 +151,7 @@ def is_connect(spark: SparkSession) -> bool:
 def warm_up(spark: SparkSession, modules: Sequence[str] = (), workers: int = 2) -> threading.Thread:
     """Start Python workers and import `modules` in them, in the background, while the query is being built.
 
-    Meant to take worker start-up out of the first batch. A failure here is no failure: the query itself will tell
-    what is wrong.
+    This takes the start of workers out of the first batch. Failures are ignored: the query itself will report them.
     """
 
     def run() -> None:
@@ -213,22 +212,22 @@ def _check_java(url: str) -> None:
 
 
 def _use_this_python() -> None:
-    """Workers run this interpreter: without these Spark takes the first python3 on the PATH, not this environment."""
+    """Let workers run this interpreter: by default Spark takes the first python3 on the PATH."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
 
 def _launch_options(url: str, options: Mapping[str, str], app: str) -> dict[str, str]:
-    """Everything to give the builder; `options` win, except that JVM options are joined."""
+    """All options for the builder; `options` take precedence, except that JVM options are joined."""
     remote = _remote(url)
     if remote is not None and not remote.startswith("local"):
         return {"spark.app.name": app, **options}
     jvm = "spark.driver.extraJavaOptions"
-    ours = {name: value for name, value, _ in _LAUNCH} | {name: value for name, value, _ in _QUERY}
+    defaults = {name: value for name, value, _ in _LAUNCH} | {name: value for name, value, _ in _QUERY}
     local = (remote or url).startswith("local")
     if local:
-        ours |= {name: value for name, value, _ in _LOCAL}
-    merged = {"spark.app.name": app, **ours, **options}
+        defaults |= {name: value for name, value, _ in _LOCAL}
+    merged = {"spark.app.name": app, **defaults, **options}
     merged[jvm] = " ".join(
         [*_log_flags(), *(_LOCAL_JVM if local else ()), *_archive_flags(), options.get(jvm, "")]
     ).strip()
@@ -247,21 +246,21 @@ def _log_flags() -> list[str]:
 
 
 def _archive_flags() -> list[str]:
-    """Java's archive of loaded classes: written by the first JVM when it ends, it spares later ones a third of a start.
+    """Java's archive of loaded classes: the first JVM writes it when it ends, and later ones start a third faster.
 
     HEADRACE_CLASS_ARCHIVE names another file for it (about 160 MB), or is `off`. Java checks the archive against the
-    jars, and goes on without one that does not fit.
+    jars, and ignores one that does not fit.
     """
     wanted = os.environ.get(ARCHIVE_VARIABLE)
-    archive = None if wanted == "off" else Path(wanted) if wanted else _usual_archive()
+    archive = None if wanted == "off" else Path(wanted) if wanted else _default_archive()
     if archive is None or not (archive.exists() or _to_be_written(archive)):
         return []
     use = "SharedArchiveFile" if archive.exists() else "ArchiveClassesAtExit"
-    path = str(archive).replace("\\", "\\\\").replace('"', '\\"')  # there may be spaces in it
+    path = str(archive).replace("\\", "\\\\").replace('"', '\\"')  # it may contain spaces
     return [f'"-XX:{use}={path}"', "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
 
 
-def _usual_archive() -> Path | None:
+def _default_archive() -> Path | None:
     """The archive in the cache folder for this Java and this Spark."""
     import pyspark
 
@@ -275,7 +274,7 @@ def _usual_archive() -> Path | None:
 
 
 def _to_be_written(archive: Path) -> bool:
-    """Whether this process is the one that has it written; if that did not work, another may try an hour later."""
+    """Whether this process is the one that writes it; if it fails, another may try an hour later."""
     mark = archive.with_suffix(".writing")
     try:
         with suppress(FileNotFoundError):
@@ -305,7 +304,7 @@ def _start(url: str, options: Mapping[str, str], log: str | Path | None) -> Spar
 
 def _failure(url: str, log: str | Path | None, error: Exception) -> HostError:
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    where = f"; read {log}" if log else f"; set {LEVEL_VARIABLE}=info to see Spark's own words"
+    where = f"; read {log}" if log else f"; set {LEVEL_VARIABLE}=info to see Spark's messages"
     remote = _remote(url)
     advice = (
         "check that the Connect server runs and that pyspark[connect] has its version"
@@ -317,7 +316,7 @@ def _failure(url: str, log: str | Path | None, error: Exception) -> HostError:
 
 @contextmanager
 def _stderr_to(log: str | Path | None) -> Iterator[None]:
-    """While the JVM starts, let descriptor 2 be `log`: the JVM and its Python workers inherit it for good."""
+    """While the JVM starts, let descriptor 2 be `log`: the JVM and its Python workers inherit it."""
     if log is None:
         yield
         return

@@ -1,12 +1,12 @@
-"""A trip of a batch as one Spark job: rows that hold chunks, tasks that run in Spark's Python workers.
+"""A trip of a batch as one Spark job: rows contain chunks, and tasks run in Spark's Python workers.
 
     range ─ mapInArrow(intake) ─ [repartitionById(bucket) ─ mapInArrow(stage)]* ─ rows for the driver
 
-Partition i of the range is the i-th share of the trip, partition b of every shuffle is bucket b. Behind the first trip
-there is no input: partition b of the range is bucket b of the first stage, which takes from what was fed back what is
-its own. That saves a shuffle, which would cost more than to look at all of it in every bucket. A task that is run
-again, because its machine was lost, finds its rows in another order: it sorts them, so that it gives the same again.
-Functions and classes here are importable, not `__main__`'s, so that workers keep stages between batches.
+Partition i of the range is the i-th share of the trip, partition b of every shuffle is bucket b. Later trips have no
+input: partition b of the range is bucket b of the first stage, which selects its own rows from all feedback. That saves
+a shuffle, which would cost more. A repeated task, after its machine was lost, gets its rows in another order: it sorts
+them, so that its result is the same. Functions and classes here are importable, not of `__main__`, so that workers keep
+stages between batches.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ Batches = Iterator[pa.RecordBatch]
 
 
 @dataclass(frozen=True)
-class _Planned:
-    """A trip of a batch as its functions name it, before its plan is known."""
+class _TripPlan:
+    """The identity of a trip, before its plan is known."""
 
     job: bytes
     number: int
@@ -63,30 +63,30 @@ class _Planned:
     shares: int
     trip: int = 0
 
-    def next_trip(self) -> _Planned:
-        return replace(self, trip=self.trip + 1, shares=1)  # of what circulates
+    def next_trip(self) -> _TripPlan:
+        return replace(self, trip=self.trip + 1, shares=1)  # of the feedback
 
-    def next_batch(self) -> _Planned:
+    def next_batch(self) -> _TripPlan:
         return replace(self, number=self.number + 1, trip=0)
 
 
 class SparkExecutor(Executor):
     """Runs the tasks of a trip as one job.
 
-    To build a frame takes dozens of calls to the JVM, and needs nothing that the trip before decides: tasks find plan
-    and state in the store. So the frame of the next batch is built while this one runs, and that of the next trip.
+    Building a frame takes dozens of calls to the JVM, and does not depend on the trip before: tasks read plan and state
+    from the store. So the frames of the next batch and of the next trip are built while this trip runs.
     """
 
     def __init__(self, spark: SparkSession, job: Job, name: str, secrets: Sequence[str] = ()) -> None:
         self.spark, self.job, self.name = spark, job, name
-        #: Values of options that Spark's texts may hold, and nobody may see.
+        #: Values of options that must not appear in messages.
         self.secrets = secrets
         self._packed = pack_job(job)
-        self._ready: dict[_Planned, DataFrame] = {}
+        self._ready: dict[_TripPlan, DataFrame] = {}
 
     @property
     def tag(self) -> str:
-        """What the jobs of the query are marked by, so that a Connect client can stop them."""
+        """The tag of the query's jobs, by which a Connect client can stop them."""
         return f"{self.name}-{self.job.token[:8]}"
 
     def ping(self) -> None:
@@ -104,17 +104,17 @@ class SparkExecutor(Executor):
     def interrupt(self) -> None:
         if is_connect(self.spark):
             self.spark.interruptTag(self.tag)
-        else:  # a tag is found only by the thread that has added it; but the session is the query's own
+        else:  # tags belong to the thread that added them; but the session belongs to the query
             self.spark.interruptAll()
 
     def run(self, batch: Batch) -> list[Message]:
-        """Run a trip; gives what the tasks of the last level gave."""
-        planned = _Planned(self._packed, batch.number, batch.epoch, batch.tasks, len(batch.shares), batch.trip)
+        """Run a trip; return the messages of the tasks of the last level."""
+        planned = _TripPlan(self._packed, batch.number, batch.epoch, batch.tasks, len(batch.shares), batch.trip)
         ready = self._ready
         frame = ready.get(planned) or self._frame(planned)
         following = [planned.next_trip()] if self.job.line.loops else []
         following += [] if batch.trip else [planned.next_batch()]
-        # Of frames that are ready, only that of the next batch may still be asked for.
+        # Of the frames that are ready, only that of the next batch may still be needed.
         self._ready = {p: f for p, f in list(ready.items()) if p.number > batch.number}
         threading.Thread(target=self._prepare, args=(following,), name="headrace-next", daemon=True).start()
         trip = f", trip {batch.trip}" if batch.trip else ""
@@ -122,21 +122,21 @@ class SparkExecutor(Executor):
         return _messages(frame.toArrow().to_batches())
 
     def _name_job(self, description: str) -> None:
-        """Mark what this thread submits next, for people who look at Spark's pages, and for `interrupt`."""
+        """Mark the next jobs of this thread, for Spark's user interface and for `interrupt`."""
         if is_connect(self.spark):
             self.spark.addTag(self.tag)
         else:
             self.spark.sparkContext.setJobDescription(description)
 
-    def _prepare(self, following: Sequence[_Planned]) -> None:
+    def _prepare(self, following: Sequence[_TripPlan]) -> None:
         ready = self._ready
         for planned in following:
-            with suppress(Exception):  # if something is wrong, the batch itself will tell
+            with suppress(Exception):  # the batch itself will report the failure
                 frame = self._frame(planned)
-                _ = frame.schema  # asked for when it is collected
+                _ = frame.schema  # collecting the frame needs it
                 ready[planned] = frame
 
-    def _frame(self, planned: _Planned) -> DataFrame:
+    def _frame(self, planned: _TripPlan) -> DataFrame:
         count = self.job.buckets if planned.trip else planned.shares
         first = _TripTask if planned.trip else _IntakeTask
         frame = self.spark.range(0, count, 1, count).mapInArrow(first(planned), _CHUNK)
@@ -149,7 +149,7 @@ class SparkExecutor(Executor):
 class _IntakeTask:
     """The function for `mapInArrow` over a range: each row is the number of a share."""
 
-    def __init__(self, planned: _Planned) -> None:
+    def __init__(self, planned: _TripPlan) -> None:
         self.planned = planned
 
     def __call__(self, batches: Batches) -> Batches:
@@ -161,7 +161,7 @@ class _IntakeTask:
 class _TripTask:
     """The function for `mapInArrow` over a range: each row is a bucket of the first stage, in a later trip."""
 
-    def __init__(self, planned: _Planned) -> None:
+    def __init__(self, planned: _TripPlan) -> None:
         self.planned = planned
 
     def __call__(self, batches: Batches) -> Batches:
@@ -174,7 +174,7 @@ class _TripTask:
 class _StageTask:
     """The function for `mapInArrow` over the chunks of one bucket."""
 
-    def __init__(self, planned: _Planned, level: int) -> None:
+    def __init__(self, planned: _TripPlan, level: int) -> None:
         self.planned, self.level = planned, level
 
     def __call__(self, batches: Batches) -> Batches:
@@ -193,17 +193,17 @@ class _StageTask:
 
 @lru_cache(maxsize=8)
 def _job(packed: bytes) -> Job:
-    """The query, unpacked once in a worker."""
+    """The query, unpacked once per worker."""
     job = unpack_job(packed)
-    # Spark's workers collect garbage after every task, while the next one waits. What is there for good is left out.
+    # Spark's workers collect garbage after every task, while the next one waits. Permanent objects are excluded.
     gc.collect()
     gc.freeze()
     return job
 
 
 @lru_cache(maxsize=4)
-def _batch(planned: _Planned) -> Batch:
-    """A trip of a batch, read once in a worker."""
+def _batch(planned: _TripPlan) -> Batch:
+    """A trip of a batch, read once per worker."""
     return Batch.planned(_job(planned.job), planned.number, planned.epoch, planned.tasks, planned.trip)
 
 
@@ -236,16 +236,16 @@ def _binary(chunks: list[Pieces]) -> pa.BinaryArray:
 
 
 def _messages(batches: Iterator[pa.RecordBatch] | list[pa.RecordBatch]) -> list[Message]:
-    """The messages of rows, in an order that does not depend on how they arrived; chunks are used where they are.
+    """The messages of rows, in an order that does not depend on their arrival; chunks are not copied.
 
-    A chunk is an Arrow stream, whose length is a multiple of 8, so that those behind it are aligned, too.
+    A chunk is an Arrow stream, whose length is a multiple of 8, so that the next chunks are aligned, too.
     """
     rows: list[tuple[Any, ...]] = []
     for batch in batches:
         if not batch.num_rows:
             continue
         chunks = batch.column("chunk")
-        wide = pa.types.is_large_binary(chunks.type)  # as a session of somebody else's may want it
+        wide = pa.types.is_large_binary(chunks.type)  # if the user's session is configured so
         ends = np.frombuffer(chunks.buffers()[1], np.int64 if wide else np.int32)[chunks.offset :]
         parts = [chunks.buffers()[2].slice(a, b - a) for a, b in pairwise(ends[: len(chunks) + 1].tolist())]
         numbers = (batch.column(name).to_pylist() for name in ("bucket", "edge", "sender", "seq"))

@@ -102,7 +102,7 @@ def _recurse(node: Recurse, seen: Seen, ended: bool) -> Given:
     now = Progress(min(p.cti for _, p in below), max(p.high for _, p in below))
 
     def body(found: Sequence[Row]) -> list[Row]:
-        return reference_stream(node.asked, {**seen, node.start.fingerprint: (found, now)}, ended=ended)[0]
+        return reference_stream(node.definition, {**seen, node.start.fingerprint: (found, now)}, ended=ended)[0]
 
     return recurse(node, below[0][0], body), now
 

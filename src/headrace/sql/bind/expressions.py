@@ -15,7 +15,7 @@ from headrace.expr.hashing import hashed, uniform
 from headrace.expr.signatures import FUNCTIONS
 from headrace.modules import Aggregate as AggregateModule
 from headrace.modules import Module
-from headrace.modules.registry import modules, named
+from headrace.modules.registry import modules, registered_module
 from headrace.schema import Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
@@ -82,7 +82,7 @@ def _aggregates(call: s.Call, own: Mapping[str, Any]) -> bool:
 
 def _installed(name: str) -> Any:
     try:
-        return named(name)
+        return registered_module(name)
     except HeadraceError:
         return None
 

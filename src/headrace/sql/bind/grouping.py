@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.api.checks import aggregate_name
-from headrace.api.ranking import ranked
+from headrace.api.ranking import top_node
 from headrace.api.stream import Grouped, Stream
 from headrace.expr import AggregateCall, Expr, col, lit
 from headrace.expr import nodes as engine
@@ -187,7 +187,7 @@ class Grouping:
         distinct = [col(name) for name in names] if self.part.distinct else []
         with self.context.at(limit):
             divided = Grouped(made, keys).window(Snapshot())
-            top = ranked(
+            top = top_node(
                 made.node, divided.grouped.keys, divided.over, divided.policy,
                 k=limit.count, by=by, descending=descending, distinct=distinct,
             )  # fmt: skip

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
-from headrace.api.pattern import matched
+from headrace.api.pattern import match_node
 from headrace.api.stream import Stream
 from headrace.errors import nearest
 from headrace.expr import AggregateCall, Expr, col
@@ -47,7 +47,7 @@ def matching(
     _check_names(context, part)
     measures = {_named(context, entry): reading.measure(entry.value) for entry in part.measures}
     with context.at(part):
-        found = Stream(matched(stamped(stream.node), keys, pattern, part.rows or "one", measures))
+        found = Stream(match_node(stamped(stream.node), keys, pattern, part.rows or "one", measures))
         names = visible(found.schema.names)
         found = found if len(names) == len(found.schema) else found.select(*names)
     return Relation(relation.name, {name: name for name in names}), found

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
-from headrace.api.ranking import distinct_rows, ranked
+from headrace.api.ranking import distinct_rows, top_node
 from headrace.api.stream import Grouped, Stream
 from headrace.expr import Expr, col
 from headrace.expr.nodes import Column
 from headrace.expr.signatures import common
-from headrace.plan.framed import framed
+from headrace.plan.framed import frame_node
 from headrace.plan.instants import has_points
 from headrace.plan.nodes import Select
 from headrace.plan.ordered import Time, Tuples
@@ -224,7 +224,7 @@ class Queries:
             divided = Grouped(item.stream, windowing.keys).window(windowing.window)
         with self.context.at(part.limit):
             node, groups = divided.grouped.stream.node, divided.grouped.keys
-            top = ranked(
+            top = top_node(
                 node, groups, divided.over, divided.policy,
                 k=part.limit.count, by=by, descending=descending, each=keys, distinct=distinct,
             )  # fmt: skip
@@ -336,7 +336,7 @@ class Queries:
             with self.context.at(over):
                 made = item.stream.group_by(*keys).over(**self.frame(over, item.stream))
                 # With its stamps, so that the next frame finds the tuples in the same order.
-                node = framed(
+                node = frame_node(
                     made.grouped.stream.node, made.grouped.keys, made.frame, outputs, made.policy, active=over.active
                 )
                 item = replace(item, stream=Stream(node))

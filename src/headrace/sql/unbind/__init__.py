@@ -235,7 +235,9 @@ class Speaker:
         numbered = (f"loop_{number}" for number in count(1))
         name = next(name for name in numbered if name not in self.names.values())
         inside = replace(self, names={**self.names, node.start: name})
-        both = s.Union(_everything(self.item(node.seed)), _everything(inside.item(node.asked)), all=not node.distinct)
+        both = s.Union(
+            _everything(self.item(node.seed)), _everything(inside.item(node.definition)), all=not node.distinct
+        )
         named = s.NamedQuery(_name(name), s.Query(both), progress=node.strategy, max_rounds=node.max_rounds)
         return s.Query(_everything(s.FromItem(_name(name))), named=(named,), recursive=True)
 

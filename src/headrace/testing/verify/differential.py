@@ -8,7 +8,7 @@ from headrace.changes import Changes
 from headrace.errors import PlanError
 from headrace.events import history
 from headrace.host.local.run import run_local
-from headrace.host.result import Finished
+from headrace.host.result import FinishedRun
 from headrace.io.origins import Events
 from headrace.operators.reference import Row, bag, history_of, progress_of, reference_stream, rows_of
 from headrace.operators.reference.plan import Seen
@@ -22,7 +22,7 @@ from headrace.time import INFINITY, format_ticks
 __all__ = ["differential_reference", "seen_after"]
 
 
-def differential_reference(node: Node, *, buckets: int = 1, rules: Sequence[Rule] = RULES) -> Finished:
+def differential_reference(node: Node, *, buckets: int = 1, rules: Sequence[Rule] = RULES) -> FinishedRun:
     """Run a plan over physical streams held in memory; raise where it and the twins disagree."""
     done = run_local([Output(node, "out")], buckets=buckets, rules=rules)
     result = done.results["out"]

@@ -239,7 +239,7 @@ def over_sources(node: Node, given: Mapping[str, Node]) -> Node:
         elif isinstance(old, GroupInput):
             made = GroupInput(changed(old.input), old.number)
         elif isinstance(old, Recurse):
-            made = replace(old.with_inputs(*map(changed, old.inputs)), asked=changed(old.asked))
+            made = replace(old.with_inputs(*map(changed, old.inputs)), definition=changed(old.definition))
         else:
             made = old.with_inputs(*map(changed, old.inputs))
         new[old.fingerprint] = made

@@ -131,25 +131,25 @@ def test_what_counts_or_moves_back_is_refused_where_all_events_go_round(body: An
 
 
 def test_mistakes_are_told():
-    with pytest.raises(PlanError, match="columns equal to the seed's"):
+    with pytest.raises(PlanError, match="returns the columns of its seed"):
         hr.recurse(SEED, lambda found: found.join(LINKS, on={"node": "src"}))
-    with pytest.raises(PlanError, match="must use the stream it is given"):
+    with pytest.raises(PlanError, match="must use its argument"):
         hr.recurse(SEED, lambda _: SEED)
     with pytest.raises(PlanError, match="needs a function"):
         hr.recurse(SEED, SEED)  # type: ignore[call-overload]
     with pytest.raises(PlanError, match="not a stream"):
         hr.recurse(SEED, lambda _: None)  # type: ignore[arg-type,return-value]
-    with pytest.raises(PlanError, match="how often a loop may go round"):
+    with pytest.raises(PlanError, match="the largest number of rounds of a loop"):
         hr.recurse(SEED, lambda found: found, max_rounds=0)
-    with pytest.raises(PlanError, match="unknown way of progress"):
+    with pytest.raises(PlanError, match="unknown progress of a loop"):
         hr.recurse(SEED, lambda found: found, progress="slow")  # type: ignore[call-overload]
     with pytest.raises(PlanError, match="by the same names"):
         hr.recurse({"a": SEED}, lambda a: {"b": a})
-    with pytest.raises(PlanError, match="for 'b', columns equal"):
+    with pytest.raises(PlanError, match="for 'b', the columns of its seed"):
         hr.recurse({"a": SEED, "b": LINKS}, lambda a, _: {"a": a, "b": a})
     with pytest.raises(PlanError, match="needs a seed"):
         hr.recurse({}, dict)
-    with pytest.raises(PlanError, match="begins with events of the group"):
+    with pytest.raises(PlanError, match="needs a seed of the group"):
         LINKS.group_by("src").apply(lambda g: hr.recurse(SEED, lambda f: f.join(g, on={"node": "src"}).select("node")))
 
 
