@@ -405,5 +405,5 @@ def test_mistakes_in_python_are_refused():
         intent.where(over="points")
     with pytest.raises(IntentError, match="an input must be an intent"):
         intent.where("select")
-    with pytest.raises(IntentError, match="no query yet"):
+    with pytest.raises(IntentError, match="not a query yet"):
         KINDS["any"].build(tuple(streams(1, 1)), {})

@@ -266,7 +266,7 @@ class Pattern:
             )
         if self.matches == "all" and self.policy.to != "next":
             raise PlanError(
-                "where all matches are asked for, nothing is skipped",
+                "a query for all matches skips nothing",
                 given=str(self.policy),
                 allowed="all_matches(), or a policy",
                 instead="skip('to next row')",

@@ -222,7 +222,7 @@ def test_sinks_of_a_run_in_process(tmp_path: Path):
 
 def test_two_queries_of_one_name_are_refused(file: Path):
     file.write_text(f"{MADE} QUERY a AS SELECT symbol FROM ticks;\nQUERY a AS SELECT price FROM ticks;")
-    with pytest.raises(SqlError, match="two queries are called 'a'") as caught:
+    with pytest.raises(SqlError, match="two queries have the name 'a'") as caught:
         call("run", file)
     assert caught.value.line == 6
 

@@ -33,7 +33,7 @@ from headrace.plan.ordered import Fixed, Landmark, Ordered
 from headrace.plan.windows import Grid
 from headrace.schema import Schema, Type
 from headrace.sql import sql
-from headrace.sql.unbind import NoWords, unbind
+from headrace.sql.unbind import NotInSql, unbind
 from headrace.stages.cut import line_of
 from headrace.testing.batches import check_same_batches
 from headrace.testing.checks import Violation, check_output
@@ -137,7 +137,7 @@ def in_sql(trial: Trial) -> None:
     names = {node: f"s{number}" for number, node in enumerate(_inputs(trial.node))}
     try:
         statement = unbind(trial.node, names)
-    except NoWords:
+    except NotInSql:
         raise NotApplicable from None
     streams: dict[str, Any] = {name: Stream(node) for node, name in names.items()}
     bound = sql(statement.text, functions=statement.functions, **streams).node
