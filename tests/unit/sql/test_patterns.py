@@ -284,7 +284,7 @@ REFUSED = [
     ("MEASURES sum(A.price * B.price) AS n PATTERN (A B)", "one variable cannot look", "sum(A.price * B.price)"),
     (
         "MEASURES finance.ema(price, alpha => 0.2) AS n PATTERN (A)",
-        "not for modules",
+        "not modules",
         "finance.ema(price, alpha => 0.2)",
     ),
     ("MEASURES PREV(sum(price)) AS n PATTERN (A)", "single tuples are looked at", "PREV(sum(price))"),
