@@ -1,11 +1,11 @@
-"""The pytest plugin: a clock, a seed that is printed and can be given again, and readable differences of histories.
+"""The pytest plugin: a clock, a seed that is printed and can be repeated, and readable differences of histories.
 
-    def test_idle_inputs_progress(manual_clock): ...           # a clock that stands still until it is told to move
+    def test_idle_inputs_progress(manual_clock): ...           # a clock that only the test moves
     def test_with_random_data(headrace_seed): ...              # repeat with: pytest --headrace-seed N
-    assert query.cht() == expected                             # two Arrow tables with `le` and `re`: told row by row
+    assert query.cht() == expected                             # two Arrow tables with `le` and `re`: differences by row
 
-It is loaded into every test run of everyone who has Headrace, so it is no part of the package `headrace`, which would
-then be loaded too, and imports nothing but pytest; whatever else it needs is imported when a test asks for it.
+Every test run where Headrace is installed loads it. So it is not part of the package `headrace`, which would be loaded
+too, and it imports only pytest; a fixture imports the rest when a test uses it.
 """
 
 from __future__ import annotations
@@ -34,40 +34,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose a seed unless one is given; a worker of xdist takes the one it is told."""
+    """Choose a seed unless the option gives one; a worker of xdist uses that of the run."""
     if config.option.headrace_seed is None:
-        told = getattr(config, "workerinput", {}).get(_SEED)
-        config.option.headrace_seed = random.SystemRandom().randrange(_SEEDS) if told is None else told
+        seed = getattr(config, "workerinput", {}).get(_SEED)
+        config.option.headrace_seed = random.SystemRandom().randrange(_SEEDS) if seed is None else seed
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker of xdist the seed of the whole run."""
+    """Send the seed of the run to a worker of xdist."""
     node.workerinput[_SEED] = node.config.option.headrace_seed
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """The seed, before the tests."""
+    """The header line with the seed."""
     return f"headrace: --headrace-seed {config.option.headrace_seed}"
 
 
 @pytest.fixture(scope="session")
 def headrace_seed(pytestconfig: pytest.Config) -> int:
-    """The seed of this test run: printed first, and again when a test that asked for it fails."""
+    """The seed of this test run; printed at the start, and again when a test that uses it fails."""
     return int(pytestconfig.option.headrace_seed)
 
 
 @pytest.fixture
 def manual_clock() -> ManualClock:
-    """A clock at 0 that moves only when it is told: `stream.run(clock=manual_clock)`."""
-    from headrace.testing.clock import ManualClock  # only when a test asks for it
+    """A clock at 0 that only the test moves: `stream.run(clock=manual_clock)`."""
+    from headrace.testing.clock import ManualClock  # only when a test uses it
 
     return ManualClock()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Say with a failure how to repeat it."""
+    """Add to a failure how to repeat it."""
     report = yield
     if report.failed and "headrace_seed" in getattr(item, "fixturenames", ()):
         report.sections.append(("headrace", f"repeat with --headrace-seed {item.config.option.headrace_seed}"))

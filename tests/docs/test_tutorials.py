@@ -53,7 +53,7 @@ class Reader:
         self.said.seek(0)
         self.said.truncate()
         try:
-            self.shell.take(text)
+            self.shell.execute(text)
         except HeadraceError as error:
             return plain(f"{self.said.getvalue()}{error}")
         return plain(self.said.getvalue())

@@ -23,7 +23,7 @@ from headrace.testing.generators.generate import (
     make_speculative,
     speculated,
 )
-from headrace.testing.generators.stories import Promise, Story, Told
+from headrace.testing.generators.stories import Promise, Story, StoryStream
 from headrace.testing.generators.traits import DIMENSIONS
 from headrace.testing.generators.values import Payloads, plain_value
 from headrace.time import INFINITY
@@ -34,11 +34,11 @@ PLAIN = {name: values[0] for name, values in DIMENSIONS.items()}
 SEEDS = range(25)
 
 
-def made(seed: int = 0, *, schema: Schema = SCHEMA, size: int = 24, unit: int = 1, **setting: str) -> Told:
+def made(seed: int = 0, *, schema: Schema = SCHEMA, size: int = 24, unit: int = 1, **setting: str) -> StoryStream:
     return generate(schema, {**PLAIN, "duration": "short", **setting}, seed, size=size, unit=unit)
 
 
-def mean(measure: Callable[[Told], float], **setting: str) -> float:
+def mean(measure: Callable[[StoryStream], float], **setting: str) -> float:
     return fmean(measure(made(seed, **setting)) for seed in SEEDS)
 
 
@@ -51,14 +51,14 @@ def settings(count: int, seed: int = 0) -> Iterator[dict[str, str]]:
 # --- stories --------------------------------------------------------------------------------------------------------
 
 
-def seed_example() -> Told:
+def seed_example() -> StoryStream:
     first, second = Story(1, (INFINITY, 10, 5), {"p": "P1"}), Story(4, (9,), {"p": "P2"})
-    return Told(Schema.of("p STRING"), (first, second), (0, 0, 0, 1))
+    return StoryStream(Schema.of("p STRING"), (first, second), (0, 0, 0, 1))
 
 
 def test_the_example_of_the_semantics():
     told = seed_example()
-    assert told.legal()
+    assert told.is_legal()
     assert told.history() == [(1, 5, {"p": "P1"}), (4, 9, {"p": "P2"})]
     assert [(e["kind"], e["re"], e["re_new"]) for e in told.events()] == [
         ("insert", INFINITY, None),
@@ -86,13 +86,13 @@ def test_the_example_of_the_semantics():
     ],
 )
 def test_illegal_streams_are_told(stories: Any, steps: Any, cuts: Any):
-    told = Told(Schema.of("p STRING"), tuple(Story(le, ends, {"p": "a"}) for le, ends in stories), steps, cuts)
-    assert not told.legal()
+    told = StoryStream(Schema.of("p STRING"), tuple(Story(le, ends, {"p": "a"}) for le, ends in stories), steps, cuts)
+    assert not told.is_legal()
 
 
 def test_a_correction_exactly_at_the_cti_is_legal():
-    told = Told(Schema.of("p STRING"), (Story(1, (5, 9, 5), {"p": "a"}),), (0, Promise(5), 0, 0))
-    assert told.legal()
+    told = StoryStream(Schema.of("p STRING"), (Story(1, (5, 9, 5), {"p": "a"}),), (0, Promise(5), 0, 0))
+    assert told.is_legal()
     check_output(told.table())
 
 
@@ -100,7 +100,7 @@ def test_stories_tell_what_the_engine_reads():
     for number, setting in enumerate(settings(150)):
         told = generate(SCHEMA, setting, number, size=number % 30)
         table = told.table()
-        assert told.legal()
+        assert told.is_legal()
         assert len(told.stories) == number % 30
         assert list(output_violations(table)) == []
         left = [{"kind": "insert", "le": le, "re": re, **payload} for le, re, payload in told.history()]
@@ -143,7 +143,7 @@ def test_the_same_seed_gives_the_same_stream():
 def test_any_size(size: int):
     for number, setting in enumerate(settings(60, seed=size)):
         told = generate(SCHEMA, setting, number, size=size)
-        assert told.legal()
+        assert told.is_legal()
         assert len(told.stories) == size
 
 
@@ -154,11 +154,11 @@ def test_unknown_settings_are_refused():
         generate(SCHEMA, {"overlp": "low_overlap"}, 0)
 
 
-def durations(told: Told) -> list[int]:
+def durations(told: StoryStream) -> list[int]:
     return [story.re - story.le for story in told.stories if story.re != INFINITY]
 
 
-def endless(told: Told) -> float:
+def endless(told: StoryStream) -> float:
     return fmean(story.re == INFINITY for story in told.stories)
 
 
@@ -176,7 +176,7 @@ def test_durations():
     assert 0 < mean(endless, duration="all_durations") < 0.4
 
 
-def alive(told: Told) -> float:
+def alive(told: StoryStream) -> float:
     """How many events are alive when one starts, on average."""
     lives = [(le, re) for le, re, _ in told.history()]
     return fmean(sum(le <= start < re for le, re in lives) for start, _ in lives)
@@ -206,7 +206,7 @@ def test_disjoint(duration: str, overlap: str, unit: int):
             assert all(re < le for (_, re), (le, _) in pairwise(lives))
 
 
-def one_tick(told: Told) -> float:
+def one_tick(told: StoryStream) -> float:
     """The share of events with an end one tick from an end of another."""
     lives = [(le, re) for le, re, _ in told.history()]
     near = 0
@@ -216,7 +216,7 @@ def one_tick(told: Told) -> float:
     return near / len(lives)
 
 
-def meeting(told: Told) -> float:
+def meeting(told: StoryStream) -> float:
     """The share of events that start where another ends."""
     ends = {re for _, re, _ in told.history()}
     return fmean(le in ends for le, _, _ in told.history())
@@ -244,7 +244,7 @@ def test_duplicates():
         assert max(Counter(map(repr, revised.history())).values()) >= 2
 
 
-def lateness(told: Told) -> tuple[float, float]:
+def lateness(told: StoryStream) -> tuple[float, float]:
     """The share of inserts that come after a later one, and after how many later ones on average."""
     seen: list[int] = []
     behind: list[int] = []
@@ -273,7 +273,7 @@ def test_disorder(overlap: str, lulls: str):
 def test_streams_in_order_are_fully_in_order():
     for seed in SEEDS:
         told = made(seed, disorder="in_order", speculation="revised", ctis="eager_ctis", duration="all_durations")
-        syncs = [s.time if isinstance(s, Promise) else told.stories[s[0]].sync(s[1]) for s in told.told()]
+        syncs = [s.time if isinstance(s, Promise) else told.stories[s[0]].sync(s[1]) for s in told.numbered_steps()]
         assert syncs == sorted(syncs)
 
 
@@ -282,13 +282,13 @@ def test_streams_to_be_made_speculative_are_never_in_order(speculation: str):
     assert mean(lambda told: lateness(told)[0], speculation=speculation, disorder="in_order") > 0.2
 
 
-def promises(told: Told) -> list[int]:
+def promises(told: StoryStream) -> list[int]:
     return [step.time for step in told.steps if isinstance(step, Promise)]
 
 
-def staleness(told: Told) -> float:
+def staleness(told: StoryStream) -> float:
     """How far behind the least sync time still to come the latest CTI is when an event comes, on average."""
-    syncs = [s.time if isinstance(s, Promise) else told.stories[s[0]].sync(s[1]) for s in told.told()]
+    syncs = [s.time if isinstance(s, Promise) else told.stories[s[0]].sync(s[1]) for s in told.numbered_steps()]
     cti, behind = min(syncs) - 10, []
     for place, step in enumerate(told.steps):
         if isinstance(step, Promise):
@@ -334,7 +334,7 @@ def test_revisions():
     for seed in SEEDS:
         told = made(seed, speculation="revised", ctis="eager_ctis", disorder="out_of_order", duration="all_durations")
         cti = None
-        for step in told.told():
+        for step in told.numbered_steps():
             if isinstance(step, Promise):
                 cti = step.time
                 continue
@@ -369,7 +369,7 @@ def test_patterns():
         unit=10,
         pattern=lambda chance, size: ((n * n, n * n + chance.randint(1, 2)) for n in range(size)),
     )
-    assert told.legal()
+    assert told.is_legal()
     assert [story.le for story in told.stories] == [n * n * 10 for n in range(24)]
     endless = generate(SCHEMA, PLAIN, 3, size=2, unit=10, pattern=lambda _, size: [(n, INFINITY) for n in range(size)])
     assert [(le, re) for le, re, _ in endless.history()] == [(0, INFINITY), (10, INFINITY)]

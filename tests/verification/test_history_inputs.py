@@ -99,7 +99,7 @@ def test_late_intervals(tmp_path: Path, late: Any):
 def test_what_a_clock_decided_is_not_stored(directory: str):
     for progress in (hr.heartbeat(10), hr.advance(5, max_skew=10)):
         stream = read(directory, progress)
-        with pytest.raises(HistoryError, match="which rows came late is not stored"):
+        with pytest.raises(HistoryError, match="which rows were late is not stored"):
             stream.history("duckdb")
         everything = stream.history("duckdb", late="include").cht()
         assert history_diff(everything, read(directory, hr.advance(1000)).cht()) == ""
@@ -111,7 +111,7 @@ def test_what_only_spark_reads():
     with pytest.raises(HistoryError, match="only Spark can read this"):
         kept.history("duckdb").cht()
     ordered = hr.read_spark("delta", "ts LONG, k STRING", lifetime=hr.point("ts"), progress=hr.ordered())
-    with pytest.raises(HistoryError, match="an order that is not kept"):
+    with pytest.raises(HistoryError, match="an order that is lost"):
         ordered.history("spark")
 
 

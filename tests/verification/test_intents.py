@@ -230,7 +230,7 @@ def test_what_a_query_covers_is_said_by_dimension():
 
 
 def test_options_that_do_not_go_together_are_refused_and_never_chosen():
-    with pytest.raises(IntentError, match="do not go together") as raised:
+    with pytest.raises(IntentError, match="cannot be combined") as raised:
         concrete(intent.operate(module="plain", clipping="left"), 1)
     assert raised.value.given == "module=plain, clipping=left"
     for query in islice(concrete(intent.operate(), 1), 200):
@@ -238,7 +238,7 @@ def test_options_that_do_not_go_together_are_refused_and_never_chosen():
 
 
 def test_traits_that_contradict_those_of_all_streams_are_refused_when_it_is_filled_in():
-    with pytest.raises(IntentError, match="no stream can be both"):
+    with pytest.raises(IntentError, match="no stream can have both traits"):
         concrete(intent.where(intent.select(over=traits.points), over=traits.infinite), 1)
 
 
@@ -286,7 +286,7 @@ def test_only_rows_that_are_allowed_and_all_pairs_that_can_be(forbidden: set[tup
 
 
 def test_rows_that_cannot_be_are_refused_at_once():
-    with pytest.raises(IntentError, match="go together"):
+    with pytest.raises(IntentError, match="can be combined"):
         pairwise({"a": ["1", "2"], "b": ["1"]}, 1, allowed=lambda row: len(row) < 2)
     with pytest.raises(IntentError, match="no value left"):
         pairwise({"a": []}, 1)
@@ -309,7 +309,7 @@ def test_an_intent_is_said_in_python_and_in_text():
 def test_a_pipe_fills_the_first_input_that_is_left_out():
     assert str(intent.where() >> intent.clip(intent.select())) == "clip(select(where))"
     assert str(intent.where() >> intent.clip(intent.stream(over=traits.points))) == "clip(stream over points, where)"
-    with pytest.raises(IntentError, match="leaves out no input"):
+    with pytest.raises(IntentError, match="omits no input"):
         intent.where() >> intent.stream(over=traits.points)
     with pytest.raises(TypeError):
         intent.where() >> 1
@@ -353,19 +353,19 @@ def test_what_traits_print_reads_as_themselves(given: Traits):
         ("aggregate(window=snapshott)", "no window of aggregate 'snapshott'", 17, "snapshot"),
         ("aggregate(windo=snapshot)", "no dimension of aggregate 'windo'", 10, "window"),
         ("equi_join over in_ordr", "no trait 'in_ordr'", 15, "in_order"),
-        ("equi_join over in_order & out_of_order", "no stream can be both", 26, "|"),
+        ("equi_join over in_order & out_of_order", "no stream can have both traits", 26, "|"),
         ("equi_join over in_order | points", "between values of one dimension", 24, ""),
         ("where(", "a kind of query is missing", 6, ""),
         ("where(select", "',' is missing", 12, ""),
         ("(where", "')' is missing", 6, ""),
         ("where over", "a trait is missing", 10, ""),
-        ("where % 3", "more than can be read", 6, ""),
-        ("where\nselect", "more than can be read", 6, ""),
+        ("where % 3", "cannot be read to its end", 6, ""),
+        ("where\nselect", "cannot be read to its end", 6, ""),
         ("where(predicate=text, select)", "inputs come before options", 22, ""),
         ("where(predicate=text, predicate=null)", "said twice", 22, ""),
         ("where(predicate=)", "a value of predicate is missing", 16, ""),
         ("where(select, select)", "where has 1 input", 0, ""),
-        ("where >> stream", "leaves out no input", 6, ""),
+        ("where >> stream", "omits no input", 6, ""),
         ("", "a kind of query is missing", 0, ""),
     ],
 )
@@ -403,7 +403,7 @@ def test_mistakes_in_python_are_refused():
         intent.aggregate(function=[])
     with pytest.raises(IntentError, match="described by traits"):
         intent.where(over="points")
-    with pytest.raises(IntentError, match="an input is an intent"):
+    with pytest.raises(IntentError, match="an input must be an intent"):
         intent.where("select")
-    with pytest.raises(IntentError, match="no query yet"):
+    with pytest.raises(IntentError, match="not a query yet"):
         KINDS["any"].build(tuple(streams(1, 1)), {})

@@ -11,7 +11,7 @@ import pytest
 from headrace.schema import Schema
 from headrace.testing.generators.generate import generate
 from headrace.testing.generators.shrink import shrink
-from headrace.testing.generators.stories import Promise, Story, Told
+from headrace.testing.generators.stories import Promise, Story, StoryStream
 from headrace.testing.generators.traits import DIMENSIONS
 from headrace.time import INFINITY
 
@@ -26,56 +26,56 @@ WILD = {
     "lulls": "lulls",
     "payload": "zipf",
 }
-Streams = tuple[Told, ...]
+Streams = tuple[StoryStream, ...]
 
 
-def smallest(fails: Callable[[Told], bool], *, unit: int = 1, **setting: str) -> Told:
+def smallest(fails: Callable[[StoryStream], bool], *, unit: int = 1, **setting: str) -> StoryStream:
     """The shrunken form of the first generated stream that fails."""
     for seed in range(300):
         told = generate(SCHEMA, {**WILD, **setting}, seed, unit=unit)
         if fails(told):
             (left,) = shrink((told,), lambda streams: fails(streams[0]), seconds=30)
-            assert left.legal()
+            assert left.is_legal()
             assert fails(left)
             return left
     raise AssertionError("no generated stream fails")
 
 
-def deletes(told: Told) -> bool:
+def deletes(told: StoryStream) -> bool:
     return any(story.re == story.le for story in told.stories)
 
 
-def comes_late(told: Told) -> bool:
+def comes_late(told: StoryStream) -> bool:
     starts = [event["le"] for event in told.events() if event["kind"] == "insert"]
     return any(b < a for a, b in pairwise(starts))
 
 
-def never_ends_with_this_key(told: Told) -> bool:
+def never_ends_with_this_key(told: StoryStream) -> bool:
     return any(re == INFINITY and payload["k"] == "b" for _, re, payload in told.history())
 
 
-def corrected_after_a_promise(told: Told) -> bool:
+def corrected_after_a_promise(told: StoryStream) -> bool:
     rows = told.events()
     ctis = [place for place, row in enumerate(rows) if row["kind"] == "cti"]
     return bool(ctis) and any(row["kind"] == "retract" for row in rows[ctis[0] :])
 
 
-def two_meet(told: Told) -> bool:
+def two_meet(told: StoryStream) -> bool:
     return any(a[1] == b[0] for a in told.history() for b in told.history())
 
 
-def three_batches(told: Told) -> bool:
+def three_batches(told: StoryStream) -> bool:
     return len(told.cuts) >= 3
 
 
 def test_what_always_fails_needs_nothing():
     (left,) = shrink((generate(SCHEMA, WILD, 1),), lambda _: True)
-    assert left == Told(SCHEMA, (), (), ())
+    assert left == StoryStream(SCHEMA, (), (), ())
 
 
 def test_a_deletion():
     left = smallest(deletes)
-    assert left == Told(SCHEMA, (Story(0, (1, 0), {"k": "a", "i": 0, "x": 0.0}),), (0, 0))
+    assert left == StoryStream(SCHEMA, (Story(0, (1, 0), {"k": "a", "i": 0, "x": 0.0}),), (0, 0))
 
 
 def test_an_event_that_comes_late():
@@ -145,7 +145,7 @@ def test_every_proposal_is_legal_and_the_result_fails(seed: int):
     def fails(streams: Streams) -> bool:
         nonlocal calls
         calls += 1
-        assert all(told.legal() for told in streams)
+        assert all(told.is_legal() for told in streams)
         return sum(len(told.steps) * 7 + sum(story.le for story in told.stories) for told in streams) % 3 == seed % 3
 
     left = shrink(given, fails)

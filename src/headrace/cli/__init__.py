@@ -1,8 +1,8 @@
 """The command line: one file per command, registered below, one line each.
 
-`headrace --help` must stay quick, so a command module imports what is heavy (pyspark, pandas) when it is called and not
-when it is loaded. Errors that Headrace raises on purpose are shown in red and without a traceback; any other exception
-is a fault of ours and shows all of it.
+`headrace --help` must stay quick, so a command module imports heavy packages (pyspark, pandas) when it is called and
+not when it is loaded. Errors that Headrace raises on purpose are shown in red without a traceback; any other exception
+is a bug in Headrace and shows its traceback.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.errors import HeadraceError
 
 __all__ = ["app", "main"]
 
-INTERRUPTED = 130  # what shells give a process ended by Ctrl-C
+INTERRUPTED = 130  # the exit status that shells report after Ctrl-C
 
 app = typer.Typer(
     help="Temporal streams on Spark: early answers that correct themselves.",

@@ -1,4 +1,4 @@
-"""`headrace checkpoint show | verify | copy | rescale | gc`: looking at checkpoints, and handling them."""
+"""`headrace checkpoint show | verify | copy | rescale | gc`: inspect and manage checkpoints."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 
 @app.command("show")
 def show(path: Place, *, as_json: AsJson = False) -> None:
-    """Say whose checkpoint it is, how far the query has come, and how much it remembers."""
+    """Show which query a checkpoint belongs to, its last batch, and the size of its state."""
     _print(_saved(path).show(), as_json=as_json)
 
 
 @app.command("verify")
 def verify(path: Place, *, as_json: AsJson = False) -> None:
-    """Check that every file that the commits name is there and whole; the exit status is 1 if something is wrong."""
-    found = _saved(path).verify()
-    _print(found, as_json=as_json)
-    if found["problems"]:
+    """Check that every file that the commits name exists and is undamaged; the exit status is 1 if one is not."""
+    report = _saved(path).verify()
+    _print(report, as_json=as_json)
+    if report["problems"]:
         raise typer.Exit(1)
 
 
@@ -38,38 +38,40 @@ def copy(
     path: Place,
     to: Annotated[str, typer.Argument(metavar="TO", help="A directory that does not exist yet, or an empty URL.")],
 ) -> None:
-    """Make a consistent copy, also while the query runs; started with the copy, it goes on into new sinks."""
-    made = _saved(path).copy(to).show()
-    typer.echo(f"copied batch {made['batch']} to {made['path']}: {made['files']:,} files, {made['bytes']:,} bytes")
+    """Make a consistent copy, also while the query runs. Started with the copy, the query continues into new sinks."""
+    copied = _saved(path).copy(to).show()
+    typer.echo(
+        f"copied batch {copied['batch']} to {copied['path']}: {copied['files']:,} files, {copied['bytes']:,} bytes"
+    )
 
 
 @app.command("rescale")
 def rescale(
     path: Place,
     *,
-    buckets: Annotated[int, typer.Option(min=1, help="How many buckets the query is to have.")],
+    buckets: Annotated[int, typer.Option(min=1, help="The new number of buckets.")],
     take_over: Annotated[
         bool,
-        typer.Option("--take-over", help="On an object store: the process that ran the query is gone without a word."),
+        typer.Option("--take-over", help="On an object store: the process that ran the query has died."),
     ] = False,
 ) -> None:
-    """Divide the state of a stopped query among another number of buckets, which its next start then has."""
+    """Divide the state of a stopped query among another number of buckets; its next start uses them."""
     _saved(path).rescale(buckets, take_over=take_over)
-    typer.echo(f"the state is in {buckets} buckets now")
+    typer.echo(f"the state is now in {buckets} buckets")
 
 
 @app.command("gc")
 def gc(path: Place, *, as_json: AsJson = False) -> None:
-    """Remove what no kept commit names, and the pins of readers that have died; of a running query only the latter."""
+    """Remove files that no kept commit names and the pins of dead readers; of a running query, only the pins."""
     _print(_saved(path).gc(), as_json=as_json)
 
 
 def _saved(path: str) -> SavedQuery:
-    # Here, and not above: `headrace --help` needs none of it.
+    # Imported here, since `headrace --help` does not need it.
     from headrace.host.saved.query import SavedQuery
 
     return SavedQuery(path)
 
 
-def _print(found: Mapping[str, Any], *, as_json: bool) -> None:
-    typer.echo(json.dumps(found, indent=2, ensure_ascii=False) if as_json else str(found))
+def _print(report: Mapping[str, Any], *, as_json: bool) -> None:
+    typer.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else str(report))

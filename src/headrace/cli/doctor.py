@@ -1,7 +1,7 @@
-"""`headrace doctor`: is everything here that Headrace needs, and if not, what to do about it.
+"""`headrace doctor`: check that Headrace can run here, with advice where it cannot.
 
-A check is a function that looks at one thing and returns a `DoctorCheck`; it never raises. Where a check takes its
-facts as arguments, the default is to look at this machine, so that a test can tell it about another one.
+A check is a function that examines one thing and returns a `DoctorCheck`; it never raises. Arguments of a check default
+to the facts of this machine, so that a test can pass those of another one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory
 
 @dataclass(frozen=True)
 class DoctorCheck:
-    """What was looked at, what was found, whether that will do, and what to do about it.
+    """The name of a check, what it found, whether that is good enough, and what to do otherwise.
 
     Advice on a check that is ok is a warning: Headrace runs, but may not for long.
     """
@@ -58,7 +58,7 @@ class DoctorCheck:
 
     @property
     def verdict(self) -> str:
-        """✓ fine, ! runs but read the advice, ✗ does not run."""
+        """✓ fine, ! runs, but has advice, ✗ does not run."""
         if not self.ok:
             return "✗"
         return "!" if self.advice else "✓"
@@ -70,20 +70,20 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False,
 ) -> None:
     """Check that Python, Java, packages, memory and disk are as Headrace needs them."""
-    found = checks()
+    results = checks()
     if spark:
-        found = [*found, spark_check()]
-    ok = all(check.ok for check in found)
+        results = [*results, spark_check()]
+    ok = all(check.ok for check in results)
     if as_json:
-        typer.echo(json.dumps({"ok": ok, "checks": [asdict(c) for c in found]}, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps({"ok": ok, "checks": [asdict(c) for c in results]}, indent=2, ensure_ascii=False))
     else:
-        Console().print(table(found))
+        Console().print(table(results))
     if not ok:
         raise typer.Exit(1)
 
 
 def checks() -> list[DoctorCheck]:
-    """Every check that is quick, in the order a person would mend them."""
+    """All quick checks, in the order in which to fix them."""
     here, temporary = Path.cwd(), Path(tempfile.gettempdir())
     return [
         python_check(),
@@ -96,46 +96,46 @@ def checks() -> list[DoctorCheck]:
     ]
 
 
-def table(found: Iterable[DoctorCheck]) -> Table:
+def table(results: Iterable[DoctorCheck]) -> Table:
     """The checks as a table for the terminal."""
     colours = {"✓": "green", "!": "yellow", "✗": "red"}
-    shown = Table("check", "found", "", "what to do", title="headrace doctor", title_justify="left")
-    for check in found:
+    output = Table("check", "found", "", "what to do", title="headrace doctor", title_justify="left")
+    for check in results:
         colour = colours[check.verdict]
-        shown.add_row(check.name, escape(check.found), f"[{colour}]{check.verdict}[/]", escape(check.advice))
-    return shown
+        output.add_row(check.name, escape(check.found), f"[{colour}]{check.verdict}[/]", escape(check.advice))
+    return output
 
 
 def python_check(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> DoctorCheck:
     """Python is new enough."""
-    wanted = ".".join(map(str, MIN_PYTHON))
+    required = ".".join(map(str, MIN_PYTHON))
     ok = version[:2] >= MIN_PYTHON
-    advice = "" if ok else f"install Python {wanted} or newer and make a new environment with it"
+    advice = "" if ok else f"install Python {required} or newer and make a new environment with it"
     return DoctorCheck("Python", ".".join(map(str, version)), ok, advice)
 
 
 def java_check(environment: Mapping[str, str] = os.environ) -> DoctorCheck:
-    """The Java that Spark will start: that of JAVA_HOME, or the first on the PATH."""
-    wanted = " or ".join(map(str, SUPPORTED_JAVA))
+    """The Java that Spark will start: the one at JAVA_HOME, or the first on the PATH."""
+    required = " or ".join(map(str, SUPPORTED_JAVA))
     home = environment.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java", path=environment.get("PATH"))
-    where = f"JAVA_HOME={home}" if home else "java on the PATH"
+    location = f"JAVA_HOME={home}" if home else "java on the PATH"
     if java is None:
-        return DoctorCheck("Java", "no JAVA_HOME, no java on the PATH", ok=False, advice=f"install Java {wanted}")
+        return DoctorCheck("Java", "no JAVA_HOME, no java on the PATH", ok=False, advice=f"install Java {required}")
     try:
-        # Java says its version on stderr.
+        # Java prints its version on stderr.
         text = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr  # noqa: S603
     except (OSError, subprocess.SubprocessError) as error:
-        advice = f"point JAVA_HOME at a Java {wanted}" + (", or unset it" if home else "")
-        return DoctorCheck("Java", f"{where} does not run ({type(error).__name__})", ok=False, advice=advice)
+        advice = f"point JAVA_HOME at a Java {required}" + (", or unset it" if home else "")
+        return DoctorCheck("Java", f"{location} does not run ({type(error).__name__})", ok=False, advice=advice)
     version = java_version(text)
     ok = version in SUPPORTED_JAVA
-    found = f"{version or 'unknown version'} ({where})"
-    return DoctorCheck("Java", found, ok, "" if ok else f"install Java {wanted} and point JAVA_HOME at it")
+    found = f"{version or 'unknown version'} ({location})"
+    return DoctorCheck("Java", found, ok, "" if ok else f"install Java {required} and point JAVA_HOME at it")
 
 
 def java_version(text: str) -> int | None:
-    """The major version in what `java -version` prints, or None.
+    """The major version in the output of `java -version`, or None.
 
     >>> java_version('openjdk version "17.0.15" 2025-04-15'), java_version('java version "1.8.0_401"')
     (17, 8)
@@ -146,34 +146,34 @@ def java_version(text: str) -> int | None:
 
 def package_check(package: str) -> DoctorCheck:
     """The package is installed and can be imported."""
-    why, version = PACKAGES[package], installed(package)
+    purpose, version = PACKAGES[package], installed(package)
     if version is None:
-        return DoctorCheck(package, "not installed", ok=False, advice=f"pip install {package} ({why})")
+        return DoctorCheck(package, "not installed", ok=False, advice=f"pip install {package} ({purpose})")
     try:
         importlib.import_module(_MODULES.get(package, package))
     except Exception as error:  # noqa: BLE001 - a broken package may raise anything
-        advice = f"pip install --force-reinstall {package} ({why})"
+        advice = f"pip install --force-reinstall {package} ({purpose})"
         return DoctorCheck(package, f"{version}, import fails: {error}", ok=False, advice=advice)
     return DoctorCheck(package, version, ok=True)
 
 
 def memory_check(total: int | None = None) -> DoctorCheck:
-    """Enough memory for a JVM and two Python workers."""
+    """The memory is enough for a JVM and two Python workers."""
     total = _total_memory() if total is None else total
     ok = total >= MIN_MEMORY
-    advice = "" if ok else f"Spark and its Python workers want {_gigabytes(MIN_MEMORY)}: raise the limit or add memory"
+    advice = "" if ok else f"Spark and its Python workers need {_gigabytes(MIN_MEMORY)}: raise the limit or add memory"
     return DoctorCheck("memory", f"{_gigabytes(total)} in all", ok, advice)
 
 
 def _total_memory() -> int:
-    """What this process may use: the machine's memory, or less if its container says so."""
+    """The memory that this process may use: the machine's, or less if its container has a limit."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     texts = [path.read_text().strip() for path in _CGROUP_LIMITS if path.is_file()]
     return min(limits + [int(text) for text in texts if text.isdigit()])  # "max" means no limit
 
 
 def write_check(name: str, directory: Path) -> DoctorCheck:
-    """A file can be written there: Spark keeps shuffles in the one, queries keep checkpoints in the other."""
+    """A file can be written to the directory: Spark keeps shuffles there, or queries keep checkpoints there."""
     try:
         with tempfile.NamedTemporaryFile(dir=directory, prefix=".headrace-doctor-") as file:
             file.write(b"headrace")
@@ -185,7 +185,7 @@ def write_check(name: str, directory: Path) -> DoctorCheck:
 
 
 def disk_check(directory: Path, free: int | None = None) -> DoctorCheck:
-    """Room for shuffles, state and checkpoints."""
+    """The disk has room for shuffles, state and checkpoints."""
     try:
         free = shutil.disk_usage(directory).free if free is None else free
     except OSError as error:
@@ -201,31 +201,31 @@ def _gigabytes(size: int) -> str:
 
 
 def spark_check() -> DoctorCheck:
-    """A real local session starts, and a query goes through the JVM and a Python worker and back."""
+    """A local session starts, and a query runs through the JVM and a Python worker."""
     start = time.perf_counter()
     try:
         total, started = _tiny_query()
-    except Exception as error:  # noqa: BLE001 - Spark and the JVM raise all kinds
-        advice = "mend what is above first; Spark's own output says more"
+    except Exception as error:  # noqa: BLE001 - Spark and the JVM raise errors of many types
+        advice = "first fix the problems above; see also Spark's own output"
         return DoctorCheck("Spark", _reason(error), ok=False, advice=advice)
-    took = time.perf_counter() - start
-    found = f"session in {started - start:.1f} s, query in {took - (started - start):.1f} s"
+    seconds = time.perf_counter() - start
+    found = f"session in {started - start:.1f} s, query in {seconds - (started - start):.1f} s"
     if total != sum(range(1000)):
         return DoctorCheck("Spark", f"{found}, wrong answer {total}", ok=False, advice="reinstall pyspark and pyarrow")
     return DoctorCheck("Spark", found, ok=True)
 
 
 def _reason(error: Exception) -> str:
-    """The one line of an error that says most: in a worker's traceback, the line that names the exception."""
+    """The most useful line of an error: in a worker's traceback, the line that names the exception."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return next((line for line in lines if re.match(r"[\w.]*(Error|Exception): ", line)), lines[0])[:200]
 
 
 def _tiny_query() -> tuple[int, float]:
-    """The sum of 0..999 by way of a Python worker, and the instant at which the session was there."""
+    """The sum of 0..999, computed by a Python worker, and the instant at which the session was ready."""
     from pyspark.sql import SparkSession
 
-    # Without it Spark starts its workers with the first python3 on the PATH, not with the one that runs this.
+    # Otherwise Spark starts its workers with the first python3 on the PATH, not with this one.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     options: dict[str, bool | float | int | str | None] = {"spark.ui.enabled": False, "spark.log.level": "ERROR"}
     session = SparkSession.builder.master("local[2]").appName("headrace doctor").config(map=options).getOrCreate()

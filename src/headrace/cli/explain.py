@@ -1,4 +1,4 @@
-"""`headrace explain FILE[:name]`: what a query does, as it will run, stage by stage."""
+"""`headrace explain FILE[:name]`: the plan of a query as it will run, stage by stage."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def command(
     target: Target,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print the steps as JSON.")] = False,
-    liveliness: Annotated[bool, typer.Option(help="Say how far behind answers are final, with advice.")] = False,
-    code: Annotated[bool, typer.Option("--code", help="Also print the code that aggregates in SQL run as.")] = False,
+    liveliness: Annotated[bool, typer.Option(help="Show how soon answers are final, with advice.")] = False,
+    code: Annotated[bool, typer.Option("--code", help="Also print the code generated for SQL aggregates.")] = False,
 ) -> None:
-    """Say what a query does: which operators run where, what they remember, and when their answers are final.
+    """Show the plan of a query: which operators run where, what state they keep, and when their answers are final.
 
-    A Python file is imported, so what it does at module level is done. A script of SQL is explained as the one query it
-    runs as: what several of its parts read is there once.
+    A Python file is imported, so its module-level code runs. A SQL script is explained as the one query it runs as:
+    operators that several statements share appear once.
     """
-    # Here, and not above: `headrace --help` needs none of it.
+    # Imported here, since `headrace --help` does not need it.
     from headrace.api.running import outputs_of
     from headrace.explain.job import job_of
     from headrace.explain.steps import code as code_of
@@ -41,22 +41,24 @@ def command(
     from headrace.optimizer import RULES
     from headrace.stages.cut import line_of
 
-    asked = find(target)
-    made = _unused(asked)
-    if code and made:
-        _print_code([part for module in made for part in module.ways])
+    loaded = find(target)
+    aggregates = _unused(loaded)
+    if code and aggregates:
+        _print_code([part for module in aggregates for part in module.ways])
         return
-    name = asked.name
-    line = line_of(outputs_of(_nodes(asked, target)))
-    found = stages(line)
+    name = loaded.name
+    line = line_of(outputs_of(_nodes(loaded, target)))
+    plan_stages = stages(line)
     rules = [rule.__name__ for rule in RULES]
     if as_json:
-        shown = [{"stage" if key == "level" else key: value for key, value in asdict(s).items()} for s in found]
-        whole = {"stream": name, "rules": rules, "job": job_of(line), "stages": shown}
-        typer.echo(json.dumps(whole, indent=2, ensure_ascii=False))
+        stage_data = [
+            {"stage" if key == "level" else key: value for key, value in asdict(s).items()} for s in plan_stages
+        ]
+        report = {"stream": name, "rules": rules, "job": job_of(line), "stages": stage_data}
+        typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
         return
     tree = Tree(Text(f"{name}, after the rules {', '.join(rules)}\n{job_of(line)}"))
-    for stage in found:
+    for stage in plan_stages:
         branch = tree.add(Text.assemble((stage.title, "bold"), *((f"\n{move}", "dim") for move in stage.moves())))
         for step in stage.steps:
             branch.add(label(step, liveliness=liveliness))
@@ -65,11 +67,11 @@ def command(
         _print_code(code_of(line))
 
 
-def _unused(asked: LoadedQuery) -> list[Any]:
-    """The aggregates that a script makes and no query of it can use, since there is none."""
-    if asked.session is None or asked.queries or asked.deliveries:
+def _unused(loaded: LoadedQuery) -> list[Any]:
+    """The aggregates of a script that has no query."""
+    if loaded.session is None or loaded.queries or loaded.deliveries:
         return []
-    catalog = asked.session.catalog
+    catalog = loaded.session.catalog
     return [catalog.own[name] for name in catalog.aggregates]
 
 
@@ -79,18 +81,18 @@ def _print_code(parts: list[tuple[str, str]]) -> None:
         console.rule(title, align="left")
         if console.is_terminal:
             console.print(Syntax(text, "python", background_color="default", word_wrap=True))
-        else:  # whole lines, for who reads it by other means
+        else:  # unwrapped lines, for other programs
             typer.echo(text)
 
 
-def _nodes(asked: LoadedQuery, target: str) -> dict[str, Node]:
-    """The streams that leave, as their sinks want them; of a script that asks nothing, the one that it makes."""
+def _nodes(loaded: LoadedQuery, target: str) -> dict[str, Node]:
+    """The output streams, prepared for their sinks; for a script without outputs, its only stream."""
     from headrace.stages.egress import prepared
 
-    if asked.single:
-        return {"out": next(iter(asked.queries.values())).node}
-    nodes = {name: stream.node for name, stream in asked.queries.items()}
-    nodes |= {name: prepared(stream.node, sink) for name, (stream, sink) in asked.deliveries.items()}
+    if loaded.single:
+        return {"out": next(iter(loaded.queries.values())).node}
+    nodes = {name: stream.node for name, stream in loaded.queries.items()}
+    nodes |= {name: prepared(stream.node, sink) for name, (stream, sink) in loaded.deliveries.items()}
     if not nodes:
         name, stream = find_stream(target)
         return {name: stream.node}
@@ -98,7 +100,7 @@ def _nodes(asked: LoadedQuery, target: str) -> dict[str, Node]:
 
 
 def label(step: Step, *, liveliness: bool = False) -> Text:
-    """An operator, and below it what is worth knowing about it."""
+    """The text for an operator: its description, how it runs, its state and its CTI."""
     reads = f" ← {', '.join(f'#{number}' for number in step.reads)}" if step.reads else ""
     facts = f"\n   runs {step.runs} · state: {step.state} · CTI: {step.cti}"
     corrects = ("", "") if step.insert_only else (" · corrects itself", "yellow")

@@ -1,4 +1,4 @@
-"""Finding what a command is about: a stream of a Python file, or what a script of SQL asks for."""
+"""Load the target of a command: a stream of a Python file, or the queries of a SQL script."""
 
 from __future__ import annotations
 
@@ -35,34 +35,34 @@ __all__ = [
 _TARGET = re.compile(r"(?P<file>.+?\.(?P<kind>py|sql))(?::(?P<name>.+))?")
 _ALLOWED = "FILE.py, FILE.sql, or either with :NAME"
 
-#: What commands are about, as they show it.
+#: The argument that names the target of a command.
 Target = Annotated[
     str,
     typer.Argument(
         metavar="FILE[:NAME]",
-        help="A Python file or a script of SQL (FILE.py, FILE.sql), and the name of a stream or a query in it.",
+        help="A Python file or a SQL script (FILE.py, FILE.sql), and the name of a stream or query in it.",
     ),
 ]
 
 
 @dataclass(frozen=True)
 class LoadedQuery:
-    """What a command is about: streams whose answers are wanted, and streams that go to sinks, all as one query."""
+    """The target of a command, run as one query: streams to print, and streams that go to sinks."""
 
     name: str
     queries: Mapping[str, Stream]
     deliveries: Mapping[str, tuple[Stream, Any]] = field(default_factory=dict)
-    #: Whether its query was picked by name, or is the only one there could be.
+    #: Whether the target is one stream, selected by name or the only one.
     single: bool = True
-    #: For a script: what exists by now, with its settings, and what came of its statements.
+    #: For a script: its session with catalog and settings, and the outcomes of its statements.
     session: SqlSession | None = None
     outcomes: tuple[Outcome, ...] = ()
 
 
 def find(target: str, roots: Sequence[Path] | None = None, *, absolute: bool = False) -> LoadedQuery:
-    """What a target is about: one stream, or everything that a script asks for.
+    """Load a target: one stream, or all outputs of a script.
 
-    With `roots`, a script may use files only there. With `absolute`, its paths do not depend on where it is run.
+    With `roots`, a script may use files only there. With `absolute`, its paths do not depend on the current directory.
     """
     file, name = _parts(target)
     if file.suffix == ".py":
@@ -72,8 +72,8 @@ def find(target: str, roots: Sequence[Path] | None = None, *, absolute: bool = F
     if name is not None:
         stream = _named(name, _by_name(script), str(file))
         return LoadedQuery(name, {name: stream}, session=script.session)
-    asked = (script.queries, script.deliveries)
-    return LoadedQuery(file.stem, *asked, single=False, session=script.session, outcomes=script.outcomes)
+    outputs = (script.queries, script.deliveries)
+    return LoadedQuery(file.stem, *outputs, single=False, session=script.session, outcomes=script.outcomes)
 
 
 def find_stream(target: str) -> tuple[str, Stream]:
@@ -84,31 +84,31 @@ def find_stream(target: str) -> tuple[str, Stream]:
     script = load_script(file)
     if name is not None:
         return name, _named(name, _by_name(script), str(file))
-    asked = script.queries | {key: stream for key, (stream, _) in script.deliveries.items()}
-    return _only(asked or script.streams, file, "SELECT …")
+    outputs = script.queries | {key: stream for key, (stream, _) in script.deliveries.items()}
+    return _only(outputs or script.streams, file, "SELECT …")
 
 
 def endless(streams: Iterable[Stream]) -> list[str]:
-    """What these streams read that has no end by itself: hosts without a limit, and what only Spark can read."""
+    """The inputs of these streams that have no end: hosts without a limit, and inputs that only Spark can read."""
     from headrace.io.origins import FrameRead, HostRead, SparkRead
     from headrace.plan.nodes import sources_of
 
     origins = [source.origin for source in sources_of(*(stream.node for stream in streams))]
     batch = [o for o in origins if isinstance(o, FrameRead) and not o.streaming]
-    kept = [o for o in origins if isinstance(o, SparkRead) or (isinstance(o, HostRead) and o.limit is None)]
-    kept = [o for o in kept if o not in batch]
-    return list(dict.fromkeys(map(str, kept)))
+    unbounded = [o for o in origins if isinstance(o, SparkRead) or (isinstance(o, HostRead) and o.limit is None)]
+    unbounded = [o for o in unbounded if o not in batch]
+    return list(dict.fromkeys(map(str, unbounded)))
 
 
 def folder_of(name: str) -> str:
-    """A name, which may be anything, as that of a folder."""
+    """Any name as the name of a folder."""
     return re.sub(r"[^\w-]", "_", name)
 
 
 def load_file(file: Path) -> ModuleType:
-    """Import a file as it would run from its own directory, but not as a program: `__name__` is not `__main__`.
+    """Import a file as if from its own directory; `__name__` is the stem of the file, not `__main__`.
 
-    It goes by its own name, so that its classes can be found again, here and by another process.
+    The module is registered under that name, so that this and other processes can find its classes again.
     """
     if not file.is_file():
         raise SourceError(f"there is no file {str(file)!r}", given=str(file))
@@ -123,8 +123,8 @@ def load_file(file: Path) -> ModuleType:
 
 
 def load_script(file: Path, roots: Sequence[Path] | None = None, *, absolute: bool = False) -> Script:
-    """Bind a script; relative paths in it are meant from its own directory."""
-    # Here, and not above: `headrace --help` needs none of it.
+    """Bind a script; relative paths in it start from its own directory."""
+    # Imported here, since `headrace --help` does not need it.
     from headrace.sql import script
 
     base = (file.absolute() if absolute else file).parent
@@ -143,12 +143,12 @@ def read_text(file: Path) -> str:
 def _parts(target: str) -> tuple[Path, str | None]:
     match = _TARGET.fullmatch(target)
     if match is None:
-        raise PlanError("this names no Python file and no script", given=target, allowed=_ALLOWED)
+        raise PlanError("this is neither a Python file nor a SQL script", given=target, allowed=_ALLOWED)
     return Path(match["file"]), match["name"]
 
 
 def _in_python(file: Path, name: str | None) -> tuple[str, Stream]:
-    # Here, and not above: `headrace --help` needs none of it.
+    # Imported here, since `headrace --help` does not need it.
     from headrace.api.stream import Stream
 
     streams = {key: value for key, value in vars(load_file(file)).items() if isinstance(value, Stream)}
@@ -158,19 +158,19 @@ def _in_python(file: Path, name: str | None) -> tuple[str, Stream]:
 
 
 def _by_name(script: Script) -> dict[str, Stream]:
-    """What can be picked from a script; a query before a stream of its name."""
+    """The streams of a script by name; a query takes precedence over a stream of the same name."""
     return {**script.streams, **{name: stream for name, (stream, _) in script.deliveries.items()}, **script.queries}
 
 
 def _only(streams: Mapping[str, Stream], file: Path, instead: str) -> tuple[str, Stream]:
     """The only stream that no other one reads."""
     if not streams:
-        raise PlanError(f"no stream is at the top level of {file}", given=str(file), instead=instead)
-    last = {name: stream for name, stream in streams.items() if not _is_read(stream, streams)}
-    if len({stream.node for stream in last.values()}) == 1:
-        return next(iter(last.items()))
-    names = ", ".join(last)
-    raise PlanError("several streams are in this file", given=names, instead=f"{file}:{next(iter(last))}")
+        raise PlanError(f"there is no stream at the top level of {file}", given=str(file), instead=instead)
+    unread = {name: stream for name, stream in streams.items() if not _is_read(stream, streams)}
+    if len({stream.node for stream in unread.values()}) == 1:
+        return next(iter(unread.items()))
+    names = ", ".join(unread)
+    raise PlanError("there are several streams in this file", given=names, instead=f"{file}:{next(iter(unread))}")
 
 
 def _is_read(stream: Stream, streams: Mapping[str, Stream]) -> bool:

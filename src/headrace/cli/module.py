@@ -1,4 +1,4 @@
-"""`headrace module list` and `headrace module check`: which modules are installed, and whether one keeps its word."""
+"""`headrace module list` and `headrace module check`: list the installed modules, and check one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "check", "find_module", "listing"]
 
-app = typer.Typer(help="Modules: which are installed, and whether one keeps its word.", no_args_is_help=True)
+app = typer.Typer(help="List the installed modules, and check that a module keeps its contract.", no_args_is_help=True)
 _FILE = re.compile(r"(?P<file>.+\.py):(?P<name>\w+)")
 _PACKAGE = re.compile(r"(?P<package>[\w.-]+):(?P<name>\w+)")
 _COLOURS = {"ok": "green", "failed": "red", "note": "cyan", "skipped": "dim"}
@@ -39,19 +39,19 @@ def listing(
     """List the modules that are installed, with their parameters and schemas."""
     from headrace.modules.registry import modules
 
-    found = modules()
+    installed = modules()
     if as_json:
-        typer.echo(json.dumps([one.as_dict() for one in found], indent=2, ensure_ascii=False))
+        typer.echo(json.dumps([module.as_dict() for module in installed], indent=2, ensure_ascii=False))
         return
     console = Console(highlight=False, soft_wrap=True)
-    for one in found:
-        console.print(Text.assemble((one.name, "bold"), f"({one.parameters})" if one.parameters else ""))
+    for module in installed:
+        console.print(Text.assemble((module.name, "bold"), f"({module.parameters})" if module.parameters else ""))
         facts = [
-            ", ".join([one.kind, *one.properties]),
-            f"{one.input} -> {one.output}" if one.input else "",
-            one.package,
+            ", ".join([module.kind, *module.properties]),
+            f"{module.input} -> {module.output}" if module.input else "",
+            module.package,
         ]
-        console.print(Text(f"    {one.summary}", style="red" if one.problem else ""))
+        console.print(Text(f"    {module.summary}", style="red" if module.problem else ""))
         console.print(Text(f"    {' · '.join(filter(None, facts))}", style="dim"))
 
 
@@ -76,10 +76,10 @@ def check(
     nulls: Annotated[bool, typer.Option(help="Whether the input may have nulls.")] = True,
     odd: Annotated[bool, typer.Option(help="Whether the input may have NaN, infinities and extremes.")] = True,
 ) -> None:
-    """Check a module on random windows and streams; what fails is shown on the smallest one, and the exit status is 1.
+    """Check a module on random windows and streams. A failure shows the smallest example; the exit status is then 1.
 
-    Is it deterministic, does it leave its input alone, does its state not depend on how items come and go, and do
-    corrections lead to the same answer as the history?
+    The checks: the module is deterministic, does not modify its input, reaches the same state however items are added
+    and removed, and gives the same answer after corrections as over the history.
     """
     try:
         from hypothesis.configuration import set_hypothesis_home_dir
@@ -94,25 +94,25 @@ def check(
     console = Console(highlight=False, soft_wrap=True)
     console.print(Text(f"{module}: {module.fields} -> {module.output}", style="bold"))
     with tempfile.TemporaryDirectory() as home, console.status("answers") as status:
-        set_hypothesis_home_dir(home)  # and not a folder where the user happens to be
+        set_hypothesis_home_dir(home)  # not a folder in the current directory
 
-        def tell(finding: Finding) -> None:
+        def show(finding: Finding) -> None:
             console.print(Text(str(finding), style=_COLOURS[finding.verdict]))
             status.update(f"after {finding.check}")
 
         try:
             report = module_check(
-                module, stream, examples=examples, seed=seed, nulls=nulls, odd=odd, only=only or (), tell=tell
+                module, stream, examples=examples, seed=seed, nulls=nulls, odd=odd, only=only or (), tell=show
             )
         finally:
             set_hypothesis_home_dir(None)
-    told = f"failed: {', '.join(report.failed)}" if report.failed else "all checks passed"
-    console.print(Text(f"{told}; --seed {report.seed} repeats this", style="red" if report.failed else "green"))
+    verdict = f"failed: {', '.join(report.failed)}" if report.failed else "all checks passed"
+    console.print(Text(f"{verdict}; --seed {report.seed} repeats this", style="red" if report.failed else "green"))
     raise typer.Exit(0 if report.ok else 1)
 
 
-def find_module(target: str, given: dict[str, Any]) -> Module:
-    """The module that is meant, made with these parameters."""
+def find_module(target: str, arguments: dict[str, Any]) -> Module:
+    """The module that the target names, created with these parameters."""
     from headrace.expr import Udf
     from headrace.modules.registry import registered_module
 
@@ -131,21 +131,21 @@ def find_module(target: str, given: dict[str, Any]) -> Module:
                 allowed="aggregates and operators",
                 instead="verify=True in hr.udf(...) to have it called twice",
             )
-    return kind(**given)
+    return kind(**arguments)
 
 
-def _class_in(where: ModuleType, name: str, target: str) -> type[Module]:
+def _class_in(source: ModuleType, name: str, target: str) -> type[Module]:
     from headrace.modules.base import Module
 
-    found = {n: c for n, c in vars(where).items() if isinstance(c, type) and issubclass(c, Module) and c is not Module}
-    mine = {n: c for n, c in found.items() if not c.__module__.startswith("headrace.modules.base")}
-    if name in mine:
-        return mine[name]
-    close = nearest(name, mine)
+    found = {n: c for n, c in vars(source).items() if isinstance(c, type) and issubclass(c, Module) and c is not Module}
+    own = {n: c for n, c in found.items() if not c.__module__.startswith("headrace.modules.base")}
+    if name in own:
+        return own[name]
+    close = nearest(name, own)
     raise ModuleError(
-        f"there is no module {name!r} in {where.__name__}",
+        f"there is no module {name!r} in {source.__name__}",
         given=target,
-        allowed=", ".join(sorted(mine)) or "(no modules)",
+        allowed=", ".join(sorted(own)) or "(no modules)",
         instead=f"{target.rpartition(':')[0]}:{close}" if close else "a class derived from hr.Aggregate or hr.Operator",
     )
 
@@ -163,13 +163,13 @@ def _imported(package: str) -> ModuleType:
         ) from error
 
 
-def parameters(given: list[str]) -> dict[str, Any]:
-    """`alpha=0.5` as a number, a boolean, a text and so on, as Python reads it; what it cannot read is text."""
+def parameters(pairs: list[str]) -> dict[str, Any]:
+    """Parse `alpha=0.5`: values are Python literals; anything else is text."""
     found = {}
-    for pair in given:
+    for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name.isidentifier():
-            raise ModuleError("this is no parameter", given=pair, allowed="NAME=VALUE", instead="--param alpha=0.5")
+            raise ModuleError("this is not a parameter", given=pair, allowed="NAME=VALUE", instead="--param alpha=0.5")
         try:
             found[name] = ast.literal_eval(text)
         except (ValueError, SyntaxError):

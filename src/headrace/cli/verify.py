@@ -1,4 +1,4 @@
-"""`headrace verify`: is a query right under disorder? And the engine?"""
+"""`headrace verify`: test a query, or the engine, on random streams in any order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def command(
         str,
         typer.Argument(
             metavar="[FILE[:NAME]]",
-            help="A query of a Python file or a script of SQL; without one the engine itself is tried.",
+            help="A query of a Python file or a SQL script. Default: test the engine itself.",
         ),
     ] = "",
     *,
@@ -41,30 +41,30 @@ def command(
         typer.Option(
             "--intent",
             metavar="TEXT",
-            help="What to try: 'equi_join over highly_out_of_order & speculative'. For a query, what its streams are "
+            help="What to test: 'equi_join over highly_out_of_order & speculative'. For a query, what its streams are "
             "like: 'eager_ctis & (long | infinite)'. May be repeated.",
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", metavar="N", min=0, help="How many streams are made up.")] = 200,
-    seed: Annotated[int, typer.Option(min=0, help="Where chance begins: the same seed gives the same run.")] = 0,
-    case: Annotated[str, typer.Option(metavar="SEED:NUMBER", help="Repeat one case that a run has told of.")] = "",
+    seeds: Annotated[int, typer.Option("--seeds", metavar="N", min=0, help="The number of random streams.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="The random seed: the same seed gives the same run.")] = 0,
+    case: Annotated[str, typer.Option(metavar="SEED:NUMBER", help="Repeat one case that a run reported.")] = "",
     jobs: Annotated[int, typer.Option(min=1, help="How many processes share the work.")] = os.cpu_count() or 1,
-    failures: Annotated[int, typer.Option(min=1, help="Stop after so many failures.")] = 1,
-    spark: Annotated[int, typer.Option(min=0, help="So many more cases are run on Spark.")] = 0,
+    failures: Annotated[int, typer.Option(min=1, help="Stop after this many failures.")] = 1,
+    spark: Annotated[int, typer.Option(min=0, help="Run this many more cases on Spark.")] = 0,
     shape: Annotated[
-        str, typer.Option(help="What the query's answers are declared to be: point, interval or edge.")
+        str, typer.Option(help="The declared shape of the query's answers: point, interval or edge.")
     ] = "interval",
-    order: Annotated[str, typer.Option(help="How they are declared to leave: corrections or full.")] = "corrections",
-    own: Annotated[bool, typer.Option(help="Whether the query is also checked on its own data.")] = True,
+    order: Annotated[str, typer.Option(help="The declared order of the output: corrections or full.")] = "corrections",
+    own: Annotated[bool, typer.Option(help="Also check the query on its own data.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Ask whether a query is right, whatever the order in which its events come and however they are revised.
+    """Check that a query gives the right answers for any order and any revisions of its events.
 
-    Its answers are compared with batch SQL over the history, its output must keep its promises, and what should make no
-    difference (batches, partitions, order, restarts, the optimizer) must make none. If something is wrong, the
-    smallest stream that shows it is printed as a drawn table, with the seed that makes it again; the exit status is 1.
+    Its answers must equal batch SQL over the history, its output must keep its promises, and batches, partitions,
+    order, restarts and the optimizer must make no difference. On a failure the command prints the smallest stream that
+    shows it as a drawn table, with the seed that repeats it; the exit status is 1.
     """
-    # Here, and not above: `headrace --help` needs none of it.
+    # Imported here, since `headrace --help` does not need it.
     from headrace.testing.verify import verify_cases
     from headrace.testing.verify.pool import run_shares
 
@@ -78,7 +78,7 @@ def command(
     declared = {"shape": shape, "order": order}
     shares = _shares(target, intent or [], declared, seed, seeds, jobs, failures)
     with _Bar(console, seeds) as bar:
-        report = run_shares(shares, jobs, bar.tell, load_stream)
+        report = run_shares(shares, jobs, bar.update_from, load_stream)
     if spark:
         shares = _shares(target, intent or [], declared, seed, spark, 1, failures)
         report.add(_on_spark(shares, spark, console))
@@ -88,8 +88,8 @@ def command(
 def _shares(
     target: str, intents: list[str], declared: dict[str, str], seed: int, cases: int, jobs: int, failures: int
 ) -> list[CaseShare]:
-    """So many cases, of the query if one is named, for so many processes."""
-    # Here, and not above: `headrace --help` needs none of it.
+    """Divide the cases, of the query if one is named, among processes."""
+    # Imported here, since `headrace --help` does not need it.
     from headrace.testing.intents import KINDS
     from headrace.testing.verify.pool import shares_of_intents, shares_of_query
 
@@ -102,25 +102,25 @@ def _shares(
 
 
 def load_stream(target: str) -> Stream:
-    """The stream that a target names; other processes find it by this function."""
+    """The stream that a target names; worker processes call this function too."""
     return find_stream(target)[1]
 
 
 def _own_data(stream: Stream, console: Console, shape: str, order: str) -> None:
-    """The query over its own inputs, live and as history."""
+    """Compare the live answer over the query's own inputs with the history's."""
     from headrace.testing.verify.own_data import verify_own_data
 
     with console.status("its own data, live and as history"):
         rows = verify_own_data(stream.node, shape=shape, order=order)  # type: ignore[arg-type]
     console.print(
-        Text("its own data: not checked; its inputs do not end here, or it is not stored what came late", style="dim")
+        Text("its own data: not checked, since its inputs do not end here or late rows are not stored", style="dim")
         if rows is None
         else Text(f"its own data: the live answer is that of the history, {rows} rows", style="green")
     )
 
 
 def _repeated(target: str, intents: list[str], case: str) -> CaseShare:
-    """The one case of this name."""
+    """The case of this name."""
     from headrace.testing.verify.pool import CaseShare
 
     seed, _, number = case.partition(":")
@@ -135,15 +135,15 @@ def _on_spark(shares: list[CaseShare], cases: int, console: Console) -> Verifica
     from headrace.testing.verify.on_spark import verify_on_spark
 
     with _Bar(console, cases, "on Spark") as bar:
-        made = (case for share in shares for case in share.make(load_stream))
-        return verify_on_spark(made, tell=bar.tell)
+        cases_to_run = (case for share in shares for case in share.make(load_stream))
+        return verify_on_spark(cases_to_run, tell=bar.update_from)
 
 
 class _Bar:
-    """How far a run is: a bar on a terminal, a line for every tenth elsewhere."""
+    """Show the progress of a run: a bar on a terminal, a text line for every tenth elsewhere."""
 
     def __init__(self, console: Console, cases: int, what: str = "cases") -> None:
-        self.console, self.cases, self.what, self.told = console, cases, what, 0
+        self.console, self.cases, self.what, self.tenths = console, cases, what, 0
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
@@ -161,11 +161,11 @@ class _Bar:
     def __exit__(self, *_: object) -> None:
         self.progress.stop()
 
-    def tell(self, report: VerificationReport) -> None:
+    def update_from(self, report: VerificationReport) -> None:
         self.progress.update(self.task, completed=report.cases)
         tenth = report.cases * _TENTHS // max(self.cases, 1)
-        if not self.console.is_terminal and tenth > self.told:
-            self.told = tenth
+        if not self.console.is_terminal and tenth > self.tenths:
+            self.tenths = tenth
             self.console.print(f"{report.cases} of {self.cases} {self.what}, {len(report.failures)} failed")
 
 
@@ -182,11 +182,11 @@ def _finish(report: VerificationReport, console: Console, *, as_json: bool) -> N
         for failure in report.failures:
             console.print(Text(str(failure), style="red"))
         checks = sum(report.checks.values())
-        tried = f"{counted(report.cases, 'case')}, {counted(report.rows, 'row')}, {counted(checks, 'check')}"
+        summary = f"{counted(report.cases, 'case')}, {counted(report.rows, 'row')}, {counted(checks, 'check')}"
         verdict = (
-            "nothing was tried" if not checks else "all of them held" if report.ok else f"{len(report.failures)} failed"
+            "nothing was tested" if not checks else "all passed" if report.ok else f"{len(report.failures)} failed"
         )
-        console.print(Text(f"{tried}: {verdict}", "green" if report.ok else "red"))
+        console.print(Text(f"{summary}: {verdict}", "green" if report.ok else "red"))
     if not report.ok:
         sys.exit(1)
 

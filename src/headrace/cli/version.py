@@ -1,4 +1,4 @@
-"""`headrace version`: the version of Headrace and of what it runs on, read from package metadata without importing."""
+"""`headrace version`: the versions of Headrace and its dependencies, read from package metadata without importing."""
 
 from __future__ import annotations
 

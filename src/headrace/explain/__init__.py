@@ -1,5 +1,5 @@
-"""What a query does, for people to read: its operators stage by stage, its loops drawn, and the job that a batch is.
+"""Describe a query to its users: the operators stage by stage, the body of each loop, and the job that runs a batch.
 
-`steps` gives the operators of a cut plan as data and as text, `loops` draws the body of a loop, and `job` says what is
-shuffled. How an operator runs, and why, comes from the operator itself (`operators/choice.py`).
+`steps` lists the operators of a cut plan as data and as text, `loops` draws the body of a loop, and `job` lists what is
+shuffled. Each operator states how it runs, and why (`operators/choice.py`).
 """

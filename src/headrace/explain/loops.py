@@ -1,4 +1,4 @@
-"""Loops, drawn for people: the operators of the body, and how the last leads back to the first."""
+"""Draw loops as text: the operators of the body, and the way back from the last to the first."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from headrace.plan.convergence import why_it_may_not_end
 from headrace.plan.nodes import LoopInput, Recurse, walk
 from headrace.stages.spread import goes_across
 
-__all__ = ["how_it_runs", "loop_lines"]
+__all__ = ["loop_lines", "loop_runs_as"]
 
 
 def loop_lines(node: Recurse, number: int, reads: Sequence[int]) -> tuple[str, ...]:
     """The body of loop `number`, whose inputs have the numbers `reads`."""
     names = {port.fingerprint: f"#{read}" for port, read in zip(node.ports, reads, strict=True)}
     names[node.ports[0].fingerprint] = "result"
-    lines = [f"loop: again and again, until nothing new comes; {_its_end(node)}"]
+    lines = [f"loop: repeats until a round derives nothing new; {_end_text(node)}"]
     for inner in walk(node.body):
         if not isinstance(inner, LoopInput):
-            mine = names[inner.fingerprint] = f"#{number}.{len(lines)}"
-            from_ = ", ".join(names[child.fingerprint] for child in inner.inputs)
-            lines.append(f"  {mine} {inner.describe()} ← {from_}")
+            own_number = names[inner.fingerprint] = f"#{number}.{len(lines)}"
+            inputs = ", ".join(names[child.fingerprint] for child in inner.inputs)
+            lines.append(f"  {own_number} {inner.describe()} ← {inputs}")
     lines.append(f"  ↺ result ← #{reads[0]}, {names[node.body.fingerprint]}")
     if not goes_across(node) and node.why_in_one_bucket is not None:
-        lines.append(f"  in one bucket, since no column is kept all the way round: {node.why_in_one_bucket}")
+        lines.append(f"  in one bucket, since no column keeps its values all the way round: {node.why_in_one_bucket}")
     return tuple(lines)
 
 
-def _its_end(node: Recurse) -> str:
-    why = why_it_may_not_end(node)
-    return "always ends" if why is None else f"stopped after {node.bound:,} rounds, since {why}"
+def _end_text(node: Recurse) -> str:
+    reason = why_it_may_not_end(node)
+    return "always ends" if reason is None else f"stopped after {node.bound:,} rounds, since {reason}"
 
 
-def how_it_runs(node: Recurse) -> str:
-    """What goes round in it, and where."""
-    return f"{runs_as(node)}; {_where(node)}"
+def loop_runs_as(node: Recurse) -> str:
+    """What goes round in a loop, and in which buckets."""
+    return f"{runs_as(node)}; {_buckets_text(node)}"
 
 
-def _where(node: Recurse) -> str:
+def _buckets_text(node: Recurse) -> str:
     if goes_across(node):
-        return "across buckets, if there are several: a round a trip"
+        return "across buckets, if there are several: one round per trip"
     if node.why_in_one_bucket is None:
-        return f"in every bucket a loop of its own, by {', '.join(node.need(0) or ())}"
+        return f"a loop of its own in every bucket, by {', '.join(node.need(0) or ())}"
     return "all in one bucket"

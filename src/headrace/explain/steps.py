@@ -1,4 +1,4 @@
-"""What a query does, told to people: the plan as it will run, level by level."""
+"""List the operators of a plan as it will run, level by level, as data and as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.explain.job import in_place, job_of, shuffled_to
-from headrace.explain.loops import how_it_runs, loop_lines
+from headrace.explain.loops import loop_lines, loop_runs_as
 from headrace.operators.registry import code_of, runs_as
 from headrace.optimizer import RULES
 from headrace.plan.nodes import (
@@ -37,34 +37,34 @@ class Step:
     cti: str
     delay: str
     advice: tuple[str, ...]
-    #: What is inside, if it is a loop or a pattern.
+    #: The text lines that draw a loop or a pattern.
     loop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A level of a cut plan: how its rows came there, and its operators, inputs first."""
+    """A level of a cut plan: how its rows are partitioned, and its operators, inputs first."""
 
     level: int
     rows: str
-    #: What is shuffled on its way there; and what is not, because it is partitioned as it must be.
+    #: The inputs that are shuffled to this level, and those that stay, since they are partitioned as needed.
     shuffled: tuple[str, ...]
     in_place: tuple[str, ...]
     steps: tuple[Step, ...]
 
     @property
     def title(self) -> str:
-        """The level in one line."""
+        """The level and its partitioning, in one text line."""
         return f"stage {self.level}: {self.rows}" if self.level else f"intake: {self.rows}"
 
     def moves(self) -> list[str]:
-        """What is shuffled and what is not, in lines."""
+        """What is shuffled and what stays, one text line each."""
         found = {"shuffled": self.shuffled, "not shuffled again": self.in_place}
         return [f"{what}: {'; '.join(parts)}" for what, parts in found.items() if parts]
 
 
 def code(line: Line) -> list[tuple[str, str]]:
-    """The code that was made for aggregates written in SQL: which aggregate and how it runs, and the code."""
+    """The code generated for SQL aggregates: a title (the aggregate, and how it runs) and the code."""
     found: dict[str, str] = {}
     for node in line.nodes:
         found |= code_of(node)
@@ -80,7 +80,7 @@ def steps(line: Line) -> list[Step]:
             number=numbers[node.fingerprint],
             operator=node.describe(),
             reads=tuple(numbers[child.fingerprint] for child in node.inputs),
-            runs=how_it_runs(node) if isinstance(node, Recurse) else runs_as(node),
+            runs=loop_runs_as(node) if isinstance(node, Recurse) else runs_as(node),
             insert_only=node.properties.insert_only,
             **vars(node.liveliness),
             loop=_loop(node, numbers),
@@ -98,14 +98,14 @@ def _loop(node: Node, numbers: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def stages(line: Line) -> list[Stage]:
-    """The stages of a cut plan, without what only counts and keeps the rows that no one asked for."""
+    """The stages of a cut plan, without the operators that only count and keep diverted rows."""
     found, numbers = [], {node.fingerprint: i for i, node in enumerate(line.nodes, 1)}
     shown = [(step, node) for step, node in zip(steps(line), line.nodes, strict=True) if not _is_side(node)]
     for level in range(line.depth + 1):
-        here = [(step, node) for step, node in shown if step.level == level]
-        kept = tuple(filter(None, (in_place(line, node, numbers) for _, node in here)))
+        members = [(step, node) for step, node in shown if step.level == level]
+        in_place_texts = tuple(filter(None, (in_place(line, node, numbers) for _, node in members)))
         rows, shuffled = _partitioning(line, level), shuffled_to(line, level, numbers)
-        found.append(Stage(level, rows, shuffled, kept, tuple(step for step, _ in here)))
+        found.append(Stage(level, rows, shuffled, in_place_texts, tuple(step for step, _ in members)))
     return found
 
 

@@ -1,6 +1,6 @@
 """Expressions: built in Python or SQL, computed on Arrow, printed as Spark SQL and DuckDB SQL, the same everywhere.
 
-Printing is imported apart, from `headrace.expr.sql`: a worker unpickles expressions and need not load a SQL library.
+Printing is imported separately, from `headrace.expr.sql`: workers unpickle expressions and need no SQL library.
 """
 
 from headrace.expr.aggregates import (

@@ -1,7 +1,7 @@
-"""Aggregate calls: the places of an expression where a whole window is folded into one value.
+"""Aggregate calls: the parts of an expression that reduce a window to one value.
 
-An aggregate call stands inside ordinary expressions, as in `sum(col("p") * col("q")) / sum("q")`. No row has its value;
-`split_aggregates` takes the calls out, once each, and leaves expressions over the columns an operator will fill.
+An aggregate call is part of ordinary expressions, as in `sum(col("p") * col("q")) / sum("q")`. No row has its value;
+`split_aggregates` extracts the calls, once each, and leaves expressions over the columns that an operator fills.
 A text among the arguments is the name of a column.
 """
 
@@ -47,9 +47,9 @@ Parameter = float | int | str
 
 @dataclass(frozen=True)
 class Aggregation:
-    """An aggregate function: the types it takes, the type it gives for each, and the check of each parameter.
+    """An aggregate function: its argument types, the result type for each, and the check of each parameter.
 
-    It `adds_up` if its answer follows from sums, which can be added and subtracted, without the values themselves.
+    It `adds_up` if sums, which can be added and subtracted, determine its answer.
     """
 
     takes: str
@@ -62,14 +62,14 @@ class Aggregation:
 def _fraction(value: Any) -> float:
     number = value.item() if isinstance(value, np.generic) else value
     if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number <= 1:
-        raise ExpressionError("a quantile is taken at a part of 1", given=value, allowed="0 to 1", instead="0.95")
+        raise ExpressionError("a quantile is a fraction of 1", given=value, allowed="0 to 1", instead="0.95")
     return float(number) + 0.0  # -0.0 is 0.0
 
 
 def _how_many(value: Any) -> int:
     number = value.item() if isinstance(value, np.generic) else value
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise ExpressionError("this is not how many values to keep", given=value, allowed="1, 2, 3, …", instead="3")
+        raise ExpressionError("this is not a number of values", given=value, allowed="1, 2, 3, …", instead="3")
     return number
 
 
@@ -191,7 +191,7 @@ def _aggregate(function: str, argument: Value, *parameters: Parameter) -> Aggreg
 
 
 def count(argument: Value = None) -> AggregateCall:
-    """How many events there are, or how many have an argument that is not NULL."""
+    """The number of events, or of events whose argument is not NULL."""
     return AggregateCall("count") if argument is None else _aggregate("count", argument)
 
 
@@ -236,15 +236,15 @@ def last(argument: Value) -> AggregateCall:
 
 
 def median(argument: Value) -> AggregateCall:
-    """The value in the middle: `quantile(argument, 0.5)`."""
+    """The median: `quantile(argument, 0.5)`."""
     return _aggregate("median", argument)
 
 
 def quantile(argument: Value, q: float) -> AggregateCall:
-    """The value below which the part `q` of all values lies, as DOUBLE.
+    """The value below which the fraction `q` of all values lies, as DOUBLE.
 
-    Between the two closest ranks it is interpolated linearly: with n values in order, counted from 0, it is taken at
-    the rank `q * (n - 1)`. NaN is greater than any number.
+    It is interpolated linearly between the two closest ranks: with n values in order, counted from 0, it is the value
+    at rank `q * (n - 1)`. NaN is greater than any number.
 
     >>> quantile("price", 0.95)
     quantile(price, 0.95)
@@ -253,7 +253,7 @@ def quantile(argument: Value, q: float) -> AggregateCall:
 
 
 def geometric_mean(argument: Value) -> AggregateCall:
-    """`exp(avg(ln(argument)))`; NULL if any value is zero or negative, because it cannot be computed then."""
+    """`exp(avg(ln(argument)))`; NULL if any value is zero or negative."""
     return _aggregate("geometric_mean", argument)
 
 
@@ -266,22 +266,22 @@ def collect(argument: Value) -> AggregateCall:
 
 
 def distinct_count(argument: Value) -> AggregateCall:
-    """How many different values there are, exactly; NULL is none."""
+    """The exact number of distinct values; NULL does not count."""
     return _aggregate("distinct_count", argument)
 
 
 def approx_distinct(argument: Value) -> AggregateCall:
-    """About how many different values there are, from a sketch of at most 1024 numbers.
+    """The approximate number of distinct values, from a sketch of at most 1024 numbers.
 
-    Up to 1023 it is exact, beyond that it is off by about 3 % (one standard error). The sketch depends on the values
-    alone, so the answer is the same however rows arrive. It cannot forget: over a stream with retractions all values
-    are kept and the answer is exact.
+    Up to 1023 it is exact, beyond that the standard error is about 3 %. The sketch depends on the values alone, so the
+    answer is the same for every order of arrival. It cannot remove values: over a stream with retractions the operator
+    keeps all values, and the answer is exact.
     """
     return _aggregate("approx_distinct", argument)
 
 
 def top_frequent(argument: Value, k: int) -> AggregateCall:
-    """The list of the `k` values that occur most often, the most frequent first; of equally frequent ones the lesser.
+    """The list of the `k` values that occur most often, the most frequent first; ties go to the lesser value.
 
     Without a value the list is empty.
     """
@@ -294,7 +294,7 @@ def concat(argument: Value, separator: str = ",") -> AggregateCall:
 
 
 def has_aggregates(expr: Expr) -> bool:
-    """Whether an aggregate call stands anywhere in it."""
+    """Whether an expression contains an aggregate call."""
     return isinstance(expr, AggregateCall) or any(map(has_aggregates, expr.children))
 
 

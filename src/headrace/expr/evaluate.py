@@ -1,7 +1,7 @@
 """Evaluation: an expression over the columns of an Arrow table, all rows at once.
 
 The tree is bound to the table's schema, then computed from the leaves up. A part without columns is computed once, as a
-scalar, and spread over the rows only if it is the whole answer.
+scalar, and expanded to all rows only if it is the entire answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["evaluate", "predicate_mask"]
 
 
 def evaluate(expr: Expr, table: pa.Table, schema: Schema | None = None) -> pa.Array:
-    """The value of `expr` in every row; `schema` is the table's own unless given."""
+    """The value of `expr` in every row. Default for `schema`: the table's own."""
     bound = expr.bind(schema or Schema.of(table.schema))
     value = _compute(bound, table)
     if isinstance(value, pa.Scalar):

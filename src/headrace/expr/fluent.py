@@ -1,4 +1,4 @@
-"""The face of an expression: what people write after a column's name.
+"""The fluent interface of expressions: operators and methods on a column.
 
 Every operator and method here builds one call of the function of the same name in `signatures`, or a small combination
 of such calls; nothing is computed. A Python value among the arguments means a literal, so `col("a") == "b"` compares a
@@ -96,7 +96,7 @@ class Fluent:
 
     def __bool__(self) -> NoReturn:
         raise ExpressionError(
-            "an expression has no truth value of its own: it has one in every row",
+            "an expression has no truth value: it has a value in every row",
             given=str(self),
             allowed="& for and, | for or, ~ for not, .isin() for in; a.same(b) asks if two expressions are the same",
             instead="(col('a') > 1) & (col('b') < 2)",
@@ -106,7 +106,7 @@ class Fluent:
         raise ExpressionError("an expression cannot be looped over", given=str(self))
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):  # copy, pickle and inspection ask for these and expect a plain answer
+        if name.startswith("__"):  # copy, pickle and inspection look these up and expect an AttributeError
             raise AttributeError(name)
         raise UnknownMethod.of(name, str(self), [known for known in dir(type(self)) if not known.startswith("_")])
 
@@ -126,7 +126,7 @@ class Fluent:
         return (self >= low) & (self <= high)
 
     def isin(self, *values: Value | list[Value] | tuple[Value, ...] | set[Value] | frozenset[Value]) -> Expr:
-        """True for any of `values`, given one by one or as one list; of an empty list nothing is a member."""
+        """True for any of `values`, passed as arguments or as one list; an empty list has no members."""
         flat: list[Value] = []
         for value in values:
             if isinstance(value, (list, tuple)):
@@ -144,7 +144,7 @@ class Fluent:
     # Text. Positions and lengths count characters (code points), from 1 as in SQL.
 
     def like(self, pattern: Value) -> Expr:
-        """SQL's LIKE on the whole text: `%` any run, `_` any one character, backslash takes either literally."""
+        """SQL's LIKE on the entire text: `%` matches any run, `_` any one character; a backslash escapes either."""
         return self._call("like", pattern)
 
     def rlike(self, pattern: Value) -> Expr:
@@ -171,7 +171,7 @@ class Fluent:
         return self._call("length")
 
     def substring(self, start: int, length: int = _WHOLE) -> Expr:
-        """`length` characters from the `start`-th (the first is 1), or all that follow."""
+        """`length` characters from position `start` (the first is 1), or all that follow."""
         return self._call("substring", start, length)
 
     def concat(self, *others: Value) -> Expr:
@@ -182,7 +182,7 @@ class Fluent:
         return self._call("replace", search, replacement)
 
     def position(self, text: str) -> Expr:
-        """Where the text is found first, the first character being 1; 0 where it is not."""
+        """The position of the first occurrence of a text, counted from 1; 0 if there is none."""
         return self._call("position", text)
 
     def code(self) -> Expr:
@@ -205,11 +205,11 @@ class Fluent:
         return self._call("right", length)
 
     def lpad(self, width: int, fill: str = " ") -> Expr:
-        """Filled up at the front to a width; what is longer is cut at its end."""
+        """Padded at the front to a width; longer texts are cut at their end."""
         return self._call("lpad", width, fill)
 
     def rpad(self, width: int, fill: str = " ") -> Expr:
-        """Filled up at the end to a width; what is longer is cut there."""
+        """Padded at the end to a width; longer texts are cut there."""
         return self._call("rpad", width, fill)
 
     def starts_with(self, text: str) -> Expr:
@@ -221,7 +221,7 @@ class Fluent:
     def contains(self, text: str) -> Expr:
         return self._call("contains", text)
 
-    # Numbers. Outside its domain a function gives NULL.
+    # Numbers. Outside its domain a function returns NULL.
 
     def abs(self) -> Expr:
         return self._call("abs")
@@ -296,11 +296,11 @@ class Fluent:
         return self._call("bit_not")
 
     def shift_left(self, places: Value) -> Expr:
-        """Bits moved up, those that fall off lost; NULL by less than no place, or by more than there are."""
+        """Bits shifted up; NULL for a negative number of places, or for more than the type has."""
         return self._call("shift_left", places)
 
     def shift_right(self, places: Value) -> Expr:
-        """Bits moved down, the sign kept; NULL by less than no place, or by more than there are."""
+        """Bits shifted down, keeping the sign; NULL for a negative number of places, or for more than the type has."""
         return self._call("shift_right", places)
 
     # Dates, in UTC.
@@ -340,7 +340,7 @@ class Fluent:
         return self._call("time_diff", earlier)
 
     def shift_time(self, ticks: Value) -> Expr:
-        """So many ticks (microseconds) later; NULL outside of the years 1 to 9999."""
+        """The time moved by a number of ticks (microseconds); NULL outside of the years 1 to 9999."""
         return self._call("shift_time", ticks)
 
     def date_trunc(self, unit: Value) -> Expr:

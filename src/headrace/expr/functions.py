@@ -1,4 +1,4 @@
-"""Functions that read better before their arguments than after the first of them.
+"""Functions that read better as functions than as methods.
 
 Texts among the arguments are literals, as in the methods.
 """
@@ -39,7 +39,7 @@ def least(*values: Value) -> Expr:
 
 
 def concat(*values: Value) -> Expr:
-    """The texts one after the other; NULL if any is."""
+    """The texts concatenated; NULL if any is NULL."""
     return call("concat", *values)
 
 
@@ -50,7 +50,7 @@ def if_else(condition: Value, value: Value, otherwise: Value = None) -> Expr:
 
 @dataclass(frozen=True)
 class CaseBuilder:
-    """A CASE under construction: `.when(...)` adds a branch, `.otherwise(...)` or `.end()` makes the expression."""
+    """A CASE under construction: `.when(...)` adds a branch, `.otherwise(...)` or `.end()` builds the expression."""
 
     branches: tuple[tuple[Expr, Expr], ...] = ()
 
@@ -63,7 +63,7 @@ class CaseBuilder:
         return Case(self.branches, as_expr(value))
 
     def end(self) -> Expr:
-        """The expression with NULL where no branch holds."""
+        """The expression, NULL where no condition is true."""
         return self.otherwise(Literal(None))
 
 

@@ -1,8 +1,8 @@
-"""A hash of whole numbers, made of plain arithmetic: all engines agree on it because they agree on the rest.
+"""A hash of integers by plain arithmetic, so that all engines agree on it.
 
 The number is taken in parts of 31 bits. Each is mixed in by XOR, a product and a remainder by a prime below 2^31, so no
-step leaves 64 bits. What it multiplies by and adds comes from the seed: another seed is another function. It is
-for sampling and for tables of counts, and no secret.
+step leaves 64 bits. The seed gives the factors and summands: another seed is another function. It is for
+sampling and for count sketches, not for cryptography.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The texts that casts read: what counts as a number, a truth value or a time, on every engine alike.
+"""The texts that casts accept: numbers, truth values and times, the same for every engine.
 
-Each engine reads more than the others do in its own way (`0x1F`, `1_000`, `today`), so a text is matched with these
-patterns first and only handed over if it fits. Leading and trailing spaces are allowed.
+Each engine accepts more in its own way (`0x1F`, `1_000`, `today`), so a text is matched with these patterns first and
+passed on only if it matches. Leading and trailing spaces are allowed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Expressions: what one row's value is made of.
+"""Expressions: the nodes of the expression tree.
 
 An expression is a small immutable tree over columns and literals. It is built by Python operators or by the SQL parser,
 given types against a schema, computed on Arrow (`evaluate`) and printed as Spark SQL or DuckDB SQL (`sql`), and means
@@ -99,7 +99,7 @@ Value = Expr | Plain
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Bound:
-    """A node with its type; `args` are its bound children, already widened to what it takes."""
+    """A node with its type; `args` are its bound children, already widened to its argument types."""
 
     node: Expr
     type: Type
@@ -311,7 +311,7 @@ class Case(Expr):
 def col(name: str) -> Expr:
     """The column of that name."""
     if not isinstance(name, str) or not name:  # type: ignore[redundant-expr]
-        raise ExpressionError("a column is named by a text", given=name, allowed="a str", instead="col('price')")
+        raise ExpressionError("the name of a column is a text", given=name, allowed="a str", instead="col('price')")
     return Column(name)
 
 
@@ -321,7 +321,7 @@ def lit(value: Plain) -> Expr:
 
 
 def as_expr(value: Value) -> Expr:
-    """An expression as it is, any other value as a literal."""
+    """An expression unchanged, any other value as a literal."""
     return value if isinstance(value, Expr) else Literal(value)
 
 
@@ -344,6 +344,6 @@ def _quoted(name: str) -> str:
 
 
 def _inner(expr: Expr) -> str:
-    """`expr` inside another, in parentheses where it has parts side by side."""
+    """`expr` as part of another, in parentheses where needed."""
     apart = isinstance(expr, (Alias, Case)) or (isinstance(expr, Call) and expr.function in _INFIX)
     return f"({expr})" if apart else str(expr)

@@ -43,7 +43,7 @@ def _arithmetic(kind: type[exp.Binary]) -> Build:
 
 
 def _modulo(bound: Bound, a: Node, b: Node) -> Node:
-    # The smallest whole number over -1 overflows here; over 1 it leaves nothing just as well.
+    # The smallest integer modulo -1 overflows here; modulo 1 has the same result.
     divisor = b if bound.type.is_floating else when(op(exp.EQ, b, number(-1)), number(1), b)
     return op(exp.Mod, a, fn("nullif", divisor, number(0)))
 
@@ -83,25 +83,25 @@ def _part(name: str) -> Build:
 
 
 def _epoch(_: Bound, a: Node) -> Node:
-    """Division here leaves out what is behind the point, which before 1970 would round up."""
+    """Round down: DuckDB's division truncates, which would round up before 1970."""
     ticks, second = fn("epoch_us", a), whole(1_000_000)
     before = when(op(exp.LT, op(exp.Mod, ticks, second), number(0)), number(1), number(0))
     return op(exp.Sub, op(exp.IntDiv, ticks, second), before)
 
 
 def _shift_left(bound: Bound, a: Node, places: Node) -> Node:
-    """Bits fall off the end of a BIT; a number would be an overflow."""
+    """Shift a BIT, which drops bits at its end; a number would overflow."""
     bits = op(exp.BitwiseLeftShift, exp.Cast(this=a, to=exp.DataType.build("BIT")), places)
     return exp.Cast(this=bits, to=exp.DataType.build(bound.type.duckdb, dialect="duckdb"))
 
 
 def _reverse(_: Bound, a: Node) -> Node:
-    """Character by character: the engine's own function keeps together what is written as one."""
+    """Reverse by character: the engine's own function keeps grapheme clusters together."""
     return fn("array_to_string", fn("list_reverse", fn("regexp_extract_all", a, text("(?s)."))), text(""))
 
 
 def _date_trunc(_: Bound, a: Node, unit: Node) -> Node:
-    # date_trunc gives a DATE for large units.
+    # date_trunc returns a DATE for large units.
     start = exp.Cast(this=fn("date_trunc", unit, _utc(a)), to=exp.DataType.build("TIMESTAMP", dialect="duckdb"))
     return fn("make_timestamptz", fn("epoch_us", start))
 

@@ -1,4 +1,4 @@
-"""Spark SQL: ANSI mode raises, so everything goes through the `try_` functions.
+"""Spark SQL: ANSI mode raises errors, so the printer uses the `try_` functions.
 
 Spark maps one letter to several capitals (ß to SS) and knows a final sigma; the other engines map letter by letter.
 Here Spark is held to letter by letter too.
@@ -65,7 +65,7 @@ def _abs(bound: Bound, a: Node) -> Node:
 
 
 def _whole(name: str) -> Build:
-    """`floor` and `ceil` give BIGINT; a number beyond the decimals stays as it is."""
+    """`floor` and `ceil` return BIGINT; a number too large for decimals stays unchanged."""
 
     def build(bound: Bound, a: Node) -> Node:
         if bound.type.is_integer:
@@ -77,7 +77,7 @@ def _whole(name: str) -> Build:
 
 
 def _upper(_: Bound, a: Node) -> Node:
-    """Capitals letter by letter; those with several capitals keep to the one the other engines give them."""
+    """Upper case letter by letter; a letter with several capitals gets the one of the other engines."""
     letter = exp.column("c", quoted=True)
     single = op(exp.EQ, fn("length", fn("upper", letter)), number(1))
     special = fn("translate", letter, text("".join(_SPECIAL)), text("".join(_CAPITALS)))

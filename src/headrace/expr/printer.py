@@ -2,7 +2,7 @@
 
 Texts and names of users only ever become literals and quoted identifiers of that tree. A printer has one entry per
 function; what both engines write alike is here. Parentheses stand around everything with an operator, because the tree
-is built and not parsed. An argument may be printed more than once where an engine has no function for what is meant.
+is built and not parsed. An argument may be printed more than once where an engine has no such function.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _of_finite(name: str) -> Build:
 
 
 def _of_domain(name: str, inside: type[exp.Binary]) -> Build:
-    """`name` of numbers that compare with zero as `inside` says."""
+    """`name` of numbers whose comparison `inside` with zero is true, else NULL."""
     return lambda _, a: fn(name, when(op(inside, a, double(0.0)), a))
 
 
@@ -91,7 +91,7 @@ def _of_one(name: str) -> Build:
 
 
 def shifted_bits(shift: Callable[[Bound, Node, Node], Node]) -> Build:
-    """Bits moved by as many places as there are, else NULL; `shift` is the engine's, by an INT."""
+    """Bits shifted by a valid number of places, else NULL; `shift` is the engine's function, by an INT."""
 
     def build(bound: Bound, a: Node, places: Node) -> Node:
         inside = op(exp.And, op(exp.GTE, places, number(0)), op(exp.LT, places, number(bound.type.arrow.bit_width)))
@@ -142,7 +142,7 @@ def _round(bound: Bound, value: Node, _: Node) -> Node:
 
 
 def power(rest: Callable[[Node, Node], Node]) -> Build:
-    """A power, NULL where it has no real value; `rest` is the engine's modulo."""
+    """A power, NULL where it has no real value; `rest` is the engine's modulo function."""
 
     def build(_: Bound, base: Node, exponent: Node) -> Node:
         zero, one = double(0.0), double(1.0)
@@ -209,7 +209,7 @@ SHARED: Mapping[str, Build] = {
 
 
 class Printer:
-    """Turns bound expressions into one engine's SQL; an engine fills in what it writes its own way."""
+    """Turns bound expressions into SQL; a subclass for each engine adds its differences."""
 
     dialect: ClassVar[str]
     functions: ClassVar[Mapping[str, Build]]
@@ -299,14 +299,14 @@ class Printer:
         return exp.Cast(this=value, to=self.type_node(type))
 
     def attempted(self, value: Node, type: Type) -> Node:
-        """A cast that gives NULL where it fails."""
+        """A cast that returns NULL where it fails."""
         return exp.TryCast(this=value, to=self.type_node(type), safe=True)
 
     def type_node(self, type: Type) -> Node:
         raise NotImplementedError
 
     def matched(self, value: Node, pattern: str) -> Node:
-        """`value` if it matches the pattern, else a text no cast reads."""
+        """`value` if it matches the pattern, else a text that no cast accepts."""
         raise NotImplementedError
 
     def to_integer(self, value: Node, target: Type) -> Node:

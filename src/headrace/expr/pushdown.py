@@ -22,7 +22,7 @@ from headrace.schema import Schema, Type
 __all__ = ["conjuncts", "split_pushdown", "to_arrow_filter"]
 
 Filter = Any  # pc.Expression; pyarrow ships no types
-#: A filter is a tree as deep as its list is long; Arrow goes through it by recursion, and a long list ends the process.
+#: A filter is as deep as its list is long; Arrow processes it by recursion, and a long list crashes the process.
 _MOST_MEMBERS = 100
 _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _COMPARE: dict[str, Callable[[Filter, Filter], Filter]] = {
@@ -45,7 +45,7 @@ def conjuncts(expr: Expr) -> list[Expr]:
 
 
 def split_pushdown(expr: Expr, schema: Schema) -> tuple[Filter | None, Expr | None]:
-    """What a reader can apply, and what is left to evaluate on the rows it lets through."""
+    """The part that a reader can apply, and the part to evaluate on the remaining rows."""
     pushed: list[Filter] = []
     rest: list[Expr] = []
     for part in conjuncts(expr):
@@ -58,7 +58,7 @@ def split_pushdown(expr: Expr, schema: Schema) -> tuple[Filter | None, Expr | No
 
 
 def to_arrow_filter(expr: Expr, schema: Schema) -> Filter | None:
-    """The whole predicate as a dataset filter, or None if any part of it is not plain."""
+    """The entire predicate as a dataset filter, or None if a part of it is not plain."""
     bound = expr.bind(schema)
     return _filter(bound) if bound.type == Type.BOOLEAN else None
 
@@ -108,7 +108,7 @@ def _comparison(function: str, left: Bound, right: Bound) -> Filter | None:
     if field is None or not isinstance(right.node, Literal):
         return None
     value = right.node.value
-    # Arrow simplifies comparisons with null, and then what stands beside them may see NaN otherwise than we do.
+    # Arrow simplifies comparisons with null, which may change how other parts treat NaN.
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     plain = _COMPARE[function](field, pa.scalar(value, right.type.arrow))

@@ -1,8 +1,8 @@
-"""Signatures: which functions exist, what they take and what they give.
+"""Signatures: the functions of the language, their arguments and results.
 
-This table is the allow-list of the expression language: a call of anything else cannot be built. A *rule* looks at the
-types of the arguments (None for a bare NULL, which fits anywhere) and answers with the type each argument is widened
-to and the type of the result. Widening follows BYTE < SHORT < INT < LONG < FLOAT < DOUBLE. A *constant* is an argument
+This table is the allow-list of the expression language: a call of anything else cannot be built. A *rule* takes the
+types of the arguments (None for a bare NULL, which fits anywhere) and returns the widened type of each argument and
+the type of the result. Widening follows BYTE < SHORT < INT < LONG < FLOAT < DOUBLE. A *constant* is an argument
 that must be a literal, because no engine could check it row by row (a pattern, a unit, a number of digits).
 """
 
@@ -47,7 +47,7 @@ class Function:
 
 
 def common(text: object, types: Types) -> Type | None:
-    """The one type all of `types` widen to; None if all are bare NULLs."""
+    """The type that all of `types` widen to; None if all are bare NULLs."""
     known = [t for t in types if t is not None]
     if not known:
         return None
@@ -192,7 +192,7 @@ def _some_words(value: object) -> None:
 def _one_character(value: object) -> None:
     _words(value)
     if len(str(value)) != 1:
-        raise ExpressionError("a text is filled up with one character", given=value, allowed="one", instead="' '")
+        raise ExpressionError("a text is padded with one character", given=value, allowed="one", instead="' '")
 
 
 def _like(value: object) -> None:
@@ -220,7 +220,7 @@ def _between(low: int, high: int) -> Constant:
 
 
 _MOST = 2**30  # a start and a length of this size still add up in 32 bits
-_LONGEST = 10_000  # as often a text is repeated, or as long as it is made, at most: more is a mistake
+_LONGEST = 10_000  # the most repetitions, and the greatest width, of a text
 _TEST = _text(Type.BOOLEAN, Type.STRING)
 _TABLE = (
     *(Function(name, _arithmetic, 2, 2) for name in ("add", "subtract", "multiply", "modulo")),

@@ -1,4 +1,4 @@
-"""An expression as SQL text for the two engines that replay history.
+"""Print an expression as SQL for the two engines that compute histories.
 
 The schema is needed because types decide what is printed: BYTE + BYTE is INT here and TINYINT in Spark. Both engines
 are expected to run in UTC, which is how Headrace opens them.

@@ -1,10 +1,10 @@
-"""Physical events whose retractions do not find their events: who is let in, gone through one by one (rule 1.3).
+"""Admit physical events one by one, where retractions may not find their events (rule 1.3).
 
-SQL sums up what events add and take away, and that is all as long as no sum is ever negative. Where one is, a
-retraction has come for an event that was not there: never inserted, diverted as late, or still to come in a later
-batch. Such a retraction counts for nothing, and so do those that follow from it. Which ones do depends on the order of
-arrival, so all events of the payload are gone through, batch by batch. Within a batch inserts come first, and
-retractions may come in any order.
+SQL sums what events add and remove; that is enough as long as no sum is negative. A negative sum means that a
+retraction named an event that did not exist: never inserted, diverted as late, or inserted in a later batch. Such a
+retraction has no effect, and neither have those that depend on it. Which ones do depends on the order of arrival, so
+Python processes all events of the payload, batch by batch. Within a batch inserts come first, and retractions may come
+in any order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Event = dict[str, Any]
 
 
 def admit_function(name: str, source: Source) -> HistoryFunction:
-    """The lifetimes that are left of the events of one payload."""
+    """The function that returns the remaining lifetimes of the events of one payload."""
 
     def call(lists: Any) -> pa.Array:
         found = [_left(source, events) for events in lists.to_pylist()]
@@ -55,7 +55,7 @@ def _left(source: Source, events: list[Event]) -> Iterable[tuple[int, int]]:
 
 
 def _take(lives: Lives, batch: Sequence[Event], *, adjusted: bool) -> list[Event]:
-    """Apply the events of a batch; the retractions that found nothing."""
+    """Apply the events of a batch; return the retractions without an event."""
     waiting = [event for event in batch if event["re_new"] is not None]
     lives.update((event["le"], event["re"]) for event in batch if event["re_new"] is None)
     if _sums_up(lives, waiting):
@@ -68,7 +68,7 @@ def _take(lives: Lives, batch: Sequence[Event], *, adjusted: bool) -> list[Event
 
 
 def _sums_up(lives: Lives, retractions: Sequence[Event]) -> bool:
-    """Apply all retractions if together they find their events."""
+    """Apply all retractions at once, if that leaves no negative count."""
     after = Counter(lives)
     for event in retractions:
         after[event["le"], event["re"]] -= 1
@@ -82,7 +82,7 @@ def _sums_up(lives: Lives, retractions: Sequence[Event]) -> bool:
 
 def _applied(lives: Lives, event: Event, *, adjusted: bool) -> bool:
     le, re, re_new = event["le"], event["re"], event["re_new"]
-    if lives[le, re] <= 0 and adjusted:  # the event may have been moved up to a CTI: then its end tells it
+    if lives[le, re] <= 0 and adjusted:  # the event may have been adjusted to a CTI: then its end identifies it
         le = min((start for (start, end), times in lives.items() if times > 0 and end == re and start > le), default=le)
     if lives[le, re] <= 0:
         return False

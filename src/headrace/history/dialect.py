@@ -1,4 +1,4 @@
-"""What DuckDB and Spark write differently. All other SQL of the translation means the same to both.
+"""The differences between DuckDB and Spark. All other SQL of the translation means the same in both.
 
 Times are BIGINT ticks and INFINITY is the largest. Both engines hold NaN to be equal to itself and greater than any
 number, -0.0 to be 0.0, and compare text by its bytes, as Headrace does.
@@ -27,9 +27,9 @@ _PLAIN = tuple(kind for kind in Type if not kind.is_array and kind is not Type.C
 
 
 class _CallsUdfs:
-    """Prints users' functions as calls of functions that the engine has been told of."""
+    """Prints users' functions as calls of registered functions."""
 
-    #: The functions printed, and with how many arguments, by the name they are called by.
+    #: The printed functions with their number of arguments, by name.
     udfs: dict[str, tuple[Udf, int]]
 
     def udf(self, bound: Bound, args: list[Node]) -> Node:
@@ -48,7 +48,7 @@ class _Spark(_CallsUdfs, SparkPrinter):
 
 
 class Dialect:
-    """An engine's way of writing."""
+    """The SQL dialect of an engine."""
 
     name: ClassVar[str]
     mark: ClassVar[str]
@@ -73,7 +73,7 @@ class Dialect:
         return self.printer.udfs  # type: ignore[attr-defined,no-any-return]
 
     def quote(self, name: str) -> str:
-        """A name as it is."""
+        """A quoted name."""
         return f"{self.mark}{name.replace(self.mark, 2 * self.mark)}{self.mark}"
 
     def floor(self, value: str, by: int) -> str:
@@ -81,7 +81,7 @@ class Dialect:
         return f"(({value}) - ((({value}) % {by}) + {by}) % {by}) {self.divided} {by}"
 
     def moved(self, time: str, by: int | str) -> str:
-        """A time moved by so much; what never ends still never ends."""
+        """A time moved by a duration; infinity stays infinity."""
         return f"CASE WHEN {time} = {INFINITY} THEN {INFINITY} ELSE {time} + ({by}) END"
 
     def struct(self, fields: Mapping[str, str]) -> str:
@@ -152,5 +152,5 @@ _DIALECTS: Mapping[str, type[Dialect]] = {"duckdb": DuckDBDialect, "spark": Spar
 def dialect_of(name: str) -> Dialect:
     """The dialect of this name."""
     if name not in _DIALECTS:
-        raise HistoryError("history is written for two engines", given=name, allowed=", ".join(_DIALECTS))
+        raise HistoryError("there are two engines for histories", given=name, allowed=", ".join(_DIALECTS))
     return _DIALECTS[name]()

@@ -1,4 +1,4 @@
-"""Histories in DuckDB: in process, for tests and for data that fits in memory."""
+"""Compute histories in DuckDB: in process, for tests and for data that fits in memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["DuckDBHistory"]
 
 
 class DuckDBHistory:
-    """A connection that runs translated plans; one is enough for many."""
+    """A connection that runs any number of translated plans."""
 
     def __init__(self) -> None:
         import duckdb  # loaded by whoever asks for a history: most programs never do
@@ -30,7 +30,7 @@ class DuckDBHistory:
         self._connection.execute("SET TimeZone = 'UTC'")
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Close the connection and free its memory."""
         self._connection.close()
 
     def cht(self, node: Node, *, late: Late = "decide") -> pa.Table:
@@ -45,7 +45,7 @@ class DuckDBHistory:
         failures: list[Exception] = []
         try:
             for function in script.functions:
-                self._tell(cursor, function, dialect, failures)
+                self._register(cursor, function, dialect, failures)
                 told.append(function.name)
             _load(cursor, script)
             for check in script.checks:
@@ -64,7 +64,9 @@ class DuckDBHistory:
                 cursor.remove_function(name)
             cursor.close()
 
-    def _tell(self, cursor: Any, function: HistoryFunction, dialect: DuckDBDialect, failures: list[Exception]) -> None:
+    def _register(
+        self, cursor: Any, function: HistoryFunction, dialect: DuckDBDialect, failures: list[Exception]
+    ) -> None:
         kinds = [self._types.type(dialect.type(kind)) for kind in function.takes]
         gives = self._types.type(dialect.type(function.gives))
 
@@ -72,10 +74,10 @@ class DuckDBHistory:
             try:
                 return function.call(*columns)
             except Exception as error:
-                failures.append(error)  # DuckDB would make a text of it
+                failures.append(error)  # DuckDB would turn it into text
                 raise
 
-        # DuckDB asks the function how many arguments it has.
+        # DuckDB inspects the function for its number of arguments.
         places = [Parameter(f"a{i}", Parameter.POSITIONAL_ONLY) for i in range(len(function.takes))]
         call.__signature__ = Signature(places)  # type: ignore[attr-defined]
         cursor.create_function(function.name, call, kinds, gives, type="arrow", null_handling="special")

@@ -1,4 +1,4 @@
-"""Folds as SQL: the tuples of each group are gathered in their order, gone through in one call, and taken apart."""
+"""Folds as SQL: each group's tuples are collected in order, processed in one call, and unnested."""
 
 # ruff: noqa: S608 - SQL is what is made here, and every name in it is the plan's own, quoted
 
@@ -19,7 +19,7 @@ __all__ = ["fold"]
 
 
 def fold(t: Translation, node: Fold) -> None:
-    """What a module returns at each tuple, beside it or at its own time."""
+    """The output of a module at each tuple, beside the tuple or at its own time."""
     below, dialect = t.of(node), t.dialect
     keys = [f"__k{i}" for i in range(len(node.keys))]
     exprs = "".join(f", {t.over(expr, below)} AS {key}" for key, (_, expr) in zip(keys, node.keys, strict=True))
@@ -50,7 +50,7 @@ SELECT {times}, {t.named(columns | answers, node.schema)} FROM {source}""",
 
 
 def fold_function(name: str, node: Fold) -> HistoryFunction:
-    """All that is returned for the tuples of a group."""
+    """All outputs for the tuples of a group."""
     fields = [(f"f{i}", field.type.arrow) for i, field in enumerate(node.module.fields)]
     takes = pa.struct([("pos", pa.int64()), ("le", pa.int64()), *fields])
     answers = [(f"f{i}", field.type.arrow) for i, field in enumerate(node.answers)]
@@ -63,7 +63,7 @@ def fold_function(name: str, node: Fold) -> HistoryFunction:
 
 
 class _Whole:
-    """The whole of one group."""
+    """The fold of one group."""
 
     def __init__(self, node: Fold, items: list[dict[str, Any]]) -> None:
         self.node, self.folder = node, node.folder
@@ -80,9 +80,9 @@ class _Whole:
         return self.found
 
     def _events(self) -> list[tuple[int, bool, int]]:
-        """When something happens, whether a tuple leaves then, and which: in their order.
+        """The arrivals and departures in order: their times, whether a tuple leaves, and which tuple.
 
-        Where tuples leave in front of the next one, its place is the time; else time is.
+        Where tuples leave just before the next one arrives, its position is the time; else application time is.
         """
         frame, items = self.node.frame, self.items
         if self.node.active:

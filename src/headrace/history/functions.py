@@ -1,9 +1,8 @@
-"""The functions that SQL calls back for: aggregates that neither engine computes exactly, users' functions and modules.
+"""Python functions that SQL calls: aggregates that neither engine computes exactly, users' functions and modules.
 
-An aggregate comes as the list of its values with the starts of their events, in no order, and is computed from the
-definition, by Python's own exact arithmetic. A module comes as the list of the events of a window and runs the
-author's code, whole and from scratch. Nothing here is shared with the kernels of the engine but the guard around a
-module's call, and the hash that an approximate count is defined by.
+An aggregate gets its values with the starts of their events, in no order, and computes the definition with Python's
+exact arithmetic. A module gets the events of a window and runs the author's code from scratch. The only code shared
+with the kernels of the engine is the guard around a module's call, and the hash of the approximate count.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from headrace.schema import Type
 
 __all__ = ["BY_LIST", "list_function", "module_function", "operator_function", "udf_function"]
 
-#: How many hashes a sketch keeps.
+#: The number of hashes in a sketch.
 _SKETCH = 1024
 #: A value and the start of its event.
 Item = tuple[int, Any]
 
 
 def _order(value: Any) -> tuple[bool, bool, Any]:
-    """Nulls last, NaN behind all numbers."""
+    """A sort key: nulls last, NaN after all numbers."""
     odd = isinstance(value, float) and math.isnan(value)
     return value is None, odd, 0 if value is None or odd else value
 
@@ -54,7 +53,7 @@ def _total(values: Sequence[float]) -> float:
         return float(odd.pop()) if len(odd) == 1 else math.nan
     try:
         return math.fsum(values)
-    except OverflowError:  # on the way, or in the end: whole numbers do not overflow
+    except OverflowError:  # in between or in the result: integers do not overflow
         shift = 2**1074
         total = sum(int(n) * (shift // d) for n, d in map(float.as_integer_ratio, values))
         try:
@@ -116,7 +115,7 @@ def _top_frequent(items: Sequence[Item], k: int) -> list[Any]:
 
 
 def _approx_distinct(items: Sequence[Item], kind: pa.DataType) -> int:
-    """As the sketch is defined: of the hashes of all values the least 1024, and where the last of them lies."""
+    """The estimate of the sketch: the least 1024 hashes of all values, and the position of the last of them."""
     hashes = np.unique(hash_rows(pa.table({"v": pa.array([value for _, value in items], kind)})))
     if len(hashes) < _SKETCH:
         return len(hashes)
@@ -142,7 +141,7 @@ BY_LIST: dict[str, Callable[..., Any]] = {
 
 
 def item_type(value: Type) -> pa.DataType:
-    """A value and the start of its event, as SQL gathers them."""
+    """A value and the start of its event, as SQL collects them."""
     return pa.struct([("le", pa.int64()), ("value", value.arrow)])
 
 
@@ -161,7 +160,7 @@ def list_function(name: str, function: str, parameters: tuple[Any, ...], takes: 
 
 
 def udf_function(name: str, udf: Udf, arguments: int) -> HistoryFunction:
-    """A user's function of so many columns."""
+    """A user's function of several columns."""
     kinds = udf.takes[:arguments]
 
     def call(*columns: Any) -> pa.Array:
@@ -178,13 +177,13 @@ def udf_function(name: str, udf: Udf, arguments: int) -> HistoryFunction:
 
 
 def event_type(module: Module) -> pa.DataType:
-    """An event of a window as SQL gathers it: its lifetime and the module's fields, numbered."""
+    """An event of a window as SQL collects it: its lifetime and the module's fields, numbered."""
     fields = [(f"f{i}", field.type.arrow) for i, field in enumerate(module.fields)]
     return pa.struct([("le", pa.int64()), ("re", pa.int64()), *fields])
 
 
 def module_function(name: str, module: Module, node: PerWindow) -> HistoryFunction:
-    """A user's aggregate of a window: whether it gave an answer, and the answer."""
+    """A user's aggregate over a window: whether it has an answer, and the answer."""
     gives = pa.struct([("given", pa.bool_()), ("value", module.gives.arrow)])  # type: ignore[attr-defined]
     caller = Caller(module, node.policy)
 
@@ -199,7 +198,7 @@ def module_function(name: str, module: Module, node: PerWindow) -> HistoryFuncti
 
 
 def operator_function(name: str, node: Operate) -> HistoryFunction:
-    """A user's operator of a window: its outputs, with their lifetimes."""
+    """A user's operator over a window: its outputs, with their lifetimes."""
     columns = [(f"f{i}", field.type.arrow) for i, field in enumerate(node.module.gives)]
     gives = pa.list_(pa.struct([("le", pa.int64()), ("re", pa.int64()), *columns]))
     caller = Caller(node.module, node.policy)
@@ -224,7 +223,7 @@ def _answer(caller: Caller, node: PerWindow, items: list[dict[str, Any]], window
 
 
 def _items(module: Module, node: PerWindow, events: list[dict[str, Any]], window: Window) -> list[Any]:
-    """The items as rule 6 wants them: lifetimes clipped, in order, without what the module may not see."""
+    """The items by rule 6: lifetimes clipped, in order, without times for modules that do not see them."""
     rows = []
     for event in events:
         values = [event[f"f{i}"] for i in range(len(module.fields))]

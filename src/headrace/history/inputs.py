@@ -1,9 +1,9 @@
-"""Sources as SQL: from rows as they are stored to the history that the query's operators see (rules 1.2 and 3).
+"""Sources as SQL: from stored rows to the history that the query's operators see (rules 1.2 and 3).
 
-A stored row knows its file and its place in it (`__file`, `__row`): the order in which a live query meets it, when it
-takes one file a batch. So even lateness is a function of what is stored: a row is late if its sync time is before the
-CTI that the rows before it make. Running maxima say so, first of files and then within each, so that no engine needs
-all rows in one place.
+A stored row has its file and its position there (`__file`, `__row`): the order in which a live query reads it, with one
+file per batch. So even lateness is a function of stored rows: a row is late if its sync time is before the CTI of the
+rows before it. Running maxima compute that, first over files and then within each, so that no engine needs all rows in
+one place.
 """
 
 # ruff: noqa: S608 - SQL is what is made here, and every name in it is the plan's own, quoted
@@ -27,7 +27,7 @@ __all__ = ["FILE", "LATE", "ROW", "Late", "SourceQuery"]
 
 FILE, ROW = "__file", "__row"
 _KEPT = "__fine AND (__cti IS NULL OR __sync >= __cti)"
-#: What becomes of rows that a live query would meet too late.
+#: The policies for rows that a live query would find late.
 Late = Literal["decide", "include"]
 LATE: tuple[str, ...] = get_args(Late)
 
@@ -44,20 +44,20 @@ class SourceQuery:
         by_chance = by_chance or isinstance(source.origin, SparkRead)  # whose rows come in no order that is kept
         if self.decides and by_chance:
             raise Undecided(
-                "which rows came late is not stored: it hung on a clock, on batches, or on an order that is not kept",
+                "which rows were late is not stored: it depended on a clock, on batches, or on an order that is lost",
                 given=f"{source.origin}, progress {policy}",
                 allowed="files and events in memory, with progress explicit, ordered, or advance without max_skew",
                 instead="history(late='include'), which takes every row as if it had come in time",
             )
 
     def _promises_nothing(self) -> bool:
-        """Whether no row can be late: CTIs must come with the data, and only physical events bring them."""
+        """Whether no row can be late: CTIs must be in the data, and only physical events contain them."""
         return not self.physical and not isinstance(self.source.policy, (Advance, Heartbeat))
 
     # --- rows to events ---------------------------------------------------------------------------------------------
 
     def _events(self) -> str:
-        """Every row with its lifetime, and whether it makes sense."""
+        """Every row with its lifetime, and whether it is valid."""
         if self.physical:
             event = "kind IN ('insert', 'retract')"
             sound = (
@@ -66,7 +66,7 @@ class SourceQuery:
                 f"AND (re_new = {INFINITY} OR re_new < {FARTHEST}))))"
             )
             sync = f"CASE kind WHEN 'insert' THEN le WHEN 'retract' THEN least(re, re_new) ELSE {INFINITY} END"
-            # abs of the smallest number overflows; it is no time that an event may have.
+            # abs of the smallest number overflows; no event may have that time.
             return (
                 f"SELECT *, coalesce({sound}, FALSE) AS __fine, {sync} AS __sync "
                 f"FROM (SELECT * FROM {self.rows} WHERE le IS NULL OR le > -{INFINITY}) known"
@@ -106,7 +106,7 @@ class SourceQuery:
     # --- lateness ---------------------------------------------------------------------------------------------------
 
     def _promise(self) -> str:
-        """What a row contributes to the CTI of the rows behind it: its promise, or what follows from its time."""
+        """What a row contributes to the CTI of later rows: its promise, or the promise that follows from its time."""
         policy = self.source.policy
         promised = "WHEN __fine AND kind = 'cti' THEN le" if self.physical else ""
         if not isinstance(policy, Advance):
@@ -117,7 +117,7 @@ class SourceQuery:
         return f"CASE {promised} WHEN __fine THEN {behind} END"
 
     def _judged(self) -> str:
-        """Common table expressions; the last is `judged`: every event and the CTI it met, null if none."""
+        """Common table expressions; the last is `judged`: every event and the CTI before it, null if none."""
         events = f"events AS (\n  {self._events()}\n)"
         if not self.decides:
             return f"{events}, judged AS (SELECT *, CAST(NULL AS BIGINT) AS __cti FROM events)"
@@ -143,8 +143,8 @@ class SourceQuery:
     def query(self, admit: str = "") -> str:
         """The history of the source: `le`, `re` and the payload.
 
-        Of physical events it is what they add up to (rule 2.1). Where retractions may come for events that are not
-        there, `admit` names the function that goes through the events of a payload one by one.
+        Of physical events it is their sum (rule 2.1). Where retractions may name events that do not exist, `admit` is
+        the function that processes the events of a payload one by one.
         """
         if self.physical:
             return self._admitted(admit) if admit else f"WITH {self._changes()}, {self._summed('changes')}"
@@ -156,7 +156,7 @@ class SourceQuery:
         return f"WITH {self._judged()}\nSELECT {le} AS le, re{self._columns}\nFROM judged WHERE {kept}"
 
     def _arriving(self) -> str:
-        """Points at their arrival, no two of them at once: each at its own time, or a tick after the one before it."""
+        """Points at distinct arrival times: each at its own time, or one tick after the previous one."""
         columns = [(self.dialect.quote(new), "__at" if old == ARRIVAL else "") for old, new in self.columns.items()]
         payload = "".join(f", {value} AS {name}" if value else f", {name}" for name, value in columns)
         return f"""WITH events AS (
@@ -170,7 +170,7 @@ SELECT __at AS le, __at + {CHRONON} AS re{payload}
 FROM apart"""
 
     def _changes(self) -> str:
-        """Common table expressions up to `changes`: what the physical events that are let in add and take away."""
+        """Common table expressions up to `changes`: what the admitted physical events add and remove."""
         explode, series = self.dialect.explode, self.dialect.series
         return f"""{self._judged()}, arrived AS (
   {self._arrived()}
@@ -194,13 +194,13 @@ FROM apart"""
 SELECT le, __end AS re{self._columns} FROM repeated"""
 
     def _running(self) -> str:
-        """Common table expressions up to `sums`: how often each lifetime is there after each batch."""
+        """Common table expressions up to `sums`: the count of each lifetime after each batch."""
         return f"""{self._changes()}, sums AS (
   SELECT *, sum(__weight) OVER (PARTITION BY le, __end{self._columns} ORDER BY {FILE}) AS __so_far FROM changes
 )"""
 
     def _admitted(self, admit: str) -> str:
-        """Sums where they never fall below nothing; the events themselves where they do."""
+        """Sums where they are never negative; the events themselves elsewhere."""
         payload = self._columns.removeprefix(", ")
         event = self.dialect.struct({"batch": FILE, "row": ROW, "le": "le", "re": "re", "re_new": "re_new"})
         return f"""WITH {self._running()}, known AS (
@@ -219,7 +219,7 @@ UNION ALL
 SELECT __life.le AS le, __life.re AS re, {payload} FROM lives"""
 
     def _arrived(self) -> str:
-        """The physical events that are let in, as their policy changes them; only retractions have a new end."""
+        """The admitted physical events, adjusted by their policy; only retractions have a new end."""
         le, re_new, kept = "le", "re_new", _KEPT
         if self.decides and self.source.policy.late == "adjust":
             late, moved = "__sync < __cti", "greatest(re_new, __cti)"
@@ -239,10 +239,10 @@ SELECT __life.le AS le, __life.re AS re, {payload} FROM lives"""
     # --- what must not be in the rows -------------------------------------------------------------------------------
 
     def checks(self) -> list[PolicyCheck]:
-        """What must not be in the rows: only what a policy of the source makes an error."""
+        """The checks for rows that a policy of the source makes an error."""
         origin, late = self.source.origin, self.source.policy.late
         found = []
-        # Events in memory were looked at when the stream was made.
+        # Events in memory were checked when the stream was created.
         if self.source.bad_rows == "raise" and not isinstance(origin, Events):
             bad = f"WITH events AS (\n  {self._events()}\n)\nSELECT * FROM events WHERE NOT __fine"
             found.append(PolicyCheck(bad, lambda row: BadRow(f"{origin}: a row that is no event", given=_plain(row))))

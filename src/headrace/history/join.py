@@ -1,4 +1,4 @@
-"""Two streams that meet, as SQL: pairs of rows whose lifetimes overlap, and the parts of a lifetime without a match."""
+"""Joins as SQL: pairs of rows whose lifetimes overlap, and the parts of a lifetime without a match."""
 
 # ruff: noqa: S608 - SQL is what is made here, and every name in it is the plan's own, quoted
 
@@ -22,12 +22,12 @@ def join(t: Translation, node: Join) -> None:
 
 
 def _equal_keys(t: Translation, node: Join | Clip, left: Mapping[str, str]) -> str:
-    """The condition that keys are equal; among those that tell groups apart, nulls are."""
+    """The condition that keys are equal; nulls are equal in keys of groups."""
     right = t.of(node, 1)
     parts = []
-    for number, (mine, theirs) in enumerate(node.on):
+    for number, (left_name, right_name) in enumerate(node.on):
         equal = "IS NOT DISTINCT FROM" if number < node.groups else "="
-        parts.append(f"{left[mine]} {equal} r.{t.quote(right.columns[theirs])} AND ")
+        parts.append(f"{left[left_name]} {equal} r.{t.quote(right.columns[right_name])} AND ")
     return "".join(parts)
 
 
@@ -37,7 +37,7 @@ def _own(t: Translation, node: Join | Clip) -> dict[str, str]:
 
 
 def _theirs(t: Translation, node: Join) -> dict[str, str]:
-    """The columns of the right side, called `r`, by the names they have in a pair."""
+    """The columns of the right side, called `r`, with their names in a pair."""
     right = t.of(node, 1)
     return {new: f"r.{t.quote(right.columns[name])}" for name, new in node.right_columns.items()}
 
@@ -60,10 +60,12 @@ def _inner(t: Translation, node: Join) -> None:
 
 def _outer(t: Translation, node: Join) -> None:
     left, right = t.of(node), t.of(node, 1)
-    # The left events are told apart by what they are: equal ones are one, so many times.
-    mine = ["__le", "__re", *(f"__l{i}" for i in range(len(left.schema)))]
-    by = ", ".join(mine)
-    own = ", ".join(f"{column} AS {name}" for column, name in zip(["le", "re", *t.columns(left)], mine, strict=True))
+    # Left events are identified by their values: equal ones are one event with a count.
+    left_name = ["__le", "__re", *(f"__l{i}" for i in range(len(left.schema)))]
+    by = ", ".join(left_name)
+    own = ", ".join(
+        f"{column} AS {name}" for column, name in zip(["le", "re", *t.columns(left)], left_name, strict=True)
+    )
     lefts = {name: f"l.__l{i}" for i, name in enumerate(left.schema.names)}
     values = t.named(lefts | _theirs(t, node), node.paired)
     repeat = f"{t.dialect.explode}({t.dialect.series}(1, __times))"
@@ -73,7 +75,7 @@ def _outer(t: Translation, node: Join) -> None:
   SELECT {by}, count(*) AS __times FROM (SELECT {own} FROM {left.name}) events GROUP BY {by}
 ), matched AS (
   SELECT * FROM (
-    SELECT {", ".join(f"l.{name}" for name in mine)}, l.__times,
+    SELECT {", ".join(f"l.{name}" for name in left_name)}, l.__times,
       greatest(l.__le, r.le) AS __pair_le, least(l.__re, r.re) AS __pair_re, {values}
     FROM lefts l JOIN {right.name} r ON {_equal_keys(t, node, lefts)}l.__le < r.re AND r.le < l.__re
   ) pairs{_passed(t, node)}
@@ -102,7 +104,7 @@ def _alone(t: Translation, node: Join) -> dict[str, str]:
 
 
 def _pairs(t: Translation, node: Join, repeat: str) -> str:
-    """What a left join has of `matched`: every pair, as often as its left event is there."""
+    """The pairs of a left join: each from `matched`, as often as its left event occurs."""
     if node.kind != "left":
         return ""
     pair = HistoryRelation("", node.paired)

@@ -1,7 +1,7 @@
 """Windows of tuples as SQL (rules 8.2 and 8.3): numbered rows, triggers as data, and the rows between.
 
-`placed` are the tuples of a group with their places in its order. Then there is a row for each window: when or where
-it was triggered tells it from others (`__wid`), because several may have the same bounds.
+`placed` has the tuples of a group with their positions in its order. Then there is a row for each window; the time or
+position of its trigger identifies it (`__wid`), because several may have the same bounds.
 """
 
 # ruff: noqa: S608 - SQL is what is made here, and every name in it is the plan's own, quoted
@@ -47,7 +47,7 @@ def placed(t: Translation, node: PerWindow, keys: Sequence[str]) -> str:
 
 
 def yielding(t: Translation, node: PerWindow, keys: Sequence[str]) -> str:
-    """Those of `placed` that have results under the slide of a frame."""
+    """The tuples of `placed` that have results under the slide of a frame."""
     assert isinstance(node.window, Frame)
     return _Content(t, node, keys, "")._yielding(node.window)  # noqa: SLF001 - its own
 
@@ -83,7 +83,7 @@ class _Content:
         return f"PARTITION BY {self._by(*more)}" if self.keys or more else ""
 
     def _grouped(self, *more: str) -> str:
-        """Of no rows at all there is no group, with or without keys."""
+        """A GROUP BY that gives no group for no rows, with or without keys."""
         return f"GROUP BY {self._by(*more)}" if self.keys or more else "HAVING count(*) > 0"
 
     def _same(self, a: str = "e", b: str = "w") -> str:
@@ -112,7 +112,7 @@ class _Content:
 )"""
 
     def _measured(self, size: By) -> str:
-        """A value as a number whose distances are exact, or those of doubles; NULL for what is in no window."""
+        """A value as a number with exact distances, or a double; NULL for values in no window."""
         kind = self.below.schema[size.column].type
         value = self.t.over(col(size.column).cast(Type.LONG) if kind is Type.DATETIME else col(size.column), self.below)
         if kind.is_floating:
@@ -122,7 +122,7 @@ class _Content:
     # --- when windows are triggered -----------------------------------------------------------------------------------
 
     def _triggers(self, window: Slides | Landmark, every: Tuples | Time) -> list[str]:
-        """The windows: `__wid`, how many tuples there are up to the trigger (`__hi`), and the upper bound."""
+        """The windows: `__wid`, the number of tuples up to the trigger (`__hi`), and the upper bound."""
         if isinstance(every, Time):
             return self._timed(window, every.ticks)
         by = ["le"]
@@ -196,7 +196,7 @@ class _Content:
         return f"{'sized' if name else 'content'} AS (\n  {joined}\n)"
 
     def _changed(self, every: Tuples | Time) -> str:
-        """Without windows that have the same tuples as the slide before."""
+        """The windows without those that have the same tuples as the slide before."""
         assert isinstance(every, Time)
         return f"""seen AS (
   SELECT {self._comma()}__wid, min(__pos) AS __a, max(__pos) AS __b, count(*) AS __n FROM sized
@@ -209,7 +209,7 @@ class _Content:
 )"""
 
     def _framed(self, frame: Frame) -> str:
-        """For each tuple, or the last of each slot, those up to itself."""
+        """For each tuple, or the last of each slot, the tuples up to itself."""
         near, lower = "e.__pos <= w.__pos", None
         if frame.rows is not None:
             near += f" AND e.__pos >= w.__pos - {frame.rows}"
@@ -255,7 +255,7 @@ class _Content:
 
 
 def run_function(name: str, joins: Expr, schema: Schema) -> HistoryFunction:
-    """The runs of a group's tuples: each is with the first one that it follows, as long as `joins` is true."""
+    """The runs of a group's tuples: a run extends from its first tuple as long as `joins` is true."""
     takes = pa.struct([("pos", pa.int64()), *((f"f{i}", field.type.arrow) for i, field in enumerate(schema))])
     gives = pa.list_(pa.struct([("pos", pa.int64()), ("run", pa.int64())]))
 

@@ -1,7 +1,7 @@
-"""Patterns as SQL: the tuples of each group are gathered in their order and searched in one call, by trial and error.
+"""Patterns as SQL: each group's tuples are collected in order and searched in one call, by backtracking.
 
-Nothing is shared with the operator that runs live but the automaton of the shape: every way is tried in the order of
-preference, back to the last choice when it fails, and what a condition asks of a run is computed from all its tuples.
+It shares only the automaton of the shape with the live operator: it tries every way in the order of preference, goes
+back to the last choice after a failure, and evaluates conditions over all tuples of a run.
 """
 
 # ruff: noqa: S608 - SQL is what is made here, and every name in it is the plan's own, quoted
@@ -61,7 +61,7 @@ SELECT __match.le AS le, __match.le + 1 AS re, {t.named(values, node.schema)} FR
 
 
 def _given(node: Match) -> list[str]:
-    """The columns that the search gives: all but keys that are no columns."""
+    """The columns of the search result: all but keys that are not columns."""
     own = node.input.schema.names if node.rows == "all" else ()
     return [*own, *node.values, *([COMPLETE] if node.pattern.partials else [])]
 
@@ -108,7 +108,7 @@ class _GroupTuples:
         self.registers: dict[tuple[int, Labels], dict[str, Any]] = {}
 
     def _divide(self, variable: str) -> None:
-        """What is asked of a tuple alone is computed of all; the rest when it is asked."""
+        """Evaluate conditions on single tuples for all tuples at once; keep the others for the search."""
         condition = self.node.conditions[0].get(variable)
         parts = [] if condition is None else conjuncts(condition)
         alone = [part for part in parts if not part.columns() & self.refs.keys()]
@@ -159,7 +159,7 @@ class _GroupTuples:
     ) -> Any:
         """An expression over a run, at its last tuple; `before` is 1 if that tuple is not yet in the run.
 
-        Measures know the `whole` match, and their sums are exact.
+        Measures use the `whole` match, and their sums are exact.
         """
         place = first + len(labels) - 1 + before
         used = expr.columns()
@@ -169,12 +169,12 @@ class _GroupTuples:
             if self.refs[name].function == "match_number":
                 columns[name] = pa.array([number], pa.int64())
                 continue
-            found = self._asked(name, self.refs[name], first, asked, exact=whole is not None)
+            found = self._reference_value(name, self.refs[name], first, asked, exact=whole is not None)
             columns[name] = pa.array([found], self.refs[name].type.arrow)
         table = pa.table(columns) if columns else pa.table({"__one": [0]})
         return evaluate(expr, table).to_pylist()[0]
 
-    def _asked(self, name: str, ref: Ref, first: int, labels: Labels, *, exact: bool) -> Any:
+    def _reference_value(self, name: str, ref: Ref, first: int, labels: Labels, *, exact: bool) -> Any:
         if ref.function == "classifier":
             return labels[-1]
         if ref.function == "register":
@@ -197,7 +197,7 @@ class _GroupTuples:
         return _aggregated(ref, known)
 
     def _registers(self, first: int, labels: Labels) -> dict[str, Any]:
-        """What the registers have become."""
+        """The values of the registers."""
         if not labels:
             return {register.name: register.start.value for register in self.node.pattern.registers}
         key = (first, labels)
@@ -212,7 +212,7 @@ class _GroupTuples:
     # --- outputs ------------------------------------------------------------------------------------------------------
 
     def outputs(self) -> list[dict[str, Any]]:
-        """What the matches give."""
+        """The outputs of the matches."""
         every = self.node.rows == "all"
         return [
             self._output(first, labels[:length], labels, complete=complete, number=number)
@@ -265,7 +265,7 @@ def _one_zero(value: Any) -> Any:
 
 
 def _in_order(function: str, values: Sequence[Any]) -> float | None:
-    """Floating sums of conditions are added up one by one, and rounded each time."""
+    """Floating-point sums in conditions add one value at a time, with rounding."""
     if not values:
         return None
     total = 0.0

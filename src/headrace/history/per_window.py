@@ -1,4 +1,4 @@
-"""What is computed for each window, as SQL over its content: a GROUP BY, a ranking, or a call of a user's module."""
+"""Computations per window, as SQL over its content: a GROUP BY, a ranking, or a call of a user's module."""
 
 # ruff: noqa: S608 - SQL is what is made here, and every name in it is the plan's own, quoted
 
@@ -35,18 +35,18 @@ def _keyed(t: Translation, node: PerWindow) -> tuple[list[str], str]:
 
 
 def _window(keys: Sequence[str], node: PerWindow) -> list[str]:
-    """The columns that tell windows apart."""
+    """The columns that identify a window."""
     return [*keys, *(["__wid"] if isinstance(node.window, Ordered) else []), "__wle", "__wre"]
 
 
 def aggregate(t: Translation, node: Aggregate) -> None:
-    """One row for each window, of the engine's own aggregates and of functions that are called back."""
+    """One row for each window, from the engine's own aggregates and from Python functions."""
     answers, values = _answers(t, node)
     t.give(node, f"WITH {answers}\nSELECT __wle AS le, __wre AS re, {t.named(values, node.schema)} FROM answers")
 
 
 def over(t: Translation, node: Over) -> None:
-    """Each tuple beside the answers for what precedes it."""
+    """Each tuple beside the answers for its preceding tuples."""
     answers, values = _answers(t, node.aggregate)
     keys = [f"__k{i}" for i in range(len(node.keys))]
     same = "".join(f"e.{key} IS NOT DISTINCT FROM w.{key} AND " for key in keys)
@@ -67,7 +67,7 @@ SELECT e.le, e.re, {result} FROM placed e JOIN results w ON {same}e.__pos = w.__
 
 
 def _answers(t: Translation, node: Aggregate) -> tuple[str, dict[str, str]]:
-    """Common table expressions, the last of which is `answers`, and what the outputs are there."""
+    """Common table expressions up to `answers`, and the outputs as expressions over it."""
     keys, windows = _keyed(t, node)
     by = ", ".join(_window(keys, node))
     calls, outputs = node.split
@@ -101,12 +101,12 @@ def _answers(t: Translation, node: Aggregate) -> tuple[str, dict[str, str]]:
 
 
 def _order(node: PerWindow) -> str:
-    """What the events of a window are in order by: their places in their group, where windows go by these."""
+    """The order of a window's events: by their positions in the group, for windows of tuples."""
     return "__pos" if isinstance(node.window, Ordered) and not node.sensitive else "le"
 
 
 def _gathered(t: Translation, node: PerWindow, module: Module, mapping: Sequence[Expr]) -> str:
-    """The events of a window as a list of what a module takes."""
+    """The events of a window as a list of the module's items."""
     below = t.of(node)
     start = _order(node)
     fields = {"le": start, "re": "re" if start == "le" else f"{start} + 1"}
@@ -134,7 +134,7 @@ def _call(t: Translation, node: Aggregate, call: AggregateCall) -> str:
     total = f"sum(CAST({value} AS {t.dialect.wide}))"
     if call.function == "sum" and kind.is_integer:
         return f"TRY_CAST({total} AS BIGINT)"
-    if call.function == "avg" and kind.is_integer:  # by way of text, which both engines read to the last bit
+    if call.function == "avg" and kind.is_integer:  # through text, which both engines read exactly
         return f"CAST(CAST({total} AS STRING) AS DOUBLE) / count({value})"
     takes = Type.DOUBLE if kind is Type.FLOAT and call.function in ("sum", "avg") else kind
     gives = call.type(below.schema)
@@ -174,7 +174,7 @@ SELECT __wle AS le, __wre AS re, {t.named(values, node.schema)} FROM ranked WHER
 
 
 def contents(t: Translation, node: Contents) -> None:
-    """The events of each window, and when it starts."""
+    """The events of each window, and its start."""
     keys, windows = _keyed(t, node)
     below = t.of(node)
     values = {name: t.quote(column) for name, column in below.columns.items()}
@@ -184,7 +184,7 @@ def contents(t: Translation, node: Contents) -> None:
 
 
 def operate(t: Translation, node: Operate) -> None:
-    """What a user's operator makes of the list of each window's events."""
+    """The outputs of a user's operator for each window's events."""
     keys, windows = _keyed(t, node)
     by = ", ".join(_window(keys, node))
     function = t.function(lambda f: operator_function(f, node))

@@ -1,8 +1,7 @@
-"""Loops as SQL: the statements of the body, run over the whole history again and again until it stays the same.
+"""Loops as SQL: the statements of the body, repeated over the entire history until it stays the same.
 
-No database's own recursion is used: it could neither join a relation with itself nor take anything back, and it knows
-nothing of lifetimes. A loop is one statement that has others inside (`HistoryStatement.again`), and `run_statement`
-repeats those.
+A database's own recursion would not do: it can neither join a relation with itself nor retract, and it does not know
+lifetimes. A loop is one statement with others inside (`HistoryStatement.again`), which `run_statement` repeats.
 """
 
 # ruff: noqa: S608 - SQL is what is made here, and every name in it is the plan's own, quoted
@@ -21,7 +20,7 @@ __all__ = ["Database", "recurse", "run_statement"]
 
 
 def recurse(t: Translation, node: Recurse, translate: Callable[[Translation, Iterable[Node]], None]) -> None:
-    """Nothing at first; then the seed and what the body makes of what is there, until that is what is there already."""
+    """Start empty; then repeat: the seed and the body's result over the current rows, until they stay the same."""
     nothing = ", ".join(
         f"CAST(NULL AS {t.dialect.type(kind)}) AS {name}"
         for kind, name in zip([f.type for f in node.schema.arrow], t.columns(t.of(node)), strict=True)
@@ -37,23 +36,23 @@ def recurse(t: Translation, node: Recurse, translate: Callable[[Translation, Ite
     whole = Union((node.seed, node.body))
     translate(t, (whole, Coalesce(whole)) if node.distinct else (whole,))
     again = tuple(t.script.statements)
-    # What is inside a loop is nobody else's business: another loop may have equal parts.
+    # Relations inside a loop are private: another loop may have equal parts.
     t.script.statements, t.relations = before, relations
     t.script.statements.append(HistoryStatement(start.relation, start.query, start.says, again, node.bound))
 
 
 class Database(Protocol):
-    """What a loop needs of a database."""
+    """The database operations that a loop needs."""
 
     def create(self, name: str, query: str, *, keep: bool = False) -> None:
-        """Call a query by a name, in place of what had it; `keep` says to compute it now."""
+        """Define a name for a query, replacing an earlier one; `keep` computes it now."""
 
     def finds(self, query: str) -> bool:
-        """Whether a query gives a row."""
+        """Whether a query returns a row."""
 
 
 def run_statement(statement: HistoryStatement, database: Database) -> None:
-    """Run a statement, as often as it takes."""
+    """Run a statement; repeat a loop until it stays the same."""
     name = statement.relation.name
     database.create(name, statement.query)
     if not statement.again:

@@ -1,4 +1,4 @@
-"""What a plan becomes: a sequence of SQL statements, the Python functions they call, and the tables they begin with."""
+"""The translation of a plan: SQL statements, the Python functions they call, and the tables they start from."""
 
 # ruff: noqa: S608 - SQL is what is made here, and every name in it is the plan's own, quoted
 
@@ -18,14 +18,14 @@ __all__ = ["HistoryFunction", "HistoryRelation", "HistoryScript", "HistoryStatem
 
 @dataclass(frozen=True)
 class HistoryRelation:
-    """A named result: the columns `le`, `re`, and those of a payload under names that SQL can tell apart."""
+    """A named result: the columns `le`, `re`, and a payload under names that are distinct in SQL."""
 
     name: str
     schema: Schema
 
     @property
     def columns(self) -> dict[str, str]:
-        """What the payload's columns are called in SQL, where `A` and `a` are the same name.
+        """The names of the payload's columns in SQL, where `A` and `a` are the same name.
 
         No column of a payload begins with `__`, so the translation's own names may.
         """
@@ -42,10 +42,10 @@ class HistoryRelation:
 
 @dataclass(frozen=True)
 class HistoryStatement:
-    """One step: a relation and the query that gives its rows.
+    """A step: a relation and the query for its rows.
 
-    With `again` it is a loop: the relation begins with the query's rows; then these statements, which read it, are run,
-    and it becomes what the last of them gives, until that changes nothing, at most `limit` times.
+    With `again` it is a loop: the relation starts with the query's rows; then these statements, which read it, run, and
+    the last one's rows replace it, until nothing changes, at most `limit` times.
     """
 
     relation: HistoryRelation
@@ -56,7 +56,7 @@ class HistoryStatement:
     limit: int = 0
 
     def text(self) -> str:
-        """The statement for people to read."""
+        """The statement as readable text."""
         lines = [f"-- {self.says}\nCREATE TEMPORARY VIEW {self.relation.name} AS\n{self.query};"]
         if self.again:
             lines.append(f"-- again and again, until {self.relation.name} stays the same:")
@@ -67,9 +67,9 @@ class HistoryStatement:
 
 @dataclass(frozen=True)
 class PolicyCheck:
-    """A query that should give no rows: what it finds breaks the stated policy of a source.
+    """A query that should return no rows: a row breaks the policy of a source.
 
-    Without an error, it finds retractions of events that are not there: `translate` again, with `orphans`.
+    Without an error, it finds retractions of missing events: then `translate` again, with `orphans`.
     """
 
     query: str
@@ -88,12 +88,12 @@ class HistoryFunction:
 
 @dataclass
 class HistoryScript:
-    """A whole translation; `result` is what the plan gives."""
+    """A complete translation; `result` is the output of the plan."""
 
     statements: list[HistoryStatement] = field(default_factory=list)
     functions: list[HistoryFunction] = field(default_factory=list)
     checks: list[PolicyCheck] = field(default_factory=list)
-    #: The relations that must be there at the start: rows of sources as they are stored, and tables.
+    #: The relations that must exist at the start: stored rows of sources, and tables.
     sources: dict[str, Source] = field(default_factory=dict)
     tables: dict[str, pa.Table] = field(default_factory=dict)
     result: HistoryRelation | None = None
@@ -102,7 +102,7 @@ class HistoryScript:
         return iter(self.statements)
 
     def failing(self) -> str | None:
-        """One query for all checks, which gives the numbers of those that find something; none if there are none."""
+        """One query for all checks, which returns the numbers of those that fail; None without checks."""
         each = [
             f"SELECT {number} AS number FROM (\n{check.query}\nLIMIT 1\n) check_{number}"
             for number, check in enumerate(self.checks)
@@ -110,7 +110,7 @@ class HistoryScript:
         return "\nUNION ALL\n".join(each) or None
 
     def text(self) -> str:
-        """The statements as a script that people can read."""
+        """The statements as a readable script."""
         begins = [f"-- {name}: the rows of {source.origin}" for name, source in self.sources.items()]
         begins += [f"-- {name}: a table of {table.num_rows} rows" for name, table in self.tables.items()]
         begins += [f"-- {function.name}(...): a Python function" for function in self.functions]

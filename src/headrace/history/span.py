@@ -1,4 +1,4 @@
-"""Sources as SQL, operators on each event alone, and those that bring the events of one stream together."""
+"""SQL for sources, for operators on single events, and for operators that combine the events of one stream."""
 
 # ruff: noqa: S608 - SQL is what is made here, and every name in it is the plan's own, quoted
 
@@ -37,7 +37,7 @@ __all__ = [
 
 
 def source(t: Translation, node: Source) -> None:
-    """The history of a source, how far it came, and what must not be in it."""
+    """The history of a source, its highest time, and its checks."""
     rows = f"{t.prefix}s{len(t.script.sources)}"
     t.script.sources[rows] = at_rest(node)
     query = SourceQuery(node, rows, t.dialect, t.late)
@@ -50,7 +50,7 @@ def source(t: Translation, node: Source) -> None:
 
 
 def same(t: Translation, node: Node) -> None:
-    """An operator that changes nothing about a whole history."""
+    """An operator that does not change a complete history."""
     t.same(node)
 
 
@@ -103,12 +103,12 @@ def point_at_end(t: Translation, node: PointAtEnd) -> None:
 
 
 def cap_duration(t: Translation, node: CapDuration) -> None:
-    """Ends that come no later than this after the start."""
+    """Lifetimes capped to a duration."""
     _lifetimes(t, node, "le", f"least(re, le + {node.duration})" if node.duration < INFINITY else "re")
 
 
 def table_join(t: Translation, node: TableJoin) -> None:
-    """Every row with those of a table that have equal keys."""
+    """Every row joined with the rows of a table that have equal keys."""
     table = node.table.read() if isinstance(node.table, TableFiles) else node.table
     assert isinstance(table, TableRows)
     mine, theirs = t.of(node), HistoryRelation("", node.columns)
@@ -130,7 +130,7 @@ def union(t: Translation, node: Union) -> None:
 def coalesce(t: Translation, node: Coalesce) -> None:
     """Runs of rows with equal payload that meet or overlap.
 
-    Equal rows become one first: two orders of the same rows need not agree on which of equals comes first.
+    Equal rows become one first: two sorts of the same rows may order equal ones differently.
     """
     below = t.of(node)
     payload = ", ".join(t.columns(below))

@@ -1,4 +1,4 @@
-"""The rows of a source as they are stored, with their place: which file (or batch in memory), and where in it."""
+"""The stored rows of a source with their position: the file (or batch in memory), and the place in it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["at_rest", "file_rows", "stored_rows"]
 
 
 def at_rest(source: Source) -> Source:
-    """The source over what is stored: of a host, the lines that have been received, if they are kept."""
+    """The source over its stored rows: for a host, the received lines, if they are kept."""
     origin = source.origin
     if not isinstance(origin, HostRead):
         return source
     if not origin.spool:
         raise HistoryError(
-            "what this host has sent is not stored",
+            "the lines that this host sent are not stored",
             given=str(origin),
             allowed="hosts whose lines are kept in a directory",
             instead="read_host(..., spool='a directory')",
@@ -34,7 +34,7 @@ def at_rest(source: Source) -> Source:
 
 
 def stored_rows(source: Source) -> pa.Table:
-    """All rows of a source that is held in memory or in files, in the order a live query meets them."""
+    """All rows of a source in memory or in files, in the order of a live query."""
     origin = source.origin
     if isinstance(origin, Events):
         batches = [table.select(list(source.columns.names)) for table in origin.batches()]
@@ -48,7 +48,7 @@ def stored_rows(source: Source) -> pa.Table:
         return pa.concat_tables([_placed(empty, 0, np.arange(0)), *blocks])
     if isinstance(origin, FrameRead):
         raise HistoryError(
-            "a streaming data frame has no history: what it gave is not stored",
+            "a streaming data frame has no history: its rows are not stored",
             given=str(origin),
             instead="read_spark(frame, ...) with a batch data frame, spark.read instead of spark.readStream",
         )
@@ -58,7 +58,7 @@ def stored_rows(source: Source) -> pa.Table:
 
 
 def file_rows(source: Source, number: int, file: ListedFile) -> Iterator[pa.Table]:
-    """The rows of one file; those that cannot be read are left out, or raised if the source says so."""
+    """The rows of one file; unreadable ones are skipped, or raise an error if the source's policy says so."""
     start = 0
     for block in read_listed(source, file):
         if block.refused.num_rows and source.bad_rows == "raise":

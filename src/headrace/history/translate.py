@@ -1,7 +1,7 @@
 """A plan as a sequence of batch SQL statements over the histories of its inputs (rule 10.1).
 
-Every operator has one translation, found by the class of its node; it reads the relations of its inputs and says what
-its own history is, in SQL that DuckDB and Spark both understand (`dialect.py` has what they write differently). An
+Every operator has one translation, found by the class of its node; it reads the relations of its inputs and defines its
+own history, in SQL that DuckDB and Spark both understand (`dialect.py` has the differences). An
 event is a row: a bag of equal events is so many equal rows. What is computed is the history when everything has come,
 so there is nothing of batches, CTIs, corrections or state here, and nothing of the engine's kernels: that is what makes
 the answer worth comparing with.
@@ -72,7 +72,7 @@ from headrace.plan.nodes import (
 
 __all__ = ["TRANSLATIONS", "UNTRANSLATED", "translate"]
 
-#: The translation of every node that a query can be made of.
+#: The translation of every node of a query.
 TRANSLATIONS: Mapping[type[Node], Callable[[Translation, Any], None]] = {
     Admit: spans.same,
     Aggregate: windowed.aggregate,
@@ -121,9 +121,9 @@ UNTRANSLATED: Mapping[type[Node], str] = {
 def translate(
     node: Node, dialect: Dialect, *, late: Late = "decide", prefix: str = "", orphans: bool = False
 ) -> HistoryScript:
-    """The statements that give the history of a plan's output; all names in them begin with the prefix.
+    """The statements for the history of a plan's output; all names in them begin with the prefix.
 
-    Retractions are taken to find their events, which a check looks at; with `orphans` they need not.
+    It assumes, and checks, that retractions find their events; with `orphans` they need not.
     """
     if late not in LATE:
         raise HistoryError("unknown policy for rows that came late", given=late, allowed=", ".join(LATE))

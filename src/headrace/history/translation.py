@@ -1,4 +1,4 @@
-"""One plan on its way to SQL: the relations so far, the names that SQL knows them by, and expressions over them."""
+"""The state of a translation: the relations so far, their names in SQL, and expressions over them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Translation"]
 
 
 class Translation:
-    """One plan on its way to SQL."""
+    """The translation of one plan."""
 
     def __init__(self, dialect: Dialect, late: Late, prefix: str, *, orphans: bool) -> None:
         self.dialect, self.late, self.prefix, self.orphans = dialect, late, prefix, orphans
@@ -36,7 +36,7 @@ class Translation:
         return self.relations[node.inputs[position].fingerprint]
 
     def give(self, node: Node, query: str) -> None:
-        """A statement for a node; what is known of time is passed on."""
+        """Add a statement for a node; its highest time is that of its inputs."""
         relation = HistoryRelation(f"{self.prefix}n{next(self._numbers)}", node.schema)
         self.script.statements.append(HistoryStatement(relation, query, " ".join(node.describe().split())))
         self.relations[node.fingerprint] = relation
@@ -44,12 +44,12 @@ class Translation:
             self.highs[node.fingerprint] = self._high(node)
 
     def same(self, node: Node) -> None:
-        """An operator that changes nothing about a whole history."""
+        """An operator that does not change a complete history."""
         self.relations[node.fingerprint] = self.of(node)
         self.highs[node.fingerprint] = self.highs[node.inputs[0].fingerprint]
 
     def _high(self, node: Node) -> str:
-        """The highest time that a node's output has reached when all has come, as SQL; null where there is none."""
+        """The highest time of a node's complete output, as SQL; null where there is none."""
         below = [self.highs[child.fingerprint] for child in node.inputs]
         if isinstance(node, PerWindow) and isinstance(node.window, Grid):
             grid = node.window
@@ -60,13 +60,13 @@ class Translation:
         return f"greatest({', '.join(dict.fromkeys(below))})" if len(set(below)) > 1 else below[0]
 
     def table(self, table: pa.Table) -> str:
-        """A table that the statements begin with, by name."""
+        """Add a table that the statements read; return its name."""
         name = f"{self.prefix}t{len(self.script.tables)}"
         self.script.tables[name] = table
         return name
 
     def function(self, made: Callable[[str], HistoryFunction]) -> str:
-        """A function that statements may call, by name."""
+        """Add a function that statements may call; return its name."""
         function = made(f"{self.prefix}f{len(self.script.functions)}")
         self.script.functions.append(function)
         return function.name
@@ -85,7 +85,7 @@ class Translation:
         return ", ".join(["le", "re", *self.columns(relation)])
 
     def expr(self, expr: Expr, schema: Schema, names: Mapping[str, str]) -> str:
-        """An expression over columns that go by these names."""
+        """An expression over columns with these names."""
         renamed = expr.transform(lambda e: Column(names[e.column]) if isinstance(e, Column) else e)
         fields = Schema(tuple(Field(names[field.name], field.type) for field in schema if field.name in names))
         return self.dialect.printer.sql(renamed.bind(fields))

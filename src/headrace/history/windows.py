@@ -1,7 +1,7 @@
-"""Windows as SQL (rule 5): which windows each group has, and which events belong to each.
+"""Windows as SQL (rule 5): the windows of each group, and the events of each window.
 
 Each kind of window is a query that gives, for every event and every window it belongs to, a row with the group's keys
-(`__k0`, …), the window (`__wle`, `__wre`) and the event. A window without events gives no row, so it needs no mention.
+(`__k0`, …), the window (`__wle`, `__wre`) and the event. A window without events has no rows.
 """
 
 # ruff: noqa: S608 - SQL is what is made here, and every name in it is the plan's own, quoted
@@ -19,7 +19,7 @@ __all__ = ["content"]
 
 
 def content(node: PerWindow, keys: Sequence[str], high: str, dialect: Dialect) -> str:
-    """Common table expressions over `keyed` (the events and their keys), the last of which is `content`.
+    """Common table expressions over `keyed` (the events and their keys) up to `content`.
 
     `high` is the highest time that the input has reached, as SQL (m of rule 5.3, when everything has come).
     """

@@ -1,12 +1,11 @@
-"""What a run carries along, as expressions: the columns of a run that goes round a loop.
+"""The state of a run as expressions: the columns of a run that goes round a loop.
 
 The native operator keeps the numbers of a run in slots (`program.py`). Where runs are rows of a stream, each slot is a
-column with a value to start with and an expression that brings it forward by a tuple, over the run as it was, the
-columns of the tuple, and the variable that the tuple is mapped to. Conditions are then asked of the columns as they
-have become.
+column with an initial value and an expression that updates it with a tuple, over the previous run, the columns of the
+tuple, and the variable of the tuple. Conditions are evaluated over the updated columns.
 
-Sums of whole numbers are kept in two columns, halves of 32 bits that cannot overflow, and put together where they are
-read: like the native operator's they are NULL only if the sum itself does not fit.
+Sums of integers have two columns, halves of 32 bits that cannot overflow, and are combined where they are read: as in
+the native operator, they are NULL only if the sum itself does not fit.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from headrace.schema import Type
 
 __all__ = ["ASKED", "BY", "STATE", "Carried", "RunColumn"]
 
-#: The column of a step with the variable it maps its tuple to, and that of a run with the state it has come to.
+#: The column of a step with the variable of its tuple, and the column of a run with its state.
 BY, STATE = "by", "state"
-#: What may be asked of a run in a loop.
+#: The functions that a run in a loop supports.
 ASKED = ("first", "last", "count", "sum", "avg", "min", "max", "concat", "classifier", "state")
 _HALF, _MASK = 32, 2**32 - 1
 
 
 @dataclass(frozen=True)
 class RunColumn:
-    """A column of a run: what it is before the first tuple, and what it becomes with one."""
+    """A column of a run: its initial value, and its update with a tuple."""
 
     name: str
     type: Type
@@ -43,8 +42,8 @@ class RunColumn:
 class Carried:
     """The slots that the expressions of a pattern need, and these expressions over slots.
 
-    `over` is for what is asked while a tuple is at hand, `behind` for what is asked of a run alone. Tuples have their
-    columns under the names `tuples` gives them; both fill up as expressions are asked for.
+    `over` resolves expressions with a current tuple, `behind` those over a run alone. `tuples` has the names of the
+    columns of tuples; the slots fill up as expressions are resolved.
     """
 
     def __init__(
@@ -57,15 +56,15 @@ class Carried:
 
     @property
     def slots(self) -> list[RunColumn]:
-        """All of them, in the order in which they were asked for."""
+        """All slots, in the order of their first use."""
         return [self._made[name] for name in self._slots.values()]
 
     def over(self, expr: Expr) -> Expr:
-        """A resolved expression over slots and the tuple at hand."""
+        """A resolved expression over slots and the current tuple."""
         return self._changed(expr, self._tuple, exact=False)
 
     def behind(self, expr: Expr) -> Expr:
-        """A resolved expression over slots alone; columns of the tuple at hand are those of the run's last one."""
+        """A resolved expression over slots alone; columns of the current tuple are those of the run's last tuple."""
         kinds = self.references.of_tuples
         return self._changed(expr, lambda name: self.value(Ref("last", None, col(name), kinds[name].type)), exact=True)
 
@@ -86,7 +85,7 @@ class Carried:
     # --- what is asked ------------------------------------------------------------------------------------------------
 
     def value(self, ref: Ref, *, exact: bool = False) -> Expr:
-        """What is asked of the tuples of a run, over its slots; in measures averages are of `exact` sums."""
+        """A reference to the tuples of a run, over its slots; in measures averages use `exact` sums."""
         if ref.function not in (*ASKED, "register"):
             raise PlanError(
                 f"a run that goes round a loop cannot carry {ref.function} along",
@@ -114,7 +113,7 @@ class Carried:
         return _if_any(self._counted(ref), whole)
 
     def _halves(self, ref: Ref) -> Expr:
-        """The sum of whole numbers as a floating one, rounded once."""
+        """The sum of integers as a floating number, rounded once."""
         low, high = self._parts(ref)
         upper = (high + low.shift_right(_HALF)).cast(Type.DOUBLE)
         return upper * lit(float(2**_HALF)) + low.bit_and(_MASK).cast(Type.DOUBLE)
@@ -135,7 +134,7 @@ class Carried:
         key = str(ref)
         if key not in self._slots:
             name = self._slots[key] = f"s{len(self._slots)}"
-            start, update = self._register(ref, name) if ref.function == "register" else self._brought(ref, name)
+            start, update = self._register(ref, name) if ref.function == "register" else self._slot_update(ref, name)
             self._made[name] = RunColumn(name, ref.type, start.cast(ref.type), update.cast(ref.type))
         return self._slots[key]
 
@@ -147,13 +146,13 @@ class Carried:
             update = if_else(col(BY) == variable, became, update)
         return register.start, update
 
-    def _brought(self, ref: Ref, name: str) -> tuple[Expr, Expr]:
-        """Of a slot what it starts with, and what it becomes."""
+    def _slot_update(self, ref: Ref, name: str) -> tuple[Expr, Expr]:
+        """The initial value and the update of a slot."""
         old = col(name)
         if ref.function == "classifier":
             return lit(None), col(BY)
         if ref.argument is None:
-            return lit(0), self._mapped(ref, old + 1, old)
+            return lit(0), self._if_mapped(ref, old + 1, old)
         new = self.over(ref.argument)
         if ref.function in ("first", "last"):
             return lit(None), self._placed(ref, old, new)
@@ -166,17 +165,19 @@ class Carried:
             "max": (lit(None), greatest(old, new)),
             "concat": (lit(None), if_else(old.is_null(), new, concat(old, *ref.parameters, new))),
         }[ref.function]
-        return start, self._mapped(ref, became, old, new.is_not_null())
+        return start, self._if_mapped(ref, became, old, new.is_not_null())
 
     def _placed(self, ref: Ref, old: Expr, new: Expr) -> Expr:
         if ref.function == "last":
-            # The last but one is what the last was before this tuple came.
-            return self._mapped(ref, col(self._slot(replace(ref, offset=ref.offset - 1))) if ref.offset else new, old)
+            # The last but one is the previous value of the last one.
+            return self._if_mapped(
+                ref, col(self._slot(replace(ref, offset=ref.offset - 1))) if ref.offset else new, old
+            )
         counted = col(self._slot(Ref("count", ref.variable, None, Type.LONG)))
-        return self._mapped(ref, new, old, counted == ref.offset)
+        return self._if_mapped(ref, new, old, counted == ref.offset)
 
-    def _mapped(self, ref: Ref, value: Expr, old: Expr, *conditions: Expr) -> Expr:
-        """A value with tuples of the variables that are asked for, if conditions hold; with others what it was."""
+    def _if_mapped(self, ref: Ref, value: Expr, old: Expr, *conditions: Expr) -> Expr:
+        """The new value for tuples of these variables, if conditions hold; else the old one."""
         mine = () if ref.variable is None else (_one_of(self.references.members[ref.variable]),)
         asked = (*mine, *conditions)
         return if_else(reduce(lambda a, b: a & b, asked), value, old) if asked else value

@@ -1,8 +1,8 @@
 """The automaton of a shape: states without silent moves, the moves of each in order of preference.
 
-A state is a place of the shape where a variable stands; state 0 is where a run begins. `moves[q]` are the states that
-may follow state q, the preferred ones first, with `ACCEPT` among them where the shape may end. What follows `ACCEPT`
-is tried only if the match is refused there. This order is all there is to greedy and reluctant.
+A state is an occurrence of a variable in the shape; state 0 is the start. `moves[q]` are the states that may follow
+state q, the preferred ones first, with `ACCEPT` among them where the shape may end. Moves after `ACCEPT` are tried only
+if the match is refused there. This order alone makes a quantifier greedy or reluctant.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from headrace.patterns.regex import Chain, Choice, Permute, Repeat, Shape, Symbo
 __all__ = ["ACCEPT", "BEGIN", "Automaton", "automaton", "of_words"]
 
 ACCEPT = -1
-#: What the state is called that runs begin in.
+#: The name of the start state.
 BEGIN = "start"
 _MOST_STATES = 10_000
 
 
 @dataclass(frozen=True)
 class Automaton:
-    """Of each state but the first the variable, and of each its moves."""
+    """The variable of each state but the first, and the moves of each state."""
 
     variables: tuple[str, ...]
     moves: tuple[tuple[int, ...], ...]
 
     @property
     def names(self) -> list[str]:
-        """What the states are called."""
+        """The names of the states."""
         return [BEGIN, *(f"{i}:{name}" for i, name in enumerate(self.variables, 1))]
 
     def table(self) -> list[str]:
-        """The automaton for people, a line for each state."""
+        """The automaton as text, a text line for each state."""
         names = self.names
         wide = max(map(len, names))
         return [
@@ -42,15 +42,15 @@ class Automaton:
         ]
 
 
-#: A silent move to several places in order, or a variable and where it leads.
+#: A silent move to several steps in order, or a variable and its target.
 _Step = tuple[str | None, list[int]]
 
 
 def automaton(shape: Shape) -> Automaton:
     """The automaton of a shape."""
     steps: list[_Step] = []
-    begin = _laid(shape, steps, _add(steps, None, []))
-    number: dict[int, int] = {}  # of the steps that are states, in the order in which they are found
+    begin = _add_steps(shape, steps, _add(steps, None, []))
+    number: dict[int, int] = {}  # of the steps that are states, in the order of discovery
     moves = [_closure(steps, begin, number)]
     for step in (found := list(number)):
         moves.append(_closure(steps, steps[step][1][0], number))
@@ -70,18 +70,18 @@ def _add(steps: list[_Step], name: str | None, to: list[int]) -> int:
     return len(steps) - 1
 
 
-def _laid(shape: Shape, steps: list[_Step], end: int) -> int:
-    """Lay the steps of a shape before those at `end`; where it begins. Step 0 is the end of all."""
+def _add_steps(shape: Shape, steps: list[_Step], end: int) -> int:
+    """Add the steps of a shape that leads to `end`; return its first step. Step 0 is the final one."""
     if isinstance(shape, Symbol):
         return _add(steps, shape.name, [end])
     if isinstance(shape, Chain):
         for part in reversed(shape.items):
-            end = _laid(part, steps, end)
+            end = _add_steps(part, steps, end)
         return end
     if isinstance(shape, Choice):
-        return _add(steps, None, [_laid(part, steps, end) for part in shape.items])
+        return _add(steps, None, [_add_steps(part, steps, end) for part in shape.items])
     if isinstance(shape, Permute):
-        return _laid(shape.choice, steps, end)
+        return _add_steps(shape.choice, steps, end)
     assert isinstance(shape, Repeat)
     return _repeated(shape, steps, end)
 
@@ -91,16 +91,16 @@ def _repeated(shape: Repeat, steps: list[_Step], end: int) -> int:
     if shape.most is None:
         to: list[int] = []
         again = _add(steps, None, to)
-        inner = _laid(shape.part, steps, again)
+        inner = _add_steps(shape.part, steps, again)
         to += [inner, end] if shape.greedy else [end, inner]
-        # Where it must be there, the loop is its own last copy: it is entered at its part.
+        # A required part is its own last copy: the loop is entered at the part.
         begin, copies = (inner, shape.least - 1) if shape.least else (again, 0)
     else:
         for _ in range(shape.most - shape.least):
-            inner = _laid(shape.part, steps, begin)
+            inner = _add_steps(shape.part, steps, begin)
             begin = _add(steps, None, [inner, end] if shape.greedy else [end, inner])
     for _ in range(copies):
-        begin = _laid(shape.part, steps, begin)
+        begin = _add_steps(shape.part, steps, begin)
     return begin
 
 
@@ -124,7 +124,7 @@ def _closure(steps: list[_Step], begin: int, number: dict[int, int]) -> tuple[in
 
 
 def of_words(nfa: Automaton) -> Automaton:
-    """An automaton with one way for each word of variables: what is asked when every match counts, once."""
+    """An automaton with one way for each word of variables, so that each match counts once."""
     names = ["", *nfa.variables]
     sets: list[frozenset[int]] = [frozenset([0])]
     variables: list[str] = []
@@ -148,7 +148,7 @@ def of_words(nfa: Automaton) -> Automaton:
 def _check_size(sets: list[frozenset[int]]) -> None:
     if len(sets) > _MOST_STATES // 10:
         raise PlanError(
-            "the pattern has too many states when all matches are asked for",
+            "the pattern has too many states for all matches",
             given=f"more than {_MOST_STATES // 10}",
             allowed="a shape in which less is ambiguous",
             instead="matches='one'",

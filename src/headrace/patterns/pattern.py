@@ -1,6 +1,6 @@
-"""A pattern as people say it: a shape, what its variables mean, registers, and policies.
+"""Patterns: a shape, the conditions of its variables, registers, and policies.
 
-It is a value: every method gives another pattern. What it means over a stream is said in `plan/pattern.py`.
+A pattern is a value: every method returns a new pattern. `plan/pattern.py` applies it to a stream.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ TRANSITION = Schema((
 ))  # fmt: skip
 #: No event may start earlier (`events.py`).
 _EARLIEST = 1 - 2**60
-_MOST_VARIABLES = 60  # which of them have had tuples is a set of bits
+_MOST_VARIABLES = 60  # a bit for each variable that has had a tuple
 _POLICIES = "past last row, to next row, to first VARIABLE, to last VARIABLE"
 
 
 @dataclass(frozen=True)
 class Skip:
-    """Where the search goes on after a match."""
+    """Where the search continues after a match."""
 
     to: Literal["past", "next", "first", "last"] = "past"
     variable: str | None = None
 
     @classmethod
     def parse(cls, text: Any) -> Skip:
-        """As it is written: `past last row`, `to next row`, `to first A`, `to last A`, `to A`."""
+        """Parse a policy: `past last row`, `to next row`, `to first A`, `to last A`, `to A`."""
         words = str(text).split()
         low = [word.lower() for word in words]
         if low == ["past", "last", "row"]:
@@ -55,7 +55,12 @@ class Skip:
             return cls("first" if low[1] == "first" else "last", words[2])
         if len(words) == 2 and low[0] == "to":
             return cls("last", words[1])
-        raise PlanError("where to go on after a match?", given=text, allowed=_POLICIES, instead="skip('to next row')")
+        raise PlanError(
+            "this is not a place to continue after a match",
+            given=text,
+            allowed=_POLICIES,
+            instead="skip('to next row')",
+        )
 
     def __str__(self) -> str:
         plain = {"past": "past last row", "next": "to next row"}
@@ -64,7 +69,7 @@ class Skip:
 
 @dataclass(frozen=True)
 class Register:
-    """A value that a run carries along: what it starts with, and what it becomes with a tuple of a variable."""
+    """A value that a run keeps: its initial value, and its updates by variable."""
 
     name: str
     start: Constant
@@ -77,7 +82,7 @@ class Register:
 
     @property
     def slot(self) -> Slot:
-        """What a run carries along for it."""
+        """The slot of the register."""
         value = self.start.value
         start = ticks(value) if isinstance(value, datetime) else value
         return Slot(self.type.is_floating, start, self.type.is_text)
@@ -98,26 +103,26 @@ class Pattern:
     policy: Skip = Skip()
     matches: Matches = "one"
     partials: bool = False
-    #: Names that stand for several variables.
+    #: Names for several variables.
     subsets: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     # --- saying it ----------------------------------------------------------------------------------------------------
 
     def then(self, variable: str, condition: Expr | None = None, repeat: str = "") -> Pattern:
-        """And then tuples of a variable: one, or as many as a quantifier says (`+`, `*`, `?`, `{2,3}`, `+?`).
+        """Append tuples of a variable: one, or as many as the quantifier allows (`+`, `*`, `?`, `{2,3}`, `+?`).
 
-        The condition says which tuples may be mapped to it, any if there is none.
+        Only tuples that satisfy the condition match it. Default: any tuple.
         """
         shape = repeated(_symbol(variable), repeat)
         found = replace(self, shape=chained(self.shape, shape))
         return found if condition is None else found.define({variable: condition})
 
     def then_shape(self, text: str, **conditions: Expr) -> Pattern:
-        """And then a part in the text form: `then_shape("(A | B)+")`."""
+        """Append a part in text form: `then_shape("(A | B)+")`."""
         return replace(self, shape=chained(self.shape, parse(text))).define(conditions)
 
     def define(self, conditions: Mapping[str, Expr] | None = None, **named: Expr) -> Pattern:
-        """What tuples of variables are like."""
+        """Set the conditions of variables."""
         known = dict(self.conditions)
         for name, condition in {**(conditions or {}), **named}.items():
             _checked(condition, f"define({name}=...)")
@@ -132,9 +137,9 @@ class Pattern:
         return replace(self, conditions=tuple(known.items()))
 
     def register(self, name: str, start: Any = 0, updates: Mapping[str, Expr] | None = None, **named: Expr) -> Pattern:
-        """A value that every run carries along: `register("m", 0, D=col("m") + 1, U=col("m") - 1)`.
+        """Add a value that every run keeps: `register("m", 0, D=col("m") + 1, U=col("m") - 1)`.
 
-        An update sees the registers as they were before its tuple; conditions see what they have become.
+        An update sees the registers before its tuple; conditions see the updated ones.
         """
         both = {**(updates or {}), **named}
         for variable, expr in both.items():
@@ -145,7 +150,7 @@ class Pattern:
         return replace(self, registers=(*self.registers, made))
 
     def subset(self, name: str, *variables: str) -> Pattern:
-        """A name for the tuples of several variables: after `subset("Move", "Up", "Down")`, `count("Move")`."""
+        """Add a name for the tuples of several variables: after `subset("Move", "Up", "Down")`, `count("Move")`."""
         if not variables or _symbol(name).name in dict(self.subsets):
             raise PlanError(
                 "a subset has a name of its own, and variables",
@@ -156,9 +161,9 @@ class Pattern:
         return replace(self, subsets=(*self.subsets, (name, variables)))
 
     def anchored(self) -> Pattern:
-        """A match begins with the first tuple of its group, and nowhere else: what SQL says by `^`."""
+        """A match begins only with the first tuple of its group, as `^` in SQL."""
         if self.shape is None:
-            raise PlanError("what begins with the first tuple?", given="no shape", instead="pattern('A B').anchored()")
+            raise PlanError("an anchored pattern needs a shape", given="no shape", instead="pattern('A B').anchored()")
         nfa, known = automaton(self.shape), dict(self.conditions)
         first = (count() > 1) | prev(START).is_null()
         for name in dict.fromkeys(nfa.variables[state - 1] for state in nfa.moves[0] if state != ACCEPT):
@@ -166,27 +171,27 @@ class Pattern:
         return replace(self, conditions=tuple(known.items()))
 
     def where(self, condition: Expr) -> Pattern:
-        """What must hold of a match as a whole, when it ends; of what does not, other ways to match are tried."""
+        """A condition on the complete match; if it is false, the search tries other ways to match."""
         _checked(condition, "where(...)")
         return replace(self, guard=condition if self.guard is None else self.guard & condition)
 
     def within(self, span: DurationLike) -> Pattern:
-        """From the first tuple of a match to the last, no more time than this passes."""
+        """Limit the time from the first tuple of a match to the last."""
         ticks = duration(span)
         if ticks < 0:
-            raise PlanError("a match takes no negative time", given=span, instead="within('30 s')")
+            raise PlanError("a match cannot have a negative duration", given=span, instead="within('30 s')")
         return replace(self, span=ticks)
 
     def skip(self, to: str) -> Pattern:
-        """Where the search goes on after a match: `past last row`, `to next row`, `to first A`, `to last A`."""
+        """Where the search continues after a match: `past last row`, `to next row`, `to first A`, `to last A`."""
         return replace(self, policy=Skip.parse(to))
 
     def all_matches(self) -> Pattern:
-        """Every match of every start, in place of the preferred one; no tuple is skipped."""
+        """Find every match from every start, instead of the preferred one; no tuple is skipped."""
         return replace(self, matches="all", policy=Skip("next"))
 
     def partial(self) -> Pattern:
-        """All matches, and what may still become one: a row for every run and tuple, `complete` if it is a match."""
+        """Find all matches and partial matches: a row for every run and tuple, `complete` if it is a match."""
         return replace(self.all_matches(), partials=True)
 
     # --- what it is ---------------------------------------------------------------------------------------------------
@@ -197,16 +202,16 @@ class Pattern:
 
     @cached_property
     def automaton(self) -> Automaton:
-        """What runs: where all matches are asked for, with one way for each."""
+        """The automaton of the shape; for all matches, with one way for each match."""
         assert self.shape is not None
         found = automaton(self.shape)
         return of_words(found) if self.matches == "all" else found
 
     def transitions(self, since: TimeLike = _EARLIEST, until: TimeLike = INFINITY) -> list[dict[str, Any]]:
-        """The automaton as rows, one for each move, to be made a stream: `hr.events(pattern.transitions())`.
+        """The automaton as rows, one for each move, for use as a stream: `hr.events(pattern.transitions())`.
 
-        With `match(pattern.all_matches(), transitions=...)` they give what the pattern gives by itself, and they may be
-        changed while it runs. They hold from one time to another; states have the names that `explain` gives them.
+        With `match(pattern.all_matches(), transitions=...)` they give the same matches as the pattern, and they may
+        change while the query runs. Each has a lifetime; states have the names of `explain`.
 
         >>> [(t["source"], t["variable"], t["target"], t["final"]) for t in pattern("A B*").transitions()]
         [('start', 'A', '1:A', True), ('1:A', 'B', '2:B', True), ('2:B', 'B', '2:B', True)]
@@ -222,7 +227,7 @@ class Pattern:
         ]
 
     def defining(self) -> Pattern:
-        """The definitions alone, in any order: where transitions say what follows what."""
+        """The pattern with its definitions alone, for use with transitions."""
         named = [*dict(self.conditions), *(v for register in self.registers for v, _ in register.updates)]
         named += [name for _, members in self.subsets for name in members]
         symbols = tuple(map(Symbol, dict.fromkeys((*self.variables, *named))))
@@ -232,15 +237,15 @@ class Pattern:
         return dict(self.conditions).get(variable)
 
     def references(self, schema: Schema) -> References:
-        """The names that its conditions may use over a stream of this schema."""
+        """The references that its conditions may use over a stream of this schema."""
         registers = {register.name: register.type for register in self.registers}
         return References(schema, self.variables, registers, dict(self.subsets))
 
     def check(self) -> None:
-        """Refuse what makes no sense over any stream."""
+        """Refuse patterns that no stream can have."""
         if self.shape is None or self.shape.nullable:
             raise PlanError(
-                "a pattern matches at least one tuple",
+                "a pattern must match at least one tuple",
                 given=str(self.shape or "nothing"),
                 allowed="a shape that cannot be empty",
                 instead="pattern('A B*')",
@@ -266,7 +271,7 @@ class Pattern:
             )
         if self.matches == "all" and self.policy.to != "next":
             raise PlanError(
-                "where all matches are asked for, nothing is skipped",
+                "a query for all matches skips nothing",
                 given=str(self.policy),
                 allowed="all_matches(), or a policy",
                 instead="skip('to next row')",
@@ -292,7 +297,7 @@ def pattern(
     within: DurationLike | None = None,
     skip: str = "past last row",
 ) -> Pattern:
-    """A pattern of tuples, to look for with `match`: by its shape, or built up with `then`.
+    """Create a pattern of tuples for `match`: from its shape, or step by step with `then`.
 
     >>> from headrace.expr import col
     >>> print(pattern("A B+", define={"B": col("price") > col("A.price")}))

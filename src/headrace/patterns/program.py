@@ -1,11 +1,11 @@
 """The conditions of a pattern as small programs, for the native operator.
 
-What a condition says of a tuple alone is left to the expression engine, all tuples at once: these are `masks`. What it
-says of a run becomes a program for a stack machine over `slots`, the numbers that a run carries along, and `columns`,
-expressions over one tuple that the expression engine has computed as well. So the machine knows nothing but numbers:
-whole ones (also times, truth values, and texts as their places in the order of all texts) and floating ones, each with
-a mark if it is NULL. Operations mean what they mean in the expression engine: NULL in gives NULL out, overflow and
-division by zero give NULL, NaN equals itself and is the greatest.
+The expression engine evaluates conditions on single tuples, for all tuples at once: these are `masks`. Conditions on a
+run become programs for a stack machine over `slots`, the numbers that a run keeps, and `columns`, expressions over one
+tuple that the expression engine has computed as well. So the machine has only numbers: integers (also times, truth
+values, and texts as their ranks among all texts) and floating numbers, each with a NULL flag. Operations mean the same
+as in the expression engine: NULL gives NULL, overflow and division by zero give NULL, NaN equals itself and is the
+greatest.
 
 A program is a list of pairs, an operation and its operand. One compiled machine runs them all.
 """
@@ -26,27 +26,27 @@ from headrace.time import ticks
 
 __all__ = ["Program", "Slot", "SlotUpdate", "carried", "compiled"]
 
-# Operations of the machine, those alike next to each other. Operands: the number of a column or slot; a constant itself
-# (of a floating one the bits, of a text its number); the bits of a whole number, or _DATES; 1 for FLOAT.
+# Operations of the machine, similar ones next to each other. Operands: the number of a column or slot; a constant
+# itself (of a floating one the bits, of a text its number); the bits of a whole number, or _DATES; 1 for FLOAT.
 COLUMN, SLOT, SLOT_SUM, CONSTANT, TEXT, NULL = range(6)
 SELECT, IS_NULL, NOT, NEG_F, ABS_F, ABS_I, TO_FLOAT, TO_SINGLE, TO_WHOLE, FITS = range(6, 16)  # of one
 AND, OR, COALESCE, GREATEST_I, LEAST_I, GREATEST_F, LEAST_F = range(16, 23)  # of two, which may be NULL
 EQ_I, LT_I, EQ_F, LT_F, ADD_I, SUB_I, MUL_I, MOD_I, ADD_F, SUB_F, MUL_F, DIV_F, MOD_F = range(23, 36)  # of two
-# What an update does: take a column, the first of a variable's, count, add up, compare, or run a program.
+# Kinds of updates: take a column, take the first of a variable, count, sum, compare, or run a program.
 TAKE, FIRST, COUNT, SUM_I, SUM_F, LEAST, GREATEST, RUN = range(8)
 
-#: What may be computed of a run; also in conditions.
+#: The functions over a run that conditions may use.
 _RUNNING = ("first", "last", "count", "sum", "avg", "min", "max", "register")
-#: The operand of `FITS` for DATETIMEs that are computed: the years 1 to 9999.
+#: The operand of `FITS` for computed DATETIMEs: the years 1 to 9999.
 _DATES = 1
 _ARITHMETIC = {"add": (ADD_I, ADD_F), "subtract": (SUB_I, SUB_F), "multiply": (MUL_I, MUL_F), "modulo": (MOD_I, MOD_F)}
 _EXTREMES = {"greatest": (GREATEST_I, GREATEST_F), "least": (LEAST_I, LEAST_F), "coalesce": (COALESCE, COALESCE)}
-#: What follows the arguments of these functions, whatever their types.
+#: The operations after the arguments of these functions, for all types.
 _PLAIN = {
     "divide": (DIV_F, 0), "time_diff": (SUB_I, 64), "shift_time": (ADD_I, 64, FITS, _DATES), "and": (AND, 0),
     "or": (OR, 0), "not": (NOT, 0), "is_null": (IS_NULL, 0), "is_not_null": (IS_NULL, 0, NOT, 0),
 }  # fmt: skip
-#: Functions that give NULL for NULL and may be computed of one tuple before it is remembered.
+#: Functions that return NULL for NULL and may be computed from one tuple before it is stored.
 _STRICT = frozenset((
     "sqrt", "exp", "ln", "log10", "sign", "sin", "cos", "tan", "asin", "acos", "atan", "radians", "degrees", "floor",
     "ceil", "round", "upper", "lower", "trim", "ltrim", "rtrim", "reverse", "length", "substring", "replace",
@@ -58,7 +58,7 @@ _STRICT = frozenset((
 
 @dataclass(frozen=True)
 class Slot:
-    """A number that a run carries along: floating or whole, and what it is at first (None for NULL)."""
+    """A number that a run keeps: floating or integer, and its initial value (None for NULL)."""
 
     floating: bool
     start: float | int | str | None
@@ -67,9 +67,9 @@ class Slot:
 
 @dataclass(frozen=True)
 class SlotUpdate:
-    """What becomes of a slot with a tuple: from a column, or by the program `column .. end` if it is `RUN`.
+    """The update of a slot with a tuple: from a column, or by the program `column .. end` if it is `RUN`.
 
-    For `FIRST`, `end` has the bits of the variables of which no tuple may have come before.
+    For `FIRST`, `end` has the bits of the variables that must not have had a tuple before.
     """
 
     kind: int
@@ -80,25 +80,25 @@ class SlotUpdate:
 
 @dataclass
 class Program:
-    """All that is computed of the runs of a pattern."""
+    """The programs, slots and columns of the runs of a pattern."""
 
-    #: The variables, in the order in which they are numbered.
+    #: The variables, in the order of their numbers.
     variables: tuple[str, ...]
-    #: What is computed of each tuple beforehand, and whether it is floating or a text.
+    #: The expressions to compute for each tuple in advance, and whether they are floating or text.
     columns: list[tuple[Expr, Type]] = field(default_factory=list)
-    #: Of each variable, the conditions on one tuple alone.
+    #: For each variable, the conditions on single tuples.
     masks: list[list[Expr]] = field(default_factory=list)
     slots: list[Slot] = field(default_factory=list)
-    #: Of each variable, what a tuple of it changes.
+    #: For each variable, the updates by its tuples.
     updates: list[list[SlotUpdate]] = field(default_factory=list)
     code: list[int] = field(default_factory=list)
     #: The texts that programs name.
     texts: list[str] = field(default_factory=list)
-    #: Of each variable, the program of its condition on the run; empty if it has none.
+    #: For each variable, the program of its condition on the run; empty if it has none.
     guards: list[tuple[int, int]] = field(default_factory=list)
-    #: The program of the condition on the whole match.
+    #: The program of the condition on the complete match.
     accept: tuple[int, int] = (0, 0)
-    #: The slots of the registers that are asked for by name.
+    #: The slots of the registers that are read by name.
     registers: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -122,12 +122,12 @@ def carried(
     variables: tuple[str, ...],
     references: References,
     registers: Mapping[str, tuple[Slot, Mapping[str, Expr]]],
-    asked: Sequence[str],
+    names: Sequence[str],
 ) -> Program:
-    """The programs of some registers alone: what they come to with the tuples of a match, once it has been found."""
+    """The programs of some registers alone, to compute their values over the tuples of a finished match."""
     compiler = _Compiler(variables, references, registers)
     program = compiler.whole({}, None)
-    for name in asked:
+    for name in names:
         program.registers[name] = compiler.slot(Ref("register", name, None, references.registers[name]))
     return program
 
@@ -156,7 +156,7 @@ class _Compiler:
         return program
 
     def range_of(self, conditions: list[Expr]) -> tuple[int, int]:
-        """A program that is true where all conditions are."""
+        """A program that is true where all conditions are true."""
         codes: list[int] = []
         for i, condition in enumerate(conditions):
             codes += self.lowered(condition.bind(self.schema)) + ([AND, 0] if i else [])
@@ -178,7 +178,7 @@ class _Compiler:
         if not used:
             return [COLUMN, self.column(node, bound.type)]
         if isinstance(node, Column):
-            return self.asked(self.references.refs[node.column])
+            return self.reference(self.references.refs[node.column])
         if isinstance(node, Call) and node.function in _STRICT:
             return self.remembered(bound)
         if isinstance(node, Call):
@@ -201,7 +201,7 @@ class _Compiler:
         return [CONSTANT, ticks(value) if isinstance(value, datetime) else int(value)]
 
     def column(self, expr: Expr, kind: Type) -> int:
-        """The number of something that is computed of each tuple."""
+        """The number of the column of an expression over one tuple."""
         key = f"{expr} {kind.value}"
         if key not in self.columns:
             self.columns[key] = len(self.program.columns)
@@ -209,11 +209,11 @@ class _Compiler:
         return self.columns[key]
 
     def remembered(self, bound: Bound) -> list[int]:
-        """A function of the last tuple of one variable is remembered in place of what it is computed from."""
+        """Store a function of a variable's last tuple instead of its arguments."""
         names = bound.node.columns()
         refs = [self.references.refs[name] for name in names if name in self.references.refs]
-        whose = {ref.variable for ref in refs}
-        if len(refs) < len(names) or len(whose) > 1 or any(ref.function != "last" or ref.offset for ref in refs):
+        variables = {ref.variable for ref in refs}
+        if len(refs) < len(names) or len(variables) > 1 or any(ref.function != "last" or ref.offset for ref in refs):
             raise self.refused(bound, "this function of several tuples")
 
         def own(part: Expr) -> Expr:
@@ -223,7 +223,7 @@ class _Compiler:
                 return argument
             return part
 
-        return self.asked(Ref("last", whose.pop(), bound.node.transform(own), bound.type))
+        return self.reference(Ref("last", variables.pop(), bound.node.transform(own), bound.type))
 
     def called(self, function: str, bound: Bound) -> list[int]:
         args = [self.lowered(arg) for arg in bound.args]
@@ -297,8 +297,8 @@ class _Compiler:
 
     # --- what runs carry along ----------------------------------------------------------------------------------------
 
-    def asked(self, ref: Ref) -> list[int]:
-        """What is asked of the tuples of a run."""
+    def reference(self, ref: Ref) -> list[int]:
+        """The operations for a reference to the tuples of a run."""
         if ref.function not in _RUNNING:
             raise PlanError(
                 f"a pattern's condition cannot ask for {ref.function}",
@@ -310,7 +310,7 @@ class _Compiler:
             assert ref.argument is not None
             wide = Ref("sum", ref.variable, ref.argument.cast(Type.DOUBLE), Type.DOUBLE)
             counted = Ref("count", ref.variable, ref.argument, Type.LONG)
-            return [*self.asked(wide), *self.asked(counted), TO_FLOAT, 0, DIV_F, 0]
+            return [*self.reference(wide), *self.reference(counted), TO_FLOAT, 0, DIV_F, 0]
         whole_sum = ref.function == "sum" and not ref.type.is_floating
         return [SLOT_SUM if whole_sum else SLOT, self.slot(ref)]
 
@@ -335,26 +335,26 @@ class _Compiler:
         if ref.argument is not None:
             argument = ref.argument if ref.function != "sum" else ref.argument.cast(ref.type)
             column = self.column(argument, ref.type if ref.function != "count" else ref.argument.type(self.schema))
-        mine = self.whose(ref)
+        mine = self.variables_of(ref)
         seen = sum(1 << number for number in mine) if kind == FIRST else 0
         for number in mine:
             self.program.updates[number].append(SlotUpdate(kind, slot, column, seen))
         return slot
 
-    def whose(self, ref: Ref) -> list[int]:
-        """The numbers of the variables of whose tuples something is asked."""
+    def variables_of(self, ref: Ref) -> list[int]:
+        """The numbers of the variables of a reference."""
         return [i for i, variable in enumerate(self.program.variables) if self.references.of(ref, variable)]
 
     def further(self, ref: Ref, slot: int) -> None:
-        """Not the first or last tuple of a variable, but some places further inside."""
+        """Add the updates for an offset from the first or last tuple of a variable."""
         assert ref.argument is not None
-        if ref.function == "last":  # what the tuple before it was, before this one came
+        if ref.function == "last":  # the previous value of the slot before it
             codes = [SLOT, self.slot(replace(ref, offset=ref.offset - 1))]
-        else:  # the one that comes when so many have been there
+        else:  # the tuple that arrives after `offset` others
             counted = [SLOT, self.slot(Ref("count", ref.variable, None, Type.LONG)), CONSTANT, ref.offset, EQ_I, 0]
             codes = [*counted, COLUMN, self.column(ref.argument, ref.type), SLOT, slot, SELECT, 0]
         begin, end = self.placed(codes)
-        for number in self.whose(ref):
+        for number in self.variables_of(ref):
             self.program.updates[number].append(SlotUpdate(RUN, slot, begin, end))
 
     @staticmethod

@@ -1,16 +1,16 @@
-"""What the conditions and measures of a pattern may speak of, and what it means.
+"""The references that conditions and measures of a pattern may use, and their meaning.
 
-Conditions are ordinary expressions. A condition is asked of a *run*, the tuples mapped to variables so far, the tuple
-at hand included:
+Conditions are ordinary expressions. A condition is evaluated over a *run*, the tuples mapped to variables so far,
+including the current tuple:
 
-- `col("price")`: the column of the tuple at hand; `prev("price", 2)`: of the tuple two before it in its group, inside
-  the match or not, NULL if there is none; `next("price")`: of the one behind it;
+- `col("price")`: the column of the current tuple; `prev("price", 2)`: of the tuple two before it in its group, inside
+  the match or not, NULL if there is none; `next("price")`: of the one after it;
 - `col("A.price")`: the column of the last tuple that is mapped to A; `first("A.price")`: of the first one; NULL if
   none is; `offset(first("A.price"), 2)`: two of A's tuples further on, and further back from the last;
 - `count("A")`, `sum("A.price")`, `avg`, `min`, `max`: of all tuples that are mapped to A so far; without a variable,
   `count()`, `max("price")`: of all tuples of the run;
-- the name of a register: its value, with the tuple at hand counted in;
-- `classifier()`: the variable of the tuple at hand; `match_number()`: the how manieth match of its group; `state()`:
+- the name of a register: its value, including the current tuple;
+- `classifier()`: the variable of the current tuple; `match_number()`: the number of the match in its group; `state()`:
   the state that it is in, where transitions are a stream;
 - `col("le")`, `col("A.le")`: when a tuple starts, in ticks. No column of a stream is called so.
 
@@ -34,14 +34,14 @@ __all__ = [
     "offset", "prev", "state",
 ]  # fmt: skip
 
-#: What the time is called at which a tuple starts.
+#: The name of the start time of a tuple.
 START = "le"
 _MOST_BACK = 10_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Prev(Expr):
-    """An expression over the tuple so many places before; behind, if that is less than 0."""
+    """An expression over the tuple `back` places before; after, if that is negative."""
 
     child: Expr
     back: int
@@ -49,7 +49,7 @@ class Prev(Expr):
     def __post_init__(self) -> None:
         if type(self.back) is not int or not 1 <= abs(self.back) <= _MOST_BACK:
             raise ExpressionError(
-                "prev and next look at another tuple",
+                "prev and next read another tuple",
                 given=self.back,
                 allowed=f"1 to {_MOST_BACK} places away",
                 instead="prev('x')",
@@ -72,7 +72,7 @@ class Prev(Expr):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Classifier(Expr):
-    """The variable that the tuple at hand is mapped to."""
+    """The variable of the current tuple."""
 
     def bind(self, schema: Schema) -> Bound:  # noqa: ARG002 - it needs none
         return Bound(self, Type.STRING)
@@ -94,7 +94,7 @@ class MatchNumber(Expr):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class State(Expr):
-    """The state that a run has come to."""
+    """The state of a run."""
 
     def bind(self, schema: Schema) -> Bound:  # noqa: ARG002 - it needs none
         return Bound(self, Type.STRING)
@@ -105,7 +105,7 @@ class State(Expr):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Offset(Expr):
-    """The first or last of a variable's tuples, and then so many further inside."""
+    """A tuple at an offset from the first or last of a variable's tuples."""
 
     child: Expr
     places: int
@@ -136,7 +136,7 @@ class Offset(Expr):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Whole(Expr):
-    """An expression over a match as a whole."""
+    """An expression over the complete match."""
 
     child: Expr
 
@@ -155,7 +155,7 @@ class Whole(Expr):
 
 
 def prev(value: Value, back: int = 1) -> Expr:
-    """The value that the tuple `back` places before has, in the order of its group; for conditions of patterns.
+    """The value of the tuple `back` places before, in the order of its group; for conditions of patterns.
 
     >>> col("price") > prev("price")
     price > prev(price, 1)
@@ -164,15 +164,15 @@ def prev(value: Value, back: int = 1) -> Expr:
 
 
 def next(value: Value, ahead: int = 1) -> Expr:
-    """The value that the tuple `ahead` places behind has, in the order of its group; for patterns.
+    """The value of the tuple `ahead` places after, in the order of its group; for patterns.
 
-    What a tuple's condition says is then settled only when the tuples are that it looks at.
+    The condition is then settled only when that later tuple is settled.
     """
     return Prev(Column(value) if isinstance(value, str) else as_expr(value), -ahead)
 
 
 def offset(call: Expr, places: int) -> Expr:
-    """The value so many of the variable's tuples behind the first, or before the last; NULL if there are fewer.
+    """The value of the variable's tuple at an offset after the first, or before the last; NULL if there are fewer.
 
     >>> from headrace.expr import last
     >>> offset(last("A.price"), 1)
@@ -182,7 +182,7 @@ def offset(call: Expr, places: int) -> Expr:
 
 
 def classifier() -> Expr:
-    """The variable that a tuple is mapped to; for measures of patterns."""
+    """The variable of a tuple; for measures of patterns."""
     return Classifier()
 
 
@@ -192,18 +192,18 @@ def match_number() -> Expr:
 
 
 def state() -> Expr:
-    """The state that a match has come to; for measures where transitions are a stream."""
+    """The state of a match; for measures where transitions are a stream."""
     return State()
 
 
 def final(value: Value) -> Expr:
-    """The same of a match as a whole, at its last tuple; for measures where each tuple of a match is given."""
+    """The value over the complete match, at its last tuple; for measures with a row for each tuple of a match."""
     return Whole(Column(value) if isinstance(value, str) else as_expr(value))
 
 
 @dataclass(frozen=True)
 class Ref:
-    """Something asked of the tuples of a run.
+    """A reference to the tuples of a run.
 
     `function` is `first`, `last`, an aggregate, `register` (then `variable` is its name), `classifier`, `match_number`
     or `state`; `variable` is None for all tuples; the argument is over the columns of one tuple, `References.prevs`
@@ -215,14 +215,14 @@ class Ref:
     argument: Expr | None
     type: Type
     parameters: tuple[float | int | str, ...] = ()
-    #: Whether it is asked of the match as a whole.
+    #: Whether it refers to the complete match.
     final: bool = False
-    #: How many tuples behind the first, or before the last.
+    #: The number of tuples after the first, or before the last.
     offset: int = 0
 
     @property
     def call(self) -> AggregateCall:
-        """The aggregate of its own."""
+        """The aggregate of the reference."""
         return AggregateCall(self.function, self.argument, self.parameters)
 
     def __str__(self) -> str:
@@ -232,7 +232,7 @@ class Ref:
         )
 
 
-#: What is asked of a match by a name alone.
+#: References to a match by name alone.
 _OF_MATCHES: dict[type[Expr], Ref] = {
     Classifier: Ref("classifier", None, None, Type.STRING),
     MatchNumber: Ref("match_number", None, None, Type.LONG),
@@ -243,7 +243,7 @@ _OF_MATCHES: dict[type[Expr], Ref] = {
 class References:
     """The references in the expressions of one pattern, each under a name of its own.
 
-    `resolve` gives an expression over columns: those of the tuple at hand, `prevs` and `refs`.
+    `resolve` returns an expression over columns: those of the current tuple, `prevs` and `refs`.
     """
 
     def __init__(
@@ -254,7 +254,7 @@ class References:
         subsets: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.below = Schema((*schema.fields, Field(START, Type.LONG)))
-        #: Of each variable, and of each name that stands for several, the variables that it stands for.
+        #: For each variable and each subset, its variables.
         self.members = {name: (name,) for name in variables} | {k: tuple(v) for k, v in (subsets or {}).items()}
         self.variables, self.registers = tuple(self.members), registers
         self.refs: dict[str, Ref] = {}
@@ -277,26 +277,26 @@ class References:
 
     @property
     def schema(self) -> Schema:
-        """All that resolved expressions speak of."""
+        """The columns that resolved expressions may use."""
         refs = [Field(name, ref.type) for name, ref in self.refs.items()]
         return Schema((*self.of_tuples.fields, *refs))
 
     @property
     def back(self) -> int:
-        """How many tuples before the one at hand are looked at."""
+        """The number of tuples before the current one that expressions use."""
         return max([0, *(back for _, back in self.prevs.values())])
 
     @property
     def ahead(self) -> int:
-        """How many tuples behind it."""
+        """The number of tuples after the current one that expressions use."""
         return max([0, *(-back for _, back in self.prevs.values())])
 
     def of(self, ref: Ref, variable: str) -> bool:
-        """Whether something is asked of the tuples of a variable."""
+        """Whether an expression refers to the tuples of a variable."""
         return ref.variable is None or variable in self.members[ref.variable]
 
     def resolve(self, expr: Expr, *, final: bool = False) -> Expr:
-        """The same over columns; of the match as a whole if it is `final`."""
+        """The expression over columns; over the complete match if it is `final`."""
         if isinstance(expr, Whole):
             return self.resolve(expr.child, final=True)
         if isinstance(expr, AggregateCall):
@@ -321,14 +321,14 @@ class References:
     def _aggregate(self, call: AggregateCall) -> Ref:
         if type(call) is not AggregateCall:
             raise PlanError(
-                "a pattern asks for aggregates that are built in, not for modules",
+                "a pattern may use built-in aggregates, not modules",
                 given=str(call),
                 allowed="count, sum, avg, min, max, first, last, collect, …",
                 instead="collect, and the module over what is found",
             )
         argument = call.argument
         if call.function == "last" and isinstance(argument, Column) and argument.column in self.registers:
-            return Ref("register", argument.column, None, self.registers[argument.column])  # as SQL says FINAL of it
+            return Ref("register", argument.column, None, self.registers[argument.column])  # as FINAL in SQL
         if call.function == "count" and isinstance(argument, Column) and argument.column in self.variables:
             return Ref("count", argument.column, None, Type.LONG)
         if argument is None:
@@ -350,7 +350,7 @@ class References:
         return None, name
 
     def _variable(self, expr: Expr) -> str | None:
-        """The one variable whose tuples an expression is over; None for the tuple at hand."""
+        """The variable whose tuples an expression is over; None for the current tuple."""
         found = {self._qualified(name)[0] for name in expr.columns()}
         if len(found) > 1:
             raise PlanError(

@@ -1,11 +1,11 @@
 """The shape of a pattern: a regular expression over variables.
 
-    A B+ (C | D)? E{2,4}        quantifiers are greedy; with `?` behind them they are reluctant
+    A B+ (C | D)? E{2,4}        quantifiers are greedy; with a `?` after them they are reluctant
     PERMUTE(A, B, C)            these, in any order
 
 Of several ways to match, the earlier one of `|` is preferred, the longer one of a greedy quantifier, the shorter one of
 a reluctant one, and of `PERMUTE` the one that comes first in the order of its parts. A repetition that takes no tuple
-is none.
+does not count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Chain", "Choice", "Permute", "Repeat", "Shape", "Symbol", "chained",
 _TOKEN = re.compile(r"\s*(?:([A-Za-z_][A-Za-z_0-9]*)|([()|,])|((?:\*|\+|\?|\{\s*\d*\s*,?\s*\d*\s*\})\??)|(\S))")
 _COUNTS = re.compile(r"\{\s*(\d*)\s*(,?)\s*(\d*)\s*\}")
 _EXAMPLE = "pattern('A B+ (C | D)?')"
-#: More copies of a part than this are a mistake: each is a state of its own.
+#: The most copies of a part: each is a state of its own.
 _MOST = 1000
 _MOST_PERMUTED = 6
 
@@ -37,7 +37,7 @@ class Shape:
 
     @property
     def nullable(self) -> bool:
-        """Whether it matches nothing at all, too."""
+        """Whether it also matches the empty sequence."""
         return False
 
     def variables(self) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ class Choice(Shape):
 
 @dataclass(frozen=True)
 class Repeat(Shape):
-    """A part from `least` to `most` times, without end if that is None; as often as possible if it is greedy."""
+    """A part from `least` to `most` times, without limit if that is None; as often as possible if it is greedy."""
 
     part: Shape
     least: int
@@ -154,7 +154,7 @@ class Permute(Shape):
 
     @property
     def choice(self) -> Choice:
-        """The same as a choice of all orders."""
+        """The choice between all orders."""
         return Choice(tuple(Chain(order) for order in permutations(self.items)))
 
     def __str__(self) -> str:
@@ -162,7 +162,7 @@ class Permute(Shape):
 
 
 def chained(*shapes: Shape | None) -> Shape | None:
-    """One after the other; none if there are none."""
+    """A chain of shapes; None if there are none."""
     found: list[Shape] = []
     for shape in shapes:
         found += shape.items if isinstance(shape, Chain) else [shape] if shape is not None else []
@@ -170,7 +170,7 @@ def chained(*shapes: Shape | None) -> Shape | None:
 
 
 def repeated(shape: Shape, quantifier: str) -> Shape:
-    """A part with a quantifier as it is written: `*`, `+`, `?`, `{n}`, `{n,m}`; `?` behind it makes it reluctant."""
+    """A part with a quantifier as it is written: `*`, `+`, `?`, `{n}`, `{n,m}`; a `?` after it makes it reluctant."""
     text = quantifier.replace(" ", "")
     if not text:
         return shape
@@ -189,12 +189,12 @@ def repeated(shape: Shape, quantifier: str) -> Shape:
 
 
 def parse(text: str) -> Shape:
-    """The shape that a text says.
+    """Parse the text of a shape.
 
     >>> str(parse("A  B+? ( C|D ) {2,} PERMUTE(E, F)"))
     'A B+? (C | D){2,} PERMUTE(E, F)'
     """
-    return _Parser(text).whole()
+    return _Parser(text).parse_all()
 
 
 class _Parser:
@@ -203,7 +203,7 @@ class _Parser:
         self.tokens = [(m.group(m.lastindex or 0), m.lastindex) for m in _tokens(text)]
         self.at = 0
 
-    def whole(self) -> Shape:
+    def parse_all(self) -> Shape:
         shape = self.choice()
         if self.at < len(self.tokens):
             raise self.wrong(f"{self.tokens[self.at][0]!r} makes no sense here")

@@ -1,6 +1,6 @@
 """Headrace SQL, the stream dialect: text to syntax (`parse`), syntax to plans (`bind`), scripts and sessions.
 
-Nothing of it is loaded before a text comes: most programs in Python never bring one.
+Its modules are loaded with the first text: most Python programs have none.
 """
 
 from __future__ import annotations
@@ -28,18 +28,17 @@ def script(
     roots: Sequence[str | Path] | None = None,
     **streams: Any,
 ) -> Script:
-    """Bind a text of statements of the stream dialect; what it asks for can then be run, as one query.
+    """Bind a text of statements of the stream dialect; its outputs can then be run, as one query.
 
-    `streams` can be used by their names, and so can Arrow tables and pandas frames, as stored tables; a stream that the
-    text declares without a source is fed by the one of its name. `functions` are functions (`hr.udf`) and module
-    classes by the names the text calls them by. Relative paths start at `base`; with `roots`, files anywhere else are
-    refused.
+    The text can use `streams` by their names; Arrow tables and pandas frames among them are stored tables. A stream
+    that the text declares without a source reads the one of its name. `functions` are functions (`hr.udf`) and module
+    classes by their names in the text. Relative paths start at `base`; with `roots`, files anywhere else are refused.
     """
-    from headrace.sql.scripts import Script  # loaded when it is asked for
+    from headrace.sql.scripts import Script  # loaded on first use
     from headrace.sql.session import Answers, Delivery, SqlSession  # same
 
     if not isinstance(text, str):
-        raise SqlError.of("this is not a text", "", (0, 0), given=text, allowed="a str of statements")
+        raise SqlError.of("this is not text", "", (0, 0), given=text, allowed="a str of statements")
     session = SqlSession(streams, functions=functions, base=base, roots=roots)
     outcomes = tuple(session.execute(text))
     names: set[str] = set()
@@ -47,7 +46,7 @@ def script(
         if isinstance(outcome, (Answers, Delivery)):
             if outcome.name in names:
                 at = outcome.statement.at
-                raise SqlError.of(f"two queries are called {outcome.name!r}", text, at, instead="QUERY other AS …")
+                raise SqlError.of(f"two queries have the name {outcome.name!r}", text, at, instead="QUERY other AS …")
             names.add(outcome.name)
     return Script(session, outcomes)
 
@@ -65,27 +64,27 @@ def sql(
 
     `hr.sql("SELECT symbol, avg(price) AS p FROM ticks [TUMBLING 10 s] GROUP BY symbol", ticks=ticks)`
     """
-    found = script(text, functions=functions, base=base, roots=roots, **streams).queries
-    if not found:
+    queries = script(text, functions=functions, base=base, roots=roots, **streams).queries
+    if not queries:
         raise SqlError.of(
-            "this text asks nothing",
+            "this text has no query",
             text,
             (0, len(text)),
             allowed="a text whose last statement is a query",
-            instead="SELECT … at the end, or hr.script(…) for what it makes",
+            instead="SELECT … at the end, or hr.script(…) for its streams",
         )
-    return list(found.values())[-1]
+    return list(queries.values())[-1]
 
 
 def sql_aggregate(text: str, /, **tables: Any) -> SqlAggregate | SqlRows:
     """An aggregate written in SQL, as a module: `hr.sql_aggregate("CREATE AGGREGATE f(x DOUBLE): DOUBLE { … }")`.
 
-    It is used as others are: `group_by(…).window(…).aggregate(a=f.of("x"))`; one that gives rows, by `operate`. Of
-    several it is the last, which may call those before it. `source` is the Python that it runs as. `tables` are those
-    that it reads, by name: Arrow tables, pandas frames, or paths to files. Their rows, as they are now, become part of
-    the aggregate.
+    Use it like other aggregates: `group_by(…).window(…).aggregate(a=f.of("x"))`; one that returns rows, with `operate`.
+    If the text has several, the result is the last, which may call those before it. `source` is its Python code.
+    `tables` are the tables that it reads, by name: Arrow tables, pandas frames, or paths to files. Their current rows
+    become part of the aggregate.
     """
-    from headrace.io.tables import table_of  # loaded when it is asked for
+    from headrace.io.tables import table_of  # loaded on first use
     from headrace.sql.aggregates import modules_of  # as above
 
     return list(modules_of(text, {name: table_of(table) for name, table in tables.items()}).values())[-1]

@@ -1,4 +1,4 @@
-"""What to say when a text cannot be read: what was found, what could stand there, and what was probably meant."""
+"""Errors for texts that cannot be parsed: what was found, what is allowed there, and what was probably meant."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["complain"]
 
-SHOWN = 12  # of what is allowed
+SHOWN = 12  # allowed tokens
 _WORDS = {"NAME": "a name", "NUMBER": "a number", "TEXT": "a text in '…'", "DURATION": "a duration such as 10 s"}
-_UNSAID = frozenset({"QUOTED", "TICKED", "DATETIME", "CAST", "EXTENT", "OVER_TEXT"})  # said by another word already
+_OMITTED = frozenset({"QUOTED", "TICKED", "DATETIME", "CAST", "EXTENT", "OVER_TEXT"})  # covered by another word
 _EXPRESSION = frozenset({"NAME", "NUMBER", "TEXT", "CASE", "TRUE", "FALSE", "NULL", "DURATION", "(", "-", "+", "~"})
 _OPERATORS = frozenset(
     {"=", "==", "<>", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "||", "|", "^", "&", "<<", ">>", "."}
@@ -29,7 +29,7 @@ _UNITS = ("ms", "seconds", "minutes", "hours", "days", "weeks", "s", "min", "h",
 def complain(run: ParseRun, token: Token) -> SqlError:
     """The error for a token that the grammar cannot take where it stands."""
     allowed = run.allowed()
-    place, instead = (token.start, token.end), _meant(run, token, allowed)
+    place, instead = (token.start, token.end), _suggestion(run, token, allowed)
     if token.kind == END:
         last = run.tokens[-1].end if run.tokens else 0
         place, message = (last, last), "the text ends too early" if run.tokens else "there is nothing here"
@@ -44,8 +44,8 @@ def _shown(text: str) -> str:
 
 
 def _listed(allowed: Iterable[str]) -> str:
-    """What could stand here, in words, the common before the rare."""
-    rest = set(allowed) - _UNSAID
+    """The allowed tokens in words, the common before the rare."""
+    rest = set(allowed) - _OMITTED
     words = []
     if rest >= _EXPRESSION:
         words.append("an expression")
@@ -62,8 +62,8 @@ def _listed(allowed: Iterable[str]) -> str:
     return ", ".join(words[:SHOWN]) + (", …" if len(words) > SHOWN else "")
 
 
-def _meant(run: ParseRun, token: Token, allowed: frozenset[str]) -> str:
-    """What was probably meant: a quoted name, a unit, or a keyword that looks like the word found or the one before."""
+def _suggestion(run: ParseRun, token: Token, allowed: frozenset[str]) -> str:
+    """The probable intention: a quoted name, a unit, or a keyword similar to this word or to the one before."""
     previous = run.tokens[-1] if run.tokens else None
     if token.text.upper() in RESERVED and "NAME" in allowed:
         return f'"{token.text}", if this is a name'
@@ -81,7 +81,7 @@ def _meant(run: ParseRun, token: Token, allowed: frozenset[str]) -> str:
 
 def _near(word: str, kinds: Iterable[str]) -> str | None:
     keywords = {
-        kind.upper(): kind for kind in kinds if kind[0].isalpha() and kind not in _UNSAID and kind not in _WORDS
+        kind.upper(): kind for kind in kinds if kind[0].isalpha() and kind not in _OMITTED and kind not in _WORDS
     }
     found = get_close_matches(word.upper()[:40], keywords, n=1, cutoff=0.7)
     return keywords[found[0]] if found else None

@@ -1,8 +1,8 @@
 """Text to syntax: `parse` reads a script, `parse_statement` one statement, `parse_expression` one expression.
 
-One pass from left to right, in time linear in the text, without recursion. What the parser can take decides what a word
-is: a keyword where that keyword may stand, else a name (but the few `RESERVED` words are never names). Every part
-remembers its place, and everything that is wrong with a text is a `SqlError` at a place in it.
+One pass from left to right, in time linear in the text, without recursion. The parser's state decides what a word is: a
+keyword where that keyword is allowed, else a name (but the few `RESERVED` words are never names). Every part remembers
+its place, and every mistake in a text is a `SqlError` at a place in it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from headrace.sql.tables import END, RESERVED, Production, tables
 __all__ = ["MAX_DEPTH", "MAX_TEXT", "following", "parse", "parse_expression", "parse_statement"]
 
 MAX_TEXT = 1_000_000  # characters
-MAX_DEPTH = 200  # parts inside parts: what comes after the parser walks trees by recursion
+MAX_DEPTH = 200  # nesting: later steps walk trees by recursion
 _IMPOSSIBLE = re.compile("[\0\ud800-\udfff]")
 _OPEN = {"'": "a text", '"': "a quoted name", "`": "a quoted name"}
 
 
 def parse(text: str, *, most: int = MAX_TEXT) -> Script:
-    """The statements of a script of at most so many characters.
+    """Parse the statements of a script of at most `most` characters.
 
     >>> parse("SELECT symbol FROM ticks;").statements[0].query.body.source.stream.text
     'ticks'
@@ -36,21 +36,21 @@ def parse(text: str, *, most: int = MAX_TEXT) -> Script:
 
 
 def parse_statement(text: str) -> Statement:
-    """The one statement of a text."""
+    """Parse a text that is one statement."""
     statement: Statement = ParseRun(text, "lone_statement").result()
     return statement
 
 
 def parse_expression(text: str) -> Expression:
-    """The expression that a text is."""
+    """Parse a text that is one expression."""
     expression: Expression = ParseRun(text, "lone_expression").result()
     return expression
 
 
 def following(text: str) -> frozenset[str]:
-    """What may stand behind a text: keywords and signs as they are written, other tokens by their kinds.
+    """The tokens that may follow a text: keywords and signs as they are written, other tokens by their kinds.
 
-    Nothing, if the text is wrong already.
+    Empty if the text itself is wrong.
     """
     run = ParseRun(text, "script")
     try:
@@ -59,10 +59,10 @@ def following(text: str) -> frozenset[str]:
         return frozenset()
 
 
-class _Made(NamedTuple):
-    """A value, where it stands (None: it is empty), and how deep it is.
+class _ParsedPart(NamedTuple):
+    """A value, its place (None if empty), and its depth.
 
-    The values of a helper rule are a list for the rule above.
+    With `spread`, the value is a list of a helper rule, for the rule above.
     """
 
     value: Any
@@ -72,7 +72,7 @@ class _Made(NamedTuple):
 
 
 class ParseRun:
-    """One text on its way through the tables."""
+    """The parsing of one text by the tables."""
 
     def __init__(self, text: str, start: str) -> None:
         self.text = text
@@ -82,7 +82,7 @@ class ParseRun:
         self.lexemes = self.tables.lexemes
         first, self.last = self.tables.starts[start]
         self.states = [first]
-        self.made: list[_Made] = []
+        self.parts: list[_ParsedPart] = []
         self.tokens: list[Token] = []
         self.position = 0
 
@@ -93,11 +93,11 @@ class ParseRun:
             if not self._take(token):
                 raise complain(self, token)
             if token.kind == END:
-                return self.made[-1].value
+                return self.parts[-1].value
             self.tokens.append(token)
 
     def walk(self) -> bool:
-        """Take everything but the end; false if something cannot stand where it stands."""
+        """Take all tokens; return whether all are allowed where they stand."""
         while (token := self._next()).kind != END:
             if not self._take(token):
                 return False
@@ -107,23 +107,23 @@ class ParseRun:
         if len(self.text) > most:
             message = f"this text has {len(self.text)} characters"
             raise SqlError.of(message, self.text, (0, 0), allowed=f"{most} characters", instead="several scripts")
-        wrong = _IMPOSSIBLE.search(self.text)
-        if wrong:
-            given = f"U+{ord(wrong[0]):04X}"
-            raise SqlError.of("a character that no text has", self.text, wrong.span(), given=given)
+        found = _IMPOSSIBLE.search(self.text)
+        if found:
+            given = f"U+{ord(found[0]):04X}"
+            raise SqlError.of("a character that no text may contain", self.text, found.span(), given=given)
 
     def allowed(self) -> frozenset[str]:
-        """What may stand here: keywords and signs as they are written, other tokens by their kinds."""
+        """The tokens allowed here: keywords and signs as they are written, other tokens by their kinds."""
         written = {kind: text for text, kind in (self.lexemes.words | self.lexemes.signs).items()}
         kinds = self.tables.actions[self.states[-1]]
         return frozenset(written.get(kind, kind) for kind in kinds if self.takes(kind))
 
     def before(self, token: Token) -> ParseRun:
-        """The same walk, up to a token that was taken already."""
-        again = ParseRun(self.text, self.start)
+        """A run up to, and without, a token that was taken."""
+        earlier_run = ParseRun(self.text, self.start)
         for earlier in self.tokens[: self.tokens.index(token)]:
-            again._take(earlier)
-        return again
+            earlier_run._take(earlier)
+        return earlier_run
 
     # ---- tokens
 
@@ -170,7 +170,7 @@ class ParseRun:
     # ---- the walk
 
     def takes(self, kind: str) -> bool:
-        """Whether a token of this kind may stand here: the walk, without making anything."""
+        """Whether a token of this kind is allowed here; builds nothing."""
         kept, pushed = len(self.states), list[int]()
         while True:
             state = pushed[-1] if pushed else self.states[kept - 1]
@@ -192,49 +192,49 @@ class ParseRun:
             action = self.tables.actions[self.states[-1]][token.kind]
             if isinstance(action, int):
                 self.states.append(action)
-                self.made.append(_Made(token, (token.start, token.end), 0))
+                self.parts.append(_ParsedPart(token, (token.start, token.end), 0))
                 return True
             self._finish(action)
             if token.kind == END and self.states[-1] == self.last:
                 return True
 
-    def _finish(self, done: Production) -> None:
-        size = done.size
-        parts = self.made[len(self.made) - size :]
-        del self.made[len(self.made) - size :], self.states[len(self.states) - size :]
-        self.states.append(self.tables.following[self.states[-1]][done.rule])
-        self.made.append(self._make(done, parts))
+    def _finish(self, production: Production) -> None:
+        size = production.size
+        parts = self.parts[len(self.parts) - size :]
+        del self.parts[len(self.parts) - size :], self.states[len(self.states) - size :]
+        self.states.append(self.tables.following[self.states[-1]][production.rule])
+        self.parts.append(self._make(production, parts))
 
-    def _make(self, done: Production, parts: list[_Made]) -> _Made:
+    def _make(self, production: Production, parts: list[_ParsedPart]) -> _ParsedPart:
         at = _place(parts)
-        if done.helper:
-            return _gathered(done, parts, at)
-        if done.method is None:
-            return parts[done.kept[0]]._replace(at=at)
+        if production.helper:
+            return _gathered(production, parts, at)
+        if production.method is None:
+            return parts[production.kept[0]]._replace(at=at)
         if at is None:
             at = (len(self.text), len(self.text))
         values: list[Any] = []
         depth = 0
-        for i in done.kept:
+        for i in production.kept:
             part = parts[i]
             depth = max(depth, part.depth)
             values.extend(part.value) if part.spread else values.append(part.value)
         if depth >= MAX_DEPTH:
             message = f"this is nested more than {MAX_DEPTH} deep"
             raise SqlError.of(message, self.text, at, instead="fewer parentheses, IN for many ORs, or sub-selects")
-        return _Made(getattr(self.build, done.method)(at, *values), at, depth + 1)
+        return _ParsedPart(getattr(self.build, production.method)(at, *values), at, depth + 1)
 
 
-def _place(parts: list[_Made]) -> Span | None:
+def _place(parts: list[_ParsedPart]) -> Span | None:
     places = [part.at for part in parts if part.at is not None]
     return (places[0][0], places[-1][1]) if places else None
 
 
-def _gathered(done: Production, parts: list[_Made], at: Span | None) -> _Made:
-    """The values of a helper; a list that is being repeated grows in place, so that long ones take linear time."""
-    kept = [parts[i] for i in done.kept]
+def _gathered(production: Production, parts: list[_ParsedPart], at: Span | None) -> _ParsedPart:
+    """The values of a helper rule; a repeated list grows in place, so that long lists take linear time."""
+    kept = [parts[i] for i in production.kept]
     grows = bool(kept) and kept[0].spread
     values: list[Any] = kept[0].value if grows else []
     for part in kept[grows:]:
         values.extend(part.value) if part.spread else values.append(part.value)
-    return _Made(values, at, max((part.depth for part in kept), default=0), spread=True)
+    return _ParsedPart(values, at, max((part.depth for part in kept), default=0), spread=True)

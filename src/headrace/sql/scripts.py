@@ -1,4 +1,4 @@
-"""Scripts: all that a text of statements asks for, run as one query."""
+"""Scripts: all outputs of a text of statements, run as one query."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Script"]
 
 @dataclass(frozen=True)
 class Script:
-    """A text of statements, bound: what exists, and what it asks for."""
+    """A bound text of statements: its session, and the outcomes of its statements."""
 
     session: SqlSession
     outcomes: tuple[Outcome, ...]
@@ -30,28 +30,30 @@ class Script:
 
     @property
     def queries(self) -> dict[str, Stream]:
-        """What is asked: queries by themselves, by their names or as `query_1`, in order."""
-        return {one.name: one.stream for one in self.outcomes if isinstance(one, Answers)}
+        """The queries that are not inserted anywhere, by their names or as `query_1`, in order."""
+        return {outcome.name: outcome.stream for outcome in self.outcomes if isinstance(outcome, Answers)}
 
     @property
     def deliveries(self) -> dict[str, tuple[Stream, Any]]:
-        """What goes to sinks."""
-        return {one.name: (one.stream, one.sink) for one in self.outcomes if isinstance(one, Delivery)}
+        """The streams that go to sinks, with their sinks."""
+        return {
+            outcome.name: (outcome.stream, outcome.sink) for outcome in self.outcomes if isinstance(outcome, Delivery)
+        }
 
     @shows_options(StreamRunOptions)
     def run(self, **options: Unpack[StreamRunOptions]) -> Run:
-        """Run everything that is asked to the end of its inputs, as one query; options as `headrace.run` has them.
+        """Run all outputs to the end of their inputs, as one query; options as for `headrace.run`.
 
-        What is inserted into files or the console goes there; the answers of queries by themselves are in the run.
+        INSERT INTO writes to files or the console; the run holds the answers of the other queries.
         """
-        asked = self.queries | {name: stream for name, (stream, _) in self.deliveries.items()}
+        outputs = self.queries | {name: stream for name, (stream, _) in self.deliveries.items()}
         sinks = {name: sink for name, (_, sink) in self.deliveries.items()}
-        self.session.latest = run(asked, sinks=sinks, **{**self.session.options(options.get("host")), **options})
+        self.session.latest = run(outputs, sinks=sinks, **{**self.session.options(options.get("host")), **options})
         return self.session.latest
 
     @shows_options(StreamStartOptions)
     def start(self, sink: Any = None, **options: Unpack[StreamStartOptions]) -> Query:
-        """Run until stopped, as `headrace.start` does: every INSERT INTO, and queries by themselves into `sink`."""
+        """Run until stopped, as `headrace.start` does: every INSERT INTO, and the other queries into `sink`."""
         pairs = [*self.deliveries.values(), *((stream, sink) for stream in self.queries.values() if sink is not None)]
         settings = self.session.options(options.get("host", "spark"))
         settings.pop("batch_rows", None)

@@ -1,8 +1,8 @@
-"""Sessions: statements one after the other, over a catalog that remembers.
+"""Sessions: execute statements in order, over a catalog.
 
-A statement is bound when it is met, and nothing runs: what a script (`scripts.py`) asks for (queries by themselves,
-`INSERT INTO` a file or the console) is collected. Streams that several of them read are part of one plan, so they run
-once. VERIFY is the exception: it runs when it is met.
+Executing a statement binds it and runs nothing: a script (`scripts.py`) collects the outputs (queries, and `INSERT
+INTO` a file or the console). Streams that several outputs read are part of one plan, so they run once. VERIFY is the
+exception: it runs at once.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ __all__ = ["Answers", "Delivery", "Done", "Outcome", "ShownTable", "SqlSession",
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a statement."""
+    """The outcome of a statement."""
 
     statement: s.Statement
 
 
 @dataclass(frozen=True)
 class Done(Outcome):
-    """Something exists now, or no longer."""
+    """A statement that created, dropped or set something."""
 
     message: str
 
 
 @dataclass(frozen=True)
 class Answers(Outcome):
-    """A query that was asked: its answers are a stream."""
+    """A query, with the stream of its answers."""
 
     name: str
     stream: Stream
@@ -64,7 +64,7 @@ class Answers(Outcome):
 
 @dataclass(frozen=True)
 class Delivery(Outcome):
-    """A stream and where it is to go."""
+    """A stream and its sink."""
 
     name: str
     stream: Stream
@@ -73,7 +73,7 @@ class Delivery(Outcome):
 
 @dataclass(frozen=True)
 class ShownTable(Outcome):
-    """A table to look at."""
+    """A table to show."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -81,20 +81,20 @@ class ShownTable(Outcome):
 
 @dataclass(frozen=True)
 class Words(Outcome):
-    """A text to read."""
+    """A text to show."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Verified(Outcome):
-    """A query that was tried: the report of what was tried."""
+    """A verified query, with the report."""
 
     report: Any
 
 
 class SqlSession:
-    """Executes statements. `streams` are there from the start; Arrow tables and pandas frames among them are tables.
+    """Executes statements. The catalog starts with `streams`; Arrow tables and pandas frames among them are tables.
     `functions` are functions and modules by name.
 
     Relative paths start at `base`; with `roots`, files elsewhere are refused.
@@ -117,8 +117,8 @@ class SqlSession:
         self._waiting = dict(streams or {})
         for name, stream in self._waiting.items():
             self.add(name, stream)
-        self._asked = 0
-        #: The latest run of what was asked here; whoever runs it says so.
+        self._query_count = 0
+        #: The latest run of this session; the code that runs it sets it.
         self.latest: Run | None = None
 
     def add(self, name: str, stream: Any) -> None:
@@ -131,7 +131,7 @@ class SqlSession:
         self.catalog.streams[name] = StreamEntry(name, schema, node)
 
     def execute(self, text: str) -> list[Outcome]:
-        """Bind the statements of a text, one after the other."""
+        """Bind the statements of a text, in order."""
         context = Context(text)
         return [self.statement(context, statement) for statement in parse(text).statements]
 
@@ -141,10 +141,10 @@ class SqlSession:
             return self._statements[type(part)](self, context, part)
 
     def options(self, host: str | None = None) -> dict[str, Any]:
-        """The options of a run that follow from the settings, on another host if one is named."""
+        """The options of a run by the settings, on another host if one is named."""
         settings = {**self.catalog.settings, **({} if host is None else {"host": host})}
-        wanted = ("host", "buckets", "master" if settings["host"] == "spark" else "batch_rows")
-        return {name: settings[name] for name in wanted if settings[name] is not None}
+        names = ("host", "buckets", "master" if settings["host"] == "spark" else "batch_rows")
+        return {name: settings[name] for name in names if settings[name] is not None}
 
     # --- what exists -------------------------------------------------------------------------------------------------
 
@@ -169,8 +169,8 @@ class SqlSession:
 
     def _create_stream(self, context: Context, part: s.CreateStream) -> Outcome:
         name = part.name.text
-        given = self.catalog.streams.get(name) if name in self._waiting else None
-        if given is None:
+        fed = self.catalog.streams.get(name) if name in self._waiting else None
+        if fed is None:
             self.catalog.free(context, part.name, among={**self.catalog.streams, **self.catalog.tables})
         declared = self._columns(context, part.columns, part.like) if part.columns or part.like else None
         stream: Stream | None = None
@@ -185,9 +185,9 @@ class SqlSession:
             stream = sources.source(context, self.catalog, part, declared)
             declared = plain(stream).schema
             sources.late_into(context, self.catalog, part, stream)
-        elif given is not None:
+        elif fed is not None:
             del self._waiting[name]
-            stream = fitted(context, part, given.stream, declared)
+            stream = fitted(context, part, fed.stream, declared)
         elif declared is None:
             raise context.error(
                 part, "a stream needs columns, a source, or a query", instead=f"CREATE STREAM {name} (…)"
@@ -217,10 +217,10 @@ class SqlSession:
         name = part.name.text
         if not completes(part, self.catalog.own):
             self.catalog.free(context, part.name, among=self.catalog.own)
-        made = module_of(context, part, self.catalog.own, {k: v.table for k, v in self.catalog.tables.items()})
-        self.catalog.own[name] = made
+        module = module_of(context, part, self.catalog.own, {k: v.table for k, v in self.catalog.tables.items()})
+        self.catalog.own[name] = module
         self.catalog.aggregates[name] = part
-        return Done(part, "aggregate {} ({}): {}".format(*made.told))
+        return Done(part, "aggregate {} ({}): {}".format(*module.summary))
 
     def _drop(self, context: Context, part: s.Drop) -> Outcome:
         among: dict[str, Any] = getattr(self.catalog, f"{part.kind}s")
@@ -247,7 +247,7 @@ class SqlSession:
         return self._feed(context, part, part.target, stream)
 
     def _feed(self, context: Context, part: s.Statement, name: s.Name, stream: Stream) -> Done:
-        """Give a stream its source; one that was not declared has the columns of what it is given."""
+        """Give a stream its source; an undeclared stream takes the columns of the source."""
         known = next((key for key in self.catalog.streams if key.lower() == name.text.lower()), None)
         if known is None:
             self.catalog.free(context, name, among=self.catalog.tables)
@@ -279,7 +279,7 @@ class SqlSession:
             if stream.schema != streams[0].schema:
                 raise context.error(
                     name,
-                    "streams that are merged have equal schemas",
+                    "merged streams must have equal schemas",
                     given=f"{name.text} ({stream.schema})",
                     allowed=str(streams[0].schema),
                     instead="SELECT … UNION ALL SELECT …, which widens types",
@@ -288,17 +288,17 @@ class SqlSession:
 
     def _split(self, context: Context, part: s.Split) -> Outcome:
         queries = Queries(context, self.catalog)
-        made = []
+        messages = []
         for branch in part.branches:
             source = s.FromItem(part.stream, at=part.stream.at)
             select = s.Select(branch.entries, source, where=branch.where, at=branch.at)
             stream = queries.query(s.Query(select, at=branch.at))
-            made.append(self._feed(context, part, branch.target, stream).message)
-        return Done(part, "; ".join(made))
+            messages.append(self._feed(context, part, branch.target, stream).message)
+        return Done(part, "; ".join(messages))
 
-    # --- questions ---------------------------------------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------------------------------
 
-    def _ask(self, context: Context, part: s.Ask) -> Outcome:
+    def _query(self, context: Context, part: s.Ask) -> Outcome:
         stream = Queries(context, self.catalog).query(part.query)
         if part.query.into is not None:
             return self._feed(context, part, part.query.into, stream)
@@ -311,12 +311,12 @@ class SqlSession:
         return stream.final() if final else stream
 
     def _numbered(self, name: s.Name | None) -> str:
-        self._asked += 1
+        self._query_count += 1
         if name is not None:
             return name.text
-        while f"query_{self._asked}" in self.catalog.queries:
-            self._asked += 1
-        return f"query_{self._asked}"
+        while f"query_{self._query_count}" in self.catalog.queries:
+            self._query_count += 1
+        return f"query_{self._query_count}"
 
     def _explain(self, context: Context, part: s.Explain) -> Outcome:
         return Words(part, plain(self._derived(context, part.target)).explain(liveliness=part.liveliness))
@@ -350,13 +350,13 @@ class SqlSession:
         if self.latest is None:
             raise context.error(
                 part,
-                "no query has run yet whose diverted rows could be shown",
+                "no query has run yet, so there are no diverted rows to show",
                 given="SHOW DIVERTED",
                 allowed="after a query, in the shell or a notebook",
                 instead="CREATE STREAM … LATE INTO late_rows, and SELECT * FROM late_rows",
             )
-        found = self.latest.diverted().select(list(DIVERTED.names))
-        rows = tuple(tuple("" if v is None else str(v) for v in row.values()) for row in found.to_pylist())
+        diverted = self.latest.diverted().select(list(DIVERTED.names))
+        rows = tuple(tuple("" if v is None else str(v) for v in row.values()) for row in diverted.to_pylist())
         return ShownTable(part, DIVERTED.names, rows)
 
     def _set(self, context: Context, part: s.Set) -> Outcome:
@@ -376,7 +376,7 @@ class SqlSession:
                 part.value, f"{name} cannot be {value!r}", given=value, allowed=", ".join(map(str, allowed))
             )
         if name in ("buckets", "batch_rows", "rows") and not (isinstance(value, int) and value > 0):
-            raise context.error(part.value, f"{name} is a number above 0", given=value)
+            raise context.error(part.value, f"{name} must be a number above 0", given=value)
         if name == "checkpoint" and value is not None and not self.catalog.may_use_place(str(value)):
             raise context.error(part.value, "this session may not use files there", given=value)
         self.catalog.settings[name] = value
@@ -391,7 +391,7 @@ class SqlSession:
         s.Insert: _insert,
         s.Merge: _merge,
         s.Split: _split,
-        s.Ask: _ask,
+        s.Ask: _query,
         s.Explain: _explain,
         s.Verify: _verify,
         s.Describe: _describe,
@@ -423,7 +423,7 @@ _SHOWS: Mapping[str, Callable[[Catalog], _Shown]] = {
     "tables": lambda c: (("table", "columns"), [(t.name, str(t.schema)) for t in c.tables.values()]),
     "aggregates": lambda c: (
         ("aggregate", "takes", "gives", "answers"),
-        [c.own[name].told for name in c.aggregates],
+        [c.own[name].summary for name in c.aggregates],
     ),
     "modules": lambda c: (
         ("module", "kind", "summary"),

@@ -1,7 +1,7 @@
-"""The grammar as tables: what a token does in each state of the parser, made from `grammar.lark` once.
+"""The grammar as tables: the action for each token in each state of the parser, built from `grammar.lark` once.
 
 Lark checks the grammar (LALR(1), without conflicts) and computes the tables; `parse` walks them itself, because whether
-a word is a keyword depends on what may stand in its place, and because every part has to know where it stands.
+a word is a keyword depends on the tokens allowed there, and because every part has to know its place.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ RESERVED = frozenset({
 class Production:
     """One alternative of a rule, as the parser needs it.
 
-    `kept` are the positions of the parts that have a value. `method` makes the value; None is for what only passes
-    its part on, and for helpers, whose parts become parts of the rule above.
+    `kept` are the positions of the parts that have a value. `method` builds the value; it is None for
+    rules that only pass their part on, and for helpers, whose parts become parts of the rule above.
     """
 
     rule: str
@@ -47,8 +47,8 @@ class Production:
 
 @dataclass(frozen=True)
 class Lexemes:
-    """Keywords and signs with the names of their tokens, and patterns: of tokens, of those that come first where they
-    may stand, and of what is skipped.
+    """Keywords and signs with the names of their tokens, and patterns: of tokens, of tokens with priority where they
+    are allowed, and of skipped text.
     """
 
     words: dict[str, str]
@@ -75,12 +75,12 @@ def grammar() -> str:
 
 @cache
 def tables() -> ParseTables:
-    """The tables, made when first asked for."""
-    from lark import Lark  # start-up: only who brings a text needs it
+    """The tables, built on first use."""
+    from lark import Lark  # start-up: only texts need it
     from lark.lexer import Lexer  # same
 
     class NoLexer(Lexer):
-        """Lark's own lexers are not used, and take long to make."""
+        """Replaces Lark's own lexers, which are unused and slow to build."""
 
         def __init__(self, conf: Any) -> None: ...
 

@@ -1,9 +1,9 @@
-"""Three ways to look at an answer, as plain data: whoever shows it decides how.
+"""Three views of an answer, as plain data for the shell, the notebook and others.
 
-- `history`: what holds when, after all corrections.
-- `events`: the physical events in the order they left.
-- `changes`: what each batch brought, with + for what is new, − for what was withdrawn and ± for what was corrected,
-  from the old value to the new one.
+- `history`: which rows hold when, after all corrections.
+- `events`: the physical events in the order of output.
+- `changes`: the rows of each batch, with + for new, − for withdrawn and ± for corrected ones, with the old and the new
+  value.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MARKS = {"new": "+", "latest": "+", "withdrawn": "−", "corrected": "±", "mov
 
 @dataclass(frozen=True)
 class Cell:
-    """A value, and the one it had before if it has just changed."""
+    """A value, and the previous one if it has just changed."""
 
     text: str
     before: str | None = None
@@ -36,7 +36,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class ViewRow:
-    """A row of a table; its mark is what the `changes` view says of it."""
+    """A row of a table; its mark belongs to the `changes` view."""
 
     cells: tuple[Cell, ...]
     mark: str = ""
@@ -44,7 +44,7 @@ class ViewRow:
 
 @dataclass(frozen=True)
 class Shown:
-    """A table to look at, and how many rows there are that it does not have."""
+    """A table to show, and the number of further rows."""
 
     columns: tuple[str, ...]
     lines: tuple[ViewRow, ...]
@@ -52,12 +52,12 @@ class Shown:
 
 
 def view(kind: str, result: Result, rows: int, *, newest: bool = False) -> Shown:
-    """At most so many rows of an answer: the first, or the newest."""
+    """At most `rows` rows of an answer: the first, or the newest."""
     return VIEWS[kind](result, rows, newest)
 
 
 def text_of(name: str, value: object) -> str:
-    """A value of a column, for people."""
+    """A value of a column, as text."""
     if value is None:
         return ""
     if name in _TIMES and isinstance(value, int):
@@ -66,9 +66,9 @@ def text_of(name: str, value: object) -> str:
 
 
 def _history(result: Result, rows: int, newest: bool) -> Shown:
-    found = result.cht()
-    names = [field.name for field in found.schema if not pa.types.is_nested(field.type)]
-    return _table(found.sort_by([(name, "ascending") for name in names]), rows, newest)
+    history = result.cht()
+    names = [field.name for field in history.schema if not pa.types.is_nested(field.type)]
+    return _table(history.sort_by([(name, "ascending") for name in names]), rows, newest)
 
 
 def _events(result: Result, rows: int, newest: bool) -> Shown:
@@ -76,23 +76,23 @@ def _events(result: Result, rows: int, newest: bool) -> Shown:
 
 
 def _table(table: pa.Table, rows: int, newest: bool) -> Shown:
-    kept = table.slice(max(0, table.num_rows - rows) if newest else 0, rows)
-    values = [[Cell(text_of(name, value)) for value in kept.column(name).to_pylist()] for name in kept.column_names]
+    shown = table.slice(max(0, table.num_rows - rows) if newest else 0, rows)
+    values = [[Cell(text_of(name, value)) for value in shown.column(name).to_pylist()] for name in shown.column_names]
     lines = tuple(ViewRow(cells) for cells in zip(*values, strict=True))
-    return Shown(tuple(kept.column_names), lines, table.num_rows - kept.num_rows)
+    return Shown(tuple(shown.column_names), lines, table.num_rows - shown.num_rows)
 
 
 def _changes(result: Result, rows: int, newest: bool) -> Shown:
-    every = [
+    all_rows = [
         (number, row)
         for number, (changes, _) in enumerate(result.batches)
         if len(changes)
         for row in batch_rows(changes, Console())
     ]
-    kept = every[-rows:] if newest else every[:rows]
+    shown = all_rows[-rows:] if newest else all_rows[:rows]
     names = ("le", "re", *result.schema.names)
-    lines = tuple(ViewRow((Cell(str(number)), *_cells(row, names)), _MARKS.get(row.mark, "")) for number, row in kept)
-    return Shown(("batch", *names), lines, len(every) - len(kept))
+    lines = tuple(ViewRow((Cell(str(number)), *_cells(row, names)), _MARKS.get(row.mark, "")) for number, row in shown)
+    return Shown(("batch", *names), lines, len(all_rows) - len(shown))
 
 
 def _cells(row: Row, names: Sequence[str]) -> list[Cell]:

@@ -1,11 +1,11 @@
-"""Proving queries: is the answer right under disorder, and if not, what is the smallest stream that shows it?
+"""Test queries: check answers under disorder, and find the smallest stream that shows a wrong one.
 
-In tests `assert_same_history` compares answers, `run_scripted` runs a query over events in which faults are written,
-and `ManualClock` moves when it is told. `intent` and `traits` say what to try, `generators` makes such streams, and
-`verify` tries queries on them and compares with batch SQL over the history: `stream.verify()` and `headrace verify` are
-the ways in. `checks` and `order` say whether a physical stream keeps its own promises.
+In tests, `assert_same_history` compares answers, `run_scripted` runs a query over events with scripted faults, and
+`ManualClock` moves only when the test moves it. `intent` and `traits` describe what to test, `generators` makes such
+streams, and `verify` runs queries on them and compares with batch SQL over the history; users call it through
+`stream.verify()` and `headrace verify`. `checks` and `order` check that a physical stream keeps its own promises.
 
-`strategies` draws random streams for property tests, and `module_check` tells whether a user's module does what it
+`strategies` draws random streams for property tests, and `module_check` checks that a user's module does what it
 declares. Both need hypothesis, so they are imported by name: `from headrace.testing import strategies`.
 """
 

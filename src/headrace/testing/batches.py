@@ -1,4 +1,4 @@
-"""Whether two runs gave the same in every batch: what leaves early must not depend on faults either."""
+"""Check that two runs gave the same output in every batch: early answers must not depend on faults either."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from headrace.testing.checks import Violation
 __all__ = ["check_same_batches"]
 
 
-def check_same_batches(given: Result, expected: Result, what: str) -> None:
-    """Raise unless the same left in every batch, in whatever order within the batch, with the same promises."""
-    pairs = zip(given.batches, expected.batches, strict=True)
-    for number, ((changes, progress), (right, promised)) in enumerate(pairs, 1):
-        a, b = (sorted(map(str, c.consolidate().to_table().to_pylist())) for c in (changes, right))
-        if (a, progress) == (b, promised):
+def check_same_batches(actual: Result, expected: Result, label: str) -> None:
+    """Raise unless every batch has the same changes, in any order, and the same promises."""
+    pairs = zip(actual.batches, expected.batches, strict=True)
+    for number, ((changes, progress), (expected_changes, expected_progress)) in enumerate(pairs, 1):
+        a, b = (sorted(map(str, c.consolidate().to_table().to_pylist())) for c in (changes, expected_changes))
+        if (a, progress) == (b, expected_progress):
             continue
-        lines = [f"{what}, batch {number} is not what it is without"]
-        lines += [f"  only so:       {row}" for row in a if row not in b]
+        lines = [f"{label}, batch {number} differs from the run without"]
+        lines += [f"  only with:     {row}" for row in a if row not in b]
         lines += [f"  only without:  {row}" for row in b if row not in a]
-        lines += [f"  progress {progress}, without {promised}"] if progress != promised else []
-        raise Violation("\n".join(lines), allowed="modules that keep nothing to themselves between calls")
+        lines += [f"  progress {progress}, without {expected_progress}"] if progress != expected_progress else []
+        raise Violation("\n".join(lines), allowed="modules that keep no state of their own between calls")

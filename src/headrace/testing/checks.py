@@ -1,4 +1,4 @@
-"""Output checks (rule 10.2): a physical stream must keep its promises and make sense read from top to bottom."""
+"""Output checks (rule 10.2): a physical stream must keep its promises, and its rows must be consistent in order."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def check_output(events: pa.Table, shape: Shape = "interval", *, retractions: bo
 def output_violations(
     events: pa.Table, shape: Shape = "interval", *, retractions: bool = True
 ) -> Iterator[tuple[int, str]]:
-    """Every row that breaks a rule, and how.
+    """Every row that breaks a rule, with the problem.
 
     No event may have a sync time before a CTI that came earlier (rule 3.1); CTIs must rise; a retraction must name an
-    event that is there, so it comes after the insert it corrects; lifetimes must have the declared shape.
+    event that exists, so it comes after the insert it corrects; lifetimes must have the declared shape.
     """
     alive: Counter[Hashable] = Counter()
     cti = NEG_INFINITY
@@ -66,17 +66,17 @@ def _problem(
     if sync < cti:
         return f"its sync time {format_ticks(sync)} is before the CTI {format_ticks(cti)}"
     if kind == "retract":
-        wrong = _bad_shape(shape, le, re_new) if shape == "point" and re_new > le else None
-        return _bad_retraction(event, alive, retractions=retractions) or wrong
+        shape_problem = _bad_shape(shape, le, re_new) if shape == "point" and re_new > le else None
+        return _bad_retraction(event, alive, retractions=retractions) or shape_problem
     return _bad_shape(shape, le, re)
 
 
 def _bad_retraction(event: Mapping[str, Any], alive: Counter[Hashable], *, retractions: bool) -> str | None:
     if not retractions:
-        return "a final stream takes nothing back"
+        return "a final stream has no retractions"
     if event["re_new"] < event["le"] or event["re_new"] == event["re"]:
         return "the retraction changes nothing, or ends before it starts"
-    return None if alive[_key(event, event["re"])] > 0 else "it retracts an event that is not there"
+    return None if alive[_key(event, event["re"])] > 0 else "it retracts an event that does not exist"
 
 
 def _bad_shape(shape: Shape, le: int, re: int) -> str | None:
@@ -97,10 +97,10 @@ def _apply(event: Mapping[str, Any], alive: Counter[Hashable]) -> None:
 
 
 def _key(event: Mapping[str, Any], re: int) -> Hashable:
-    return (event["le"], re, *(_same(value) for name, value in event.items() if name not in _CONTROL))
+    return (event["le"], re, *(_comparable(value) for name, value in event.items() if name not in _CONTROL))
 
 
-def _same(value: Any) -> Any:
+def _comparable(value: Any) -> Any:
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else value + 0.0
-    return tuple(map(_same, value)) if isinstance(value, list) else value
+    return tuple(map(_comparable, value)) if isinstance(value, list) else value

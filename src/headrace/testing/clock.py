@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told to move, so that tests decide what time it is.
+"""A clock that stands still until a test moves it.
 
 >>> clock = ManualClock("2024-05-01T12:00:00Z")
 >>> clock.advance("10 s") - ManualClock("2024-05-01T12:00:00Z").now
@@ -16,7 +16,7 @@ __all__ = ["ManualClock"]
 class ManualClock:
     """The time of day in ticks, for `stream.run(host="local", clock=clock)` and for scripted streams.
 
-    Inputs with heartbeat progress follow it, and the skew guard asks it. A run reads it once or more in every batch.
+    Inputs with heartbeat progress and the skew guard use it. A run reads it at least once in every batch.
     """
 
     def __init__(self, start: TimeLike = 0) -> None:
@@ -24,11 +24,11 @@ class ManualClock:
 
     @property
     def now(self) -> int:
-        """What it shows."""
+        """The current time."""
         return self._now
 
     def advance(self, by: DurationLike) -> int:
-        """Move it on, and give the new time; a clock does not go back."""
+        """Move the clock forward and return the new time; a clock does not go back."""
         step = duration(by)
         if step < 0:
             raise TimeError("a clock does not go back", given=by, allowed="a duration that is not negative")

@@ -1,4 +1,4 @@
-"""The order in which a physical stream comes (rule 10.2), and whether it comes the same way every time."""
+"""Check the order of a physical stream (rule 10.2), and that every run gives the same one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headrace.time import NEG_INFINITY, format_ticks
 
 __all__ = ["Order", "check_deterministic", "check_order", "deterministic", "order_violations"]
 
-#: `full`: by sync time, and corrections behind what they correct. `corrections`: only the latter.
+#: `full`: by sync time, and corrections after the rows they correct. `corrections`: only the latter.
 Order = Literal["full", "corrections"]
 
 
@@ -26,23 +26,23 @@ def order_violations(events: pa.Table, order: Order) -> Iterator[tuple[int, str]
     """Every row of a physical table that is out of order, by its number from 0, and why.
 
     In full order no row has a sync time (LE of an insert, the earlier end of a retraction) before that of a row above
-    it, or before a CTI above it. In either order a retraction comes behind the insert or the retraction that gave the
-    event the lifetime it speaks of.
+    it, or before a CTI above it. In either order a retraction follows the insert or the retraction that gave the event
+    the lifetime that it names.
     """
     if order not in get_args(Order):
         raise PlanError("unknown order", given=order, allowed=", ".join(get_args(Order)))
     alive: Counter[tuple[int, int]] = Counter()
-    highest, what = NEG_INFINITY, ""
+    highest, above = NEG_INFINITY, ""
     rows = zip(events.select(list(CONTROL)).to_pylist(), _identities(events), strict=True)
     for number, (event, identity) in enumerate(rows):
         kind, le, re, re_new = (event[name] for name in CONTROL)
         sync = min(re, re_new) if kind == "retract" else le
         if kind == "retract" and not alive[identity, re]:
-            yield number, "it corrects an event that is not there yet, or has another lifetime by now"
+            yield number, "it corrects an event that does not exist yet, or that has another lifetime now"
         if order == "full" and kind != "cti" and sync < highest:
-            yield number, f"its sync time {format_ticks(sync)} is before {format_ticks(highest)}, {what} above it"
+            yield number, f"its sync time {format_ticks(sync)} is before {format_ticks(highest)}, {above} above it"
         if sync > highest:
-            highest, what = sync, "a CTI" if kind == "cti" else "the sync time of a row"
+            highest, above = sync, "a CTI" if kind == "cti" else "the sync time of a row"
         if kind == "retract" and alive[identity, re]:
             alive[identity, re] -= 1
         if kind != "cti":
@@ -75,7 +75,7 @@ def check_deterministic(stream: Stream, runs: int = 2, **options: Unpack[StreamR
         raise Violation(
             difference,
             allowed="modules and functions whose results depend on their arguments alone",
-            instead="window(..., verify=True) says which module it is",
+            instead="window(..., verify=True) to find out which module it is",
         )
 
 

@@ -1,4 +1,4 @@
-"""Whether two streams have the same history (rule 1.4), and if not, a table of the differences that can be read.
+"""Check that two streams have the same history (rule 1.4), with a readable table of the differences.
 
     assert_same_history(
         trades.group_by("symbol").window(hr.tumbling(10)).aggregate(n=hr.count()),
@@ -9,8 +9,8 @@
         ''',
     )
 
-A row that has only another lifetime than expected is shown as one difference, not as a row too many and one missing:
-that is how most mistakes in temporal queries look.
+A row whose lifetime alone differs is shown as one difference, not as an extra row and a missing one: most mistakes in
+temporal queries look like this.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from headrace.time import INFINITY, TimeLike, format_ticks, ticks
 
 __all__ = ["DifferentHistory", "aligned", "assert_same_history", "history_differences", "read_history"]
 
-#: A stream to run, a run that is over, or events: a drawn table, a list of dicts, an Arrow table, a pandas frame.
+#: A stream to run, a finished run, or events: a drawn table, a list of dicts, an Arrow table, a pandas frame.
 HistoryLike: TypeAlias = "Stream | Run | pa.Table | str | Sequence[Mapping[str, Any]] | Any"
 _MOST_ROWS = 30
 _LIFETIME = ["le", "re"]
 
 
 class DifferentHistory(Violation):
-    """Two streams that should have the same history have not."""
+    """Two streams that should have the same history do not."""
 
     code = "DIFFERENT_HISTORY"
 
@@ -54,10 +54,10 @@ def assert_same_history(
 ) -> None:
     """Raise, with a table of the differences, unless both have the same history.
 
-    Either side is a stream, which is run on the local host to the end of its inputs, a run that is over, or events: a
-    drawn table, a list of dicts, an Arrow table or a pandas frame, physical (with `kind`) or a history (`le`, `re` and
-    the payload). Columns are told by name, and events written by hand take the types of the other side. `until`
-    compares what both say of the time before it (rule 5.3); `digits` compares floats to so many digits.
+    Either side is a stream, which is run on the local host to the end of its inputs, a finished run, or events: a drawn
+    table, a list of dicts, an Arrow table or a pandas frame, physical (with `kind`) or a history (`le`, `re` and the
+    payload). Columns are matched by name, and events written by hand take the types of the other side. `until` limits
+    the comparison to the time before it (rule 5.3); `digits` compares floats to that many digits.
     """
     differences = history_differences(given, expected, until=until, digits=digits)
     if differences:
@@ -72,10 +72,10 @@ def history_differences(
     digits: int | None = None,
     names: tuple[str, str] = ("given", "expected"),
 ) -> list[str]:
-    """The lines that say how two histories differ; none when they are the same."""
+    """Text lines that describe how two histories differ; none if they are the same."""
     if digits is not None and digits < 1:
-        raise SchemaError("digits is how many digits count", given=digits, allowed="1, 2, 3, …")
-    left, right = _both(given, expected)
+        raise SchemaError("digits is the number of digits to compare", given=digits, allowed="1, 2, 3, …")
+    left, right = _read_both(given, expected)
     if set(left.column_names) != set(right.column_names):
         return _different_columns(left, right, names)
     right = right.select(left.column_names)
@@ -91,7 +91,7 @@ def history_differences(
     if not len(rest):
         return []
     found = sorted(_paired(rest), key=lambda difference: (difference.at, difference.order))
-    return [_summary(found, (len(a), len(b)), names), *_shown(found, rest, names)]
+    return [_summary(found, (len(a), len(b)), names), *_table_lines(found, rest, names)]
 
 
 def read_history(data: HistoryLike, schema: Schema | None = None) -> pa.Table:
@@ -106,33 +106,33 @@ def read_history(data: HistoryLike, schema: Schema | None = None) -> pa.Table:
 # --- both sides ------------------------------------------------------------------------------------------------------
 
 
-def _both(given: HistoryLike, expected: HistoryLike) -> tuple[pa.Table, pa.Table]:
+def _read_both(given: HistoryLike, expected: HistoryLike) -> tuple[pa.Table, pa.Table]:
     """Both histories; one written by hand is read with the types of the other."""
-    if _by_hand(given) and not _by_hand(expected):
+    if _is_handwritten(given) and not _is_handwritten(expected):
         right = read_history(expected)
-        return _like(given, right), right
+        return _read_like(given, right), right
     left = read_history(given)
-    return left, _like(expected, left) if _by_hand(expected) else read_history(expected)
+    return left, _read_like(expected, left) if _is_handwritten(expected) else read_history(expected)
 
 
-def _by_hand(data: HistoryLike) -> bool:
+def _is_handwritten(data: HistoryLike) -> bool:
     """Whether types have to be guessed."""
     return isinstance(data, str | Sequence)
 
 
-def _like(data: HistoryLike, other: pa.Table) -> pa.Table:
+def _read_like(data: HistoryLike, other: pa.Table) -> pa.Table:
     schema = Schema.of(other.schema).payload
     names = _payload_names(data)
     if names is not None and names != set(schema.names):
         return read_history(data)
     try:
         return read_history(data, schema)
-    except (EventError, SchemaError):  # the values are of other types; the comparison says so, or the reader again
+    except (EventError, SchemaError):  # the values have other types: the comparison or the reader reports them
         return read_history(data)
 
 
 def _payload_names(data: Any) -> set[str] | None:
-    """The columns that are written there; None when nothing is, which goes with any columns."""
+    """The payload columns of the data; None for an empty list, which matches any columns."""
     if isinstance(data, str):
         return set(events_table(data).column_names) - set(RESERVED)
     return {name for row in data for name in row} - set(RESERVED) if data else None
@@ -140,17 +140,17 @@ def _payload_names(data: Any) -> set[str] | None:
 
 def _different_columns(left: pa.Table, right: pa.Table, names: tuple[str, str]) -> list[str]:
     lines = ["the histories have different columns:"]
-    for who, mine, other in ((names[0], left, right), (names[1], right, left)):
-        only = [str(field) for field in Schema.of(mine.schema).payload if field.name not in other.column_names]
-        lines += [f"  only {who}: {', '.join(only)}"] if only else []
+    for name, table, other in ((names[0], left, right), (names[1], right, left)):
+        only = [str(field) for field in Schema.of(table.schema).payload if field.name not in other.column_names]
+        lines += [f"  only {name}: {', '.join(only)}"] if only else []
     return lines
 
 
 def _family(field: pa.Field) -> tuple[bool, str]:
-    """What can be compared: whole numbers and floats are numbers, whatever their size."""
+    """The family of comparable types: integers and floats of any size are numbers."""
     kind = Type.from_arrow(field.type)
-    one = kind.element
-    return kind.is_array, "number" if one.is_numeric else "text" if one.is_text else one.value
+    element = kind.element
+    return kind.is_array, "number" if element.is_numeric else "text" if element.is_text else element.value
 
 
 def _different_types(left: pa.Table, right: pa.Table, names: tuple[str, str]) -> list[str]:
@@ -183,7 +183,7 @@ class _Difference:
 
     @property
     def at(self) -> int:
-        """The first instant it is about."""
+        """The first instant of the difference."""
         return min(life[0] for life in (self.given, self.expected) if life is not None)
 
     @property
@@ -198,9 +198,9 @@ class _Difference:
 
 
 def _paired(rest: Changes) -> list[_Difference]:
-    """What is left of one side minus the other, rows of equal payload put together in pairs.
+    """The differences between both sides; rows of equal payload are paired.
 
-    First those that start together, then those that end together, then those that overlap: the likeliest story first.
+    First those that start together, then those that end together, then those that overlap: the likeliest pairs first.
     """
     codes, _ = factorize(rest.payload)
     lives = list(zip(rest.le.tolist(), rest.re.tolist(), strict=True))
@@ -208,46 +208,46 @@ def _paired(rest: Changes) -> list[_Difference]:
     for row in np.repeat(np.arange(len(rest)), np.abs(rest.weight)).tolist():
         sides.setdefault(int(codes[row]), ([], []))[int(rest.weight[row] < 0)].append(row)
     found: list[_Difference] = []
-    for many, missing in sides.values():
-        pairs = [*_meeting(many, missing, lives, 0), *_meeting(many, missing, lives, 1)]
-        pairs += _overlapping(many, missing, lives)
+    for extra, missing in sides.values():
+        pairs = [*_sharing_end(extra, missing, lives, 0), *_sharing_end(extra, missing, lives, 1)]
+        pairs += _overlapping(extra, missing, lives)
         found += [_Difference(row, lives[row], lives[twin]) for row, twin in pairs]
-        found += [_Difference(row, lives[row], None) for row in many]
+        found += [_Difference(row, lives[row], None) for row in extra]
         found += [_Difference(row, None, lives[row]) for row in missing]
     return found
 
 
-def _meeting(many: list[int], missing: list[int], lives: list[tuple[int, int]], end: int) -> list[tuple[int, int]]:
-    """Pairs that share their start (end 0) or their end (end 1); they are taken out of the two lists."""
+def _sharing_end(extra: list[int], missing: list[int], lives: list[tuple[int, int]], end: int) -> list[tuple[int, int]]:
+    """Pairs that share their start (end 0) or their end (end 1); both lists lose them."""
     waiting: dict[int, list[int]] = {}
     for row in sorted(missing, key=lambda row: lives[row], reverse=True):
         waiting.setdefault(lives[row][end], []).append(row)
     pairs = [
         (row, waiting[lives[row][end]].pop())
-        for row in sorted(many, key=lambda row: lives[row])
+        for row in sorted(extra, key=lambda row: lives[row])
         if waiting.get(lives[row][end])
     ]
-    _take_out(pairs, many, missing)
+    _remove_pairs(pairs, extra, missing)
     return pairs
 
 
-def _overlapping(many: list[int], missing: list[int], lives: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Pairs that share an instant; they are taken out of the two lists."""
+def _overlapping(extra: list[int], missing: list[int], lives: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Pairs that share an instant; both lists lose them."""
     pairs: list[tuple[int, int]] = []
-    left, right = (sorted(rows, key=lambda row: lives[row], reverse=True) for rows in (many, missing))
+    left, right = (sorted(rows, key=lambda row: lives[row], reverse=True) for rows in (extra, missing))
     while left and right:
         (le, re), (other_le, other_re) = lives[left[-1]], lives[right[-1]]
         if max(le, other_le) < min(re, other_re):
             pairs.append((left.pop(), right.pop()))
         else:
             (left if re <= other_re else right).pop()
-    _take_out(pairs, many, missing)
+    _remove_pairs(pairs, extra, missing)
     return pairs
 
 
-def _take_out(pairs: Sequence[tuple[int, int]], many: list[int], missing: list[int]) -> None:
-    # A row of weight 2 stands twice in its list, so numbers are counted.
-    for rows, taken in ((many, Counter(row for row, _ in pairs)), (missing, Counter(twin for _, twin in pairs))):
+def _remove_pairs(pairs: Sequence[tuple[int, int]], extra: list[int], missing: list[int]) -> None:
+    # A row of weight 2 is in its list twice, so rows are counted.
+    for rows, taken in ((extra, Counter(row for row, _ in pairs)), (missing, Counter(twin for _, twin in pairs))):
         rows[:] = (Counter(rows) - taken).elements()
 
 
@@ -258,20 +258,20 @@ def _summary(found: Sequence[_Difference], sizes: tuple[int, int], names: tuple[
         f"{_counted(missing, 'row')} missing" if missing else "",
         f"{_counted(more, 'row')} only {names[0]}" if more else "",
     ]
-    told = ", ".join(part for part in parts if part)
-    return f"the histories differ: {told} ({_counted(sizes[0], 'row')} {names[0]}, {sizes[1]} {names[1]})"
+    summary = ", ".join(part for part in parts if part)
+    return f"the histories differ: {summary} ({_counted(sizes[0], 'row')} {names[0]}, {sizes[1]} {names[1]})"
 
 
-def _shown(found: Sequence[_Difference], rest: Changes, names: tuple[str, str]) -> list[str]:
+def _table_lines(found: Sequence[_Difference], rest: Changes, names: tuple[str, str]) -> list[str]:
     labels = ("changed", "missing", f"only {names[0]}")
     columns = rest.payload.column_names
-    some = found[:_MOST_ROWS]
-    payloads = rest.payload.take(pa.array([difference.row for difference in some])).to_pylist()
+    shown = found[:_MOST_ROWS]
+    payloads = rest.payload.take(pa.array([difference.row for difference in shown])).to_pylist()
     rows = [
         [labels[difference.order], difference.lifetime, *(cell(payload[name]) for name in columns)]
-        for difference, payload in zip(some, payloads, strict=True)
+        for difference, payload in zip(shown, payloads, strict=True)
     ]
-    more = [f"  … and {len(found) - len(some)} more"] if len(found) > len(some) else []
+    more = [f"  … and {len(found) - len(shown)} more"] if len(found) > len(shown) else []
     return [*(f"  {line}" for line in aligned([["", "lifetime", *columns], *rows])), *more]
 
 
@@ -287,7 +287,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def cell(value: Any) -> str:
-    """A value as a drawn table has it: nothing for null, text in quotes where it could be taken for something else."""
+    """A value as in a drawn table: empty for null, text in quotes where it would be ambiguous."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -299,7 +299,7 @@ def cell(value: Any) -> str:
 
 
 def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
-    """The lines of a drawn table, columns under each other."""
+    """The text lines of a drawn table, with aligned columns."""
     table = [list(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [" | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in table]

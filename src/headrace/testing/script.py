@@ -1,4 +1,4 @@
-"""Scripted faults in the data: streams that say where they pause, where they end, and where the process dies.
+"""Scripted faults: streams whose rows say where to pause, where to end, and where the process dies.
 
     run_scripted(
         {
@@ -23,8 +23,8 @@ Beside events and CTIs a stream has rows of three other kinds:
     eof      this input ends here: its CTI becomes infinite while the others go on
 
 The first batches of all inputs run together, then the second ones, and so on. State is saved and restored in bytes,
-as a checkpoint on Spark has it. Faults must not show (rule 1.5): what leaves is compared, batch by batch, with a run in
-which nobody dies, and a difference is a `Violation`. A module that keeps something to itself is found out that way.
+as a checkpoint on Spark has it. Faults must not show (rule 1.5): the output is compared, batch by batch, with a run in
+which no process dies, and a difference is a `Violation`. This finds modules that keep state of their own.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ from headrace.time import duration
 
 __all__ = ["ScriptedRun", "run_scripted"]
 
-#: What an input may say in `kind` beside insert, retract and cti.
+#: The values of `kind` that an input may have beside insert, retract and cti.
 FAULTS = ("pause", "abort", "eof")
 
 
 @dataclass
 class ScriptedRun(Run):
-    """A finished run of scripted inputs: as any run, and how often the process died."""
+    """A finished run of scripted inputs, with the number of restarts."""
 
     restarts: int = 0
 
@@ -72,11 +72,11 @@ def run_scripted(
     progress: Mapping[str, ProgressPolicy] | None = None,
     schemas: Mapping[str, SchemaLike] | None = None,
 ) -> ScriptedRun:
-    """Run a query over scripted inputs; raise a `Violation` if the faults show in what leaves.
+    """Run a query over scripted inputs; raise a `Violation` if the faults show in the output.
 
     `inputs` are drawn tables, lists of dicts or Arrow tables, by name; `query` gets a stream for each as an argument of
-    that name. `progress` and `schemas` are those of `hr.events`, by name, for inputs that need one. `clock` is moved
-    by the pauses, from where it stands; without one, a clock that starts at 0 is.
+    that name. `progress` and `schemas` are those of `hr.events`, by name, for inputs that need one. Pauses
+    move `clock` from its current time. Default: a clock that starts at 0.
     """
     _check(buckets, inputs, progress, schemas)
     scripts = {name: _read_script(name, data, (schemas or {}).get(name)) for name, data in inputs.items()}
@@ -84,17 +84,17 @@ def run_scripted(
     line = line_of(outputs_of({"out": node_of(query(**streams), "a query that gives a stream")}), buckets)
     clock = clock or ManualClock()
     start = clock.now
-    whole = _Play(line, scripts, buckets, clock).run(faults=True)
-    if whole.restarts:
-        _compare(whole, _Play(line, scripts, buckets, ManualClock(start)).run(faults=False))
-    check_order(whole.events(), "corrections")
-    return whole
+    run = _Play(line, scripts, buckets, clock).run(faults=True)
+    if run.restarts:
+        _compare(run, _Play(line, scripts, buckets, ManualClock(start)).run(faults=False))
+    check_order(run.events(), "corrections")
+    return run
 
 
-def _check(buckets: int, inputs: Mapping[str, Any], *named: Mapping[str, Any] | None) -> None:
+def _check(buckets: int, inputs: Mapping[str, Any], *options: Mapping[str, Any] | None) -> None:
     if type(buckets) is not int or buckets < 1:
         raise PlanError("buckets must be at least 1", given=buckets, instead="buckets=1")
-    for names in named:
+    for names in options:
         for name in names or ():
             if name not in inputs:
                 raise PlanError(f"there is no input {name!r}", given=name, allowed=", ".join(inputs))
@@ -105,7 +105,7 @@ def _check(buckets: int, inputs: Mapping[str, Any], *named: Mapping[str, Any] | 
 
 @dataclass(frozen=True)
 class _Batch:
-    """One batch of an input: how many events, after how many of them the process dies, how long the pause is after."""
+    """One batch of an input: its number of events, after how many the process dies, and the pause that follows."""
 
     rows: int = 0
     aborts: tuple[int, ...] = ()
@@ -115,7 +115,7 @@ class _Batch:
 
 @dataclass(frozen=True, eq=False)
 class _Script:
-    """An input: its events, and in which batches they come."""
+    """An input: its events, and their batches."""
 
     name: str
     events: pa.Table
@@ -125,7 +125,7 @@ class _Script:
 
 @dataclass(frozen=True, eq=False)
 class _Scripted(Events):
-    """Events of a scripted input. Equal events of two inputs may come in different batches: the name tells."""
+    """Events of a scripted input. The name distinguishes inputs that have equal events in different batches."""
 
     name: str = ""
 
@@ -134,7 +134,7 @@ class _Scripted(Events):
 
 
 def _read_script(name: str, data: Any, schema: SchemaLike | None) -> _Script:
-    kinds, times, rest = _apart(data)
+    kinds, times, rest = _split(data)
     batches = [_Batch()]
     for row, (kind, time) in enumerate(zip(kinds, times, strict=True), 1):
         batch = batches[-1]
@@ -166,10 +166,10 @@ def _pause(name: str, row: int, time: Any) -> int:
     return length
 
 
-def _apart(data: Any) -> tuple[list[str], list[Any], Any]:
-    """The kind and `le` of every row, and the data without the rows that are no events."""
+def _split(data: Any) -> tuple[list[str], list[Any], Any]:
+    """The kind and `le` of every row, and the data without the fault rows."""
     if isinstance(data, str):
-        return _lines_apart(data)
+        return _split_lines(data)
     if isinstance(data, pa.Table):
         if "kind" not in data.column_names:
             return ["insert"] * data.num_rows, [None] * data.num_rows, data
@@ -183,7 +183,7 @@ def _apart(data: Any) -> tuple[list[str], list[Any], Any]:
     raise EventError("this is not a script", given=type(data).__name__, allowed=allowed)
 
 
-def _lines_apart(text: str) -> tuple[list[str], list[Any], str]:
+def _split_lines(text: str) -> tuple[list[str], list[Any], str]:
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not set(line) <= set("|-+ ")]
     framed = bool(lines) and lines[0].startswith("|")
@@ -194,13 +194,13 @@ def _lines_apart(text: str) -> tuple[list[str], list[Any], str]:
     kind, le = header.index("kind"), header.index("le") if "le" in header else len(header)
     kinds = [_kind(row[kind] if kind < len(row) else "") for row in cells[1:]]
     times = [row[le] if le < len(row) else None for row in cells[1:]]
-    kept = [line for line, of in zip(lines[1:], kinds, strict=True) if of not in FAULTS]
-    return kinds, times, "\n".join([lines[0], *kept])
+    event_lines = [line for line, row_kind in zip(lines[1:], kinds, strict=True) if row_kind not in FAULTS]
+    return kinds, times, "\n".join([lines[0], *event_lines])
 
 
 def _cells(line: str, *, framed: bool) -> list[str]:
-    inside = line.removeprefix("|").removesuffix("|") if framed else line
-    return [cell.strip() for cell in inside.split("|")]
+    cells = line.removeprefix("|").removesuffix("|") if framed else line
+    return [cell.strip() for cell in cells.split("|")]
 
 
 def _kind(value: Any) -> str:
@@ -216,11 +216,11 @@ def _stream(script: _Script, progress: ProgressPolicy | None) -> Stream:
     return Stream(Admit(replace(node.source, origin=origin)))
 
 
-# --- the play --------------------------------------------------------------------------------------------------------
+# --- the run ---------------------------------------------------------------------------------------------------------
 
 
 class _Play:
-    """One run of the scripts."""
+    """A run of the scripts."""
 
     def __init__(self, line: Line, scripts: Mapping[str, _Script], buckets: int, clock: ManualClock) -> None:
         self.line, self.scripts, self.buckets, self.clock = line, scripts, buckets, clock
@@ -229,7 +229,7 @@ class _Play:
         self._tables = {source.fingerprint: list(_origin(source).batches()) for source in line.sources}
 
     def run(self, *, faults: bool) -> ScriptedRun:
-        """From the first batch to the end of all inputs."""
+        """Run all batches to the end of all inputs."""
         for number in range(max(len(script.batches) for script in self.scripts.values())):
             turn = {name: s.batches[number] for name, s in self.scripts.items() if number < len(s.batches)}
             for name, batch in turn.items() if faults else ():
@@ -238,21 +238,21 @@ class _Play:
             blocks = {s.fingerprint: self._blocks(s, number) for s in self._sources(turn)}
             ended = [s.fingerprint for s in self._sources(turn) if turn[_origin(s).name].last]
             self.runner.round(blocks, ended)
-            # Who pauses at the same time pauses together.
+            # Pauses of the same batch overlap.
             self.clock.advance(max(batch.pause for batch in turn.values()))
         self.runner.end()
         done = self.runner.done
         return ScriptedRun(done.results, done.counts, done.statistics, done.examples, self.restarts)
 
     def _die(self, number: int, name: str, after: int) -> None:
-        """Begin a batch, get as far as so many rows of one input, and start again from what was saved before it."""
+        """Run a batch with only the first `after` rows of one input, then restore the state saved before it."""
         saved = self.runner.save()
-        begun = {
+        partial_batch = {
             source.fingerprint: self._blocks(source, number, after if _origin(source).name == name else None)
             for source in self.line.sources
             if number < len(self._tables[source.fingerprint])
         }
-        self.runner.round(begun)
+        self.runner.round(partial_batch)
         self.runner = Runner.restored(self.line, self.buckets, self.clock, saved)
         self.restarts += 1
 
@@ -269,14 +269,14 @@ def _origin(source: Source) -> _Scripted:
         raise PlanError(
             "a scripted run reads scripted inputs only",
             given=str(source.origin),
-            allowed="the streams that the query is given",
+            allowed="the streams that are passed to the query",
             instead="run_scripted({'name': events, ...}, query)",
         )
     return source.origin
 
 
-def _compare(given: ScriptedRun, undisturbed: ScriptedRun) -> None:
-    """Raise unless the same left in every batch of every output."""
-    for name, result in given.results.items():
-        what = f"after {given.restarts} restarts, in {name!r}"
-        check_same_batches(result, undisturbed.results[name], what)
+def _compare(disturbed: ScriptedRun, undisturbed: ScriptedRun) -> None:
+    """Raise unless every batch of every output is the same."""
+    for name, result in disturbed.results.items():
+        label = f"after {disturbed.restarts} restarts, in {name!r}"
+        check_same_batches(result, undisturbed.results[name], label)

@@ -2,7 +2,7 @@
 
 A stream is decoded from a list of small numbers, so that a failing one shrinks to few events with small times.
 
-`streams` is for a test of one's own query, whatever its columns:
+`streams` is for tests of your own query, with any columns:
 
     from hypothesis import given
     from headrace.testing.strategies import streams
@@ -12,7 +12,7 @@ A stream is decoded from a list of small numbers, so that a failing one shrinks 
         dear = trades.where(col("price") > 100)
         assert dear.cht().num_rows <= trades.cht().num_rows
 
-The rest draws streams of `SCHEMA` as plain events, for tests that deliver them in several ways.
+The other strategies draw streams of `SCHEMA` as plain events, for tests that deliver them in several ways.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _TIMES = (
     datetime(1900, 1, 1, tzinfo=UTC),
     datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
 )
-#: By type: the plain values, and what is odd but legal.
+#: By type: the plain values, and odd but legal ones.
 _VALUES: dict[Type, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     Type.BYTE: (_WHOLE[:6], (2**7 - 1, -(2**7))),
     Type.SHORT: (_WHOLE[:6], (2**15 - 1, -(2**15))),
@@ -86,8 +86,8 @@ def payloads(*, odd: bool = True) -> st.SearchStrategy[Event]:
 def values(type: Type, *, odd: bool = True) -> st.SearchStrategy[Any]:
     """Values of a column: few distinct ones, null among them; `odd` adds extremes, NaN and text beyond ASCII."""
     plain, strange = _VALUES[type.element]
-    one = st.sampled_from((*plain, *strange) if odd else plain)
-    return st.none() | st.lists(one, max_size=3) if type.is_array else one
+    element = st.sampled_from((*plain, *strange) if odd else plain)
+    return st.none() | st.lists(element, max_size=3) if type.is_array else element
 
 
 @st.composite
@@ -109,18 +109,18 @@ def streams(
     columns = Schema.of(schema).payload
     if not len(columns):
         raise SchemaError("a stream needs a payload", given=str(schema), allowed="'name TYPE, name TYPE'")
-    of_columns = st.fixed_dictionaries({field.name: values(field.type, odd=odd) for field in columns})
-    drawn = draw(_events(of_columns, columns, max_events=max_events, retractions=retractions, ctis=ctis))
+    payload_strategy = st.fixed_dictionaries({field.name: values(field.type, odd=odd) for field in columns})
+    drawn = draw(_events(payload_strategy, columns, max_events=max_events, retractions=retractions, ctis=ctis))
     step = duration(unit)
     for event in drawn:
         for name in ("le", "re", "re_new"):
             event[name] = event[name] if event[name] in (None, INFINITY) else event[name] * step
     sizes = draw(batch_sizes(len(drawn)))
-    note(_printed(without_ids(drawn), columns, sizes))
+    note(_stream_text(without_ids(drawn), columns, sizes))
     return stream_of(tables(drawn, columns), columns, batches=sizes)
 
 
-def _printed(drawn: Sequence[Event], columns: Schema, sizes: Sequence[int]) -> str:
+def _stream_text(drawn: Sequence[Event], columns: Schema, sizes: Sequence[int]) -> str:
     names = physical_schema(columns).names
     rows = [[_time(event[name]) if name in ("le", "re", "re_new") else cell(event[name]) for name in names]
             for event in drawn]  # fmt: skip
@@ -148,7 +148,7 @@ def physical_streams(
 @st.composite
 def _events(
     draw: st.DrawFn,
-    of_columns: st.SearchStrategy[Event],
+    payload_strategy: st.SearchStrategy[Event],
     schema: Schema,
     *,
     max_events: int,
@@ -157,7 +157,7 @@ def _events(
     min_events: int = 0,
 ) -> list[Event]:
     kinds = _KINDS if ctis else _KINDS - 2
-    steps = st.tuples(st.integers(0, kinds - 1), st.integers(0, 24), st.integers(0, len(_DURATIONS)), of_columns)
+    steps = st.tuples(st.integers(0, kinds - 1), st.integers(0, 24), st.integers(0, len(_DURATIONS)), payload_strategy)
     stream = _Stream(schema, retractions=retractions)
     for kind, number, choice, payload in draw(st.lists(steps, min_size=min_events, max_size=max_events)):
         stream.step(kind, number, choice, payload)
@@ -175,7 +175,7 @@ class _Stream:
         self._alive: dict[int, tuple[int, int, Event]] = {}
 
     def step(self, kind: int, number: int, choice: int, payload: Event) -> None:
-        """One event, if the numbers can be read as a legal one."""
+        """Add one event, if the numbers stand for a legal one."""
         if kind >= _KINDS - 2:
             self._promise(number)
         elif kind >= 5 and self._retractions and self._alive:
@@ -210,12 +210,12 @@ class _Stream:
     def _promise(self, number: int) -> None:
         cti = number if self.cti is None else self.cti + 1 + number // 3
         self.cti = cti
-        nothing = dict.fromkeys(self.schema.names)
-        self.events.append({"kind": "cti", "le": cti, "re": None, "re_new": None, **nothing, "id": None})
+        no_payload = dict.fromkeys(self.schema.names)
+        self.events.append({"kind": "cti", "le": cti, "re": None, "re_new": None, **no_payload, "id": None})
 
 
 def without_ids(events: Sequence[Event]) -> list[Event]:
-    """The events as they are told to a query."""
+    """The events as a query reads them."""
     return [{name: value for name, value in event.items() if name != "id"} for event in events]
 
 
@@ -227,7 +227,7 @@ def tables(events: Sequence[Event], schema: Schema = SCHEMA) -> pa.Table:
 @st.composite
 def shuffled(draw: st.DrawFn, events: Sequence[Event]) -> list[Event]:
     """The same events in another order that keeps the promises: rows between two CTIs change places, but corrections of
-    an event stay behind it and in their order.
+    an event stay after it and in their order.
     """
     result: list[Event] = []
     part: list[Event] = []

@@ -73,12 +73,12 @@ def test_json_has_the_same_steps(file: Path):
 def test_what_cannot_be_explained_is_refused_with_advice(file: Path, tmp_path: Path):
     with pytest.raises(PlanError, match=r"instead: .*query\.py:averages"):
         find_stream(f"{file}:avrages")
-    with pytest.raises(PlanError, match="names no Python file and no script"):
+    with pytest.raises(PlanError, match="neither a Python file nor a SQL script"):
         find_stream("query.txt")
     with pytest.raises(SourceError, match="there is no file"):
         find_stream(str(tmp_path / "none.py"))
     (tmp_path / "empty.py").write_text("x = 1\n")
-    with pytest.raises(PlanError, match="no stream is at the top level"):
+    with pytest.raises(PlanError, match="no stream at the top level"):
         find_stream(str(tmp_path / "empty.py"))
     file.write_text(QUERY + "\nothers = ticks.where(col('price') > 100)\n")
     with pytest.raises(PlanError, match="several streams") as caught:
@@ -95,5 +95,5 @@ def test_aggregates_that_no_query_uses_have_code_as_well(tmp_path: Path):
     assert "def newest(begin, settle, end, " in text
     assert "over whole windows: Python" in text
     assert "class Newest:" in text
-    with pytest.raises(PlanError, match="no stream is at the top level"):
+    with pytest.raises(PlanError, match="no stream at the top level"):
         explain(str(file))

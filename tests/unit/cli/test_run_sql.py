@@ -187,7 +187,7 @@ def test_mistakes_point_into_the_script(file: Path):
         call("run", file)
     assert (caught.value.line, caught.value.column) == (6, 8)
     file.write_text(MADE)
-    with pytest.raises(PlanError, match="asks nothing"):
+    with pytest.raises(PlanError, match="has no query"):
         call("run", file)
     with pytest.raises(SourceError, match="cannot be read"):
         call("run", file.with_name("none.sql"))
@@ -202,7 +202,7 @@ def test_mistakes_point_into_the_script(file: Path):
         (["--follow", "--host", "local", "--master", "local"], "instead: --host spark --master local"),
         (["--history", "--follow"], "a history ends"),
         (["--host", "spark", "--checkpoint", "ck", "--output", "cht"], "instead: --checkpoint --output events"),
-        (["--host", "spark", "--follow", "--to", "there"], "has no whole history yet"),
+        (["--host", "spark", "--follow", "--to", "there"], "has no complete history yet"),
     ],
     ids=str,
 )
@@ -223,7 +223,7 @@ def test_sinks_of_a_run_in_process(tmp_path: Path):
 
 def test_two_queries_of_one_name_are_refused(file: Path):
     file.write_text(f"{MADE} QUERY a AS SELECT symbol FROM ticks;\nQUERY a AS SELECT price FROM ticks;")
-    with pytest.raises(SqlError, match="two queries are called 'a'") as caught:
+    with pytest.raises(SqlError, match="two queries have the name 'a'") as caught:
         call("run", file)
     assert caught.value.line == 6
 
@@ -233,7 +233,7 @@ def test_what_a_script_sets_counts_unless_told_otherwise(file: Path):
     asked = find(str(file))
     told = {"history": False, "engine": None, "late": None, "output": None, "to": None, "master": None, "follow": False}
     options = Options(**told, host=None, checkpoint=None, name=None, only_sql=False)  # type: ignore[arg-type]
-    settled = options.settled(asked)
+    settled = options.with_script_settings(asked)
     assert (settled.host, settled.checkpoint) == (HostName.spark, str(file.parent / "state"))
     assert (settled.name, settled.shown) == ("job", PrintOptions.events)
     assert len(rows(call("run", file, "--host", "local"))) == 6

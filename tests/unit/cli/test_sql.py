@@ -25,11 +25,11 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from headrace.cli import app
-from headrace.cli.sql.colour import coloured
+from headrace.cli.sql.colour import colour_lines
 from headrace.cli.sql.complete import candidates
 from headrace.cli.sql.pieces import is_complete, pieces
 from headrace.cli.sql.prompt import converse, history_file
-from headrace.cli.sql.shell import Leave, Shell
+from headrace.cli.sql.shell import ExitShell, Shell
 from headrace.errors import PlanError, SourceError, SqlError
 from headrace.sql.session import SqlSession
 
@@ -60,14 +60,14 @@ class Seen(Shell):
         """What is shown of these statements alone."""
         self.out.seek(0)
         self.out.truncate()
-        self.take(statements)
+        self.execute(statements)
         return self.out.getvalue()
 
 
 @pytest.fixture
 def shell(place: Path) -> Iterator[Seen]:  # noqa: ARG001 - where it is
     seen = Seen()
-    seen.take(MADE)
+    seen.execute(MADE)
     yield seen
     seen.close()
 
@@ -82,7 +82,7 @@ def cells(text: str) -> list[list[str]]:
 def test_pieces_end_where_statements_end():
     text = "SELECT ';' -- ;\n FROM s; /* ; */ \\view changes\n ;; SELECT \"a;\" `;` FROM t"
     found = list(pieces(text))
-    assert [(p.text.split()[0], p.is_command, p.whole) for p in found] == [
+    assert [(p.text.split()[0], p.is_command, p.complete) for p in found] == [
         ("SELECT", False, True),
         ("\\view", True, True),
         ("SELECT", False, False),
@@ -108,14 +108,14 @@ def test_nothing_is_lost_between_pieces(text: str):
         placed = piece.placed(text)
         assert placed.count("\n") - piece.text.count("\n") == text[: piece.start].count("\n")
         assert text[piece.start :].startswith(piece.text)
-    assert "".join("".join(part for _, part in line) + "\n" for line in coloured(text)) == text + "\n"
+    assert "".join("".join(part for _, part in line) + "\n" for line in colour_lines(text)) == text + "\n"
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_three_views(shell: Seen):
-    shell.take("SET batch_rows = 3;")
+    shell.execute("SET batch_rows = 3;")
     assert cells(shell.text(SUMS)) == [
         ["from", "to", "symbol", "s"], ["0", "10", "A", "21.0"], ["0", "10", "B", "50.0"], ["10", "20", "A", "12.0"],
         ["30", "40", "B", "54.0"], ["4", "rows"],
@@ -136,14 +136,14 @@ def test_what_exists_can_be_shown(shell: Seen):
     assert "csv ticks.csv" in shell.text("SHOW STREAMS;")
     assert ["price", "DOUBLE"] in cells(shell.text("DESCRIBE ticks;"))
     assert "price > 1" in shell.text("EXPLAIN SELECT symbol FROM ticks WHERE price > 1.0;")
-    shell.take(f"QUERY sums AS {SUMS}")
+    shell.execute(f"QUERY sums AS {SUMS}")
     assert "sums" in shell.text("SHOW QUERIES;")
     assert "\\watch" in shell.text("\\help")
-    assert "all of them held" in shell.text("VERIFY ticks SEEDS 2;")
+    assert "all passed" in shell.text("VERIFY ticks SEEDS 2;")
 
 
 def test_answers_go_to_files(shell: Seen, place: Path):
-    shell.take("INSERT INTO FILE ('out') SELECT symbol FROM ticks;")
+    shell.execute("INSERT INTO FILE ('out') SELECT symbol FROM ticks;")
     assert "written to" in shell.err.getvalue()
     assert list((place / "out").glob("batch-*/part-*.jsonl"))
 
@@ -155,15 +155,15 @@ def test_a_file_is_executed_from_where_it_is(shell: Seen, place: Path):
     assert ["1", "2", "Z"] in cells(shell.text("\\i sub/more.sql"))
     assert "5 rows" in shell.text("SELECT symbol FROM ticks;")
     (place / "round.sql").write_text("\\i round.sql")
-    with pytest.raises(PlanError, match="reads itself"):
-        shell.take("\\i round.sql")
+    with pytest.raises(PlanError, match="includes itself"):
+        shell.execute("\\i round.sql")
     with pytest.raises(SourceError, match="cannot be read"):
-        shell.take("\\i none.sql")
+        shell.execute("\\i none.sql")
 
 
 def test_mistakes_are_told_at_their_place(shell: Seen):
     with pytest.raises(SqlError) as caught:
-        shell.take(f"SHOW STREAMS;\n\\view changes\n  {SUMS.replace('sum(price)', 'sum(prize)')}")
+        shell.execute(f"SHOW STREAMS;\n\\view changes\n  {SUMS.replace('sum(price)', 'sum(prize)')}")
     assert caught.value.line == 3
     assert "^^^^^" in str(caught.value)
     assert shell.session.catalog.settings["view"] == "changes"
@@ -174,11 +174,11 @@ def test_mistakes_are_told_at_their_place(shell: Seen):
         ("\\stop", "watch"),
     ):
         with pytest.raises(PlanError, match=instead):
-            shell.take(wrong)
+            shell.execute(wrong)
     with pytest.raises(SqlError, match="view cannot be"):
-        shell.take("\\view pictures")
-    with pytest.raises(Leave):
-        shell.take("\\q")
+        shell.execute("\\view pictures")
+    with pytest.raises(ExitShell):
+        shell.execute("\\q")
 
 
 # --- watching --------------------------------------------------------------------------------------------------------
@@ -188,9 +188,9 @@ def test_watching_follows_new_files(place: Path):
     seen = Seen(terminal=True)
     (place / "in").mkdir()
     (place / "in" / "0.csv").write_text(TICKS)
-    seen.take(MADE.replace("ticks.csv", "in") + SUMS)
-    with pytest.raises(PlanError, match="nobody watches"):
-        Seen.take(Seen(), MADE + SUMS + "\\watch")
+    seen.execute(MADE.replace("ticks.csv", "in") + SUMS)
+    with pytest.raises(PlanError, match="no terminal to watch on"):
+        Seen.execute(Seen(), MADE + SUMS + "\\watch")
 
     def deliver() -> None:
         (place / "in" / "1.tmp").write_text("symbol,ts,price\nC,2,7.0\n")
@@ -208,7 +208,7 @@ def test_hosts_are_watched_and_not_waited_for(place: Path):  # noqa: ARG001 - wh
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         port = server.getsockname()[1]
         seen = Seen(terminal=True)
-        seen.take(f"CREATE STREAM sent (x LONG, ts LONG) ORDER BY ts SOURCE HOST ('127.0.0.1', {port});")
+        seen.execute(f"CREATE STREAM sent (x LONG, ts LONG) ORDER BY ts SOURCE HOST ('127.0.0.1', {port});")
         assert "has no end" in seen.text("SELECT x FROM sent;")
 
         def serve() -> None:
@@ -292,7 +292,7 @@ def test_what_may_come_next(shell: Seen, before: str, after: str, some: set[str]
 
 
 def test_colours():
-    styles = {text: style for style, text in coloured("SELECT sum(x), 'a' FROM t -- c\n\\")[0]}
+    styles = {text: style for style, text in colour_lines("SELECT sum(x), 'a' FROM t -- c\n\\")[0]}
     assert styles["SELECT"] == styles["FROM"] == "class:keyword"
     assert (styles["sum"], styles["'a'"], styles["-- c"], styles["x"]) == (
         "class:function",

@@ -38,7 +38,7 @@ def test_a_query_that_is_right(query: str):
     assert "its own data: the live answer is that of the history, 2 rows" in done.output
     assert "10 of 10 cases, 0 failed" in done.output
     assert "Aggregate over session" in done.output
-    assert "all of them held" in done.output
+    assert "all passed" in done.output
 
 
 @pytest.mark.slow

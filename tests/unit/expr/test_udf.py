@@ -100,7 +100,7 @@ def test_functions_that_give_no_value_when_called():
         yield x
 
     for function in (later, many):
-        with pytest.raises(ExpressionError, match="gives no value"):
+        with pytest.raises(ExpressionError, match="returns no value"):
             made(function)
 
 

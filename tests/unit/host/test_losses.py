@@ -170,12 +170,12 @@ def test_the_shell_says_it_and_shows_the_rows(file: Path):
     text = io.StringIO()
     screen = Terminal(file=text, width=1000, force_terminal=False)
     shell = Shell(SqlSession(base=file.parent), screen, screen)
-    shell.take(SQL)
+    shell.execute(SQL)
     with pytest.raises(SqlError, match="no query has run yet"):
-        shell.take("SHOW DIVERTED;")
-    shell.take("SELECT t, k FROM ticks;")
+        shell.execute("SHOW DIVERTED;")
+    shell.execute("SELECT t, k FROM ticks;")
     assert TOLD in text.getvalue()
-    shell.take("SHOW DIVERTED;")
+    shell.execute("SHOW DIVERTED;")
     shown = text.getvalue().partition("source")[2]
     for line, reason in ASIDE:
         assert f"{reason:<45}"[:40] in shown

@@ -24,7 +24,7 @@ from headrace.plan.base import Node, OneInput
 from headrace.plan.coalesce import Coalesce
 from headrace.plan.columns import columns_used
 from headrace.plan.windows import Snapshot, WindowKind
-from headrace.sql.unbind import UNSPOKEN, NoWords, Speaker, unbind
+from headrace.sql.unbind import UNSPOKEN, NotInSql, Unbinder, unbind
 
 STREAM = hr.events("le | re | k | x | y \n 1 | 5 | 1 | 2 | 3")
 
@@ -247,13 +247,13 @@ def test_every_node_has_a_twin_or_is_made_for_running():
 
 
 def test_every_node_is_said_in_sql_or_says_why_not():
-    assert {kind.__name__ for kind in leaves(Node) - set(Speaker.spoken) - set(UNSPOKEN)} == set()
-    assert not set(Speaker.spoken) & set(UNSPOKEN)
+    assert {kind.__name__ for kind in leaves(Node) - set(Unbinder.spoken) - set(UNSPOKEN)} == set()
+    assert not set(Unbinder.spoken) & set(UNSPOKEN)
 
 
 def test_what_sql_has_no_words_for_says_so():
     table = pa.table({"k": [1], "name": ["one"]})
-    with pytest.raises(NoWords, match="tables are joined by a name"):
+    with pytest.raises(NotInSql, match="tables are joined by a name"):
         unbind(STREAM.join_table(table, on="k").node, {STREAM.node: "s"})
 
 
@@ -265,4 +265,4 @@ class Forgotten(Coalesce):
 def test_a_node_that_was_forgotten_is_not_taken_for_one_without_words():
     with pytest.raises(PlanError, match="Forgotten is neither said nor unspoken") as caught:
         unbind(Forgotten(STREAM.node), {STREAM.node: "s"})
-    assert not isinstance(caught.value, NoWords)
+    assert not isinstance(caught.value, NotInSql)

@@ -282,8 +282,8 @@ def test_create_show_drop():
     script = hr.script(f"{AVG}; {TOP}; SHOW AGGREGATES; DROP AGGREGATE MYAVG; SHOW AGGREGATES; {AVG}")
     _, _, shown, dropped, left, _ = script.outcomes
     assert shown.rows == (  # type: ignore[attr-defined]
-        ("myavg", "next FLOAT", "FLOAT", "when all tuples are there (blocking)"),
-        ("frequent", "item STRING", "item STRING, n LONG", "when all tuples are there (blocking)"),
+        ("myavg", "next FLOAT", "FLOAT", "after the last tuple (blocking)"),
+        ("frequent", "item STRING", "item STRING, n LONG", "after the last tuple (blocking)"),
     )
     assert dropped.message == "aggregate myavg dropped"  # type: ignore[attr-defined]
     assert [row[0] for row in left.rows] == ["frequent"]  # type: ignore[attr-defined]

@@ -65,7 +65,7 @@ REFUSED = [
     ),
     (first("INSERT INTO RETURN VALUES (max(b))"), "about many events", "max(b)"),
     (first("UPDATE t SET a = (SELECT a, b FROM t)"), "has one column", "(SELECT a, b FROM t)"),
-    (first("UPDATE t SET a = 1 WHERE a"), "true or false", "a"),
+    (first("UPDATE t SET a = 1 WHERE a"), "must be BOOLEAN", "a"),
     (first("UPDATE t SET a = oldest()"), "oldest() is the oldest tuple of a window", "oldest()"),
     (first("UPDATE t SET a = nonsense(a)"), "no function, aggregate or module 'nonsense'", "nonsense"),
     (last("UPDATE t SET a = next"), "TERMINATE has no tuple", "next"),
@@ -95,7 +95,7 @@ REFUSED = [
     (first("INSERT INTO RETURN SELECT a FROM t, t"), "t is there twice", "t"),
     (first("INSERT INTO RETURN SELECT a FROM t JOIN t AS u ON t.b = u.b"), "may be several columns", "a"),
     (first("INSERT INTO RETURN SELECT a FROM t JOIN s ON t.b = s.cc"), "no column 'cc'", "cc"),
-    (first("INSERT INTO RETURN SELECT a FROM t JOIN s ON b"), "true or false", "b"),
+    (first("INSERT INTO RETURN SELECT a FROM t JOIN s ON b"), "must be BOOLEAN", "b"),
     (first("INSERT INTO RETURN SELECT a FROM t GROUP BY b"), "or in GROUP BY", "a"),
     (first("INSERT INTO RETURN SELECT max(a) FROM t GROUP BY b HAVING a > 1"), "or in GROUP BY", "a > 1"),
     (first("INSERT INTO RETURN SELECT max(a) FROM t GROUP BY b ORDER BY a"), "or in GROUP BY", "a"),
@@ -316,7 +316,7 @@ def test_rows_are_no_value():
 
 
 def test_columns_of_rows_are_called_by_the_call():
-    with pytest.raises(SqlError, match="two columns are named 'item'") as caught:
+    with pytest.raises(SqlError, match="two columns have the name 'item'") as caught:
         hr.sql("SELECT symbol AS item, top_k(symbol, price, 1) OVER () FROM ticks", ticks=TICKS)
     assert caught.value.given == "top_k(symbol, price, 1) OVER ()"
     assert caught.value.instead == "symbol AS other"

@@ -162,10 +162,10 @@ CREATE AGGREGATE calls(next REAL): REAL {
 def test_a_name_is_one_aggregate_in_a_text():
     # The base version that `calls` knows is dropped; a window version alone has its name now.
     both = CALLS.replace("calls", "both").replace("myavg(v) FROM", "myavg(v) + calls(v) FROM")
-    with pytest.raises(SqlError, match="two aggregates by one name"):
+    with pytest.raises(SqlError, match="one name for two aggregates"):
         hr.script(f"{AVG};{CALLS}; DROP AGGREGATE myavg; {DELTA}; {both}")
     mine = DELTA.replace("VALUES (next);", "SELECT calls(wnext) FROM inwindow;", 1)
-    with pytest.raises(SqlError, match="two aggregates by one name"):
+    with pytest.raises(SqlError, match="one name for two aggregates"):
         hr.script(f"{AVG};{CALLS}; DROP AGGREGATE myavg; {mine}")
     hr.script(f"{AVG};{CALLS}; DROP AGGREGATE myavg; DROP AGGREGATE calls; {DELTA}; {CALLS}; {both}")
 

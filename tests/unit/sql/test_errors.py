@@ -32,7 +32,7 @@ REFUSED = [
     ("SELECT n FROM span", "no stream 'span'", "span"),
     ("SELECT n FROM spans JOIN others USING (id)", "may be several columns", "n"),
     ("SELECT n + id AS a FROM spans", "cannot take", "n + id"),
-    ("SELECT n FROM spans WHERE n", "true or false", "n"),
+    ("SELECT n FROM spans WHERE n", "must be BOOLEAN", "n"),
     ("SELECT upper(n) AS u FROM spans", "cannot take LONG", "upper(n)"),
     ("SELECT uper(id) AS u FROM spans", "no function, aggregate or module 'uper'", "uper"),
     ("SELECT round(n, 1, 2) AS u FROM spans", "does not take 3 arguments", "round(n, 1, 2)"),
@@ -41,13 +41,13 @@ REFUSED = [
     ("SELECT avg(n) AS a FROM points", "blocking", "avg(n) AS a"),
     ("SELECT id FROM spans WHERE sum(n) > 1", "about many events", "sum(n)"),
     ("SELECT id, n FROM spans [SNAPSHOT] GROUP BY id", "neither in GROUP BY nor in an aggregate", "n"),
-    ("SELECT n, n FROM spans", "two columns are named 'n'", "n"),
+    ("SELECT n, n FROM spans", "two columns have the name 'n'", "n"),
     ("SELECT * FROM points JOIN points AS p USING (id)", "instants", "JOIN points AS p USING (id)"),
-    ("SELECT * FROM spans [SNAPSHOT] JOIN others ON spans.id = others.id", "not time windows", "SNAPSHOT"),
+    ("SELECT * FROM spans [SNAPSHOT] JOIN others ON spans.id = others.id", "only time windows", "SNAPSHOT"),
     ("SELECT * FROM spans [SNAPSHOT] [TUMBLING 5 s]", "a window comes last", "TUMBLING 5 s"),
-    ("SELECT n FROM spans ORDER BY n", "no end to be sorted at", "n"),
+    ("SELECT n FROM spans ORDER BY n", "cannot be sorted as a whole", "n"),
     ("SELECT n FROM spans LIMIT 3", "LIMIT needs an order", "LIMIT 3"),
-    ("SELECT id FROM spans UNION ALL SELECT id, n FROM spans", "equally many columns", "SELECT id, n FROM spans"),
+    ("SELECT id FROM spans UNION ALL SELECT id, n FROM spans", "the same number of columns", "SELECT id, n FROM spans"),
     ("SELECT id FROM spans UNION ALL SELECT n FROM spans", "cannot take", None),
     ("SELECT * FROM spans [TUMBLING 0 s]", "must be positive", "TUMBLING 0 s"),
     ("SELECT * FROM spans [TUMBLING 5 parsecs]", "", None),
@@ -57,8 +57,8 @@ REFUSED = [
     ("CREATE SCHEMA a b", "no schema, stream or table 'b'", "b"),
     ("CREATE STREAM spans (n LONG)", None, None),
     ("CREATE STREAM t (n LONG); SELECT * FROM t", "no source yet", "t"),
-    ("CREATE STREAM t (n LONG) AS SELECT id FROM spans", "does not become", None),
-    ("CREATE STREAM t (a LONG, b LONG) AS SELECT n FROM spans", "columns declared", None),
+    ("CREATE STREAM t (n LONG) AS SELECT id FROM spans", "does not widen to", None),
+    ("CREATE STREAM t (a LONG, b LONG) AS SELECT n FROM spans", "declared columns", None),
     ("CREATE STREAM t (n LONG) SOURCE FILES ('a.csv')", "no source 'FILES'", "FILES"),
     ("CREATE STREAM t (n LONG) SOURCE FILE ('nowhere.csv', ',') ORDER BY id", "no column 'id'", "id"),
     ("CREATE STREAM t (n LONG) SOURCE HOST ('h')", "needs a port", None),
@@ -113,7 +113,7 @@ def test_an_error_shows_the_line_and_a_caret(streams: dict[str, Stream]):
 
 
 def test_a_text_that_asks_nothing():
-    with pytest.raises(SqlError, match="asks nothing"):
+    with pytest.raises(SqlError, match="has no query"):
         hr.sql("CREATE SCHEMA a (n LONG)")
 
 

@@ -146,15 +146,15 @@ def test_an_alarm_fires_by_time_alone_and_is_withdrawn_if_it_was_wrong() -> None
     ("query", "said"),
     [
         ("SELECT price, mean_of(price) OVER (RANGE 5 ticks PRECEDING ACTIVE EXPIRATION) AS m FROM ticks",
-         "when a tuple leaves, there is none beside"),
+         "rows returned when a tuple leaves have no current tuple"),
         ("SELECT collect(price) OVER (RANGE 5 ticks PRECEDING ACTIVE EXPIRATION) AS m FROM ticks",
          "returns nothing when a tuple leaves"),
         ("SELECT mean_of(price) OVER (ROWS 5 PRECEDING ACTIVE EXPIRATION) AS m FROM ticks",
          "tuples leave by time alone only where the frame is one of time"),
-        ("SELECT numbered(symbol, price) OVER () AS x FROM ticks", "at most one aggregate that gives rows"),
+        ("SELECT numbered(symbol, price) OVER () AS x FROM ticks", "at most one aggregate that returns rows"),
         ("SELECT mean_of(DISTINCT price) AS x FROM ticks [TUMBLING 10 ticks]", "does not exist"),
         ("SELECT numbered(symbol, price) OVER (), sum(price) OVER (ROWS 1 PRECEDING SLIDE 2) AS x FROM ticks",
-         "leaves tuples out"),
+         "skips tuples"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(query: str, said: str) -> None:

@@ -200,13 +200,13 @@ SEED = "SELECT node FROM nodes"
 #: A WITH, what the error says, and the words of the text it points at.
 REFUSED: list[tuple[str, str, str | None]] = [
     ("x AS (SELECT node FROM nodes UNION SELECT dst FROM x JOIN links ON node = src)", "not RECURSIVE", "x"),
-    ("RECURSIVE x AS (SELECT * FROM x)", "nothing to begin with", "x"),
-    ("RECURSIVE x AS (SELECT * FROM y), y AS (SELECT * FROM x)", "nothing to begin with", "x"),
+    ("RECURSIVE x AS (SELECT * FROM x)", "has no seed", "x"),
+    ("RECURSIVE x AS (SELECT * FROM y), y AS (SELECT * FROM x)", "has no seed", "x"),
     ("x AS (SELECT * FROM nodes), X AS (SELECT * FROM nodes)", "two queries of WITH are named 'X'", "X"),
-    ("x AS (SELECT * FROM nodes) MAX ROUNDS 3", "no loop", "x"),
-    ("RECURSIVE x AS (SELECT * FROM nodes) DISTINCT", "no loop", "x"),
+    ("x AS (SELECT * FROM nodes) MAX ROUNDS 3", "not a loop", "x"),
+    ("RECURSIVE x AS (SELECT * FROM nodes) DISTINCT", "not a loop", "x"),
     ("x (a, b) AS (SELECT * FROM nodes)", "x has 1 columns", "a"),
-    ("x (a, a) AS (SELECT * FROM links)", "two columns are named 'a'", "a"),
+    ("x (a, a) AS (SELECT * FROM links)", "two columns have the name 'a'", "a"),
     ("x AS (SELECT * FROM nodes INTO y)", "INTO stands behind the whole query", "y"),
     ("x AS (SELECT * FROM node)", "no stream 'node'", "node"),
     ("RECURSIVE x AS (SELECT node FROM nodes UNION SELECT node, 1 AS b FROM x)", "as many columns", None),
@@ -214,13 +214,13 @@ REFUSED: list[tuple[str, str, str | None]] = [
     ("RECURSIVE x AS (SELECT node FROM nodes UNION SELECT nod FROM x)", "no column 'nod'", "nod"),
     (
         "RECURSIVE x AS (SELECT node FROM nodes UNION ALL SELECT node FROM x UNION SELECT node FROM x)",
-        "distinct rows, or of all",
+        "either distinct rows or all rows",
         None,
     ),
-    ("RECURSIVE x AS (SELECT node FROM nodes UNION SELECT node FROM x EMIT FINAL)", "stand outside of x", None),
+    ("RECURSIVE x AS (SELECT node FROM nodes UNION SELECT node FROM x EMIT FINAL)", "must be outside of x", None),
     (
         "RECURSIVE x AS (WITH y AS (SELECT * FROM nodes) SELECT * FROM y UNION SELECT node FROM x)",
-        "stand outside of x",
+        "must be outside of x",
         "y AS (SELECT * FROM nodes)",
     ),
     (
@@ -231,12 +231,12 @@ REFUSED: list[tuple[str, str, str | None]] = [
     ("RECURSIVE x AS (SELECT node FROM nodes UNION SELECT node FROM x ORDER BY node LIMIT 3)", "LIMIT belongs", None),
     (
         f"RECURSIVE x AS ({SEED} UNION ALL SELECT * FROM y), y AS ({SEED} UNION SELECT * FROM x)",
-        "one loop, and want it to run in different ways",
+        "one loop, and have different options",
         "y",
     ),
     (
         f"RECURSIVE x AS ({SEED} UNION SELECT * FROM y) MAX ROUNDS 3, y AS ({SEED} UNION SELECT * FROM x) MAX ROUNDS 4",
-        "one loop, and want it to run in different ways",
+        "one loop, and have different options",
         "y",
     ),
     (

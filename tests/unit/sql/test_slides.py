@@ -195,7 +195,7 @@ REFUSED = {
     "counts tuples": "SELECT sum(price) OVER (ROWS 9 PRECEDING SLIDE 1 s) FROM bids",
     "positive": "SELECT sum(price) OVER (RANGE 9 PRECEDING SLIDE 0) FROM bids",
     "at least one tuple": "SELECT sum(price) OVER (ROWS 9 PRECEDING SLIDE 0) FROM bids",
-    "leaves tuples out": "SELECT sum(price) OVER (ROWS 9 PRECEDING SLIDE 2), "
+    "skips tuples": "SELECT sum(price) OVER (ROWS 9 PRECEDING SLIDE 2), "
     "sum(price) OVER (ROWS 8 PRECEDING SLIDE 3) FROM bids",
     "gives what it takes": SUM.replace("LONG ALGEBRAIC", "DOUBLE ALGEBRAIC") + "SELECT * FROM bids",
 }

@@ -180,7 +180,7 @@ def test_a_module_that_keeps_something_to_itself_is_found_out():
     def query(s: hr.Stream) -> hr.Stream:
         return s.window(hr.tumbling(5)).aggregate(c=Forgetful().of("n"))
 
-    with pytest.raises(Violation, match=r"after 1 restarts, in 'out', batch 1 .*\n.*only so"):
+    with pytest.raises(Violation, match=r"after 1 restarts, in 'out', batch 1 .*\n.*only with:"):
         run_scripted({"s": "kind | le | n\ninsert | 1 | 1\ncti | 9 |\nabort |"}, query)
 
 

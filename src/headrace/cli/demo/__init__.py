@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _FILES = 12
-_TERMINATED = 143  # what shells give a process ended by SIGTERM
+_TERMINATED = 143  # the exit status that shells report after SIGTERM
 
 
 def command(
     *,
-    events: Annotated[int, typer.Option(min=200, max=1_000_000, help="How many trades.")] = 10_000,
+    events: Annotated[int, typer.Option(min=200, max=1_000_000, help="The number of trades.")] = 10_000,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same trades.")] = 7,
     crash: Annotated[
-        bool, typer.Option("--crash/--no-crash", help="Kill Spark in the middle and let it continue.")
+        bool, typer.Option("--crash/--no-crash", help="Kill Spark in the middle and let the query continue.")
     ] = True,
     keep: Annotated[
         Path | None, typer.Option(help="Keep trades, answers and checkpoint in this new or empty directory.")
@@ -40,7 +40,7 @@ def command(
         typer.Option(
             metavar="URL",
             envvar="HEADRACE_MASTER",
-            help="A Spark master or Connect URL; without it every core of this machine is used.",
+            help="A Spark master or Connect URL. Default: every core of this machine.",
         ),
     ] = None,
 ) -> None:
@@ -57,7 +57,7 @@ def command(
         agreed = _run(console, root, events, seed, crash=crash, master=master)
         remove = remove and agreed
     except HeadraceError:
-        remove = False  # somebody will want to read Spark's log
+        remove = False  # keep Spark's log for the user
         raise
     finally:
         shutil.rmtree(root if remove else root / "spark", ignore_errors=True)
@@ -87,7 +87,7 @@ def _directory(keep: Path | None) -> Path:
 
 
 def _run(console: Console, root: Path, events: int, seed: int, *, crash: bool, master: str | None) -> bool:
-    # Here, and not above: `headrace --help` needs none of it.
+    # Imported here, since `headrace --help` does not need it.
     from headrace.cli.demo.answers import AnswerFiles
     from headrace.cli.demo.story import DemoRun
     from headrace.cli.demo.trades import DemoFolder, trades
@@ -97,22 +97,22 @@ def _run(console: Console, root: Path, events: int, seed: int, *, crash: bool, m
     place = DemoFolder(root)
     place.input.mkdir()
     table = trades(events, seed)
-    found = facts(table)
+    counts = facts(table)
     console.print(
-        f"{events} trades of 3 symbols, {found.rows} rows with their corrections, will arrive as {_FILES} files:\n"
-        f"{found.out_of_order} rows out of order, {found.revised} prices wrong at first, and {found.late} rows later "
-        "than the 5 s that the query waits.\nThe query:\n", soft_wrap=True
+        f"{events} trades of 3 symbols, {counts.rows} rows with their corrections, will arrive as {_FILES} files:\n"
+        f"{counts.out_of_order} rows out of order, {counts.revised} prices wrong at first, and {counts.late} rows "
+        "later than the 5 s that the query waits.\nThe query:\n", soft_wrap=True
     )  # fmt: skip
     _show_query(console)
     with View(console, AnswerFiles(place), ViewFacts(_FILES)) as view:
         story = DemoRun(place, table, _FILES, view, crash_after=_FILES // 2 - 1 if crash else None, master=master)
         verdict = story.run()
-    _tell(console, view, verdict)
+    _print_verdict(console, view, verdict)
     return verdict.equal
 
 
 def _show_query(console: Console) -> None:
-    """The source of the query that runs, as it stands."""
+    """Print the source of the query."""
     import inspect
 
     from rich.syntax import Syntax
@@ -127,7 +127,7 @@ def _show_query(console: Console) -> None:
         console.print(code, "", sep="\n", markup=False, soft_wrap=True)
 
 
-def _tell(console: Console, view: View, verdict: Verdict) -> None:
+def _print_verdict(console: Console, view: View, verdict: Verdict) -> None:
     counts, answers = view.facts.counts, view.answers
     console.print(
         f"\n{answers.given} answers were given, and {answers.corrected} times one of them was corrected. "

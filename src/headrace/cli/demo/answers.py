@@ -1,4 +1,4 @@
-"""What a reader of the answer files knows: the answers so far, and what each batch added and corrected."""
+"""Follow the answer files: the current answers, and what each batch added and corrected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Key = tuple[int, int, str]  # a window's start and end, a symbol
 
 @dataclass(frozen=True)
 class Correction:
-    """An answer that was given and is now another one."""
+    """An answer that replaces an earlier one."""
 
     key: Key
     old: float
@@ -38,7 +38,7 @@ class BatchUpdate:
 
 @dataclass
 class AnswerFiles:
-    """Follows the answer files; a batch is read once, however often it was tried."""
+    """Reads the answer files; a batch counts once, even if it was retried."""
 
     place: DemoFolder
     current: dict[Key, float] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class AnswerFiles:
         return self.take(jsonl_to_physical(paths, self.schema)) if paths else BatchUpdate()
 
     def take(self, events: pa.Table) -> BatchUpdate:
-        """Apply the physical events of a batch: a deletion and an insert of one window and symbol are a correction."""
+        """Apply the events of a batch: a deletion and an insert for the same window and symbol are a correction."""
         rows = [row for row in events.to_pylist() if row["kind"] != "cti"]
         old = {_key(row): row["vwap"] for row in rows if row["kind"] == "retract"}
         new = {_key(row): row["vwap"] for row in rows if row["kind"] == "insert"}
@@ -73,9 +73,9 @@ class AnswerFiles:
         return BatchUpdate(tuple(sorted(new.keys() - old.keys())), corrections, tuple(sorted(old.keys() - new.keys())))
 
     def history(self) -> pa.Table:
-        """The history of everything written, read afresh."""
+        """The history of all answer files, read again from the start."""
         return history(to_changes(read_events_output(str(self.place.output), self.schema), self.schema))
 
 
 def _key(row: dict[str, object]) -> Key:
-    return row["le"], row["re"], row["symbol"]  # type: ignore[return-value]  # the schema says so
+    return row["le"], row["re"], row["symbol"]  # type: ignore[return-value]  # the schema has these types

@@ -1,4 +1,4 @@
-"""The parent's end of the demo's Spark process: start it, hear it, kill it."""
+"""The parent's end of the demo's Spark process: start it, receive its messages, kill it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from headrace.cli.demo.trades import DemoFolder
 
 __all__ = ["Child"]
 
-_PATIENCE = 20.0  # seconds that a process gets to end by itself
+_PATIENCE = 20.0  # seconds to wait for a process to end by itself
 
 
 class Child:
-    """A Spark process in a process group of its own, so that Ctrl-C reaches only us and a kill reaches all of it."""
+    """A Spark process in a process group of its own, so that Ctrl-C stops only the parent and a kill ends all of it."""
 
     def __init__(self, place: DemoFolder, master: str | None = None) -> None:
         command = [sys.executable, "-m", "headrace.cli.demo.spark_process", str(place.root)]
@@ -30,7 +30,7 @@ class Child:
             self._process = subprocess.Popen(  # noqa: S603 - our own module
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
             )
-        self._heard: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._messages: queue.Queue[dict[str, Any] | None] = queue.Queue()
         assert self._process.stdout is not None
         threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True).start()
 
@@ -40,13 +40,13 @@ class Child:
 
     def _listen(self, stream: IO[bytes]) -> None:
         for line in stream:
-            self._heard.put(json.loads(line))
-        self._heard.put(None)
+            self._messages.put(json.loads(line))
+        self._messages.put(None)
 
-    def hear(self, timeout: float) -> dict[str, Any] | None:
-        """What it said next, or None if it was silent for so long; at its end it says `{"what": "ended"}`."""
+    def receive(self, timeout: float) -> dict[str, Any] | None:
+        """The next message, or None after the timeout; after the last message, `{"what": "ended"}`."""
         with suppress(queue.Empty):
-            return self._heard.get(timeout=timeout) or {"what": "ended"}
+            return self._messages.get(timeout=timeout) or {"what": "ended"}
         return None
 
     def finish(self) -> None:

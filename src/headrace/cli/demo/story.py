@@ -1,4 +1,4 @@
-"""The demo, step by step: files arrive, answers come and are corrected, Spark is killed and continues, the verdict."""
+"""The steps of the demo: files arrive, answers come and are corrected, Spark is killed and continues, the verdict."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PACE = 0.5  # seconds between two files
 _AHEAD = 3  # files that may wait for an answer
 _LOOK = 0.1
 _INTO = 0.02  # seconds that a batch runs before it is stopped
-_GIVE_UP = 180.0  # seconds without a word from Spark
+_GIVE_UP = 180.0  # seconds without a message from Spark
 _DIGITS = 9
 
 
@@ -41,7 +41,7 @@ class Verdict:
 
 
 def compare(answers: AnswerFiles, place: DemoFolder) -> Verdict:
-    """The history that the answer files tell, and what the batch query says."""
+    """Compare the history in the answer files with the answer of the batch query."""
     live, batch = answers.history(), pq.read_table(place.batch)
     return Verdict(batch.num_rows, history_diff(live, batch, digits=_DIGITS, names=("live", "batch")))
 
@@ -69,7 +69,7 @@ class DemoRun:
         return self.view.facts
 
     def run(self) -> Verdict:
-        """All of it; whatever happens, no process is left behind."""
+        """Run all steps; on success or failure, no process is left running."""
         try:
             self._start()
             self._answer_until(self.crash_after if self.crash_after is not None else len(self._files) - 1)
@@ -95,34 +95,34 @@ class DemoRun:
         else:
             self.view.say(f"Spark starts in a process of its own, {self._child.pid}: this takes ten to twenty seconds")
         self.view.wait("Spark starts")
-        self._hear_until("session")
+        self._wait_for("session")
         self.view.say("the Spark session is there; the query starts")
         self.view.wait("the query starts")
-        self._hear_until("started")
+        self._wait_for("started")
         self.view.wait("first batch: Spark starts its Python workers")
         if again:
             self.facts.answered = max(self.facts.answered, min(done + 1, len(self._files)))
-            self.view.say(f"it knows that batch {done} was the last one done, and goes on with {done + 1}", "green")
+            self.view.say(f"it knows that batch {done} was the last one done, and continues with {done + 1}", "green")
 
     def _answer_until(self, batch: int) -> None:
-        """Hear of batches until this one; those before a restart have been heard of already."""
+        """Handle messages until this batch is answered; batches before a restart are answered already."""
         while self.facts.answered <= batch:
-            self._hear_until("batch")
+            self._wait_for("batch")
             self.view.wait("")
 
     def _crash(self) -> None:
-        """Kill Spark while it is at a batch."""
+        """Kill Spark in the middle of a batch."""
         assert self._child is not None
         batch = None
         while batch is None and self.facts.answered < len(self._files):
-            self._heard(self._child_says())
+            self._handle(self._receive())
             batch = self._stopped_at(self._child)
         self._child.kill()
         when = "between two batches" if batch is None else f"in the middle of batch {batch}"
         self.view.say(f"kill -9 of process group {self._child.pid}, {when}", "bold red")
 
     def _stopped_at(self, child: Child) -> int | None:
-        """The batch that Spark is at, standing still so that it cannot finish it; None, and it goes on, if at none."""
+        """The batch that Spark is running, with Spark paused so that it cannot finish it; None if it runs no batch."""
         begun = self.place.running_batch
         if begun is None:
             return None
@@ -138,46 +138,46 @@ class DemoRun:
         self.view.say("all files are answered: nothing more will come, so every window can close")
         self.view.wait("closing the last windows")
         self._child.finish()
-        self._hear_until("batch")
+        self._wait_for("batch")
         self.view.say("the same question to plain Spark SQL, over the full history of what was not too late")
         self.view.wait("batch query")
-        self._hear_until("batch answer")
+        self._wait_for("batch answer")
         self._child.wait()
         self.view.wait("")
         return compare(self.view.answers, self.place)
 
-    # --- hearing --------------------------------------------------------------------------------------------------
+    # --- messages -------------------------------------------------------------------------------------------------
 
-    def _hear_until(self, what: str) -> dict[str, Any]:
+    def _wait_for(self, what: str) -> dict[str, Any]:
         deadline = time.monotonic() + _GIVE_UP
         while True:
-            said = self._child_says()
-            self._heard(said)
-            if said is not None:
+            message = self._receive()
+            self._handle(message)
+            if message is not None:
                 deadline = time.monotonic() + _GIVE_UP
-                if said["what"] == what:
-                    return said
+                if message["what"] == what:
+                    return message
             elif time.monotonic() > deadline:
-                raise HostError(f"Spark has not said anything for {_GIVE_UP:.0f} s", given=str(self.place.log))
+                raise HostError(f"Spark has sent no message for {_GIVE_UP:.0f} s", given=str(self.place.log))
 
-    def _child_says(self) -> dict[str, Any] | None:
+    def _receive(self) -> dict[str, Any] | None:
         self._deliver()
         assert self._child is not None
-        return self._child.hear(_LOOK)
+        return self._child.receive(_LOOK)
 
-    def _heard(self, said: dict[str, Any] | None) -> None:
-        if said is None:
+    def _handle(self, message: dict[str, Any] | None) -> None:
+        if message is None:
             return
-        if said["what"] in ("failed", "ended"):
-            text = said.get("text") or _last_lines(self.place)
+        if message["what"] in ("failed", "ended"):
+            text = message.get("text") or _last_lines(self.place)
             raise HostError(f"the Spark process failed:\n{text}", given=str(self.place.log))
-        if said["what"] == "batch":
-            self.facts.cti, self.facts.counts, self.facts.state = said["cti"], said["counts"], said["state"]
-            self.facts.answered = min(said["number"] + 1, len(self._files))
-            self.view.batch(said["number"], self.view.answers.follow())
+        if message["what"] == "batch":
+            self.facts.cti, self.facts.counts, self.facts.state = message["cti"], message["counts"], message["state"]
+            self.facts.answered = min(message["number"] + 1, len(self._files))
+            self.view.batch(message["number"], self.view.answers.follow())
 
     def _deliver(self) -> None:
-        """The next file, if it is time and not too many wait already."""
+        """Deliver the next file, if it is time and not too many files are waiting."""
         facts, now = self.facts, time.monotonic()
         if (
             facts.delivered < len(self._files)

@@ -1,4 +1,4 @@
-"""What the demo computes, twice: as a live query of Headrace, and as one batch statement of plain Spark SQL.
+"""The demo's query, twice: as a live query of Headrace, and as one batch statement of plain Spark SQL.
 
 The two share nothing but the files they read. The batch statement knows the whole history: it takes every physical
 event that arrived, leaves out those the live query diverted as late, cancels retracted trades, and puts the rest into
@@ -26,7 +26,7 @@ __all__ = ["DemoFolder", "batch_answer", "trades", "vwap"]
 TRADES = "symbol STRING, price DOUBLE, quantity INT"
 SIZE, EVERY, DELAY = "20 s", "5 s", "5 s"
 _PHYSICAL = f"kind STRING, le BIGINT, re BIGINT, re_new BIGINT, {TRADES}"
-_SPAN = 95.0  # seconds of application time, whatever the number of trades
+_SPAN = 95.0  # seconds of application time, for any number of trades
 
 
 def vwap(folder: str) -> hr.Stream:
@@ -58,7 +58,7 @@ FROM placed GROUP BY start, symbol
 
 
 def batch_answer(spark: Any, place: DemoFolder) -> pa.Table:
-    """What plain Spark SQL says of everything that arrived and was not diverted."""
+    """The answer of plain Spark SQL over all rows that arrived and were not diverted."""
     _json(spark, [str(f) for f in sorted(place.input.glob("*.jsonl"))], _PHYSICAL).createOrReplaceTempView("arrived")
     rows = _json(spark, place.diverted(), "row STRING")
     rows.selectExpr(f"inline(array(from_json(row, '{_PHYSICAL}')))").createOrReplaceTempView("diverted")
@@ -72,8 +72,8 @@ def _json(spark: Any, files: list[str], schema: str) -> Any:
 def trades(events: int, seed: int) -> pa.Table:
     """Physical events in arrival order.
 
-    Three in ten trades are delayed, one in twenty is priced wrong at first and corrected, and a few come later than the
-    query is willing to wait.
+    Three in ten trades are delayed, one in twenty is priced wrong at first and corrected, and a few arrive later
+    than the query waits.
     """
     config = Ticks(
         events, seed, symbols=3, rate_per_second=events / _SPAN, disorder=0.3, max_delay=DELAY, revisions=0.05,
@@ -114,7 +114,7 @@ class DemoFolder:
         return self.root / "spark.log"
 
     def deliver(self, number: int, table: pa.Table) -> None:
-        """Let one more file arrive; nobody sees half of it."""
+        """Add one file to the input, atomically."""
         hidden = self.input / f".{number:03d}.jsonl"
         hidden.write_bytes(rows_to_jsonl(table))
         os.utime(hidden)

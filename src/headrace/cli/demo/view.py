@@ -1,4 +1,4 @@
-"""How the demo looks: a live table on a terminal, plain lines elsewhere. It only reads what was computed before."""
+"""Display the demo: a live table on a terminal, plain text lines elsewhere. It computes no answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CORRECTIONS = 3  # how many corrections a plain line shows
 
 @dataclass
 class ViewFacts:
-    """What the view shows beside the answers."""
+    """The facts that the view shows beside the answers."""
 
     files: int
     delivered: int = 0
@@ -45,7 +45,7 @@ def clock(ticks: int) -> str:
 
 
 class View:
-    """Narration, and below it what is known now."""
+    """Narration, and below it the current answers."""
 
     def __init__(
         self, console: Console, answers: AnswerFiles, facts: ViewFacts, now: Callable[[], float] = time.monotonic
@@ -74,12 +74,12 @@ class View:
         return self._now() - self._began
 
     def say(self, text: str, style: str = "") -> None:
-        """One line of narration, with the seconds so far."""
+        """Print a text line of narration, with the elapsed seconds."""
         line = Text.assemble((f"{self.elapsed:5.1f} s  ", "dim"), (text, style))
         self.console.print(line, soft_wrap=self._live is None)
 
     def wait(self, for_what: str) -> None:
-        """Show that something is being waited for; an empty text ends it."""
+        """Show what the demo waits for; an empty text ends it."""
         self._busy = for_what
 
     def batch(self, number: int, update: BatchUpdate) -> None:

@@ -1,4 +1,4 @@
-"""`headrace run FILE[:name]`: run a query or a whole script, live or as batch SQL over history."""
+"""`headrace run FILE[:name]`: run a query or a script, live or as batch SQL over the history."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def command(
     allow_root: AsAllowRoot = None,
     sql: AsSql = False,
 ) -> None:
-    """Run a query to the end of its inputs and print what it gives.
+    """Run a query to the end of its inputs and print its answers.
 
-    A script of SQL runs as one query with several outputs: its queries are printed, each under its name if there are
-    several, and what it inserts into files is written there, a folder per batch. Relative paths in it are meant from
-    its own directory. FILE.sql:NAME runs one query or stream of it.
+    A SQL script runs as one query with several outputs. The answers of its queries are printed, each under its name if
+    there are several; INSERT INTO FILE writes one folder per batch. Relative paths in a script start from its own
+    directory. FILE.sql:NAME runs one query or stream of it.
 
-    With --history the same queries run as batch SQL over everything that is stored, on Spark or in process by DuckDB:
-    the answers are the same, whatever the order in which the rows once arrived.
+    With --history the same queries run as batch SQL over all stored rows, on Spark or in process by DuckDB. The answers
+    are the same, in whatever order the rows arrived.
     """
-    # Here, and not above: `headrace --help` needs none of it.
+    # Imported here, since `headrace --help` does not need it.
     from headrace.cli.run.history import run_history
     from headrace.cli.run.live import run_live
 
@@ -65,11 +65,11 @@ def command(
         only_sql=sql,
     )
     options.check()
-    asked = find(target, allow_root, absolute=checkpoint is not None)
+    loaded = find(target, allow_root, absolute=checkpoint is not None)
     if options.history:
-        run_history(asked, options)
+        run_history(loaded, options)
         return
-    options = options.settled(asked)
+    options = options.with_script_settings(loaded)
     if options.checkpoint is not None and checkpoint is None:  # the script has set one
-        asked = find(target, allow_root, absolute=True)
-    run_live(asked, options)
+        loaded = find(target, allow_root, absolute=True)
+    run_live(loaded, options)

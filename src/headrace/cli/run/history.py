@@ -1,4 +1,4 @@
-"""Running what is asked as batch SQL over what is stored."""
+"""Run queries as batch SQL over stored rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.api.history import History
 from headrace.changes import Changes
 from headrace.cli.loading import LoadedQuery
 from headrace.cli.run.options import Options, PrintOptions
-from headrace.cli.run.printing import AnswerPrinter, busy, say, show_outcomes, sorted_history
+from headrace.cli.run.printing import AnswerPrinter, busy, print_note, show_outcomes, sorted_history
 from headrace.columnar import to_numpy
 from headrace.events import to_physical
 from headrace.plan.nodes import Node
@@ -22,16 +22,16 @@ from headrace.time import INFINITY
 __all__ = ["run_history"]
 
 
-def run_history(asked: LoadedQuery, options: Options) -> None:
-    """Run every query by itself; or only print the SQL."""
-    queries = {name: _history(stream.node, options) for name, stream in asked.queries.items()}
-    sinks = {name: sink for name, (_, sink) in asked.deliveries.items()}
-    nodes = {name: prepared(stream.node, sinks[name]) for name, (stream, _) in asked.deliveries.items()}
+def run_history(loaded: LoadedQuery, options: Options) -> None:
+    """Run every query separately, or only print the SQL."""
+    queries = {name: _history(stream.node, options) for name, stream in loaded.queries.items()}
+    sinks = {name: sink for name, (_, sink) in loaded.deliveries.items()}
+    nodes = {name: prepared(stream.node, sinks[name]) for name, (stream, _) in loaded.deliveries.items()}
     deliveries = {name: _history(node, options) for name, node in nodes.items()}
     if options.only_sql:
         _print_sql({**queries, **deliveries})
         return
-    show_outcomes(asked.outcomes, quiet=options.shown is PrintOptions.jsonl)
+    show_outcomes(loaded.outcomes, quiet=options.shown is PrintOptions.jsonl)
     check_places(sinks.values(), new=True)
     for name, query in deliveries.items():
         with busy(f"{name}: history on {query.engine}"):
@@ -39,7 +39,7 @@ def run_history(asked: LoadedQuery, options: Options) -> None:
         deliver(sinks[name], name, nodes[name].schema, [(changes, Progress(INFINITY))])
     printer = AnswerPrinter(options, several=len(queries) > 1)
     for name, query in queries.items():
-        _one(name, query, printer)
+        _run_one(name, query, printer)
 
 
 def _history(node: Node, options: Options) -> History:
@@ -54,22 +54,22 @@ def _print_sql(queries: dict[str, History]) -> None:
         typer.echo(f"-- {name}\n{query.sql()}" if len(queries) > 1 else query.sql(), nl=False)
 
 
-def _one(name: str, query: History, printer: AnswerPrinter) -> None:
+def _run_one(name: str, query: History, printer: AnswerPrinter) -> None:
     place = printer.place(name)
     with busy(f"{name}: history on {query.engine}"):
         if place is not None:
             query.write(place)
         else:
-            found = sorted_history(query.cht())  # an engine gives rows in any order
+            rows = sorted_history(query.cht())  # an engine gives rows in any order
     if place is not None:
-        say(f"the history of {name} is in {place}")
+        print_note(f"the history of {name} is in {place}")
     elif printer.output is PrintOptions.cht:
-        printer.table(name, found)
+        printer.table(name, rows)
     else:
-        printer.events(name, to_physical(_inserts(found), INFINITY))
+        printer.events(name, to_physical(_inserts(rows), INFINITY))
 
 
 def _inserts(history: pa.Table) -> Changes:
-    """A whole history as changes: every event once."""
+    """A history as changes: one insert per event."""
     le, re = to_numpy(history.column("le")), to_numpy(history.column("re"))
     return Changes.inserts(le, re, history.drop_columns(["le", "re"]))

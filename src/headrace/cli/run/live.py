@@ -1,4 +1,4 @@
-"""Running what is asked live: to the end of its inputs, or until it is stopped."""
+"""Run queries live, to the end of their inputs or until they are stopped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.api.stream import Stream
 from headrace.changes import Changes
 from headrace.cli.loading import LoadedQuery, endless, folder_of
 from headrace.cli.run.options import HostName, Options, PrintOptions
-from headrace.cli.run.printing import AnswerPrinter, busy, say, show_outcomes, sorted_history
+from headrace.cli.run.printing import AnswerPrinter, busy, print_note, show_outcomes, sorted_history
 from headrace.errors import PlanError
 from headrace.events import to_physical
 from headrace.io.console import close, show_batch
@@ -22,121 +22,121 @@ from headrace.time import NEG_INFINITY
 __all__ = ["run_live"]
 
 
-def run_live(asked: LoadedQuery, options: Options) -> None:
-    """Run everything as one query."""
-    show_outcomes(asked.outcomes, quiet=options.shown is PrintOptions.jsonl)
-    if not asked.queries and not asked.deliveries:
+def run_live(loaded: LoadedQuery, options: Options) -> None:
+    """Run all outputs as one query."""
+    show_outcomes(loaded.outcomes, quiet=options.shown is PrintOptions.jsonl)
+    if not loaded.queries and not loaded.deliveries:
         raise PlanError(
-            "this script asks nothing",
-            given=asked.name,
+            "this script has no query",
+            given=loaded.name,
             allowed="a script with a query or an INSERT INTO; or FILE.sql:NAME for a stream of it",
             instead="SELECT …, or INSERT INTO FILE ('out') SELECT …",
         )
-    if options.follow or (options.host is HostName.spark and _never_ends(asked)):
-        _follow(asked, options)
+    if options.follow or (options.host is HostName.spark and _never_ends(loaded)):
+        _follow(loaded, options)
     else:
-        _to_the_end(asked, options)
+        _to_the_end(loaded, options)
 
 
-def _never_ends(asked: LoadedQuery) -> bool:
-    return bool(endless([*asked.queries.values(), *(stream for stream, _ in asked.deliveries.values())]))
+def _never_ends(loaded: LoadedQuery) -> bool:
+    return bool(endless([*loaded.queries.values(), *(stream for stream, _ in loaded.deliveries.values())]))
 
 
-def _settings(asked: LoadedQuery, options: Options) -> dict[str, Any]:
+def _settings(loaded: LoadedQuery, options: Options) -> dict[str, Any]:
     assert options.host is not None
     host = options.host.value
-    found: dict[str, Any] = asked.session.options(host) if asked.session is not None else {"host": host}
+    settings: dict[str, Any] = loaded.session.options(host) if loaded.session is not None else {"host": host}
     if options.host is HostName.spark or options.follow or options.checkpoint is not None:
-        found.pop("batch_rows", None)
-        found["name"] = options.name
+        settings.pop("batch_rows", None)
+        settings["name"] = options.name
         if options.master is not None:
-            found["master"] = options.master
+            settings["master"] = options.master
         if options.checkpoint is not None:
-            found["checkpoint"] = f"{options.checkpoint.rstrip('/')}/{folder_of(str(options.name))}"
-    return found
+            settings["checkpoint"] = f"{options.checkpoint.rstrip('/')}/{folder_of(str(options.name))}"
+    return settings
 
 
 # --- to the end of the inputs ----------------------------------------------------------------------------------------
 
 
-def _to_the_end(asked: LoadedQuery, options: Options) -> None:
-    printer = AnswerPrinter(options, several=len(asked.queries) > 1)
-    for name in asked.queries:
+def _to_the_end(loaded: LoadedQuery, options: Options) -> None:
+    printer = AnswerPrinter(options, several=len(loaded.queries) > 1)
+    for name in loaded.queries:
         place = printer.place(name)
         if place is not None:
             check_new(place)
-    settings = _settings(asked, options)
-    if options.checkpoint is not None:  # it goes on from there another time
+    settings = _settings(loaded, options)
+    if options.checkpoint is not None:  # the next run continues from the checkpoint
         settings["finish"] = False
-    streams = {name: _wanted(stream, options) for name, stream in asked.queries.items()}
-    streams |= {name: stream for name, (stream, _) in asked.deliveries.items()}
-    sinks = {name: sink for name, (_, sink) in asked.deliveries.items()}
-    with busy(f"{asked.name}: live on {settings['host']}"):
-        done = run_quietly(streams, sinks=sinks, **settings)
-    for name in asked.queries:
-        _print(name, done, printer)
-    _tell_losses(done, settings.get("checkpoint"))
+    streams = {name: _as_printed(stream, options) for name, stream in loaded.queries.items()}
+    streams |= {name: stream for name, (stream, _) in loaded.deliveries.items()}
+    sinks = {name: sink for name, (_, sink) in loaded.deliveries.items()}
+    with busy(f"{loaded.name}: live on {settings['host']}"):
+        run = run_quietly(streams, sinks=sinks, **settings)
+    for name in loaded.queries:
+        _print(name, run, printer)
+    _print_losses(run, settings.get("checkpoint"))
 
 
-def _wanted(stream: Stream, options: Options) -> Stream:
+def _as_printed(stream: Stream, options: Options) -> Stream:
     return stream.final() if options.shown is PrintOptions.final else stream
 
 
-def _tell_losses(done: Run, checkpoint: str | None) -> None:
-    if done.lost:
-        say(done.losses())
+def _print_losses(run: Run, checkpoint: str | None) -> None:
+    if run.lost:
+        print_note(run.losses())
         if checkpoint is not None:
-            say(f"diverted rows are in {checkpoint}/diverted")
+            print_note(f"diverted rows are in {checkpoint}/diverted")
 
 
-def _print(name: str, done: Run, printer: AnswerPrinter) -> None:
+def _print(name: str, run: Run, printer: AnswerPrinter) -> None:
     place = printer.place(name)
     if place is not None:
-        write_parquet(done.cht(name), place)
-        say(f"the history of {name} is in {place}")
+        write_parquet(run.cht(name), place)
+        print_note(f"the history of {name} is in {place}")
     elif printer.output is PrintOptions.cht:
-        printer.table(name, sorted_history(done.cht(name)))
+        printer.table(name, sorted_history(run.cht(name)))
     else:
-        printer.events(name, done.events(name))
+        printer.events(name, run.events(name))
 
 
 # --- until it is stopped ---------------------------------------------------------------------------------------------
 
 
-def _follow(asked: LoadedQuery, options: Options) -> None:
-    printer = AnswerPrinter(options, several=len(asked.queries) > 1)
-    settings = _settings(asked, options)
+def _follow(loaded: LoadedQuery, options: Options) -> None:
+    printer = AnswerPrinter(options, several=len(loaded.queries) > 1)
+    settings = _settings(loaded, options)
     screen = Console("final" if options.shown is PrintOptions.final else "events")
-    pairs = [(stream, _sink(name, screen, printer)) for name, stream in asked.queries.items()]
-    pairs += asked.deliveries.values()
-    with busy(f"{asked.name}: starting on {settings['host']}"):
+    pairs = [(stream, _sink(name, screen, printer)) for name, stream in loaded.queries.items()]
+    pairs += loaded.deliveries.values()
+    with busy(f"{loaded.name}: starting on {settings['host']}"):
         query = start(pairs, **settings)
-    say(f"{asked.name} runs until Ctrl-C")
+    print_note(f"{loaded.name} runs until Ctrl-C")
     try:
         query.await_termination()
     except KeyboardInterrupt:
         kept = f"; its checkpoint is {settings['checkpoint']}" if "checkpoint" in settings else ""
-        say(f"{asked.name} was stopped{kept}")
+        print_note(f"{loaded.name} was stopped{kept}")
     finally:
         close(screen)
 
 
 def _sink(name: str, screen: Console, printer: AnswerPrinter) -> FunctionSink:
-    """Shows or prints every batch of a query as it comes."""
-    take = _printing(name, printer) if printer.output is PrintOptions.jsonl else _showing(name, screen)
+    """A sink that shows or prints every batch of a query as it arrives."""
+    take = _event_printer(name, printer) if printer.output is PrintOptions.jsonl else _batch_display(name, screen)
     return FunctionSink(screen.encoding, (), take)
 
 
-def _showing(name: str, screen: Console) -> Callable[[int, Changes, Progress], None]:
+def _batch_display(name: str, screen: Console) -> Callable[[int, Changes, Progress], None]:
     return lambda number, changes, progress: show_batch(screen, name, number, changes, progress)
 
 
-def _printing(name: str, printer: AnswerPrinter) -> Callable[[int, Changes, Progress], None]:
-    reached = NEG_INFINITY
+def _event_printer(name: str, printer: AnswerPrinter) -> Callable[[int, Changes, Progress], None]:
+    last_cti = NEG_INFINITY
 
-    def take(_: int, changes: Changes, progress: Progress) -> None:
-        nonlocal reached
-        printer.events(name, to_physical(changes, progress.cti if progress.cti > reached else None))
-        reached = max(reached, progress.cti)
+    def print_events(_: int, changes: Changes, progress: Progress) -> None:
+        nonlocal last_cti
+        printer.events(name, to_physical(changes, progress.cti if progress.cti > last_cti else None))
+        last_cti = max(last_cti, progress.cti)
 
-    return take
+    return print_events

@@ -1,4 +1,4 @@
-"""What may be asked of `headrace run`, and what of it goes together."""
+"""The options of `headrace run`, and which of them can be combined."""
 
 from __future__ import annotations
 
@@ -42,51 +42,54 @@ class Engine(StrEnum):
 
 
 class Late(StrEnum):
-    """What becomes of rows that a live query would meet too late."""
+    """What happens to rows that a live query would find late."""
 
     decide = "decide"
     include = "include"
 
 
-# --- what each option is, as the command line shows it ----------------------------------------------------------------
+# --- the options, as the command line shows them ----------------------------------------------------------------------
 
-AsHistory = Annotated[bool, typer.Option("--history", help="Run it as batch SQL over what is stored.")]
-AsEngine = Annotated[Engine | None, typer.Option(help="What runs the batch SQL (spark, unless told).")]
+AsHistory = Annotated[bool, typer.Option("--history", help="Run the query as batch SQL over stored rows.")]
+AsEngine = Annotated[Engine | None, typer.Option(help="What runs the batch SQL. Default: spark.")]
 AsLate = Annotated[
-    Late | None, typer.Option(help="For --history: late rows by their input's policy (decide), or as if in time.")
+    Late | None,
+    typer.Option(help="For --history: treat late rows by their input's policy (decide), or as if in time (include)."),
 ]
 AsOutput = Annotated[
     PrintOptions | None,
     typer.Option(
-        help="The history (cht, unless told), the events as they left, only what is final, or events as JSON lines."
+        help="The history (cht, the default), all events of the output, only final ones, or events as JSON lines."
     ),
 ]
 AsTo = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Write the history there as Parquet, and print nothing; of several queries, each into a folder there.",
+        help="Write the history there as Parquet and print nothing; several queries get a folder each.",
     ),
 ]
 AsHost = Annotated[
     HostName | None,
-    typer.Option(help="What runs the live query (by default local, or what the script sets; with --follow, spark)."),
+    typer.Option(help="What runs the live query. Default: the script's SET host, else local; with --follow, spark."),
 ]
 AsMaster = Annotated[str | None, typer.Option(metavar="URL", help="A Spark master or Connect URL.")]
 AsCheckpoint = Annotated[
     str | None,
     typer.Option(
         metavar="DIR",
-        help="Keep the query's state in DIR/NAME, which may be s3://BUCKET/PREFIX. Started again, on any host, it goes "
-        "on with what is new.",
+        help="Keep the query's state in DIR/NAME; DIR may be s3://BUCKET/PREFIX. The next run, on any host, "
+        "continues with new rows.",
     ),
 ]
 AsName = Annotated[
-    str | None, typer.Option(metavar="NAME", help="What the query is called (as its file, unless told).")
+    str | None, typer.Option(metavar="NAME", help="The name of the query. Default: the name of its file.")
 ]
 AsFollow = Annotated[
     bool,
-    typer.Option("--follow", help="Go on with files that come later, until Ctrl-C; with --host local in this process."),
+    typer.Option(
+        "--follow", help="Wait for new files and read them, until Ctrl-C; with --host local, in this process."
+    ),
 ]
 AsAllowRoot = Annotated[
     list[Path] | None,
@@ -97,7 +100,7 @@ AsSql = Annotated[bool, typer.Option("--sql", help="Print the batch SQL, and run
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked for; None is what was not said."""
+    """The options of a run; None means not given."""
 
     history: bool
     engine: Engine | None
@@ -112,19 +115,21 @@ class Options:
     only_sql: bool
 
     def check(self) -> None:
-        """Options that would have no effect are mistakes; what a script sets is not known yet."""
+        """Refuse options that would have no effect. The script's settings are not known yet."""
         if self.history:
             self._check_history()
         elif self.engine is not None or self.late is not None:
             given = f"--late {self.late}" if self.engine is None else f"--engine {self.engine}"
             instead = f"--history {given}"
-            raise PlanError("this is about histories", given=given, allowed="with --history", instead=instead)
+            raise PlanError(
+                "this option applies to histories only", given=given, allowed="with --history", instead=instead
+            )
         self.check_output()
 
     def _check_history(self) -> None:
         if self.host is not None:
             raise PlanError(
-                "a history is run by an engine, not by a host",
+                "an engine runs a history, not a host",
                 given=f"--host {self.host}",
                 allowed="--engine spark, --engine duckdb",
                 instead=f"--history --engine {'spark' if self.host is HostName.spark else 'duckdb'}",
@@ -136,41 +141,41 @@ class Options:
                 raise PlanError("a history ends", given=flag, allowed="without --history")
 
     def check_output(self) -> None:
-        """What a query that goes on cannot show."""
-        goes_on = "--follow" if self.follow else "--checkpoint" if self.checkpoint is not None else ""
-        if goes_on and self.to is not None:
+        """Refuse outputs that a query without an end cannot have."""
+        continues = "--follow" if self.follow else "--checkpoint" if self.checkpoint is not None else ""
+        if continues and self.to is not None:
             raise PlanError(
-                "a query that goes on has no whole history yet",
-                given=f"{goes_on} --to {self.to}",
+                "a query that continues has no complete history yet",
+                given=f"{continues} --to {self.to}",
                 allowed="INSERT INTO FILE in a script, or --to without it",
             )
-        if goes_on and self.output is PrintOptions.cht:
+        if continues and self.output is PrintOptions.cht:
             raise PlanError(
-                "a query that goes on tells what is new, not its whole history",
-                given=f"{goes_on} --output cht",
+                "a query that continues prints new answers, not its complete history",
+                given=f"{continues} --output cht",
                 allowed="--output events, final or jsonl",
-                instead=f"{goes_on} --output events",
+                instead=f"{continues} --output events",
             )
 
-    def settled(self, asked: LoadedQuery) -> Options:
-        """With what the script sets where nothing was said; then what only Spark has can be refused."""
-        catalog = asked.session.catalog if asked.session is not None else None
+    def with_script_settings(self, loaded: LoadedQuery) -> Options:
+        """Fill in the script's settings, and refuse options that only Spark supports."""
+        catalog = loaded.session.catalog if loaded.session is not None else None
         settings: dict[str, Any] = catalog.settings if catalog is not None else {}
         host = self.host or (HostName.spark if self.follow else HostName(settings.get("host", "local")))
         checkpoint = self.checkpoint
-        # A run in process to the end of its inputs has the whole answer.
-        goes_on = host is HostName.spark or self.follow
-        if checkpoint is None and catalog is not None and goes_on and settings["checkpoint"] is not None:
+        # A run in process to the end of its inputs needs no checkpoint: it has the complete answer.
+        continues = host is HostName.spark or self.follow
+        if checkpoint is None and catalog is not None and continues and settings["checkpoint"] is not None:
             checkpoint = catalog.place(settings["checkpoint"])
         if host is not HostName.spark and self.master:
             raise _only_spark("has a master", f"--master {self.master}", f"--host spark --master {self.master}")
-        done = replace(self, host=host, checkpoint=checkpoint, name=self.name or asked.name)
-        done.check_output()
-        return done
+        filled = replace(self, host=host, checkpoint=checkpoint, name=self.name or loaded.name)
+        filled.check_output()
+        return filled
 
     @property
     def shown(self) -> PrintOptions:
-        """What is printed: where a query goes on, what is new."""
+        """What to print: of a query that continues, the new events."""
         return self.output or (PrintOptions.events if self.follow or self.checkpoint is not None else PrintOptions.cht)
 
 

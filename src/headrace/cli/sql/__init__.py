@@ -1,4 +1,4 @@
-"""`headrace sql`: the shell for Headrace SQL; also for a file, a text, or a pipe."""
+"""`headrace sql`: the shell for Headrace SQL; it also runs a file, a text, or a pipe."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ def command(
         list[str] | None, typer.Option("-c", "--command", metavar="TEXT", help="Execute a text. May be repeated.")
     ] = None,
     view: Annotated[
-        str | None, typer.Option(metavar="VIEW", help="How answers are shown: history (unless told), changes, events.")
+        str | None, typer.Option(metavar="VIEW", help="How to show answers: history (the default), changes, events.")
     ] = None,
     allow_root: Annotated[
         list[Path] | None,
         typer.Option(metavar="DIR", help="Statements may use files there, and nowhere else. May be repeated."),
     ] = None,
 ) -> None:
-    r"""Type statements of Headrace SQL and see their answers.
+    r"""Type Headrace SQL statements and see their answers.
 
     A statement ends with a semicolon and may have several lines; Tab completes keywords, streams, columns and
-    functions, and the arrow keys bring back what was typed before. Queries run in this process; after SET host = spark
-    they run on Spark. SET view (or \view) chooses between history (what holds when), changes (what each batch brought
+    functions, and the arrow keys recall earlier input. Queries run in this process; after SET host = spark
+    they run on Spark. SET view (or \view) chooses between history (what holds when), changes (what each batch added
     and corrected) and events (inserts, retractions, CTIs); SET batch_rows = 1 takes rows one by one, so that
     corrections show. \watch follows the last query, \help lists the rest.
 
-    With -f or -c, or when statements come through a pipe, they are executed, and the first error ends it with exit
-    status 1. Files are executed before texts.
+    With -f or -c, or from a pipe, statements are executed until the first error, which gives exit status 1. Files are
+    executed before texts.
     """
-    # Here, and not above: `headrace --help` needs none of it.
-    from headrace.cli.sql.shell import Leave, Shell
+    # Imported here, since `headrace --help` does not need it.
+    from headrace.cli.sql.shell import ExitShell, Shell
     from headrace.cli.sql.show import screen
     from headrace.sql.session import SqlSession
 
@@ -53,10 +53,10 @@ def command(
         if file or text:
             _execute(shell, file or [], text or [])
         elif not sys.stdin.isatty():
-            shell.take(sys.stdin.read())
+            shell.execute(sys.stdin.read())
         else:
-            _converse(shell)
-    except Leave:
+            _run_prompt(shell)
+    except ExitShell:
         pass
     finally:
         shell.close()
@@ -66,10 +66,10 @@ def _execute(shell: Shell, files: list[Path], texts: list[str]) -> None:
     for file in files:
         shell.include(file)
     for text in texts:
-        shell.take(text)
+        shell.execute(text)
 
 
-def _converse(shell: Shell) -> None:
+def _run_prompt(shell: Shell) -> None:
     from headrace.cli.sql.prompt import converse
 
     converse(shell)

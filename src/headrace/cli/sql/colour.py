@@ -1,4 +1,4 @@
-"""Colours while typing: what the words of a text are, by their looks."""
+"""Colours while typing: classify the words of a text by their form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.cli.sql.pieces import TOKENS
 from headrace.sql.bind.expressions import SQL_AGGREGATES, SQL_FUNCTIONS
 from headrace.sql.tables import tables
 
-__all__ = ["STYLE", "Colouring", "coloured"]
+__all__ = ["STYLE", "SqlLexer", "colour_lines"]
 
 STYLE = Style.from_dict(
     {
@@ -32,16 +32,16 @@ _FUNCTIONS = frozenset((*SQL_FUNCTIONS, *SQL_AGGREGATES))
 _CALLED = re.compile(r"\s*\(")
 
 
-class Colouring(Lexer):
-    """Gives every line of a text its colours."""
+class SqlLexer(Lexer):
+    """Gives every line of a text its styles."""
 
     def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
         """A function from the number of a line to its parts."""
-        lines = coloured(document.text)
+        lines = colour_lines(document.text)
         return lambda number: lines[number] if number < len(lines) else []
 
 
-def coloured(text: str) -> list[StyleAndTextTuples]:
+def colour_lines(text: str) -> list[StyleAndTextTuples]:
     """The parts of every line of a text, each with its style."""
     lines: list[StyleAndTextTuples] = [[]]
     is_command = text.lstrip().startswith("\\")

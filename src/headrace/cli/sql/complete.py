@@ -1,4 +1,4 @@
-"""What may be typed next: keywords as the grammar allows them, streams, columns, functions, settings, commands."""
+"""Complete words: keywords as the grammar allows them, streams, columns, functions, settings, commands."""
 
 from __future__ import annotations
 
@@ -18,67 +18,67 @@ from headrace.sql.parse import following
 from headrace.sql.tables import RESERVED
 from headrace.sql.views import VIEWS
 
-__all__ = ["Completing", "candidates"]
+__all__ = ["SqlCompleter", "candidates"]
 
 _WORD = re.compile(r"\w*\Z")
-_STREAM_COMES = ("FROM", "JOIN", "MERGE", "DESCRIBE", "EXPLAIN", "VERIFY", "INTO", "ON", "STREAM", "AS")
+_BEFORE_STREAM = ("FROM", "JOIN", "MERGE", "DESCRIBE", "EXPLAIN", "VERIFY", "INTO", "ON", "STREAM", "AS")
 _CLAUSES = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "MERGE", "USING", "SET", "LIMIT")
-_COLUMN_COMES = ("BY", ",", "USING", "(")
+_BEFORE_COLUMN = ("BY", ",", "USING", "(")
 
 
-class Completing(Completer):
-    """Completes words against what exists in a catalog."""
+class SqlCompleter(Completer):
+    """Completes words from the grammar and a catalog."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._paths = PathCompleter(expanduser=True)
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
-        """The words that may stand at the cursor."""
+        """The words that may follow at the cursor."""
         before = document.text_before_cursor
         path = re.search(r"(?:\A|\n)\s*\\i\s+(\S*)\Z", before)
         if path is not None:
             yield from self._paths.get_completions(Document(path[1]), complete_event)
             return
-        for word, what in candidates(self._catalog, before, document.text_after_cursor):
-            typed = _typed(before)
-            yield Completion(word, start_position=-len(typed), display_meta=what)
+        for word, kind in candidates(self._catalog, before, document.text_after_cursor):
+            typed = _typed_part(before)
+            yield Completion(word, start_position=-len(typed), display_meta=kind)
 
 
 def candidates(catalog: Catalog, before: str, after: str = "") -> list[tuple[str, str]]:
-    """Words that may stand between two texts and begin as what was typed of them, and what they are."""
+    """Words that may stand between two texts and start with the typed part, each with its kind."""
     command = re.search(r"(?:\A|\n)\s*\\(\w*)\Z", before)
     if command is not None:
         return [(name, "command") for name in Shell.commands if name.startswith(command[1])]
     if re.search(r"\\view\s+\w*\Z", before):
-        return _beginning(_typed(before), ((kind, "view") for kind in VIEWS))
-    typed = _typed(before)
+        return _starting_with(_typed_part(before), ((kind, "view") for kind in VIEWS))
+    typed = _typed_part(before)
     place = _CursorPlace.of(before[: len(before) - len(typed)], after)
-    found = _beginning(typed, [*_names(catalog, place), *_keywords(place, typed)])
+    found = _starting_with(typed, [*_names(catalog, place), *_keywords(place, typed)])
     return list(dict(reversed(found)).items())[::-1]
 
 
-def _typed(before: str) -> str:
+def _typed_part(before: str) -> str:
     match = _WORD.search(before)
     return match[0] if match is not None else ""
 
 
-def _beginning(typed: str, words: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    return [(word, what) for word, what in words if word.lower().startswith(typed.lower()) and word != typed]
+def _starting_with(typed: str, words: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(word, kind) for word, kind in words if word.lower().startswith(typed.lower()) and word != typed]
 
 
 @dataclass(frozen=True)
 class _CursorPlace:
-    """Where a word is to stand: its statement before it, as text and as tokens, and the tokens of all of it."""
+    """The place of a word: the statement before it, as text and as tokens, and the tokens of the entire statement."""
 
     text: str
     before: tuple[str, ...]
-    whole: tuple[str, ...]
+    full: tuple[str, ...]
 
     @classmethod
     def of(cls, before: str, after: str) -> _CursorPlace:
         statements = list(pieces(before))
-        text = statements[-1].text + " " if statements and not statements[-1].whole else ""
+        text = statements[-1].text + " " if statements and not statements[-1].complete else ""
         ends = next(pieces(text + "x" + after), None)
         return cls(text, _tokens(text), _tokens(ends.text if ends is not None else ""))
 
@@ -88,7 +88,7 @@ class _CursorPlace:
 
     @property
     def clause(self) -> str:
-        """The clause it is in."""
+        """The clause that contains the place."""
         return next((word.upper() for word in reversed(self.before) if word.upper() in _CLAUSES), "")
 
 
@@ -101,12 +101,12 @@ def _tokens(text: str) -> tuple[str, ...]:
 
 def _names(catalog: Catalog, place: _CursorPlace) -> Iterator[tuple[str, str]]:
     if place.last == ".":
-        yield from _columns_of(catalog, _sources(place.whole).get(place.before[-2].lower(), place.before[-2]))
+        yield from _columns_of(catalog, _sources(place.full).get(place.before[-2].lower(), place.before[-2]))
     elif place.before[:1] and place.before[0].upper() == "SET":
         yield from _settings(place)
     elif place.last == "AS" and "CASE" in following(place.text):
         yield from _values(catalog, place)
-    elif place.last in _STREAM_COMES or (place.last == "," and place.clause in ("FROM", "MERGE")):
+    elif place.last in _BEFORE_STREAM or (place.last == "," and place.clause in ("FROM", "MERGE")):
         yield from ((name, "stream") for name in catalog.streams)
         yield from ((name, "table") for name in catalog.tables)
     else:
@@ -114,7 +114,7 @@ def _names(catalog: Catalog, place: _CursorPlace) -> Iterator[tuple[str, str]]:
 
 
 def _values(catalog: Catalog, place: _CursorPlace) -> Iterator[tuple[str, str]]:
-    """Columns, and where any expression may stand functions too; nothing where a new name is made up."""
+    """Columns, and functions where an expression may stand; nothing where the user chooses a new name."""
     allowed = following(place.text)
     if "CASE" in allowed:
         yield from _columns(catalog, place)
@@ -122,7 +122,7 @@ def _values(catalog: Catalog, place: _CursorPlace) -> Iterator[tuple[str, str]]:
         yield from ((f"{name}(", "function") for name in SQL_FUNCTIONS)
         if "MATCH_RECOGNIZE" in (word.upper() for word in place.before):
             yield from ((f"{name}(", "of a match") for name in NAVIGATION)
-    elif "NAME" in allowed and place.last in _COLUMN_COMES and "PERMUTE" not in allowed:
+    elif "NAME" in allowed and place.last in _BEFORE_COLUMN and "PERMUTE" not in allowed:
         yield from _columns(catalog, place)
 
 
@@ -134,8 +134,8 @@ def _settings(place: _CursorPlace) -> Iterator[tuple[str, str]]:
 
 
 def _columns(catalog: Catalog, place: _CursorPlace) -> Iterator[tuple[str, str]]:
-    """Of the streams that stand in FROM; of all of them as long as none does."""
-    sources = _sources(place.whole)
+    """The columns of the streams in FROM; of all streams if there are none."""
+    sources = _sources(place.full)
     for alias, stream in sources.items():
         yield from _columns_of(catalog, stream)
         yield alias, "stream"
@@ -152,7 +152,7 @@ def _columns_of(catalog: Catalog, stream: str) -> Iterator[tuple[str, str]]:
 
 
 def _sources(tokens: tuple[str, ...]) -> dict[str, str]:
-    """The streams in FROM by the names that columns may be written with."""
+    """The streams in FROM, by the names that qualify their columns."""
     found: dict[str, str] = {}
     position = 0
     while position < len(tokens):
@@ -165,8 +165,8 @@ def _sources(tokens: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _source(tokens: tuple[str, ...], position: int, found: dict[str, str]) -> int:
-    """Note one stream with its alias; gives the position behind it."""
+def _source(tokens: tuple[str, ...], position: int, aliases: dict[str, str]) -> int:
+    """Add one stream with its alias to `aliases`; return the position after it."""
     name = tokens[position] if position < len(tokens) else ""
     if not name.isidentifier() or name.upper() in RESERVED:
         return position
@@ -176,9 +176,9 @@ def _source(tokens: tuple[str, ...], position: int, found: dict[str, str]) -> in
     if position < len(tokens) and tokens[position].upper() == "AS":
         position += 1
     alias = tokens[position] if position < len(tokens) else ""
-    taken = alias.isidentifier() and alias.upper() not in _NOT_ALIASES
-    found[alias.lower() if taken else name.lower()] = name
-    return position + taken
+    has_alias = alias.isidentifier() and alias.upper() not in _NOT_ALIASES
+    aliases[alias.lower() if has_alias else name.lower()] = name
+    return position + has_alias
 
 
 _NOT_ALIASES = RESERVED | {"CROSS", "INNER", "LEFT", "ANTI", "CLIP", "LIMIT", "EMIT", "TICK", "MATCH_RECOGNIZE", "X"}
@@ -188,7 +188,7 @@ _NOT_ALIASES = RESERVED | {"CROSS", "INNER", "LEFT", "ANTI", "CLIP", "LIMIT", "E
 
 
 def _keywords(place: _CursorPlace, typed: str) -> Iterator[tuple[str, str]]:
-    """What the grammar allows here, written as the user writes: in lower case if that is how the word begins."""
+    """The keywords that the grammar allows here, in lower case if the typed part starts so."""
     if place.last == ".":
         return
     lower = typed[:1].islower()

@@ -1,7 +1,7 @@
-"""Following a query: what it has answered so far, while more keeps coming.
+"""Follow a query: show its answers while it runs.
 
-In process, new files of its inputs are taken as they appear, and lines of hosts as they are sent. On Spark the query
-runs by itself and is listened to.
+In process, new files of its inputs are read as they appear, and lines of hosts as they arrive. On Spark the query runs
+by itself, and a sink collects its batches.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from headrace.plan.nodes import Source
 from headrace.progress import Progress
 from headrace.stages.cut import line_of
 
-__all__ = ["Followed", "InProcessQuery", "OnSpark"]
+__all__ = ["FollowedInProcess", "FollowedOnSpark", "FollowedQuery"]
 
 _log = logging.getLogger("headrace")
 _OUT = "out"
-_KEPT = 1000  # batches that are kept apart; older ones become one
+_KEPT = 1000  # batches that are kept separately; older ones are merged
 
 
-class Followed(Protocol):
-    """A query that is being followed."""
+class FollowedQuery(Protocol):
+    """A query that the shell follows."""
 
     result: Result
 
     def poll(self) -> None:
-        """Take what has come; raise if it cannot go on."""
+        """Take new batches; raise if the query cannot continue."""
 
     def losses(self) -> str:
-        """What it has not used so far, in words."""
+        """The rows that it has not used so far, as text."""
 
     def stop(self) -> None:
-        """End it."""
+        """End the query."""
 
 
-class InProcessQuery:
-    """A query of this process, fed with what is new whenever it is asked."""
+class FollowedInProcess:
+    """A query of this process that reads new rows at every poll."""
 
     def __init__(self, stream: Stream, buckets: int = 1) -> None:
         outputs = outputs_of({_OUT: stream.node})
@@ -68,7 +68,7 @@ class InProcessQuery:
             receiver.start()
 
     def poll(self) -> None:
-        """Take the files that are new, all of them, in the order of their source; each is a batch."""
+        """Read all new files, in the order of their source, each as a batch."""
         for receiver in self._receivers:
             if receiver.failure is not None:
                 raise receiver.failure
@@ -76,18 +76,18 @@ class InProcessQuery:
             for blocks in batches_of(source):
                 self._runner.round({source.fingerprint: blocks})
         self._fixed = []
-        found = [(source, file) for source in self._runner.line.sources for file in self._new(source)]
-        for source, file in found:
+        new_files = [(source, file) for source in self._runner.line.sources for file in self._new(source)]
+        for source, file in new_files:
             blocks = [(block, file.path) for block in read_listed(source, file)]
             self._runner.round({source.fingerprint: blocks})
             self._taken[source.fingerprint][file.path] = file
-        if not found and self._runner.ticking:
+        if not new_files and self._runner.ticking:
             self._runner.round({})
         _compact(self.result)
         del self._runner.done.statistics[:-1]
 
     def _new(self, source: Source) -> Sequence[ListedFile]:
-        """The files that were not there before; one that changed since it was taken is counted and reported."""
+        """The new files; a file that changed after it was read is counted and reported."""
         if not isinstance(source.origin, Files):
             return ()
         taken = self._taken[source.fingerprint]
@@ -99,45 +99,45 @@ class InProcessQuery:
         return new
 
     def losses(self) -> str:
-        """What it has not used so far, in words."""
+        """The rows that it has not used so far, as text."""
         return describe_losses(self._runner.done.counts, self._runner.done.examples)
 
     def stop(self) -> None:
-        """Take nothing more."""
+        """Stop receiving and remove the temporary files."""
         for receiver in self._receivers:
             receiver.stop()
         self._folder.cleanup()
 
 
-class OnSpark:
+class FollowedOnSpark:
     """A query that runs on Spark."""
 
     def __init__(self, stream: Stream, **options: Any) -> None:
         self.result = Result(stream.schema, functions=functions_of(stream.node))
-        self._came: list[tuple[Changes, Progress]] = []
-        sink = FunctionSink(function=lambda _, changes, progress: self._came.append((changes, progress)))
+        self._arrivals: list[tuple[Changes, Progress]] = []
+        sink = FunctionSink(function=lambda _, changes, progress: self._arrivals.append((changes, progress)))
         self.query = start([(stream, sink)], **options)
 
     def poll(self) -> None:
-        """Take the batches that Spark has brought meanwhile."""
+        """Take the batches that have arrived from Spark."""
         if not self.query.is_active:
             failure = self.query.exception()
             raise failure if failure is not None else PlanError("the query has ended")
-        while self._came:
-            self.result.batches.append(self._came.pop(0))
+        while self._arrivals:
+            self.result.batches.append(self._arrivals.pop(0))
         _compact(self.result)
 
     def losses(self) -> str:
-        """What it has not used so far, in words."""
+        """The rows that it has not used so far, as text."""
         return describe_losses(self.query.counts, self.query.examples)
 
     def stop(self) -> None:
-        """End the query; a checkpoint of its own stays."""
+        """End the query; its checkpoint stays, if it has one."""
         self.query.stop()
 
 
 def _compact(result: Result) -> None:
-    """Keep the latest batches apart, and of those before them what is left of them: people watch for long."""
+    """Keep the latest batches, and merge the older ones, so that a long watch stays small."""
     old = result.batches[:-_KEPT]
     if len(old) >= _KEPT:
         changes = Changes.concat([changes for changes, _ in old]).consolidate()

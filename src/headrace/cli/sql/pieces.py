@@ -1,7 +1,6 @@
-"""Cutting what was typed into pieces: statements, which end with a semicolon, and commands of the shell, a line each.
+"""Cut input into pieces: statements, which end with a semicolon, and shell commands, one text line each.
 
-The cut is by the looks of the text alone, so it works while somebody is still typing: what is not closed (a text, a
-comment) goes on to the end.
+The cut needs no grammar, so it works on unfinished input: an unclosed text or comment extends to the end.
 """
 
 from __future__ import annotations
@@ -25,28 +24,28 @@ TOKENS = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-#: Statements inside the braces of such a one end with semicolons of their own.
+#: In these statements, the statements inside braces end with semicolons of their own.
 _HAS_BODY = re.compile(r"CREATE\s+(?:WINDOW\s+)?AGGREGATE\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A statement, or a command of the shell; `whole` if its end has been typed."""
+    """A statement or a shell command; `complete` if its end has been typed."""
 
     text: str
     start: int
     is_command: bool
-    whole: bool
+    complete: bool
 
     def placed(self, text: str) -> str:
-        """It, as far down and as far right as it stands in the whole text, so that errors count lines as people do."""
+        """The piece, padded to its line and column in the full text, so that errors show the user's positions."""
         before = text[: self.start]
         line = before.rfind("\n") + 1
         return "\n" * before.count("\n") + " " * (self.start - line) + self.text
 
 
 def pieces(text: str) -> Iterator[Piece]:
-    """The pieces of a text, without those that are empty."""
+    """The pieces of a text, without empty ones."""
     start = position = 0
     begun, open_braces = False, 0
     while position < len(text):
@@ -60,18 +59,18 @@ def pieces(text: str) -> Iterator[Piece]:
             if token[0] == "\\":
                 stop = text.find("\n", start)
                 position = len(text) if stop < 0 else stop + 1
-                yield Piece(text[start:position].strip(), start, is_command=True, whole=True)
+                yield Piece(text[start:position].strip(), start, is_command=True, complete=True)
                 continue
         open_braces = max(0, open_braces + {"{": 1, "}": -1}.get(token[0], 0)) if begun else 0
         if kind != "end" or (open_braces and _HAS_BODY.match(text, start)):
             begun = True
         elif begun:
-            yield Piece(text[start:position], start, is_command=False, whole=True)
+            yield Piece(text[start:position], start, is_command=False, complete=True)
             begun = False
     if begun:
-        yield Piece(text[start:], start, is_command=False, whole=False)
+        yield Piece(text[start:], start, is_command=False, complete=False)
 
 
 def is_complete(text: str) -> bool:
-    """Whether everything that was begun has been ended, so that it can be executed."""
-    return all(piece.whole for piece in pieces(text))
+    """Whether all pieces are complete, so that the text can be executed."""
+    return all(piece.complete for piece in pieces(text))

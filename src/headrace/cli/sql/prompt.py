@@ -1,4 +1,4 @@
-"""The keyboard: several lines, history, completion and colours."""
+"""Read statements from the keyboard: several lines, history, completion and colours."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from rich.text import Text
 
-from headrace.cli.sql.colour import STYLE, Colouring
-from headrace.cli.sql.complete import Completing
+from headrace.cli.sql.colour import STYLE, SqlLexer
+from headrace.cli.sql.complete import SqlCompleter
 from headrace.cli.sql.pieces import is_complete
-from headrace.cli.sql.shell import Leave, Shell
+from headrace.cli.sql.shell import ExitShell, Shell
 from headrace.errors import HeadraceError
 
 __all__ = ["converse", "history_file", "prompt_session"]
 
 _PROMPT, _MORE = "headrace> ", "     ...> "
-_LEAVE = ("quit", "exit")  # what people type who do not know \quit
+_QUIT_WORDS = ("quit", "exit")  # also accepted, without the backslash
 
 
 def converse(shell: Shell, **options: Any) -> None:
-    """Read and execute until the user leaves. An error, or Ctrl-C, ends a statement and not the shell."""
-    shell.console.print(Text("Headrace SQL. \\help lists the commands, Ctrl-D leaves.", "dim"))
+    """Read and execute until the user quits. An error or Ctrl-C ends a statement, not the shell."""
+    shell.console.print(Text("Headrace SQL. \\help lists the commands, Ctrl-D quits.", "dim"))
     session = prompt_session(shell, **options)
     while True:
         try:
             text = session.prompt()
-            if text.strip().rstrip(";").lower() in _LEAVE:
+            if text.strip().rstrip(";").lower() in _QUIT_WORDS:
                 return
-            shell.take(text)
+            shell.execute(text)
         except HeadraceError as error:
-            shell.tell(error)
+            shell.show_error(error)
         except KeyboardInterrupt:
             shell.errors.print(Text("cancelled", "dim"))
-        except (EOFError, Leave):
+        except (EOFError, ExitShell):
             return
-        except Exception:  # noqa: BLE001 - a fault of ours must not take away what the user has built up
+        except Exception:  # noqa: BLE001 - a bug must not end the session that the user has built up
             shell.errors.print_exception()
 
 
 def prompt_session(shell: Shell, **options: Any) -> PromptSession[str]:
-    """What reads from the keyboard; `options` are those of prompt_toolkit."""
+    """The reader of the keyboard; `options` are those of prompt_toolkit."""
     return PromptSession(
         _PROMPT,
         multiline=True,
         prompt_continuation=lambda *_: _MORE,
-        lexer=Colouring(),
+        lexer=SqlLexer(),
         style=STYLE,
-        completer=Completing(shell.session.catalog),
+        completer=SqlCompleter(shell.session.catalog),
         complete_while_typing=False,
         auto_suggest=AutoSuggestFromHistory(),
         history=_history(),
@@ -72,7 +72,7 @@ def _keys() -> KeyBindings:
 
     @keys.add("enter")
     def enter(event: KeyPressEvent) -> None:
-        """Executes what is complete; anything else gets another line."""
+        """Execute complete input; otherwise start another text line."""
         buffer = event.current_buffer
         if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
             buffer.complete_state = None
@@ -85,11 +85,11 @@ def _keys() -> KeyBindings:
 
 
 def _is_done(text: str) -> bool:
-    return is_complete(text) or text.strip().lower() in _LEAVE
+    return is_complete(text) or text.strip().lower() in _QUIT_WORDS
 
 
 def history_file() -> Path:
-    """Where what was typed is kept, by the conventions of the desktop."""
+    """The file that keeps earlier input, by the XDG convention."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "headrace" / "history"
 
@@ -100,6 +100,6 @@ def _history() -> History:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with file.open("a"):
             pass
-    except OSError:  # a home that cannot be written
+    except OSError:  # the home directory is not writable
         return InMemoryHistory()
     return FileHistory(str(file))

@@ -1,6 +1,6 @@
-"""The shell: statements and commands, one after the other, and what is shown of them.
+"""The shell: execute statements and commands in order, and show their outcomes.
 
-It knows nothing of keyboards: whoever reads them (`prompt`), a file or a pipe hands it texts.
+It does not read the keyboard: `prompt`, a file or a pipe passes it texts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rich.text import Text
 from headrace.api.running import Run, run_quietly
 from headrace.cli.loading import endless, folder_of, read_text
 from headrace.cli.run.printing import busy
-from headrace.cli.sql.follow import Followed, InProcessQuery, OnSpark
+from headrace.cli.sql.follow import FollowedInProcess, FollowedOnSpark, FollowedQuery
 from headrace.cli.sql.pieces import Piece, pieces
 from headrace.cli.sql.show import answer, plain_table
 from headrace.errors import PlanError, nearest
@@ -31,40 +31,40 @@ from headrace.sql.session import Answers, Delivery, Done, Outcome, ShownTable, S
 from headrace.sql.views import VIEWS, view
 from headrace.time import format_ticks
 
-__all__ = ["Command", "Leave", "Shell"]
+__all__ = ["Command", "ExitShell", "Shell"]
 
-_POLL = 0.2  # seconds between two looks at what a followed query has brought
+_POLL = 0.2  # seconds between two polls of a followed query
 _SECONDS = 1.0
 
 
-class Leave(Exception):
-    """The user wants to leave."""
+class ExitShell(Exception):
+    """The user quits the shell."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command of the shell: how it is written, what it does, and at most how many words may follow."""
+    """A shell command: its usage, its help text, and how many words may follow at most."""
 
     usage: str
-    what: str
+    help_text: str
     run: Callable[..., None]
-    most: int = 0
+    max_arguments: int = 0
     short: tuple[str, ...] = ()
 
 
 class Shell:
-    """A session, and where its answers are shown. Errors are raised: what they end is for the caller to decide."""
+    """A SQL session and the consoles that show its answers. Errors are raised to the caller."""
 
     def __init__(self, session: SqlSession, console: Console, errors: Console) -> None:
         self.session, self.console, self.errors = session, console, errors
-        #: Queries that were asked, by name; the last of them is what is watched.
-        self.asked: dict[str, Answers] = {}
-        self.followed: Followed | None = None
+        #: The executed queries, by name; `\\watch` follows the last one.
+        self.queries: dict[str, Answers] = {}
+        self.followed: FollowedQuery | None = None
         self._followed_name = ""
-        self._inside: list[Path] = []  # files that are being read
+        self._open_files: list[Path] = []  # files that are being executed
 
-    def take(self, text: str) -> None:
-        """Execute a text, piece by piece."""
+    def execute(self, text: str) -> None:
+        """Execute the pieces of a text."""
         for piece in pieces(text):
             if piece.is_command:
                 self._command(piece)
@@ -72,27 +72,27 @@ class Shell:
                 self._statement(piece.placed(text))
 
     def include(self, file: Path) -> None:
-        """Execute a file; relative paths in it are meant from its directory."""
+        """Execute a file; relative paths in it start from its directory."""
         place = file.resolve()
-        if place in self._inside:
+        if place in self._open_files:
             raise PlanError(
-                "a file that reads itself", given=str(file), allowed="files that do not go round in circles"
+                "this file includes itself", given=str(file), allowed="files that do not include each other in a cycle"
             )
         text, base = read_text(file), self.session.catalog.base
         self.session.catalog.base = file.parent
-        self._inside.append(place)
+        self._open_files.append(place)
         try:
-            self.take(text)
+            self.execute(text)
         finally:
             self.session.catalog.base = base
-            self._inside.pop()
+            self._open_files.pop()
 
-    def tell(self, error: BaseException) -> None:
-        """Show what went wrong."""
+    def show_error(self, error: BaseException) -> None:
+        """Show an error."""
         self.errors.print(Text(str(error), "red"), soft_wrap=True)
 
     def close(self) -> None:
-        """End what still runs."""
+        """End the followed query."""
         if self.followed is not None:
             self.followed.stop()
             self.followed = None
@@ -122,27 +122,25 @@ class Shell:
     def _verified(self, outcome: Verified) -> None:
         report = outcome.report
         checks = sum(report.checks.values())
-        self.console.print(
-            Text(f"{report.cases} cases, {report.rows} rows, {checks} checks: all of them held", "green")
-        )
+        self.console.print(Text(f"{report.cases} cases, {report.rows} rows, {checks} checks: all passed", "green"))
 
     def _queries(self, statement: s.Show) -> ShownTable:
         def state(name: str) -> str:
             return "is watched" if self.followed is not None and name == self._followed_name else ""
 
-        rows = tuple((name, str(one.stream.schema), state(name)) for name, one in self.asked.items())
+        rows = tuple((name, str(query.stream.schema), state(name)) for name, query in self.queries.items())
         return ShownTable(statement, ("query", "columns", ""), rows)
 
     def _answers(self, outcome: Answers) -> None:
-        self.asked.pop(outcome.name, None)
-        self.asked[outcome.name] = outcome
-        if kept := endless([outcome.stream]):
-            self.console.print(Text(f"{', '.join(kept)} has no end: \\watch follows the answers of {outcome.name}"))
+        self.queries.pop(outcome.name, None)
+        self.queries[outcome.name] = outcome
+        if inputs := endless([outcome.stream]):
+            self.console.print(Text(f"{', '.join(inputs)} has no end: \\watch follows the answers of {outcome.name}"))
             return
         with busy(f"{outcome.name}: on {self._setting('host')}"):
-            done = run_quietly({outcome.name: outcome.stream}, **self.session.options())
-        self.console.print(answer(self._view(done.results[outcome.name])))
-        self._tell_losses(done)
+            run = run_quietly({outcome.name: outcome.stream}, **self.session.options())
+        self.console.print(answer(self._view(run.results[outcome.name])))
+        self._show_losses(run)
 
     def _delivery(self, outcome: Delivery) -> None:
         options, sink = self.session.options(), outcome.sink
@@ -150,14 +148,14 @@ class Shell:
         if options["host"] == "spark" and self._setting("checkpoint") is not None and isinstance(sink, FileSink):
             options |= {"checkpoint": self._checkpoint(Path(sink.path).name), "finish": False}
         with busy(f"{where}: on {self._setting('host')}"):
-            done = run_quietly({outcome.name: outcome.stream}, sinks={outcome.name: sink}, **options)
+            run = run_quietly({outcome.name: outcome.stream}, sinks={outcome.name: sink}, **options)
         self.errors.print(Text(f"written to {where}", "dim"), soft_wrap=True)
-        self._tell_losses(done)
+        self._show_losses(run)
 
-    def _tell_losses(self, done: Run) -> None:
-        self.session.latest = done
-        if done.lost:
-            self.errors.print(Text(f"{done.losses()}\nSHOW DIVERTED lists them", "dim"), soft_wrap=True)
+    def _show_losses(self, run: Run) -> None:
+        self.session.latest = run
+        if run.lost:
+            self.errors.print(Text(f"{run.losses()}\nSHOW DIVERTED lists them", "dim"), soft_wrap=True)
 
     def _setting(self, name: str) -> Any:
         return self.session.catalog.settings[name]
@@ -172,29 +170,29 @@ class Shell:
 
     def _command(self, piece: Piece) -> None:
         name, *arguments = piece.text[1:].split()
-        found = self.commands.get(name) or next((c for c in self.commands.values() if name in c.short), None)
-        if found is None:
+        command = self.commands.get(name) or next((c for c in self.commands.values() if name in c.short), None)
+        if command is None:
             close = nearest(name, self.commands)
             raise PlanError(
                 f"there is no command \\{name}",
                 given=piece.text,
-                allowed=", ".join(f"\\{one}" for one in self.commands),
+                allowed=", ".join(f"\\{command_name}" for command_name in self.commands),
                 instead=f"\\{close}" if close else "\\help",
             )
-        if len(arguments) > found.most:
-            raise PlanError(f"\\{name} takes less", given=piece.text, allowed=found.usage)
-        found.run(self, *arguments)
+        if len(arguments) > command.max_arguments:
+            raise PlanError(f"\\{name} takes fewer words", given=piece.text, allowed=command.usage)
+        command.run(self, *arguments)
 
     def _help(self) -> None:
-        rows = [(command.usage, command.what) for command in self.commands.values()]
+        rows = [(command.usage, command.help_text) for command in self.commands.values()]
         self.console.print(plain_table(("command", "what it does"), rows))
         self.console.print(Text("Statements end with ; and may have several lines. SHOW SETTINGS lists what SET sets."))
 
     def _quit(self) -> None:
-        raise Leave
+        raise ExitShell
 
     def set_view(self, kind: str | None = None) -> None:
-        """Choose how answers are shown, or say how they are."""
+        """Set the view of answers, or print the current one."""
         if kind is not None:
             self.session.execute(f"SET view = '{kind.replace(chr(39), '')}'")
         else:
@@ -204,14 +202,17 @@ class Shell:
         self.include(self.session.catalog.base / name)
 
     def _watch(self, seconds: str | None = None, times: str | None = None) -> None:
-        pause, looks = _number(seconds, _SECONDS), None if times is None else int(_number(times, 1))
-        if looks is None and not self.console.is_terminal:
+        pause, updates = _number(seconds, _SECONDS), None if times is None else int(_number(times, 1))
+        if updates is None and not self.console.is_terminal:
             raise PlanError(
-                "nobody watches here", given="\\watch", allowed="a terminal", instead=f"\\watch {pause:g} 1"
+                "there is no terminal to watch on",
+                given="\\watch",
+                allowed="a terminal",
+                instead=f"\\watch {pause:g} 1",
             )
         name, followed = self._begin()
         try:
-            self._look(name, followed, pause, looks)
+            self._update_until(name, followed, pause, updates)
         except KeyboardInterrupt:
             self._end_watch(name)
         except BaseException:
@@ -220,11 +221,11 @@ class Shell:
         else:
             self._end_watch(name)
 
-    def _begin(self) -> tuple[str, Followed]:
-        """What is watched: the last query, unless it is being followed already."""
-        if not self.asked:
+    def _begin(self) -> tuple[str, FollowedQuery]:
+        """The query to watch: the last one, started unless it is followed already."""
+        if not self.queries:
             raise PlanError("there is nothing to watch", given="\\watch", allowed="after a query", instead="SELECT …;")
-        name, query = list(self.asked.items())[-1]
+        name, query = list(self.queries.items())[-1]
         if self.followed is not None and name == self._followed_name:
             return name, self.followed
         self.close()
@@ -233,28 +234,28 @@ class Shell:
             if self._setting("checkpoint") is not None:
                 options["checkpoint"] = self._checkpoint(name)
             with busy(f"{name}: starting on Spark"):
-                self.followed = OnSpark(query.stream, name=name, **options)
+                self.followed = FollowedOnSpark(query.stream, name=name, **options)
         else:
-            self.followed = InProcessQuery(query.stream, options.get("buckets", 1))
+            self.followed = FollowedInProcess(query.stream, options.get("buckets", 1))
         self._followed_name = name
         return name, self.followed
 
-    def _look(self, name: str, followed: Followed, pause: float, looks: int | None) -> None:
+    def _update_until(self, name: str, followed: FollowedQuery, pause: float, updates: int | None) -> None:
         with Live(console=self.console, auto_refresh=False, vertical_overflow="crop") as live:
             next_look = time.monotonic()
-            while looks is None or looks > 0:
+            while updates is None or updates > 0:
                 followed.poll()
                 if time.monotonic() >= next_look:
                     shown = self._view(followed.result, newest=True)
                     losses = f"\n{followed.losses()}" if followed.losses() else ""
                     live.update(answer(shown, f" · {name} · CTI {_cti(followed.result)}{losses}"), refresh=True)
                     next_look += pause
-                    looks = None if looks is None else looks - 1
+                    updates = None if updates is None else updates - 1
                 time.sleep(min(_POLL, pause))
 
     def _end_watch(self, name: str) -> None:
-        if isinstance(self.followed, OnSpark):
-            self.console.print(Text(f"{name} goes on: \\watch shows it again, \\stop ends it", "dim"))
+        if isinstance(self.followed, FollowedOnSpark):
+            self.console.print(Text(f"{name} keeps running: \\watch shows it again, \\stop ends it", "dim"))
         else:
             self.close()
 
@@ -276,9 +277,9 @@ class Shell:
         "help": Command("\\help", "this list", _help, short=("h", "?")),
         "view": Command("\\view [events|changes|history]", "how answers are shown, as SET view = …", set_view, 1),
         "watch": Command("\\watch [SECONDS]", "follow the last query, in a table kept up to date", _watch, 2, ("w",)),
-        "stop": Command("\\stop", "end the query that is watched on Spark", _stop),
-        "i": Command("\\i FILE", "execute a file; relative paths in it are meant from its directory", _include, 1),
-        "quit": Command("\\quit", "leave, as Ctrl-D does", _quit, short=("q",)),
+        "stop": Command("\\stop", "end the query that runs on Spark", _stop),
+        "i": Command("\\i FILE", "execute a file; relative paths in it start from its directory", _include, 1),
+        "quit": Command("\\quit", "quit, as Ctrl-D does", _quit, short=("q",)),
     }
 
 
@@ -295,5 +296,5 @@ def _number(text: str | None, default: float) -> float:
     except ValueError:
         value = 0.0
     if value <= 0:
-        raise PlanError("this is a number above 0", given=text, instead="\\watch 2")
+        raise PlanError("this must be a number above 0", given=text, instead="\\watch 2")
     return value

@@ -1,4 +1,4 @@
-"""What the shell shows: tables, and what became of them."""
+"""Render tables and views of answers for the shell."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from headrace.sql.views import Cell, Shown
 
 __all__ = ["answer", "plain_table", "screen"]
 
-_WIDE = 10_000  # columns of a page that nobody looks at: nothing is cut off
+_WIDE = 10_000  # columns of a page that is no terminal: nothing is cut off
 _TITLES = {"le": "from", "re": "to", "re_new": "to, anew"}
 _STYLES = {"+": "green", "−": "red", "±": "yellow"}
 
 
 def screen(*, stderr: bool = False) -> Console:
-    """The terminal; or a page so wide that tables stay whole, when it is no terminal."""
+    """The terminal; or, without one, a page so wide that tables are not wrapped."""
     console = Console(stderr=stderr, highlight=False)
     return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=_WIDE)
 
 
 def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Texts under each other."""
+    """A table of texts."""
     table = _table(columns)
     for row in rows:
         table.add_row(*map(Text, row))
@@ -33,7 +33,7 @@ def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 
 
 def answer(shown: Shown, footer: str = "") -> RenderableType:
-    """A view of an answer, and below it how much there is of it."""
+    """A view of an answer, with the number of rows below."""
     marked = any(line.mark for line in shown.lines)
     table = _table([*([""] if marked else []), *(_TITLES.get(name, name) for name in shown.columns)])
     for line in shown.lines:

@@ -1,4 +1,4 @@
-"""Whole numbers as rows of bits, the first of which is the sign."""
+"""Bit operations on integers, with the sign as the first bit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["BITS"]
 
 
 def _shift(kernel: Kernel) -> Kernel:
-    """`kernel` by as many places as there are, else NULL."""
+    """`kernel` for a valid number of places, else NULL."""
 
     def shifted(a: Datum, places: Datum) -> Datum:
         bits, by, mask = to_numpy(a), to_numpy(places), valid(a, places)

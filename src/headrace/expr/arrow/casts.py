@@ -1,7 +1,7 @@
 """Casts: a value as another type, NULL where it has no counterpart.
 
-Widening between numbers comes through here too. Decimals are cut off toward zero. A text is matched before it is read,
-so that Arrow's parsers never meet one they would refuse.
+Widening between numbers is a cast too. Decimals are truncated toward zero. A text is matched before it is parsed, so
+that Arrow's parsers never get one that they would refuse.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def cast(datum: Datum, source: Type, target: Type) -> Datum:
 
 
 def _to_floating(datum: Datum, target: Type) -> Datum:
-    return pc.cast(datum, target.arrow, safe=False)  # rounds, and what is too large becomes infinite
+    return pc.cast(datum, target.arrow, safe=False)  # rounds; too large values become infinite
 
 
 def _to_integer(datum: Datum, source: Type, target: Type) -> Datum:
@@ -47,7 +47,7 @@ def _to_integer(datum: Datum, source: Type, target: Type) -> Datum:
     limits, mask = np.iinfo(target.arrow.to_pandas_dtype()), valid(datum)
     values = to_numpy(datum)
     if source.is_floating:
-        # 2**63 - 1 is no double; compare with the first whole double that is out of range.
+        # 2**63 - 1 is not a double; compare with the first double that is out of range.
         values = np.trunc(values.astype(np.float64))
         fits = (values >= float(limits.min)) & (values < float(limits.max + 1))
     else:
@@ -99,7 +99,7 @@ def _read_integer(text: Datum, target: Type) -> Datum:
 def _read_datetime(text: Datum) -> Datum:
     parts = pc.extract_regex(text, DATETIME_PARTS)
     date = pc.struct_field(parts, "date")
-    # Arrow refuses a whole column for one 30 February: read the month's first day and count days from there.
+    # Arrow refuses an entire column for one 30 February: parse the month's first day and add days.
     month = pc.binary_join_element_wise(pc.utf8_slice_codeunits(date, 0, 7), "-01", "")
     first = to_numpy(month.cast(pa.date32()).cast(pa.int32())).astype("datetime64[D]")
     day = to_numpy(pc.utf8_slice_codeunits(date, 8, 10).cast(pa.int64()))
@@ -126,7 +126,7 @@ def _time(parts: Datum) -> NDArray[np.int64]:
 
 
 def _offset(parts: Datum) -> NDArray[np.int64]:
-    """What the zone is ahead of UTC, in ticks."""
+    """The offset of the zone from UTC, in ticks."""
     zone = pc.struct_field(parts, "zone")
     east = to_numpy(pc.starts_with(zone, "+")).astype(np.int64) - to_numpy(pc.starts_with(zone, "-")).astype(np.int64)
     return east * (_number(parts, "zone", 1, 3) * 60 + _number(parts, "zone", 4, 6)) * _MINUTE

@@ -1,4 +1,4 @@
-"""Columns as kernels see them: Arrow arrays and scalars, and NumPy values beside a mask of what is not NULL."""
+"""Columns for kernels: Arrow arrays and scalars, and NumPy values with a mask of valid rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def to_numpy(datum: Datum) -> NDArray[Any]:
 
 
 def valid(*data: Datum) -> NDArray[np.bool_] | None:
-    """Where none of `data` is NULL, or None if that is everywhere."""
+    """A mask of the rows where none of `data` is NULL, or None if there are no NULLs."""
     mask: NDArray[np.bool_] | None = None
     for datum in data:
         if isinstance(datum, pa.Scalar):

@@ -1,7 +1,7 @@
 """Comparison, three-valued logic and choice.
 
 Floating numbers are ordered as SQL orders them: NaN equals NaN and is greater than any number, and -0.0 equals 0.0.
-Arrow compares as IEEE does, so columns of floating numbers take a second look where a NaN is in sight.
+Arrow compares as IEEE does, so floating columns with NaN need a second step.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Arithmetic and mathematics.
 
-Whole numbers that overflow are NULL, floating ones become infinite as IEEE says. Dividing by zero and leaving a
-function's domain give NULL; NaN in gives NaN out. Results never tell 0.0 from -0.0.
+Integer overflow gives NULL, floating overflow infinity, as in IEEE. Division by zero and arguments outside a function's
+domain give NULL; NaN gives NaN. Results do not distinguish 0.0 from -0.0.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEGREE = math.pi / 180
 
 
 def _checked(fast: Kernel, slow: Kernel) -> Kernel:
-    """Arrow's checked kernel; if any row overflows, the slow way, with NULL in those rows."""
+    """Arrow's checked kernel; if any row overflows, a slower one, with NULL in those rows."""
 
     def kernel(a: Datum, b: Datum) -> Datum:
         try:
@@ -69,11 +69,11 @@ def divide(a: Datum, b: Datum) -> Datum:
 
 
 def modulo(a: Datum, b: Datum) -> Datum:
-    """The rest with the sign of the dividend."""
+    """The remainder, with the sign of the dividend."""
     dividend, divisor = to_numpy(a), to_numpy(b)
     mask = valid(a, b)
     nonzero = divisor != 0
-    # A whole number over 1 or -1 leaves nothing; the division itself may trap on the smallest one over -1.
+    # An integer modulo 1 or -1 is 0; dividing the smallest integer by -1 may trap.
     trivial = ~nonzero if np.issubdtype(divisor.dtype, np.floating) else ~nonzero | (divisor == -1)
     with np.errstate(invalid="ignore"):
         rest = np.fmod(dividend, np.where(trivial, np.ones_like(divisor), divisor))
@@ -93,7 +93,7 @@ def absolute(a: Datum) -> Datum:
 
 
 def _whole(kernel: Kernel) -> Kernel:
-    """`kernel` on floating numbers, nothing on whole ones."""
+    """`kernel` on floating numbers; integers are unchanged."""
 
     def rounded(a: Datum, *digits: Datum) -> Datum:
         if pa.types.is_integer(a.type):

@@ -26,7 +26,7 @@ def replace(text: Datum, search: Datum, replacement: Datum) -> Datum:
 
 
 def position(text: Datum, part: Datum) -> Datum:
-    """One more than the characters before the first place it is found at; 0 if there is none."""
+    """The position of the first occurrence, counted from 1; 0 if there is none."""
     pieces = pc.split_pattern(text, part.as_py(), max_splits=1)
     place = pc.add(pc.utf8_length(pc.list_element(pieces, 0)), pa.scalar(1, pa.int32()))
     return pc.if_else(pc.greater(pc.list_value_length(pieces), 1), place, pa.scalar(0, pa.int32()))
@@ -45,7 +45,7 @@ def right(text: Datum, length: Datum) -> Datum:
 
 
 def _padded(kernel: Kernel) -> Kernel:
-    """Filled up to a width; what is longer is cut, at its end either way."""
+    """Padded to a width; longer texts are cut at their end."""
 
     def padded(text: Datum, width: Datum, fill: Datum) -> Datum:
         return pc.utf8_slice_codeunits(kernel(text, width.as_py(), fill.as_py()), 0, width.as_py())

@@ -1,4 +1,4 @@
-"""Python functions of users inside expressions (rule 6.1): made by `udf`, called by `run`, told apart by their code."""
+"""Python functions of users inside expressions (rule 6.1): created by `udf`, run by `run`, identified by code."""
 
 from headrace.expr.python.decorate import udf
 from headrace.expr.python.node import Udf, UdfCall, functions_in

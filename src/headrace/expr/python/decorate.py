@@ -70,9 +70,9 @@ def udf(
     verify: bool = False,
     name: str | None = None,
 ) -> Udf | Callable[[Callable[..., Any]], Udf]:
-    """Make a function of fields, to be used wherever an expression is.
+    """Turn a Python function into a function of fields, for use in expressions.
 
-    Called with columns and expressions it gives an expression; `.function` is the plain function, for tests.
+    Called with columns and expressions it returns an expression; `.function` is the plain function, for tests.
 
     >>> @udf
     ... def mid(bid: float, ask: float) -> float:
@@ -120,7 +120,7 @@ def _check(function: Any, label: str, **options: Any) -> None:
     if not callable(function):
         raise ExpressionError("this is not a function", given=function, allowed="a function", instead=_EXAMPLE)
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-        raise ExpressionError(f"{label} gives no value when it is called", given=label, allowed="a plain function")
+        raise ExpressionError(f"{label} returns no value when it is called", given=label, allowed="a plain function")
     for option, allowed in _CHOICES.items():
         if options[option] not in allowed:
             raise ExpressionError(
@@ -141,7 +141,7 @@ def _check(function: Any, label: str, **options: Any) -> None:
 def _annotated(
     function: Callable[..., Any], label: str, takes: bool, returns: bool, *, vectorised: bool
 ) -> tuple[tuple[Type, ...], Type]:
-    """The types that annotations say, of the arguments and of the result, as far as they are wanted."""
+    """The types of the arguments and of the result by annotations, as far as needed."""
     if not (takes or returns):
         return (), Type.STRING
     if vectorised:
@@ -188,7 +188,7 @@ def _check_arity(function: Callable[..., Any], label: str, kinds: tuple[Type, ..
         )
     try:
         inspect.signature(function).bind(*kinds)
-    except ValueError:  # some of C's functions do not tell
+    except ValueError:  # some C functions have no signature
         return
     except TypeError as error:
         raise ExpressionError(

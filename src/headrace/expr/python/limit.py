@@ -1,7 +1,7 @@
-"""A limit to the time that calls of a user's code may take.
+"""A time limit for calls of a user's code.
 
-The calls are made by a thread of their own, watched by the one that waits for it. So the limit holds wherever a query
-runs, touches no signal handlers, and ends what is a loop in Python; a call that sleeps elsewhere is left behind.
+A thread of its own makes the calls, and the waiting thread watches it. So the limit holds wherever a query runs, needs
+no signal handlers, and ends loops in Python; a call that blocks elsewhere is abandoned.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _SHORTEST_WAIT = 0.001
 
 
 class OutOfTime(BaseException):
-    """A call took too long; no `Exception`, so that code which catches every one of those does not catch it."""
+    """A call took too long. It is not an `Exception`, so that `except Exception` does not catch it."""
 
 
 class Watch:
-    """Knows how many calls have been made, and when the present one began."""
+    """Counts calls, and records the start of the current one."""
 
     def __init__(self) -> None:
         self.calls = 0
         self._began = time.monotonic()
 
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, every call of it seen."""
+        """The function, with every call recorded."""
 
         def call(*args: Any) -> Any:
             self.calls += 1
@@ -40,12 +40,12 @@ class Watch:
         return call
 
     def left(self, seconds: float) -> float:
-        """How much of so many seconds the present call has left."""
+        """The rest of the time limit for the current call, in seconds."""
         return self._began + seconds - time.monotonic()
 
 
 def watched(work: Callable[[], Any], watch: Watch, seconds: float) -> Any:
-    """The result of `work`; raises `OutOfTime` when one of the calls that the watch sees takes longer."""
+    """The result of `work`; raises `OutOfTime` when a recorded call takes longer than the limit."""
     done = threading.Event()
     outcome: list[Any] = []
     failure: list[BaseException] = []
@@ -63,7 +63,7 @@ def watched(work: Callable[[], Any], watch: Watch, seconds: float) -> Any:
     thread.start()
     while not done.wait(max(watch.left(seconds), _SHORTEST_WAIT)):
         if watch.left(seconds) <= 0:
-            # The thread is ours alone: what is raised in it too late finds nothing to break.
+            # The thread runs only this work: an error raised in it too late does no harm.
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(OutOfTime))
             raise OutOfTime
     if failure:

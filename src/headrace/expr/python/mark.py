@@ -1,4 +1,4 @@
-"""What tells a function's code from other code: a short text that changes when the code does.
+"""The mark of a function: a short text that changes when its code changes.
 
 It is made of the function's text without comments, layout and documentation; where there is no text (a lambda, code
 typed into a console) of its compiled form. What the function refers to counts too: default values, variables it has
@@ -33,7 +33,7 @@ def code_mark(function: Any, *options: str) -> str:
 
 
 class _Walk:
-    """Goes through whatever a function refers to, functions and classes once each."""
+    """Visits everything that a function refers to, functions and classes once each."""
 
     def __init__(self, package: str) -> None:
         self._package = package
@@ -93,7 +93,7 @@ class _Walk:
         text = _text(function.__code__)
         yield from self._code(function.__code__) if text is None else [text]
         for name in sorted(set(_names(function.__code__))):
-            # By its own name a function may know an earlier version of itself.
+            # A function may refer to an earlier version of itself by its own name.
             if name in function.__globals__ and name != function.__name__:
                 yield name
                 yield from self.parts(function.__globals__[name])
@@ -131,7 +131,7 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 
 def _text(code: types.CodeType) -> str | None:
-    """The statements of a function as text; None for what has no text of its own."""
+    """The statements of a function as text; None without source text."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(code))).body[0]
     except (OSError, TypeError, SyntaxError):
@@ -145,7 +145,7 @@ def _text(code: types.CodeType) -> str | None:
 
 
 def _bytes(value: Any) -> str:
-    """Whatever else there is: as it would be stored, or, if it cannot be, as itself and no other."""
+    """Any other value: pickled, or, if that fails, by its identity."""
     try:
         return hashlib.sha256(pickle.dumps(value, protocol=4)).hexdigest()
     except Exception:  # noqa: BLE001 - a class of a user may raise anything when it is pickled

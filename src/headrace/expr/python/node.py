@@ -17,7 +17,7 @@ __all__ = ["Udf", "UdfCall", "fits", "functions_in"]
 
 
 def fits(found: Type, wanted: Type) -> bool:
-    """Whether a value of one type may stand where another is wanted: numbers widen, a CHAR is a STRING."""
+    """Whether a value of one type is accepted as another: numbers widen, a CHAR is a STRING."""
     if found.is_numeric and wanted.is_numeric:
         return WIDTH.index(found) <= WIDTH.index(wanted)
     return found is wanted or (found is Type.CHAR and wanted is Type.STRING)
@@ -25,7 +25,7 @@ def fits(found: Type, wanted: Type) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Udf:
-    """A typed function of fields. Called with columns or expressions it gives an expression; `function` is the plain
+    """A typed function of fields. Called with columns or expressions it returns an expression; `function` is the plain
     function.
     """
 
@@ -39,7 +39,7 @@ class Udf:
     time_limit: float | None = None
     deterministic: bool = True
     verify: bool = False
-    #: Changes when the code or a type does; worked out where the function is defined: workers only get a copy.
+    #: Changes when the code or a type does; computed where the function is defined, since workers only get a copy.
     mark: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
@@ -63,12 +63,12 @@ class Udf:
 
     @property
     def signature(self) -> str:
-        """What it takes and gives, for people."""
+        """Its arguments and result, as text."""
         fields = ", ".join(f"{n} {t.value}" for n, t in zip(self.parameters, self.takes, strict=True))
         return f"{self.name}({fields}) -> {self.returns.value}"
 
     def __call__(self, *args: Any, **named: Any) -> UdfCall:
-        """The function of these columns, which may be given by name, or expressions."""
+        """A call of the function with columns, which may be names, or expressions."""
         given = self._in_order(args, named)
         return UdfCall(self, tuple(Column(value) if isinstance(value, str) else as_expr(value) for value in given))
 
@@ -92,7 +92,7 @@ class Udf:
         )
 
     def __str__(self) -> str:
-        """Its qualified name, and the mark of everything that decides what it gives."""
+        """Its qualified name, and the mark of everything that determines its result."""
         return f"{getattr(self.function, '__qualname__', self.name)}@{self.mark}"
 
 

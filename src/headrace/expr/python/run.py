@@ -1,8 +1,8 @@
-"""Running a user's function over columns.
+"""Run a user's function over columns.
 
-Rows with nulls are left out first, if the function does not want them. What is left is called row by row, or at once
-if the function is vectorised. What fails is then found: a row, or the smallest part of the arrays, which is either
-reported or becomes null. So whether a row fails does not depend on its neighbours.
+Rows with nulls are skipped first, unless the function accepts them. The function is called for the other rows one by
+one, or at once if it is vectorised. After a failure, the failing row or the smallest failing part of the arrays is
+either reported or becomes null. So whether a row fails does not depend on its neighbours.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHOWN = 200
 
 @dataclass(frozen=True)
 class _Failure:
-    """What a function did wrong, first in the row of that number, and the exception behind it."""
+    """A failure of a function: what went wrong, the first row, and the exception."""
 
     row: int
     what: str
@@ -43,7 +43,7 @@ class _Failure:
 
 
 def run(udf: Udf, args: Sequence[Datum], rows: int) -> Datum:
-    """The function in every row, given arguments that are arrays, or scalars where they are the same in every row."""
+    """The value of the function in every row; arguments are arrays, or scalars if they are constant."""
     if rows == 0:
         return pa.array([], udf.returns.arrow)
     if all(isinstance(arg, pa.Scalar) for arg in args):
@@ -152,7 +152,7 @@ def _attempt(udf: Udf, args: list[pa.Array], function: Function) -> pa.Array | _
 
 
 def _salvaged(udf: Udf, args: list[pa.Array], function: Function) -> pa.Array:
-    """Halves, and halves of halves that fail again; single rows that fail are null."""
+    """Retry a failing part by halves; single rows that fail are null."""
     size = len(args[0])
     if size == 1:
         return pa.nulls(1, udf.returns.arrow)
@@ -165,7 +165,7 @@ def _salvaged(udf: Udf, args: list[pa.Array], function: Function) -> pa.Array:
 
 
 def _smallest(udf: Udf, args: list[pa.Array], function: Function, failure: _Failure) -> tuple[int, _Failure]:
-    """Where a part begins that fails and whose halves do not, or which is a single row."""
+    """The start of a smallest failing part: one whose halves do not fail, or a single row."""
     first, size = 0, len(args[0])
     while size > 1:
         for start, length in ((first, size // 2), (first + size // 2, size - size // 2)):

@@ -1,4 +1,4 @@
-"""What a user's function gives, as a column of the type it has declared; or why it is none."""
+"""Convert the results of a user's function to a column of its declared type, or say why not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REFUSED = (pa.ArrowException, OverflowError, ValueError, TypeError)
 
 
 def at_once(values: Sequence[Any], kind: Type) -> pa.Array | None:
-    """A column of the values if all of them plainly fit; None if each must be looked at."""
+    """A column of the values if all of them clearly fit; None if each must be checked."""
     flat: Sequence[Any] = values
     if kind.is_array:
         if not set(map(type, values)) <= {list, _NOTHING}:
@@ -80,7 +80,7 @@ def _as_float(value: int) -> Any:
 
 
 def from_array(given: Any, rows: int, kind: Type) -> pa.Array | str:
-    """What a vectorised function gave, as a column; or what is wrong with it."""
+    """The result of a vectorised function as a column; or the problem with it."""
     if isinstance(given, pa.ChunkedArray):
         given = given.combine_chunks()
     if isinstance(given, np.ndarray) and given.ndim == 1:
@@ -93,7 +93,7 @@ def from_array(given: Any, rows: int, kind: Type) -> pa.Array | str:
         given = given.cast(given.type.value_type)
     wrong = f"gave {given.type}, which is no {kind.value}"
     try:
-        if not pa.types.is_null(given.type) and not fits(Type.from_arrow(given.type), _asked(kind)):
+        if not pa.types.is_null(given.type) and not fits(Type.from_arrow(given.type), _arrow_type(kind)):
             return wrong
         found = given if given.type == kind.arrow else given.cast(kind.arrow, safe=False)
     except (SchemaError, *_REFUSED):
@@ -103,8 +103,8 @@ def from_array(given: Any, rows: int, kind: Type) -> pa.Array | str:
     return found
 
 
-def _asked(kind: Type) -> Type:
-    """The type as Arrow can tell it: it knows no CHAR."""
+def _arrow_type(kind: Type) -> Type:
+    """The type in Arrow, which has no CHAR."""
     return {Type.CHAR: Type.STRING, Type.ARRAY_CHAR: Type.ARRAY_STRING}.get(kind, kind)
 
 

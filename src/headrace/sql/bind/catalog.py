@@ -1,4 +1,4 @@
-"""What exists: schemas, streams and tables by name, and the settings of a session."""
+"""The catalog: schemas, streams and tables by name, and the settings of a session."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from headrace.sql.syntax import CreateAggregate, Name
 
 __all__ = ["SETTINGS", "Catalog", "StreamEntry", "TableEntry"]
 
-#: The settings of a session: what they are, and what they may be.
+#: The settings of a session: default, description, and allowed values.
 SETTINGS: Mapping[str, tuple[Any, str, tuple[Any, ...]]] = {
     "host": ("local", "where queries run", ("local", "spark")),
     "master": (None, "a Spark master or Connect URL", ()),
-    "checkpoint": (None, "a directory or URL: queries go on from there when they are started again", ()),
-    "emit": ("speculative", "answers early and corrected, or only what is final", ("speculative", "final")),
+    "checkpoint": (None, "a directory or URL: restarted queries continue from there", ()),
+    "emit": ("speculative", "early answers with corrections, or only final ones", ("speculative", "final")),
     "tick": ("tuple", "what ordered windows react to", ("tuple", "time", "batch")),
     "on_error": (
         "fail",
-        "a module that fails stops the query, or its window or group is diverted",
+        "a failing module stops the query, or its window or group is diverted",
         ("fail", "skip"),
     ),
-    "buckets": (None, "how many parts the work is divided into", ()),
-    "batch_rows": (None, "how many rows are taken at once; by default a file's", ()),
-    "rows": (20, "how many rows a table shows", ()),
-    "view": ("history", "what the shell shows of an answer", ("events", "changes", "history")),
+    "buckets": (None, "the number of buckets", ()),
+    "batch_rows": (None, "the number of rows per batch; by default all rows of a file", ()),
+    "rows": (20, "the number of rows that a table shows", ()),
+    "view": ("history", "how the shell shows answers", ("events", "changes", "history")),
 }
 
 
 @dataclass(frozen=True)
 class StreamEntry:
-    """A stream: what it is called, its columns, and its plan once it has a source."""
+    """A stream: its name, its columns, and its plan once it has a source."""
 
     name: str
     schema: Schema
     node: Node | None
-    #: The text that made it.
+    #: The statement that created it.
     text: str = ""
 
     @property
     def stream(self) -> Stream:
-        """It, as Python has it."""
+        """The entry as a stream of the Python API."""
         assert self.node is not None
         return Stream(self.node)
 
@@ -69,21 +69,21 @@ class TableEntry:
 
 @dataclass
 class Catalog:
-    """Everything that statements may name. Names are found as they are written, else in any case."""
+    """Everything that statements may name. Lookup tries the exact spelling first, then ignores case."""
 
     schemas: dict[str, Schema] = field(default_factory=dict)
     streams: dict[str, StreamEntry] = field(default_factory=dict)
     tables: dict[str, TableEntry] = field(default_factory=dict)
-    #: Aggregates written in SQL, by name: what made them.
+    #: Aggregates written in SQL: their statements, by name.
     aggregates: dict[str, CreateAggregate] = field(default_factory=dict)
-    #: Functions and modules of the user's own, by name; those aggregates too.
+    #: The user's functions and modules, by name, including those aggregates.
     own: dict[str, Any] = field(default_factory=dict)
-    #: Aggregates that come along, by name.
+    #: Aggregates of the library, by name.
     shipped: Mapping[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(
         default_factory=lambda: {name: default for name, (default, *_) in SETTINGS.items()}
     )
-    #: The queries that were asked, by name, as they were written.
+    #: The text of the queries, by name.
     queries: dict[str, str] = field(default_factory=dict)
     #: Where relative paths start.
     base: Path = field(default_factory=Path)
@@ -92,15 +92,15 @@ class Catalog:
 
     @property
     def known(self) -> Mapping[str, Any]:
-        """Functions and modules by name: the user's own, and what comes along where they have none of that name."""
+        """Functions and modules by name: the user's own, then those of the library."""
         return ChainMap(self.own, self.shipped)  # type: ignore[arg-type]  # it is only read
 
     def place(self, text: str) -> str:
-        """Where something is that a statement names: a URL as it is, a path from where relative paths start."""
+        """The place that a statement names: a URL unchanged, a path from `base`."""
         return text if "://" in text else str(self.base / text)
 
     def may_use_place(self, text: str) -> bool:
-        """Whether what a statement names may be used: a URL only if any file may."""
+        """Whether a statement may use this place; a URL only without `roots`."""
         return self.roots is None if "://" in text else self.may_use(self.base / text)
 
     def may_use(self, path: Path) -> bool:
@@ -114,7 +114,7 @@ class Catalog:
         return found if isinstance(found, Schema) else found.schema
 
     def stream(self, context: Context, name: Name) -> StreamEntry | TableEntry:
-        """What stands in FROM under that name."""
+        """The stream or table of that name in FROM."""
         found: StreamEntry | TableEntry = self._found(context, name, {**self.tables, **self.streams}, "stream")
         return found
 
@@ -126,17 +126,17 @@ class Catalog:
                 name, f"{taken!r} exists already", given=name.text, instead=f"another name, or DROP {taken} first"
             )
 
-    def _found(self, context: Context, name: Name, among: Mapping[str, Any], what: str) -> Any:
-        key = _key(among, name.text)
+    def _found(self, context: Context, name: Name, entries: Mapping[str, Any], what: str) -> Any:
+        key = _key(entries, name.text)
         if key is None:
             raise context.error(
                 name,
                 f"there is no {what} {name.text!r}",
                 given=name.text,
-                allowed=", ".join(among) or f"(none yet: CREATE {what.partition(',')[0].upper()} …)",
-                instead=nearest(name.text, among) or "",
+                allowed=", ".join(entries) or f"(none yet: CREATE {what.partition(',')[0].upper()} …)",
+                instead=nearest(name.text, entries) or "",
             )
-        return among[key]
+        return entries[key]
 
 
 def _key(among: Mapping[str, Any], name: str) -> str | None:

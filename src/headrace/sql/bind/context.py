@@ -1,4 +1,4 @@
-"""Where errors point: a text, and the place in it that is being bound."""
+"""The text that is being bound, for errors that point into it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.sql.syntax import Part
 
 __all__ = ["Context"]
 
-#: Hints of errors raised further down are written for people who write Python.
+#: Hints of errors raised further down are written for users of Python.
 _PYTHON = re.compile(
     r"""hr\.|@|lambda|\w=['"]|\.cast\(|\b(col|hopping|tumbling|sliding|where|select|window|aggregate|group_by|by|match|"""
     r"""pattern|skip|then|prev|recurse|within|over)\("""
@@ -33,7 +33,7 @@ class Context:
 
     @contextmanager
     def at(self, part: Part) -> Iterator[None]:
-        """What is refused further down, while this part is bound, points at it."""
+        """Errors raised while this part is bound point at it."""
         try:
             yield
         except SqlError:

@@ -1,4 +1,4 @@
-"""Expressions of the dialect as expressions of the engine: only functions on its allow-list exist."""
+"""Bind expressions of the dialect to expressions of the engine: only functions on its allow-list exist."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OPERATORS = {
 }  # fmt: skip
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
-#: Functions that SQL writes as operators, or that the binder itself puts in.
+#: Functions that SQL writes as operators, or that only the binder inserts.
 _UNSPOKEN = frozenset(
     ("add", "subtract", "multiply", "divide", "negate", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "isin",
      "is_null", "is_not_null", "like", "rlike", "shift_time")
@@ -47,15 +47,15 @@ _AGGREGATE_SYNONYMS = {
     "first_value": "first", "last_value": "last", "array_agg": "collect", "string_agg": "concat", "listagg": "concat",
     "group_concat": "concat", "percentile": "quantile", "approx_count_distinct": "approx_distinct",
 }  # fmt: skip
-#: Functions that are made of others.
-_MADE = ("nullif", "if", "hash", "uniform")
-#: What may be called by name: functions of one row, and aggregates. `concat` of one row wins over the aggregate.
-SQL_FUNCTIONS = tuple(sorted({*(name for name in FUNCTIONS if name not in _UNSPOKEN), *_SYNONYMS, *_MADE}))
+#: Functions that expand to others.
+_EXPANDED = ("nullif", "if", "hash", "uniform")
+#: The functions and aggregates with a name. `concat` of one row takes precedence over the aggregate.
+SQL_FUNCTIONS = tuple(sorted({*(name for name in FUNCTIONS if name not in _UNSPOKEN), *_SYNONYMS, *_EXPANDED}))
 SQL_AGGREGATES = tuple(sorted({*(name for name in AGGREGATES if name != "concat"), *_AGGREGATE_SYNONYMS}))
 
 
 def inside(part: s.Part) -> list[s.Part]:
-    """A part and everything it is made of, but not what sub-selects are made of."""
+    """A part and all parts inside it, except those of sub-selects."""
     found, waiting = [], [part]
     while waiting:
         one = waiting.pop()
@@ -65,7 +65,7 @@ def inside(part: s.Part) -> list[s.Part]:
 
 
 def has_aggregate(part: s.Part, own: Mapping[str, Any]) -> bool:
-    """Whether a call in it is about many events."""
+    """Whether an expression has a call over many events."""
     return any(isinstance(one, s.Call) and one.over is None and _aggregates(one, own) for one in inside(part))
 
 
@@ -88,7 +88,7 @@ def _installed(name: str) -> Any:
 
 
 def module_called(context: Context, call: s.Call, own: Mapping[str, Any]) -> Any:
-    """The function or module that a call names, made with its named parameters."""
+    """The function or module that a call names, created with its named parameters."""
     name = ".".join(part.text for part in call.name)
     found = own.get(name) or _installed(name)
     if found is None:
@@ -105,7 +105,7 @@ def module_called(context: Context, call: s.Call, own: Mapping[str, Any]) -> Any
             return found(**{one.name.text: constant(context, one.value) for one in call.named})
     if call.named:
         raise context.error(
-            call.named[0], f"{name} has no parameters to be named", given=call.named[0].name.text, allowed="arguments"
+            call.named[0], f"{name} has no named parameters", given=call.named[0].name.text, allowed="arguments"
         )
     return found
 
@@ -125,7 +125,7 @@ class Expressions:
     given: Mapping[s.Call, str] = field(default_factory=dict)
 
     def bind(self, part: s.Expression) -> Expr:
-        """The engine's expression; its types fit."""
+        """The engine's expression, with its types checked."""
         expr = self._bind(part)
         with self.context.at(part):
             expr.type(self.schema)
@@ -137,7 +137,7 @@ class Expressions:
         kind = expr.type(self.schema)
         if kind is not Type.BOOLEAN:
             raise self.context.error(
-                part, f"a condition is true or false, and this is {kind.value}", given=to_sql(part), allowed="BOOLEAN"
+                part, f"a condition must be BOOLEAN, and this is {kind.value}", given=to_sql(part), allowed="BOOLEAN"
             )
         return expr
 
@@ -174,7 +174,7 @@ class Expressions:
         return engine.Call({"-": "negate", "NOT": "not", "~": "bit_not"}[part.operator], (value,))
 
     def _binary(self, part: s.Binary) -> Expr:
-        # A long chain of ANDs leans to the left: it is unrolled, so that its length does not become depth here.
+        # A long chain of ANDs nests to the left: a loop unrolls it, to avoid deep recursion.
         chain: list[s.Binary] = []
         start: s.Expression = part
         while isinstance(start, s.Binary):
@@ -199,7 +199,7 @@ class Expressions:
         return engine.Call(_OPERATORS[part.operator], (value, right))
 
     def _as_number(self, value: Expr, beside: Expr) -> Expr:
-        """A CHAR beside a number is the number of its character."""
+        """Convert a CHAR that is combined with a number to its code."""
         if not isinstance(value, engine.Column) or value.column not in self.schema:
             return value
         character = self.schema[value.column].type is Type.CHAR
@@ -208,7 +208,7 @@ class Expressions:
     def _as_instants(
         self, left_part: s.Expression, left: Expr, right_part: s.Expression, right: Expr
     ) -> tuple[Expr, Expr]:
-        """A text beside a DATETIME is one."""
+        """Convert a text that is compared with a DATETIME."""
         if isinstance(right_part, s.Text) and self._is_instant(left):
             return left, self._instant(right_part, right_part.value)
         if isinstance(left_part, s.Text) and self._is_instant(right):
@@ -355,7 +355,7 @@ class Expressions:
     def _aggregate(self, part: s.Call, name: str) -> Expr:
         self._refuse_unless_aggregates(part, name)
         if part.named:
-            raise self.context.error(part.named[0], f"{name} has no parameters to be named", given=to_sql(part))
+            raise self.context.error(part.named[0], f"{name} has no named parameters", given=to_sql(part))
         if len(part.arguments) == 1 and isinstance(part.arguments[0], s.Star):
             if name != "count" or part.distinct:
                 raise self.context.error(part, f"{name} needs a column", given=to_sql(part), allowed="count(*)")

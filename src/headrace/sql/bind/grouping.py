@@ -61,7 +61,7 @@ class Grouping:
         return lasting(self._chosen(made, windowing, grouped=bool(keys)), joined)
 
     def _check_modules(self, item: Item, where: s.Expression) -> None:
-        """Built-in aggregates pass over nulls, and so over what a condition leaves out; a module would see them."""
+        """Built-in aggregates ignore nulls, and so rows that a condition excludes; a module would see them."""
         expressions = self.queries.expressions(item, aggregates=True)
         asked = [entry.value for entry in self.part.entries if not isinstance(entry.value, s.Star)]
         for value in [*asked, *([] if self.part.having is None else [self.part.having])]:
@@ -74,7 +74,7 @@ class Grouping:
             self.part.entries[0],
         )
         source = to_sql(self.part.source)
-        why = "joined streams are grouped behind their join" if self.part.joins else "its answer would never come"
+        why = "joined streams must be grouped after their join" if self.part.joins else "its answer would never come"
         return self.context.error(
             blocking,
             f"an aggregate over a stream without a window is blocking: {why}",
@@ -108,7 +108,7 @@ class Grouping:
         return keys
 
     def _aliased(self, value: s.Expression, expressions: Expressions) -> s.Expression:
-        """GROUP BY may name an entry of the list."""
+        """Resolve an entry of GROUP BY that names an entry of the list."""
         if isinstance(value, s.Column) and value.stream is None and not expressions.scope.knows(value):
             for entry in self.part.entries:
                 if entry.alias is not None and entry.alias.text.lower() == value.name.text.lower():
@@ -116,7 +116,7 @@ class Grouping:
         return value
 
     def _called(self, expr: Expr) -> str | None:
-        """What the list calls a key, unless it is a column under its own name."""
+        """The name of a key in the list, unless it is a column under its own name."""
         expressions = self.queries.expressions(self.item, aggregates=True)
         for entry in self.part.entries:
             if isinstance(entry.value, s.Star) or has_aggregate(entry, self.queries.catalog.known):
@@ -130,7 +130,7 @@ class Grouping:
         found = _Outputs({str(expr): name for name, expr in keys}, [], [], {})
         for entry in self.part.entries:
             if isinstance(entry.value, s.Star):
-                raise self.context.error(entry, "* has no meaning beside groups", instead="the columns of GROUP BY")
+                raise self.context.error(entry, "* cannot be used with groups", instead="the columns of GROUP BY")
             expr = _within(expressions.bind(entry.value), hidden)
             self._check_grouped(entry.value, found.over_keys(expr))
             found.add(column_name(entry, expr), expr, entry)
@@ -170,7 +170,7 @@ class Grouping:
     def _chosen(self, made: Stream, windowing: Windowing, *, grouped: bool) -> Stream:
         """DISTINCT, ORDER BY and LIMIT among the answers of one window; where groups have their own, of one instant."""
         window, limit = windowing.window, self.part.limit
-        # Answers of windows that overlap are told apart by cutting them down to where their window alone is new.
+        # Answers of overlapping windows are separated by clipping them to the part where only their window is new.
         overlapping = isinstance(window, Grid) and window.hop < window.size
         apart = made.set_duration(window.hop) if isinstance(window, Grid) and overlapping else made
         found = self._first(apart, limit) if limit is not None else once(apart) if self.part.distinct else apart
@@ -195,7 +195,7 @@ class Grouping:
 
 
 def once(stream: Stream) -> Stream:
-    """Each payload at most once at every instant, of events that stay apart: instants, and answers of windows."""
+    """Each payload at most once at every instant, for events that stay separate: points, and answers of windows."""
     names = stream.schema.names
     counted = stream.group_by(*names).window(Snapshot()).aggregate(_sql_n=AggregateCall("count"))
     return counted.select(*names)
@@ -203,7 +203,7 @@ def once(stream: Stream) -> Stream:
 
 @dataclass
 class _Outputs:
-    """What aggregates must be computed, and what is made of them."""
+    """The aggregates to compute, and the expressions over them."""
 
     keys: dict[str, str]
     calls: list[tuple[str, Expr]]
@@ -232,7 +232,7 @@ class _Outputs:
         return expr.with_children([self.over_keys(child) for child in expr.children])
 
     def over_answers(self, expr: Expr) -> Expr:
-        """An expression over what the aggregate gives."""
+        """An expression over the results of the aggregates."""
         if str(expr) in self.keys:
             return col(self.keys[str(expr)])
         if str(expr) in self.known:
@@ -245,7 +245,7 @@ class _Outputs:
 
 
 class _Key(engine.Column):
-    """A key of the groups, told apart from columns of the stream."""
+    """A key of the groups, as distinct from columns of the stream."""
 
 
 def _uses_keys(expr: Expr) -> bool:
@@ -253,7 +253,7 @@ def _uses_keys(expr: Expr) -> bool:
 
 
 def _outside(expr: Expr) -> set[str]:
-    """Columns that stand neither in an aggregate nor for a key."""
+    """Columns that are neither in an aggregate nor a key."""
     if isinstance(expr, (AggregateCall, _Key)):
         return set()
     if isinstance(expr, engine.Column):
@@ -262,12 +262,12 @@ def _outside(expr: Expr) -> set[str]:
 
 
 def has_modules(expr: Expr) -> bool:
-    """Whether a module is called in it."""
+    """Whether an expression calls a module."""
     return isinstance(expr, ModuleCall) or any(map(has_modules, expr.children))
 
 
 def _within(expr: Expr, where: Expr | None) -> Expr:
-    """Aggregates over those tuples of a window for which a condition holds: of the others, they see NULL."""
+    """Aggregates over the tuples of a window that satisfy a condition: the others count as NULL."""
     if where is None:
         return expr
     if not isinstance(expr, AggregateCall):
@@ -278,7 +278,7 @@ def _within(expr: Expr, where: Expr | None) -> Expr:
 
 
 def column_name(entry: s.Entry, expr: Expr | None = None) -> str:
-    """What a column is called: its alias, its own name, or what it says."""
+    """The name of a column: its alias, its own name, or its text."""
     if entry.alias is not None:
         return entry.alias.text
     if isinstance(entry.value, s.Column):

@@ -1,4 +1,4 @@
-"""Joins: of streams whose tuples last, or are in windows of the same time, and of a stream with a table."""
+"""Joins of streams with lifetimes or with time windows, and of a stream with a table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from headrace.sql.printer import to_sql
 
 __all__ = ["Joins"]
 
-#: The start, and the end, of the window that a tuple of a join is from.
+#: The start and the end of the window of a joined tuple.
 _OURS = "_sql_"
 _FROM, _UNTIL = f"{_OURS}from", f"{_OURS}until"
 
@@ -38,14 +38,14 @@ class Joins:
     own: Mapping[str, Any]
 
     def ready(self, item: Item) -> Item:
-        """What a join takes: events as they are, or as long as their window if they have one."""
+        """The input of a join: events unchanged, or with the lifetime of their window if they have one."""
         windowing = item.windowing
         if windowing is None:
             return item
         if not isinstance(windowing.window, Grid):
             raise self.context.error(
                 windowing.part,
-                "windows are joined by their times, and these are not time windows",
+                "only time windows can be joined",
                 given=to_sql(windowing.part),
                 allowed="[SIZE 10 ON ts EVERY 5 ON ts], [TUMBLING 10 s], [HOPPING 10 s EVERY 5 s], [RANGE 10 s]",
             )
@@ -56,7 +56,7 @@ class Joins:
         return replace(item, stream=stream, windowing=None, windows=windowing.window)
 
     def joined(self, left: Item, right: Item, join: s.Join) -> Item:
-        """Pairs of events that overlap; one side may be of instants, if the other lasts."""
+        """Pairs of overlapping events; one side may be points, if the other has lifetimes."""
         right = self.ready(right)
         if join.kind != "clip" and has_points(left.stream.node) and has_points(right.stream.node):
             source = join.right.stream.text if isinstance(join.right.stream, s.Name) else "(…)"
@@ -96,7 +96,7 @@ class Joins:
         names: Mapping[str, str],
         relations: tuple[Relation, ...],
     ) -> Expr | None:
-        """What of a join's condition is not the equality of two columns."""
+        """The parts of a join's condition that are not equalities of two columns."""
         if not rest:
             return None
         fields = (replace(f, name=names[f.name]) for f in right.stream.schema if f.name in names)
@@ -112,7 +112,7 @@ class Joins:
     def _condition(
         self, left: Item, right: tuple[Relation, ...], join: s.Join
     ) -> tuple[list[tuple[str, str]], list[s.Expression]]:
-        """The columns that must be equal, and the rest of what ON says."""
+        """The columns that must be equal, and the rest of the ON condition."""
         mine, theirs = Scope(self.context, left.relations), Scope(self.context, right)
         if join.using:
             return [(mine.column(s.Column(name, at=name.at)), theirs.column(s.Column(name, at=name.at)))
@@ -127,11 +127,11 @@ class Joins:
             else:
                 on.append(pair)
         if join.kind == "clip" and rest:
-            raise self.context.error(rest[0], "CLIP JOIN goes by equal columns alone", given=to_sql(rest[0]))
+            raise self.context.error(rest[0], "CLIP JOIN allows only equal columns", given=to_sql(rest[0]))
         return on, rest
 
     def with_table(self, left: Item, table: TableEntry, join: s.Join) -> Item:
-        """A stream with the rows of a table beside it."""
+        """A stream joined with the rows of a table."""
         assert isinstance(join.right.stream, s.Name)
         names_of_table = {column: column for column in table.schema.names}
         relation = Relation((join.right.alias or join.right.stream).text, names_of_table)
@@ -139,7 +139,7 @@ class Joins:
         if rest or not on or join.kind not in ("inner", "left"):
             raise self.context.error(
                 rest[0] if rest else join,
-                "a table is joined by equal columns",
+                "a table must be joined by equal columns",
                 given=to_sql(join),
                 allowed="JOIN and LEFT JOIN with ON stream.a = table.b, or USING (a)",
             )

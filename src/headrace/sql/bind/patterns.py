@@ -1,7 +1,7 @@
 """MATCH_RECOGNIZE: a pattern over a stream, as `match` of a stream has it (rule 9.4).
 
 Columns of variables are named as SQL does, `B.price`, and mean what they mean in Python: the last tuple of B, the one
-at hand among them. `le` is the time from which a tuple holds. What the plan cannot compute is refused where it stands.
+at hand among them. `le` is the start of a tuple. What the plan cannot compute is refused where it stands.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NAVIGATION = ("classifier", "match_number", "next", "prev")
 def matching(
     context: Context, own: Mapping[str, Any], relation: Relation, stream: Stream, part: s.MatchRecognize
 ) -> tuple[Relation, Stream]:
-    """The matches of a pattern in a stream, and what their columns are called."""
+    """The matches of a pattern in a stream, and the names of their columns."""
     below = Expressions(context, Scope(context, (relation,)), stream.schema, own)
     for key in part.order:
         _check_order(below, stream, key)
@@ -54,22 +54,22 @@ def matching(
 
 
 def _check_order(below: Expressions, stream: Stream, key: s.OrderKey) -> None:
-    """The order of the tuples is that of the stream, and nothing else."""
+    """Check that the order of tuples is the stream's own."""
     own = isinstance(key.value, s.Column) and key.value.name.text.lower() == START
     if not key.descending and (own or starts_at(stream.node, below.bind(key.value))):
         return
     raise below.context.error(
         key,
-        "a pattern goes by the stream's own time",
+        "a pattern follows the stream's own time",
         given=f"ORDER BY {to_sql(key)}",
-        allowed=f"the column that its source is ordered by, or {START}: the time from which a tuple holds",
-        instead=f"ORDER BY {START}; another time is said where the stream is made: "
+        allowed=f"the column that its source is ordered by, or {START}: the start of a tuple",
+        instead=f"ORDER BY {START}; to use another time, create the stream with it: "
         f"CREATE STREAM … ORDER BY {to_sql(key.value)}",
     )
 
 
 def _named(context: Context, entry: s.Entry) -> str:
-    """What a key or a measure is called."""
+    """The name of a key or a measure."""
     if entry.alias is not None:
         return entry.alias.text
     if isinstance(entry.value, s.Column):
@@ -84,7 +84,7 @@ def _check_names(context: Context, part: s.MatchRecognize) -> None:
         name = _named(context, entry)
         if name in seen:
             raise context.error(
-                entry.alias or entry, f"two columns are named {name!r}", given=to_sql(entry), instead=f"AS {name}_2"
+                entry.alias or entry, f"two columns have the name {name!r}", given=to_sql(entry), instead=f"AS {name}_2"
             )
         seen.add(name)
 
@@ -115,14 +115,14 @@ def _variable(context: Context, part: s.ShapeVariable) -> shapes.Symbol:
 
 @dataclass(frozen=True)
 class Reading:
-    """A pattern as it is read from its text, over a stream with these columns."""
+    """The pattern of a text, over a stream with these columns."""
 
     context: Context
     own: Mapping[str, Any]
     relation: Relation
     below: Schema
     part: s.MatchRecognize
-    #: How many ticks a bare number stands for.
+    #: The number of ticks of a bare number.
     unit: int = 1
 
     @cached_property
@@ -135,7 +135,7 @@ class Reading:
 
     @cached_property
     def pattern(self) -> Pattern:
-        """The pattern; refuses what makes no sense over the stream."""
+        """The pattern, checked against the stream."""
         part = self.part
         with self.context.at(part.shape):
             found = Pattern(self.shape)
@@ -163,7 +163,7 @@ class Reading:
         if matches is not None and skip is not None and skip.to != "next":
             raise self.context.error(
                 skip,
-                "where all matches are asked for, nothing is skipped",
+                "a query for all matches skips nothing",
                 given=to_sql(skip),
                 allowed="ALL MATCHES, or AFTER MATCH SKIP …",
                 instead="AFTER MATCH SKIP TO NEXT ROW",
@@ -176,7 +176,7 @@ class Reading:
         return found.skip(str(Skip(skip.to, variable)))
 
     def measure(self, part: s.Expression) -> Expr:
-        """What is said of a match; of each of its rows if all are given."""
+        """The measures of a match, or of each of its rows."""
         return self._expressions(final=True).bind(part)
 
     def _defined(self, given: Sequence[s.Definition], what: str = "value") -> dict[str, Expr]:
@@ -222,7 +222,7 @@ _NO_VARIABLE = "the pattern has no variable"
 
 
 def _among(context: Context, name: s.Name, known: Sequence[str], none: str) -> str:
-    """The one that is meant: as it is written, else in any case."""
+    """The name with this spelling, else ignoring case."""
     exact = [one for one in known if one == name.text]
     found = exact or [one for one in known if one.lower() == name.text.lower()]
     if not found:
@@ -243,10 +243,10 @@ def _register_type(context: Context, part: s.Register) -> Type:
 
 @dataclass(frozen=True)
 class _OfMatch(Expressions):
-    """Expressions over a match: columns of variables, navigation, aggregates of what is matched so far."""
+    """Expressions over a match: columns of variables, navigation, running aggregates."""
 
     references: References = field(kw_only=True)
-    #: Whether there may be FINAL, and whether it says something: where each tuple of a match is given.
+    #: Whether FINAL is allowed, and whether it matters: if all rows of a match are output.
     final: bool = False
     each: bool = False
 
@@ -259,7 +259,7 @@ class _OfMatch(Expressions):
     def _column(self, part: s.Column) -> Expr:
         if part.stream is not None:
             known = [relation.name for relation in self.scope.relations if relation.name]
-            _among(self.context, part.stream, known, "neither a variable of the pattern nor a stream is called")
+            _among(self.context, part.stream, known, "there is no variable of the pattern and no stream named")
         return col(self.scope.column(part))
 
     def _call(self, part: s.Call) -> Expr:
@@ -283,7 +283,7 @@ class _OfMatch(Expressions):
         """PREV and NEXT."""
         places = self._places(part)
         inner = self._bind(part.arguments[0])
-        # What stood before the first tuple of B is, of what stood before tuples of B, the first.
+        # PREV of the first tuple of B is the first of the PREVs of B's tuples.
         nested, further = (inner.child, inner.places) if isinstance(inner, Offset) else (inner, 0)
         if isinstance(nested, AggregateCall) and nested.function in ("first", "last") and nested.argument is not None:
             found = AggregateCall(nested.function, look(nested.argument, places))
@@ -291,11 +291,11 @@ class _OfMatch(Expressions):
         return look(inner, places)
 
     def _places(self, part: s.Call) -> int:
-        """How many tuples away: the second argument, one if there is none."""
+        """The distance in tuples: the second argument, by default one."""
         places = constant(self.context, part.arguments[1]) if len(part.arguments) == 2 else 1
         if len(part.arguments) not in (1, 2) or part.named or part.distinct or type(places) is not int or places < 0:
             name = part.name[0].text
-            message = f"{name} is of a value, and how many tuples away"
+            message = f"{name} takes a value and a distance in tuples"
             raise self.context.error(part, message, given=to_sql(part), allowed=f"{name}(price), {name}(price, 2)")
         return places
 
@@ -305,10 +305,10 @@ class _OfMatch(Expressions):
         if not self.final:
             raise self.context.error(
                 part,
-                "a condition is asked while a match is being found, and knows nothing of it as a whole",
+                "a condition is evaluated during the match, and does not know the complete match",
                 given=to_sql(part),
                 allowed="FINAL in MEASURES",
-                instead=f"{to_sql(part.call)}, or WHERE behind DEFINE, which is asked at the end",
+                instead=f"{to_sql(part.call)}, or WHERE after DEFINE, which is evaluated at the end",
             )
         return final(self._bind(part.call))
 

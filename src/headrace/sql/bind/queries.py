@@ -1,4 +1,4 @@
-"""Queries: FROM, its joins, WHERE, grouping, HAVING, the list of SELECT, and what stands behind them.
+"""Queries: FROM, its joins, WHERE, grouping, HAVING, the list of SELECT, and the clauses after them.
 
 The order of a SELECT's parts is that of rule 8.4: a window makes a relation of a stream, WHERE, joins and groups work
 on relations, and each window's result is a stream again. Where a window divides the time axis (rule 5) it does not
@@ -42,17 +42,17 @@ from headrace.sql.printer import to_sql
 
 __all__ = ["Queries", "united", "without_duplicates"]
 
-#: Words that other dialects have before JOIN; here they would be taken for the name of the stream before them.
+#: Words that other dialects have before JOIN; here they would parse as an alias.
 _NO_JOINS = ("ASOF", "FULL", "NATURAL", "OUTER", "RIGHT", "SEMI")
 
 
 @dataclass(frozen=True)
 class Queries:
-    """Binds queries over what a catalog has."""
+    """Binds queries over a catalog."""
 
     context: Context
     catalog: Catalog
-    #: Whether columns get other names by their place, so that equal names do no harm.
+    #: Whether columns are renamed by position, so that equal names are allowed.
     renames: bool = False
 
     def query(self, part: s.Query) -> Stream:
@@ -93,7 +93,7 @@ class Queries:
         return entry.stream
 
     def body(self, part: s.Select | s.Union, tick: Tick) -> Stream:
-        """The stream of SELECTs, united."""
+        """The union of SELECTs."""
         unions: list[s.Union] = []
         while isinstance(part, s.Union):
             self.check_limits(part.left, part.right)
@@ -130,13 +130,13 @@ class Queries:
             part = with_frame(part, self.catalog.known)
         aggregates = part.having is not None or any(has_aggregate(e, self.catalog.known) for e in part.entries)
         windowed = item.windowing is not None or item.windows is not None
-        # Groups without a window are the stream itself, in parts: nothing is computed of them.
+        # Groups without a window are the stream itself: nothing is computed for them.
         if aggregates or (bool(part.group) and windowed):
             return Grouping(self, part, item).stream()
         return self._listed(part, item)
 
     def expressions(self, item: Item, **more: Any) -> Expressions:
-        """What binds expressions over the columns of FROM."""
+        """The binder for expressions over the columns of FROM."""
         scope = Scope(self.context, item.relations)
         return Expressions(self.context, scope, item.stream.schema, self.catalog.known, **more)
 
@@ -165,7 +165,7 @@ class Queries:
         return without_duplicates(plain(item.stream)) if part.distinct and part.limit is None else item.stream
 
     def _distinct(self, part: s.Select, item: Item) -> Stream:
-        """DISTINCT of what windows hold: each row once for every window that has it."""
+        """DISTINCT per window: each row once for every window that contains it."""
         item, joined = standing(part, item)
         windowing = item.windowing
         assert windowing is not None
@@ -205,7 +205,7 @@ class Queries:
             return replace(item, stream=divided.contents(), windowing=None)
 
     def _first(self, part: s.Select, item: Item) -> Item:
-        """ORDER BY and LIMIT: those that come first, of each window and key."""
+        """ORDER BY and LIMIT: the first rows of each window and key."""
         self.check_limit(part)
         assert part.limit is not None
         if part.where is not None and item.windowing is not None and not item.windowing.divides_time:
@@ -235,14 +235,14 @@ class Queries:
         if part.order and part.limit is None:
             raise self.context.error(
                 part.order[0],
-                "a stream has no end to be sorted at",
+                "a stream has no end, so it cannot be sorted as a whole",
                 given=f"ORDER BY {to_sql(part.order[0])}",
                 allowed="ORDER BY … LIMIT k: the k that come first, of every window",
                 instead=f"ORDER BY {to_sql(part.order[0])} LIMIT 10",
             )
 
     def _check_distinct(self, part: s.Select, expressions: Expressions, distinct: Sequence[Expr]) -> None:
-        """Rows that are equal in the list must be equal in what they are ranked by."""
+        """Check that rows which are equal in the list have equal rank."""
         assert part.limit is not None
         columns = {expr.name for expr in distinct if isinstance(expr, Column)}
         for value in (*(key.value for key in part.order), *part.limit.by):
@@ -257,17 +257,17 @@ class Queries:
                 )
 
     def filtered_first(self, where: s.Expression, what: str) -> Exception:
-        """The error for what cannot look at part of a window that counts tuples."""
+        """The error for a clause that cannot process part of a window of tuples."""
         return self.context.error(
             where,
-            f"WHERE filters what a window of tuples holds, and {what} looks at all of it",
+            f"WHERE filters the content of a window of tuples, and {what} needs all of it",
             given=f"WHERE {to_sql(where)}",
             allowed="a condition in the brackets, which filters before tuples are counted",
             instead=f"[SIZE … WHERE {to_sql(where)}]",
         )
 
     def order(self, part: s.Select, expressions: Expressions) -> tuple[list[Expr], bool]:
-        """What to order by, and whether all of it descends; numbers that go the other way are negated."""
+        """The sort keys, and whether all descend; numbers in the other direction are negated."""
         if not part.order:
             assert part.limit is not None
             raise self.context.error(part.limit, "LIMIT needs an order", instead="ORDER BY column DESC LIMIT 10")
@@ -278,7 +278,7 @@ class Queries:
         if other is not None:
             raise self.context.error(
                 other,
-                "of several columns only numbers may go the other way",
+                "of several columns only numbers may have another direction",
                 given=to_sql(other),
                 instead=to_sql(replace(other, descending=descending)),
             )
@@ -295,7 +295,7 @@ class Queries:
         return self.unique(outputs)
 
     def unique(self, outputs: Sequence[tuple[str, Expr, s.Entry]]) -> list[tuple[str, Expr]]:
-        """Outputs, whose names must differ; where they get others, equal ones are numbered."""
+        """Outputs with distinct names; where columns are renamed anyway, equal names are numbered."""
         seen: dict[str, s.Entry] = {}
         for name, _, entry in outputs:
             if name in seen and not self.renames:
@@ -303,7 +303,7 @@ class Queries:
                 value = seen[name].value if unwritten else entry.value
                 instead = "the columns by their names" if isinstance(value, s.Star) else f"{to_sql(value)} AS other"
                 given = self.context.text[slice(*entry.at)]
-                raise self.context.error(entry, f"two columns are named {name!r}", given=given, instead=instead)
+                raise self.context.error(entry, f"two columns have the name {name!r}", given=given, instead=instead)
             seen[name] = entry
         found: dict[str, Expr] = {}
         for name, expr, _ in outputs:
@@ -314,7 +314,7 @@ class Queries:
     # --- OVER --------------------------------------------------------------------------------------------------------
 
     def _over(self, part: s.Select, item: Item) -> tuple[Item, dict[s.Call, str]]:
-        """Results of OVER become columns, frame by frame."""
+        """Add the results of OVER as columns, frame by frame."""
         calls = [
             one for entry in part.entries for one in reversed(inside(entry)) if isinstance(one, s.Call) and one.over
         ]
@@ -335,7 +335,7 @@ class Queries:
             check_active(self, part, over)
             with self.context.at(over):
                 made = item.stream.group_by(*keys).over(**self.frame(over, item.stream))
-                # With its stamps, so that the next frame finds the tuples in the same order.
+                # With its stamps, so that the next frame has the same order of tuples.
                 node = frame_node(
                     made.grouped.stream.node, made.grouped.keys, made.frame, outputs, made.policy, active=over.active
                 )
@@ -351,7 +351,7 @@ class Queries:
         if len(sliding) > 1 or nested or (sliding and rows):
             raise self.context.error(
                 sliding[-1],
-                "a window that slides leaves tuples out, which another window of this SELECT looks at",
+                "a sliding window skips tuples that another window of this SELECT needs",
                 given=to_sql(sliding[-1]),
                 allowed="one OVER with SLIDE in a SELECT, and not inside another OVER",
                 instead="a sub-select with the one, and the other around it",
@@ -359,13 +359,13 @@ class Queries:
         return [(over, frames[over]) for over in (*others, *sliding)]
 
     def _called(self, part: s.Select, item: Item) -> dict[s.Call, str]:
-        """What calls that are entries of the list are called, where no column is called so."""
+        """The names of calls that are entries of the list, unless a column has that name."""
         taken = [*item.stream.schema.names, *(column_name(entry) for entry in part.entries)]
         named = [(entry.value, column_name(entry)) for entry in part.entries]
         return {call: name for call, name in named if isinstance(call, s.Call) and taken.count(name) == 1}
 
     def frame(self, over: s.Over, stream: Stream) -> dict[str, Any]:
-        """What `over` of a stream is called with."""
+        """The arguments for `over` of a stream."""
         unit = unit_of(stream.node)
         frame: dict[str, Any] = self._policy
         if over.frame == "rows":
@@ -380,7 +380,7 @@ class Queries:
 
     @property
     def _policy(self) -> dict[str, Any]:
-        """What happens when modules fail, if it is not the usual."""
+        """The policy for failing modules, if it is not the default."""
         wanted = self.catalog.settings["on_error"]
         return {} if wanted == "fail" else {"on_error": wanted}
 
@@ -426,7 +426,7 @@ class Queries:
             )
 
     def _table(self, part: s.FromItem) -> TableEntry | None:
-        """The table that is meant, if it is one."""
+        """The table that the item names, or None."""
         entry = self.catalog.stream(self.context, part.stream) if isinstance(part.stream, s.Name) else None
         if not isinstance(entry, TableEntry):
             return None
@@ -456,17 +456,17 @@ def _calls(part: s.Part) -> list[s.Call]:
 
 
 def without_duplicates(stream: Stream) -> Stream:
-    """Each payload at most once at every instant. Instants stay apart; what lasts is one event."""
+    """Each payload at most once at every instant. Points stay separate; longer lifetimes become one event."""
     return once(stream) if has_points(stream.node) else stream.distinct()
 
 
 def united(context: Context, part: s.Part, left: Stream, right: Stream) -> Stream:
-    """Both streams as one: columns meet by their place, and types widen."""
+    """The union of both streams: columns match by position, and types widen."""
     mine, other = left.schema.fields, right.schema.fields
     if len(mine) != len(other):
         raise context.error(
             part,
-            "streams that are united have equally many columns",
+            "streams in a UNION must have the same number of columns",
             given=f"{len(mine)} and {len(other)}: {left.schema} | {right.schema}",
         )
     kinds = [common(f"{a.name} and {b.name}", [a.type, b.type]) or a.type for a, b in zip(mine, other, strict=True)]

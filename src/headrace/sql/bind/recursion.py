@@ -1,4 +1,4 @@
-"""WITH: queries that have names, and loops of those that name themselves (rules 9.1 and 9.3).
+"""WITH: named queries, and loops of queries that name themselves (rules 9.1 and 9.3).
 
 A query of WITH RECURSIVE that is made from itself is a UNION: the SELECTs that do not name it are the seed, the others
 the body. Queries that are made from each other are one loop; those of them that have no seed of their own are no
@@ -32,7 +32,7 @@ __all__ = ["with_named"]
 
 
 def with_named(queries: Queries, part: s.Query) -> Queries:
-    """What binds a query: its WITH is done, and the names are known."""
+    """The binder for a query, with the names of its WITH."""
     context = queries.context
     seen: set[str] = set()
     for one in part.named:
@@ -51,11 +51,11 @@ def with_named(queries: Queries, part: s.Query) -> Queries:
 
 
 def _plain(queries: Queries, part: s.NamedQuery, *, recursive: bool) -> Queries:
-    """A query that is not made from itself."""
+    """A query that is not recursive."""
     if part.distinct or part.progress is not None or part.max_rounds is not None:
         raise queries.context.error(
             part.name,
-            f"{part.name.text} is no loop: it has no DISTINCT, PROGRESS or MAX ROUNDS",
+            f"{part.name.text} is not a loop: it cannot have DISTINCT, PROGRESS or MAX ROUNDS",
             given=part.name.text,
             instead=f"WITH RECURSIVE {part.name.text} AS (SELECT … UNION SELECT … FROM {part.name.text} …)",
         )
@@ -63,7 +63,7 @@ def _plain(queries: Queries, part: s.NamedQuery, *, recursive: bool) -> Queries:
     if not recursive and _key(part) in _mentioned(part.query) - known:
         raise queries.context.error(
             part.name,
-            f"{part.name.text} is made from itself, and this WITH is not RECURSIVE",
+            f"{part.name.text} reads itself, and this WITH is not RECURSIVE",
             given=part.name.text,
             instead=f"WITH RECURSIVE {part.name.text} …",
         )
@@ -71,7 +71,7 @@ def _plain(queries: Queries, part: s.NamedQuery, *, recursive: bool) -> Queries:
 
 
 def _knowing(queries: Queries, streams: Mapping[str, Stream]) -> Queries:
-    """The same where names stand for these streams, whatever they stood for before."""
+    """The same with these streams under these names, in place of earlier ones."""
     hidden = {name.lower() for name in streams}
     catalog = queries.catalog
     before = {name: entry for name, entry in catalog.streams.items() if name.lower() not in hidden}
@@ -80,7 +80,7 @@ def _knowing(queries: Queries, streams: Mapping[str, Stream]) -> Queries:
     return replace(queries, catalog=replace(catalog, streams=before | entries, tables=tables))
 
 
-# --- who names whom --------------------------------------------------------------------------------------------------
+# --- dependencies ----------------------------------------------------------------------------------------------------
 
 
 def _key(part: s.NamedQuery) -> str:
@@ -88,7 +88,7 @@ def _key(part: s.NamedQuery) -> str:
 
 
 def _mentioned(part: s.Part, hidden: frozenset[str] = frozenset()) -> set[str]:
-    """The streams that stand in FROM anywhere in it, in lower case, but those that a WITH inside it gives a name."""
+    """The streams in FROM anywhere in a part, in lower case, without those that a WITH inside it names."""
     if isinstance(part, s.Query):
         hidden = hidden | {_key(one) for one in part.named}
     own = {part.stream.text.lower()} if isinstance(part, s.FromItem) and isinstance(part.stream, s.Name) else set()
@@ -96,7 +96,7 @@ def _mentioned(part: s.Part, hidden: frozenset[str] = frozenset()) -> set[str]:
 
 
 def _groups(named: Sequence[s.NamedQuery]) -> list[tuple[s.NamedQuery, ...]]:
-    """Queries that are made from each other, together; what a group is made from comes before it."""
+    """Groups of queries that read each other; a group comes after those that it reads."""
     names = {_key(one): one for one in named}
     made_from = {key: _mentioned(one.query) & set(names) for key, one in names.items()}
     for middle in names:
@@ -114,7 +114,7 @@ def _groups(named: Sequence[s.NamedQuery]) -> list[tuple[s.NamedQuery, ...]]:
 
 @dataclass(frozen=True)
 class _Relation:
-    """A query of a loop that has a seed: its SELECTs that begin, and those that go on."""
+    """A query of a loop that has a seed: its initial SELECTs, and its recursive ones."""
 
     part: s.NamedQuery
     seeds: tuple[s.Select, ...]
@@ -124,7 +124,7 @@ class _Relation:
 
 @dataclass(frozen=True)
 class _Loop:
-    """Queries that are made from each other."""
+    """A loop: queries that read each other."""
 
     queries: Queries
     relations: tuple[_Relation, ...]
@@ -154,7 +154,7 @@ class _Loop:
         return self.queries.context
 
     def check(self) -> None:
-        """Refuse loops that never begin, and queries of one loop that want different ones."""
+        """Refuse loops without a seed, and contradictory options of one loop."""
         left = {_key(one): one for one in self.views}
         while left:
             ready = [key for key, one in left.items() if not _mentioned(one.query) & set(left)]
@@ -162,7 +162,7 @@ class _Loop:
                 one = next(iter(left.values()))
                 raise self.context.error(
                     one.name,
-                    f"the loop of {one.name.text} has nothing to begin with",
+                    f"the loop of {one.name.text} has no seed",
                     given=one.name.text,
                     allowed=f"a SELECT that does not name {one.name.text}, UNION, one that does",
                     instead=f"SELECT … FROM stream UNION {to_sql(one.query.body).partition(chr(10))[0]} …",
@@ -172,24 +172,24 @@ class _Loop:
             self._agreed(what)
 
     def _agreed(self, what: str) -> Any:
-        """What the queries of the loop say of it; not more than one thing."""
+        """The value of an option of the loop, which its queries must agree on."""
         if what == "distinct":
-            said = [(one.part, one.distinct) for one in self.relations]
+            options = [(one.part, one.distinct) for one in self.relations]
         else:
             every = (*(one.part for one in self.relations), *self.views)
-            said = [(part, getattr(part, what)) for part in every if getattr(part, what) is not None]
-        other = next((part for part, value in said if value != said[0][1]), None)
+            options = [(part, getattr(part, what)) for part in every if getattr(part, what) is not None]
+        other = next((part for part, value in options if value != options[0][1]), None)
         if other is not None:
             raise self.context.error(
                 other.name,
-                f"{other.name.text} and {said[0][0].name.text} are one loop, and want it to run in different ways",
-                given=f"{what.replace('_', ' ')}: {', '.join(str(value) for _, value in said)}",
+                f"{other.name.text} and {options[0][0].name.text} are one loop, and have different options",
+                given=f"{what.replace('_', ' ')}: {', '.join(str(value) for _, value in options)}",
                 instead="the same for both: UNION or UNION ALL, PROGRESS, MAX ROUNDS",
             )
-        return said[0][1] if said else None
+        return options[0][1] if options else None
 
     def done(self) -> Queries:
-        """What binds queries that stand behind the loop."""
+        """The binder for queries after the loop."""
         seeds = {one.part.name.text: self._seed(one) for one in self.relations}
         seeds = self._widened(seeds)
         schemas = {name: seed.schema for name, seed in seeds.items()}
@@ -222,7 +222,7 @@ class _Loop:
         )
 
     def _steps(self, found: Mapping[str, Stream]) -> dict[str, Stream]:
-        """What the queries make of what was found so far."""
+        """The result of the queries over the relations of a round."""
         queries = self._beside(found)
         return {
             one.part.name.text: self._bound(replace(queries, renames=bool(one.part.columns)), one.steps)
@@ -230,7 +230,7 @@ class _Loop:
         }
 
     def _beside(self, found: Mapping[str, Stream]) -> Queries:
-        """What binds queries that see these relations, and the views over them."""
+        """The binder for queries over these relations, and the views over them."""
         queries = _knowing(self.queries, found)
         left = list(self.views)
         while left:
@@ -247,7 +247,7 @@ class _Loop:
         return plain(queries.body(whole, Tick(self.queries.catalog.settings["tick"])))
 
     def _widened(self, seeds: dict[str, Stream]) -> dict[str, Stream]:
-        """The seeds with types that hold what the loop makes of them: counting up from an INT may give LONGs."""
+        """The seeds, with types wide enough for the loop's results: counting from an INT may give LONGs."""
         while True:
             steps = self._steps({name: Stream(LoopInput.fresh(seed.schema)) for name, seed in seeds.items()})
             wider = {name: self._wider(name, seed.schema, steps[name].schema) for name, seed in seeds.items()}
@@ -261,7 +261,7 @@ class _Loop:
             if len(mine) != len(other):
                 raise self.context.error(
                     relation.steps[0],
-                    f"what goes on in {name} has as many columns as what it begins with",
+                    f"the recursive part of {name} must have as many columns as its seed",
                     given=f"{len(mine)} and {len(other)}: {mine} | {other}",
                 )
             pairs = zip(mine, other, strict=True)
@@ -275,7 +275,7 @@ def _check_whole(context: Context, part: s.NamedQuery) -> None:
     if query.emit is not None or query.tick is not None or query.named:
         raise context.error(
             query.named[0] if query.named else query,
-            f"EMIT, TICK and WITH stand outside of {part.name.text}: it is made from itself, over and over",
+            f"EMIT, TICK and WITH must be outside of {part.name.text}, which is recursive",
             given=part.name.text,
             allowed="SELECT … UNION [ALL] SELECT …",
             instead="WITH in front of all, EMIT and TICK behind the whole query",
@@ -283,7 +283,7 @@ def _check_whole(context: Context, part: s.NamedQuery) -> None:
 
 
 def _united(part: s.Select | s.Union) -> tuple[list[s.Select], set[bool]]:
-    """The SELECTs of a UNION, and whether all are kept."""
+    """The SELECTs of a UNION, and whether it keeps duplicates."""
     selects: list[s.Select] = []
     kinds: set[bool] = set()
     while isinstance(part, s.Union):
@@ -298,7 +298,7 @@ def _distinct(context: Context, part: s.NamedQuery, kinds: Iterable[bool]) -> bo
     if len(found) > 1:
         raise context.error(
             part.query,
-            "a loop is of distinct rows, or of all",
+            "a loop has either distinct rows or all rows",
             given="UNION and UNION ALL",
             allowed="one of them throughout",
         )
@@ -324,17 +324,17 @@ def _as_named(context: Context, part: s.NamedQuery, stream: Stream) -> Stream:
         )
     twice = next((name for name in part.columns if names.count(name.text) > 1), None)
     if twice is not None:
-        raise context.error(twice, f"two columns are named {twice.text!r}", given=", ".join(names))
+        raise context.error(twice, f"two columns have the name {twice.text!r}", given=", ".join(names))
     fields = zip(names, stream.schema, strict=True)
     return _as(stream, Schema(tuple(Field(name, field.type) for name, field in fields)))
 
 
 def _as(stream: Stream, schema: Schema) -> Stream:
-    """The stream with other names and types for its columns, by their place."""
+    """The stream with other names and types for its columns, by position."""
     fields = stream.schema.fields
     if [(f.name, f.type) for f in fields] == [(f.name, f.type) for f in schema]:
         return stream
-    # A SELECT gives them other names itself: every round of a loop goes through it.
+    # A SELECT renames its own outputs, which saves an operator in every round of a loop.
     node, below = stream.node, stream.node
     values: dict[str, Expr] = {field.name: col(field.name) for field in fields}
     if isinstance(node, Select):

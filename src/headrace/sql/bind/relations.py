@@ -1,4 +1,4 @@
-"""What stands in FROM, while a query is bound."""
+"""The items of FROM, while a query is bound."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ __all__ = ["Item", "fitted", "lasting", "plain", "same_columns", "standing"]
 
 @dataclass(frozen=True)
 class Item:
-    """What stands in FROM, so far."""
+    """An item of FROM: a stream, its relations, and its windows."""
 
     stream: Stream
     relations: tuple[Relation, ...]
     windowing: Windowing | None = None
-    #: The windows that its tuples are from, once windows are joined: each lasts as long as its window.
+    #: The windows of its tuples, after a join of windows: each tuple lasts as long as its window.
     windows: Grid | None = None
 
 
 def standing(part: s.Select, item: Item) -> tuple[Item, Grid | None]:
-    """Joined windows as windows again, with the grid that `lasting` takes: each tuple stands at the start of its
-    window, and all that stand there are one window's.
+    """Joined windows as windows again, with the grid for `lasting`: each tuple is placed at the start of its window,
+    and all tuples there belong to one window.
     """
     joined = item.windows
     if joined is None:
@@ -43,45 +43,45 @@ def standing(part: s.Select, item: Item) -> tuple[Item, Grid | None]:
 
 
 def lasting(stream: Stream, joined: Grid | None) -> Stream:
-    """What was made of joined windows, for as long as these last."""
+    """The result over joined windows, for as long as these last."""
     return stream if joined is None or joined.size == joined.hop else stream.set_duration(joined.size)
 
 
 def plain(stream: Stream) -> Stream:
-    """A stream without the columns that the engine added."""
+    """A stream without the engine's own columns."""
     names = visible(stream.schema.names)
     return stream if len(names) == len(stream.schema.names) else stream.select(*names)
 
 
 def same_columns(outputs: Sequence[tuple[str, Expr]], columns: Sequence[tuple[str, Expr]]) -> bool:
-    """Whether outputs are just columns, under their own names and in their order."""
+    """Whether outputs are exactly these columns, under their own names and in their order."""
     return [(name, str(expr)) for name, expr in outputs] == [(name, str(expr)) for name, expr in columns]
 
 
 def fitted(context: Context, part: s.Part, stream: Stream, wanted: Schema | None) -> Stream:
-    """A stream with the columns that were declared: by their place, if types widen to them."""
+    """A stream with the declared columns, matched by position; types may widen."""
     if wanted is None:
         return stream
     shown = plain(stream)
     if len(shown.schema) != len(wanted):
         raise context.error(
             part,
-            "the columns declared are not those of the query",
+            "the declared columns are not those of the query",
             given=str(shown.schema),
             allowed=str(wanted),
         )
     outputs = []
-    for mine, theirs in zip(shown.schema, wanted, strict=True):
-        if not _widens(mine.type, theirs.type):
+    for actual, declared in zip(shown.schema, wanted, strict=True):
+        if not _widens(actual.type, declared.type):
             raise context.error(
                 part,
-                f"{mine} does not become {theirs} by itself",
+                f"{actual} does not widen to {declared}",
                 given=str(shown.schema),
                 allowed=str(wanted),
-                instead=f"CAST({mine.name} AS {theirs.type.value})",
+                instead=f"CAST({actual.name} AS {declared.type.value})",
             )
-        value = col(mine.name).code() if mine.type is Type.CHAR and theirs.type.is_numeric else col(mine.name)
-        outputs.append((theirs.name, value if mine.type is theirs.type else value.cast(theirs.type)))
+        value = col(actual.name).code() if actual.type is Type.CHAR and declared.type.is_numeric else col(actual.name)
+        outputs.append((declared.name, value if actual.type is declared.type else value.cast(declared.type)))
     if shown.schema == wanted:
         return shown
     return Stream(Select(shown.node, tuple(outputs)))

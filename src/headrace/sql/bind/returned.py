@@ -1,4 +1,4 @@
-"""Aggregates that give rows, in the list of a SELECT: `SELECT tag, cases(tag, seen) OVER (...) FROM s` (rule 7.5).
+"""Aggregates that return rows, in the list of a SELECT: `SELECT tag, cases(tag, seen) OVER (...) FROM s` (rule 7.5).
 
 The rows of the aggregate are beside the columns of the tuple at which they were returned: the call stands for all of
 its columns. With ACTIVE EXPIRATION only what PARTITION BY names is beside them.
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = ["check_active", "gives_rows", "with_frame", "with_rows"]
 
-#: What the rows of a call are known as: no stream is called so.
+#: The relation of a call's rows; no stream has this name.
 _ROWS = "__rows"
 
 
 def gives_rows(part: Any, known: Mapping[str, Any]) -> bool:
-    """Whether it calls an aggregate, or a module, that gives rows."""
+    """Whether a part calls an aggregate or a module that returns rows."""
     if not isinstance(part, s.Call):
         return False
     found = known.get(".".join(one.text for one in part.name))
@@ -37,7 +37,7 @@ def gives_rows(part: Any, known: Mapping[str, Any]) -> bool:
 
 
 def with_frame(part: s.Select, known: Mapping[str, Any]) -> s.Select:
-    """Calls of aggregates that give rows and are not blocking, over all that precedes each tuple of their group."""
+    """Calls of nonblocking aggregates that return rows, over all tuples that precede each tuple of their group."""
     over = s.Over(tuple(entry.value for entry in part.group))
     entries = []
     for entry in part.entries:
@@ -52,7 +52,7 @@ def with_frame(part: s.Select, known: Mapping[str, Any]) -> s.Select:
 
 
 def with_rows(queries: Queries, part: s.Select, item: Item, given: Mapping[s.Call, str]) -> tuple[s.Select, Item]:
-    """The SELECT with the columns of such a call in its place, over a stream that has them."""
+    """The SELECT with such a call replaced by its columns, over a stream that has them."""
     own = queries.catalog.known
     calls = [entry for entry in part.entries if gives_rows(entry.value, own) and entry.value.over is not None]  # type: ignore[attr-defined]
     if not calls:
@@ -60,7 +60,7 @@ def with_rows(queries: Queries, part: s.Select, item: Item, given: Mapping[s.Cal
     if len(calls) > 1 or calls[0].alias is not None:
         raise queries.context.error(
             calls[-1],
-            "a list has at most one aggregate that gives rows, and its columns have names",
+            "a list has at most one aggregate that returns rows, and its columns have names",
             given=to_sql(calls[-1]),
             allowed="one such call, without AS",
             instead="a query for each",
@@ -96,7 +96,7 @@ def _name(text: str, call: s.Call) -> s.Name:
 
 
 def check_active(queries: Queries, part: s.Select, over: s.Over) -> None:
-    """Beside what is returned when a tuple leaves there is no tuple: only keys."""
+    """Check that rows returned when a tuple leaves stand beside keys only."""
     if not over.active:
         return
     for entry in part.entries:
@@ -105,7 +105,7 @@ def check_active(queries: Queries, part: s.Select, over: s.Over) -> None:
         if entry.value not in over.partition:
             raise queries.context.error(
                 entry,
-                "when a tuple leaves, there is none beside what is returned",
+                "rows returned when a tuple leaves have no current tuple beside them",
                 given=to_sql(entry),
                 allowed="the columns of PARTITION BY, and the aggregate",
                 instead=f"return it, or PARTITION BY {to_sql(entry.value)}",

@@ -1,4 +1,4 @@
-"""Where streams and tables come from, and where answers go: `SOURCE …` and `INSERT INTO FILE …`."""
+"""The sources of streams and tables, and the sinks of answers: `SOURCE …` and `INSERT INTO FILE …`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Given:
     def of(
         cls, context: Context, catalog: Catalog, part: s.SourceClause | s.Into, wanted: tuple[str, ...], needed: int
     ) -> _Given:
-        """Arguments in their order, then by name; the first `needed` must be there."""
+        """Arguments by position, then by name; the first `needed` are required."""
         if len(part.arguments) > len(wanted):
             raise context.error(
                 part.arguments[len(wanted)],
@@ -91,7 +91,7 @@ class _Given:
         return pairs
 
     def limits(self) -> dict[str, Any]:
-        """`max_line => n, max_expansion => n, "order" => 'name'`, as far as they are given, and the new names."""
+        """`max_line => n, max_expansion => n, "order" => 'name'`, if present, and the new names."""
         limits = {name: value for name, value in self.values.items() if name in (*_LIMITS, "order")}
         return limits | {"rename": self.renames()}
 
@@ -100,7 +100,7 @@ class _Given:
         return {name: value for name, value in self.values.items() if name not in but}
 
     def path(self, name: str = "path") -> str:
-        """A path, from where the session is, if it may be there."""
+        """A path from the session's base, if the session may use it."""
         given = self.text(name)
         local = local_path(given)
         if local is None:
@@ -110,7 +110,7 @@ class _Given:
         path = Path(local)
         if not path.is_absolute() and self.catalog.base != Path():
             path = self.catalog.base / path
-        # A directory, or a pattern, may hold links that lead out.
+        # A directory, or a pattern, may contain links to other places.
         if not self.catalog.may_use(path):
             raise self._outside(given)
         if self.catalog.roots is not None and (path.exists() or has_magic(str(path))):
@@ -148,7 +148,7 @@ class _Reading:
 
 
 def source(context: Context, catalog: Catalog, part: s.CreateStream, schema: Schema) -> Stream:
-    """The stream that a CREATE STREAM with a SOURCE reads."""
+    """The stream of a CREATE STREAM with a SOURCE."""
     assert part.source is not None
     kind = part.source.kind.text.upper()
     if kind not in SOURCES:
@@ -185,7 +185,7 @@ def _check_names(context: Context, part: s.CreateStream, schema: Schema, renames
 
 
 def late_into(context: Context, catalog: Catalog, part: s.CreateStream, stream: Stream) -> None:
-    """The stream of the rows that are late or malformed, if one is asked for."""
+    """Create the stream of late and malformed rows, if the statement names one."""
     late = part.policy.late
     if isinstance(late, s.Name):
         catalog.free(context, late, among={**catalog.streams, **catalog.tables, part.name.text: part})
@@ -194,17 +194,15 @@ def late_into(context: Context, catalog: Catalog, part: s.CreateStream, stream: 
 
 
 def timed(context: Context, catalog: Catalog, part: s.CreateStream, stream: Stream) -> Stream:
-    """A derived stream, by the time that its CREATE STREAM says."""
+    """A derived stream with the time of its CREATE STREAM."""
     if part.lifetime is None:
         if part.progress is not None or part.policy != s.Policy():
             raise context.error(
-                part.progress or part.policy, "progress and what is late are decided where rows are read: at a SOURCE"
+                part.progress or part.policy, "only a stream with a SOURCE has progress and a policy for late rows"
             )
         return stream
     if not isinstance(part.lifetime, s.PointLifetime):
-        raise context.error(
-            part.lifetime, "a derived stream has the lifetimes of what it is made from", instead="ORDER BY column"
-        )
+        raise context.error(part.lifetime, "a derived stream has the lifetimes of its query", instead="ORDER BY column")
     lifetime = _lifetime(context, catalog, part, stream.schema)
     with context.at(part.lifetime):
         at: Expr | Literal["arrival"] = lifetime.at if isinstance(lifetime, Point) else "arrival"
@@ -276,7 +274,7 @@ def _csv(given: _Given, reading: _Reading) -> Stream:
 
 
 def _has_header(path: str, delimiter: str, schema: Schema, renames: Mapping[str, str]) -> bool:
-    """Whether the first line of what is there names the columns; where nothing is there yet, none is expected."""
+    """Whether the first text line of the existing files names the columns; false if there are no files yet."""
     found = list_files(path) if local_path(path) is not None else []
     if not found:
         return False
@@ -322,7 +320,7 @@ def _generator(given: _Given, reading: _Reading) -> Stream:
 
 
 _Make = Callable[[_Given, _Reading], Stream]
-#: Kinds of sources: their arguments, how many of them must be given, and what reads them.
+#: Kinds of sources: their arguments, how many are required, and the function that reads them.
 SOURCES: Mapping[str, tuple[tuple[str, ...], int, _Make]] = {
     "FILE": (("path", "delimiter", "header", "rename", *_LIMITS, "order"), 1, _csv),
     "CSV": (("path", "delimiter", "header", "rename", *_LIMITS, "order"), 1, _csv),
@@ -378,7 +376,7 @@ SINKS: Mapping[str, tuple[tuple[str, ...], int, Callable[[_Given], Any]]] = {
 
 
 def sink(context: Context, catalog: Catalog, part: s.Into) -> Any:
-    """Where an INSERT INTO writes to."""
+    """The sink of an INSERT INTO."""
     kind = part.kind.text.upper()
     if kind not in SINKS:
         raise _unknown(context, part.kind, "sink", SINKS)

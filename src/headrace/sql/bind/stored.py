@@ -1,8 +1,8 @@
 """Stored tables: queries over them, and tables that are the history of a query.
 
-A table is a stream whose rows hold at every instant, so any aggregate may be asked for (rule 7.2), and the answers hold
-at every instant too. The history of a query so far, as a table, has two columns more: from when on a row is valid,
-and up to when, in ticks; the latter is NULL where nothing has ended it.
+A table is a stream whose rows hold at every instant, so any aggregate is allowed (rule 7.2), and the answers hold at
+every instant too. The current history of a query, as a table, has two more columns: the ticks from and up to which a
+row is valid; the latter is NULL for rows without end.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _FROM, _TO = "valid_from", "valid_to"
 
 
 def so_far(part: s.CreateTable, stream: Stream, options: Mapping[str, Any]) -> TableEntry:
-    """What a query has given over all that its sources have now."""
-    found = plain(stream).cht(**options)
-    ends = pc.if_else(pc.equal(found["re"], INFINITY), pa.scalar(None, pa.int64()), found["re"])
-    table = found.drop_columns(["le", "re"]).append_column(_FROM, found["le"]).append_column(_TO, ends)
+    """The history of a query over the current rows of its sources."""
+    history = plain(stream).cht(**options)
+    ends = pc.if_else(pc.equal(history["re"], INFINITY), pa.scalar(None, pa.int64()), history["re"])
+    table = history.drop_columns(["le", "re"]).append_column(_FROM, history["le"]).append_column(_TO, ends)
     return TableEntry(part.name.text, table_of(table), to_sql(part))
 
 
 def stored(entry: TableEntry, part: s.FromItem) -> Item:
-    """The rows of a table as they are now, each without end."""
+    """The current rows of a table as events without end."""
     rows = entry.table if isinstance(entry.table, TableRows) else entry.table.read()
     count, table = rows.table.num_rows, rows.table
-    own = pa.table({"kind": ["insert"] * count, "le": [0] * count, "re": [INFINITY] * count})
-    for name in own.column_names[::-1]:
-        table = table.add_column(0, name, own.column(name))
+    control = pa.table({"kind": ["insert"] * count, "le": [0] * count, "re": [INFINITY] * count})
+    for name in control.column_names[::-1]:
+        table = table.add_column(0, name, control.column(name))
     stream = events(table, rows.columns)
     assert isinstance(part.stream, s.Name)
     name = (part.alias or part.stream).text

@@ -24,7 +24,7 @@ _SECOND = 1_000_000
 
 
 def unit_of(node: Node) -> int:
-    """How many ticks a bare number stands for on a stream's own time: a second of dates, else one (rule 8.2)."""
+    """The number of ticks of a bare number on a stream's own time: a second of dates, else one (rule 8.2)."""
     while node.inputs and not isinstance(node, Admit):
         node = node.inputs[0]
     if isinstance(node, Admit):  # events in memory have ticks, which may be those of a column of dates
@@ -36,7 +36,7 @@ def unit_of(node: Node) -> int:
 
 
 def unit_of_lifetime(lifetime: Lifetime, columns: Schema) -> int:
-    """How many ticks a bare number stands for beside the times of rows with this lifetime."""
+    """The number of ticks of a bare number beside the times of rows with this lifetime."""
     if isinstance(lifetime, Arrival):
         return _SECOND
     if isinstance(lifetime, Physical):
@@ -45,12 +45,12 @@ def unit_of_lifetime(lifetime: Lifetime, columns: Schema) -> int:
 
 
 def unit_of_type(kind: Type) -> int:
-    """How many ticks a bare number stands for beside a time of this type: seconds on a DATETIME, else its own unit."""
+    """The number of ticks of a bare number beside a time of this type: seconds on a DATETIME, else its own unit."""
     return _SECOND if kind is Type.DATETIME else 1
 
 
 def duration_of(context: Context, part: s.Duration | s.Number | s.Unary, unit: int = 1) -> int:
-    """A duration in ticks; `FOREVER` is infinity, a bare number counts units of so many ticks."""
+    """A duration in ticks; `FOREVER` is infinity, a bare number counts units of `unit` ticks."""
     if isinstance(part, s.Unary):
         assert isinstance(part.value, (s.Duration, s.Number))
         size = duration_of(context, part.value, unit)
@@ -70,7 +70,7 @@ def _counted(context: Context, part: s.Number, unit: int) -> int:
 
 
 def ticks_of(context: Context, part: s.Expression, unit: int = 1) -> int:
-    """An instant in ticks: a date and time, or a number of units of so many ticks."""
+    """An instant in ticks: a date and time, or a number of units."""
     with context.at(part):
         if isinstance(part, s.Number) and (unit > 1 or isinstance(part.value, int)):
             return _counted(context, part, unit)

@@ -1,4 +1,4 @@
-"""What stands in brackets behind a stream: lifetimes, windows (rules 5 and 8.2), and operators of modules.
+"""The brackets after a stream: lifetimes, windows (rules 5 and 8.2), and operators of modules.
 
 The windows of SIZE and EVERY are about one of three clocks: application time (`60 ON ts`), arrival (`1 min`), and the
 count of tuples (`100`). The engine knows one clock, a stream's own time. So the stream is given the clock that EVERY
@@ -33,13 +33,13 @@ from headrace.sql.printer import to_sql
 
 __all__ = ["OWN_TIME", "Tick", "Windowing", "bracketed"]
 
-#: `SIZE 60 s ON le`: the stream's own time, whatever it is made from.
+#: `SIZE 60 s ON le`: the stream's own time, from any column.
 OWN_TIME = "le"
 
 
 @dataclass(frozen=True)
 class Tick:
-    """What ordered windows react to (rule 8.3)."""
+    """The TICK of ordered windows (rule 8.3)."""
 
     kind: Literal["tuple", "time", "batch"] = "tuple"
     by: s.Column | None = None
@@ -47,7 +47,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Windowing:
-    """A window, who shares it, and how modules see it."""
+    """A window, its keys, and the policies for modules."""
 
     part: s.Part
     window: WindowKind
@@ -62,7 +62,7 @@ class Windowing:
 
 @dataclass(frozen=True)
 class _BoundStream:
-    """What is bound so far: the stream, what its columns are called, and the window it waits to be divided by."""
+    """The bound part: the stream, the names of its columns, and the window that will divide it."""
 
     context: Context
     own: Mapping[str, Any]
@@ -70,7 +70,7 @@ class _BoundStream:
     relation: Relation
     stream: Stream
     windowing: Windowing | None = None
-    #: What happens when modules fail, if the session says it.
+    #: The policy for failing modules, if the session sets one.
     policy: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -90,13 +90,13 @@ def bracketed(
     item: s.FromItem,
     policy: Mapping[str, Any],
 ) -> tuple[Relation, Stream, Windowing | None]:
-    """A stream with what its brackets say done to it; a window at the end is left for the SELECT around."""
+    """A stream with its brackets applied; the SELECT applies a window at the end."""
     place = _BoundStream(context, own, tick, relation, stream, policy=policy)
     for bracket in item.brackets:
         if place.windowing is not None and not isinstance(bracket, s.Module):
             raise context.error(
                 bracket,
-                "a window comes last: nothing but [APPLY …] can stand behind it",
+                "a window comes last: only [APPLY …] may follow it",
                 given=to_sql(bracket),
                 instead="a sub-select: FROM (SELECT … FROM stream [window]) [window]",
             )
@@ -248,12 +248,12 @@ _WINDOWS: Mapping[type[s.Window], Callable[[_BoundStream, Any], tuple[_BoundStre
 
 
 def _clock(context: Context, size: s.Measure, every: s.Measure) -> s.Application | s.Arrival | None:
-    """What the stream must be timed by; None for whatever it is timed by."""
+    """The column that must be the stream's time; None if any will do."""
     if isinstance(size, s.Application) and isinstance(every, s.Application):
         mine, other = size.column.name.text, every.column.name.text
         if mine.lower() != other.lower():
             raise context.error(
-                every.column, "SIZE and EVERY go by different columns", given=f"{mine} and {other}", instead=mine
+                every.column, "SIZE and EVERY use different columns", given=f"{mine} and {other}", instead=mine
             )
     for measure in (every, size):
         if isinstance(measure, (s.Application, s.Arrival)):
@@ -292,14 +292,14 @@ def _is_own(clock: s.Application | s.Arrival) -> bool:
 
 
 def _unit(place: _BoundStream, clock: s.Application | s.Arrival | None = None) -> int:
-    """How many ticks a bare number stands for on a clock: that of a column, or the stream's own."""
+    """The number of ticks of a bare number on a clock: that of a column, or the stream's own."""
     if not isinstance(clock, s.Application) or _is_own(clock):
         return unit_of(place.stream.node)
     return unit_of_type(place.stream.schema[place.expressions.scope.column(clock.column)].type)
 
 
 def _measured(place: _BoundStream, measure: s.Measure, clock: s.Application | s.Arrival | None) -> Any:
-    """What the API takes for it, on a stream that goes by `clock`."""
+    """The argument for the API, on a stream whose time is `clock`."""
     if isinstance(measure, s.Tuples):
         return measure.count
     if isinstance(measure, s.Arrival):

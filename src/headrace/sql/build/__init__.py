@@ -1,4 +1,4 @@
-"""What each rule of the grammar makes: one method per rule or `-> alias`, from the parts below it.
+"""Build the syntax tree: one method per rule of the grammar or `-> alias`, from the parts below it.
 
 A method gets the place of its text and the values of its parts, without keywords and punctuation. Rules that are only a
 clause of something larger give a `Clause`: which field it fills, and with what; the larger rule collects them, whatever
@@ -21,7 +21,7 @@ P = TypeVar("P", bound=s.Part)
 
 
 class Builder(PatternBuilder):
-    """Makes the statements, queries and windows of one text."""
+    """Builds the statements, queries and windows of one text."""
 
     # ---- scripts and schemas
 
@@ -47,10 +47,10 @@ class Builder(PatternBuilder):
     # ---- streams and tables
 
     def create_stream(self, at: Span, name: s.Name, *given: Clause) -> s.CreateStream:
-        policy, rest = self._apart(s.Policy, frozenset({"late", "bad_rows"}), given)
+        policy, rest = self._split_clauses(s.Policy, frozenset({"late", "bad_rows"}), given)
         return self.make(s.CreateStream, at, rest, name=name, policy=policy)
 
-    def _apart(self, kind: type[P], fields: frozenset[str], given: Iterable[Clause]) -> tuple[P, list[Clause]]:
+    def _split_clauses(self, kind: type[P], fields: frozenset[str], given: Iterable[Clause]) -> tuple[P, list[Clause]]:
         """A node from the clauses for these fields, and the other clauses."""
         given = list(given)
         own = [part for part in given if part.field in fields]
@@ -82,7 +82,7 @@ class Builder(PatternBuilder):
         return Clause("source", self._place(s.SourceClause, at, kind, arguments), at)
 
     def _place(self, node: type[P], at: Span, kind: s.Name, arguments: Iterable[Any]) -> P:
-        """A source or a target; in its arguments a text may stand in double quotes too."""
+        """A source or a target; a text argument may also have double quotes."""
         plain, named = self.arguments(arguments)
         kind = s.Name(kind.text.upper(), quoted=kind.quoted, at=kind.at)
         texts = tuple(self._as_text(value) for value in plain)
@@ -272,7 +272,7 @@ class Builder(PatternBuilder):
     # ---- windows
 
     def _window(self, kind: type[P], at: Span, given: Iterable[Clause], /, **values: Any) -> P:
-        policies, rest = self._apart(s.WindowPolicies, frozenset({"clip", "timestamp"}), given)
+        policies, rest = self._split_clauses(s.WindowPolicies, frozenset({"clip", "timestamp"}), given)
         return self.make(kind, at, rest, policies=policies, **values)
 
     def size_window(self, at: Span, size: s.Measure, *given: Clause) -> s.SizeWindow:

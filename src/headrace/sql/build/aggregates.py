@@ -1,4 +1,4 @@
-"""What the rules of aggregates written in SQL make; `build` has the rest and says how."""
+"""Build the nodes of aggregates written in SQL; see `build` for the other rules and the method."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["AggregateBuilder"]
 
 
 class AggregateBuilder(ExpressionBuilder):
-    """Makes the aggregates of one text."""
+    """Builds the aggregates of one text."""
 
     def create_aggregate(self, at: Span, name: s.Name, *parts: Any, window: bool = False) -> s.CreateAggregate:
         tables = tuple(part for part in parts if isinstance(part, s.LocalTable))

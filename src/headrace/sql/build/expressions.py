@@ -1,4 +1,4 @@
-"""What the rules of expressions, names and literals make; `build` has the rest and says how."""
+"""Build the nodes of expressions, names and literals; see `build` for the other rules and the method."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Clause", "ExpressionBuilder", "Token", "clause", "clauses", "unquote
 
 P = TypeVar("P", bound=s.Part)
 MAX_NAME = 255
-MAX_DIGITS = 400  # of a number: more than any type holds, less than Python refuses to read
+MAX_DIGITS = 400  # of a number: more than any type holds, fewer than Python's own limit
 _OPERATORS = {"==": "=", "!=": "<>"}
 _AMOUNT = re.compile(r"([\d.]+)\s*([^\W\d]+)")
 _TRUTH = {"TRUE": True, "FALSE": False, "NULL": None}
@@ -49,22 +49,22 @@ def clauses(field: str) -> Any:
 
 
 def unquoted(text: str) -> str:
-    """A text or name without the quotes around it, and with those inside it single."""
+    """A text or name without its quotes; doubled quotes inside become single."""
     return text[1:-1].replace(text[0] * 2, text[0])
 
 
 class ExpressionBuilder:
-    """Makes the expressions of one text."""
+    """Builds the expressions of one text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def fail(self, message: str, at: Span, **more: Any) -> NoReturn:
-        """Refuse what stands at this place."""
+        """Raise an error for this place."""
         raise SqlError.of(message, self.text, at, **more)
 
     def make(self, kind: type[P], at: Span, given: Iterable[Clause], /, **values: Any) -> P:
-        """A node from its clauses; none may be given twice."""
+        """A node from its clauses; no clause may occur twice."""
         for part in given:
             if values.get(part.field) is not None:
                 self.fail("this was said already", part.at, instead="say it once")
@@ -139,7 +139,7 @@ class ExpressionBuilder:
         return self.make(s.Call, at, over, name=path, arguments=plain, named=named, distinct=distinct)
 
     def arguments(self, parts: Iterable[Any]) -> tuple[tuple[s.Expression, ...], tuple[s.Named, ...]]:
-        """Those by position and those by name."""
+        """Arguments by position and by name."""
         parts = tuple(parts)
         plain = tuple(part for part in parts if isinstance(part, s.Expression))
         return plain, tuple(part for part in parts if isinstance(part, s.Named))
@@ -239,7 +239,7 @@ class ExpressionBuilder:
         return s.Unary("-", duration, at=at)
 
     def amount(self, at: Span, value: s.Duration | Token) -> s.Duration | s.Number:
-        """A duration, or a number in the unit of what it measures."""
+        """A duration, or a number in the unit of its column."""
         if isinstance(value, s.Duration):
             return value
         if value.kind == "DURATION":

@@ -1,4 +1,4 @@
-"""What the rules of patterns and of WITH make; `build` has the rest and says how."""
+"""Build the nodes of patterns and of WITH; see `build` for the other rules and the method."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OFTEN = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
 
 class PatternBuilder(AggregateBuilder):
-    """Makes the patterns and the named queries of one text."""
+    """Builds the patterns and the named queries of one text."""
 
     # ---- WITH
 

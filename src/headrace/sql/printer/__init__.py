@@ -26,7 +26,7 @@ from headrace.sql.printer.patterns import named_queries
 
 __all__ = ["to_sql"]
 
-# Words that are names in most places, but keywords in these.
+# Words that are names in most places, but keywords in the listed ones.
 _AS_SHAPE = frozenset({"BAD", "EXTENDS", "LATE", "LIFETIME", "SOURCE", "WITH"})
 _AS_TARGET = frozenset({"CONSOLE"})
 _AS_DERIVED = frozenset({"MERGE", "WITH"})
@@ -35,7 +35,7 @@ _AS_EXPLAINED = frozenset({"LIVELINESS", "WITH"})
 
 
 def to_sql(part: s.Part) -> str:
-    """The text of a part, without a semicolon behind a lone statement.
+    """The text of a part, without a semicolon after a single statement.
 
     >>> to_sql(s.Binary("*", s.Number(2), s.Binary("+", s.Column(s.Name("a")), s.Number(1))))
     '2 * (a + 1)'

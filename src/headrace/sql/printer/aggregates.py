@@ -1,4 +1,4 @@
-"""How aggregates written in SQL are written; `printer` has the rest."""
+"""Print aggregates written in SQL; see `printer` for the rest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _(part: s.CreateAggregate) -> str:
 
 @writes(s.LocalTable)
 def _(part: s.LocalTable) -> str:
-    # A first column called key would be read as one, all others as the key.
+    # A column named key is a plain column only in the first place.
     columns = [f"{written_name(column.name, _AS_LOCAL)} {text(column.type)}" for column in part.columns]
     key = [f"KEY ({listed(part.key)})"] if part.key else []
     rows = clauses("AS VALUES", part.rows) if part.stored is None else f"AS STORED {text(s.Text(part.stored))}"

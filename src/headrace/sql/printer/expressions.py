@@ -1,4 +1,4 @@
-"""How expressions, names and literals are written; `printer` has the rest."""
+"""Print expressions, names and literals; see `printer` for the rest."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 _BARE = re.compile(r"[^\W\d]\w*")
 LINE_BREAK = "\0"  # no text has this character
-_AS_CALL = frozenset({"CAST", "TRY_CAST"})  # in front of a parenthesis these are no names
+_AS_CALL = frozenset({"CAST", "TRY_CAST"})  # before a parenthesis these are not names
 
 _LEVELS = (
     ("OR",), ("AND",), ("NOT",), ("=", "<>", "<", "<=", ">", ">="),
@@ -83,7 +83,7 @@ def indented(lines: str) -> str:
 
 
 def written_name(name: s.Name, keywords: frozenset[str] = frozenset()) -> str:
-    """A name, in quotes if it could be taken for something else; `keywords` are those of the place it stands in."""
+    """A name, in quotes if it is ambiguous; `keywords` are those of its place."""
     word = name.text.upper()
     if _BARE.fullmatch(name.text) and word not in RESERVED and word not in keywords:
         return name.text
@@ -91,7 +91,7 @@ def written_name(name: s.Name, keywords: frozenset[str] = frozenset()) -> str:
 
 
 def enclosed(value: str, quote: str) -> str:
-    """A text in quotes. Its own line breaks are hidden until all is written, or they would be indented."""
+    """A text in quotes. Its line breaks are masked until the end, so that they are not indented."""
     return quote + value.replace(quote, quote * 2).replace("\n", LINE_BREAK) + quote
 
 
@@ -143,7 +143,7 @@ def _(part: s.Star) -> str:
 
 
 def _level(part: s.Expression) -> int:
-    """How tightly an expression holds together."""
+    """The precedence of an expression."""
     if isinstance(part, s.Binary):
         return _LEVEL[part.operator]
     if isinstance(part, s.Unary):

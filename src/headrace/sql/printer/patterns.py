@@ -1,4 +1,4 @@
-"""How patterns and the queries of WITH are written; `printer` has the rest."""
+"""Print patterns and the queries of WITH; see `printer` for the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The library: aggregates that come along, written in the dialect itself. Each is a file here.
+"""The library: aggregates written in the dialect itself, one file each.
 
 `headrace.stdlib` is what users import.
 """
@@ -15,23 +15,23 @@ from headrace.sql.aggregates import SqlAggregate, SqlRows, modules_of
 __all__ = ["LIBRARY", "NAMES", "about", "aggregate"]
 
 _FOLDER = files(__name__)
-#: The names of all of them.
+#: The names of all aggregates of the library.
 NAMES = sorted(one.name.removesuffix(".sql") for one in _FOLDER.iterdir() if one.name.endswith(".sql"))
-#: In SQL they may also be called by this name in front.
+#: SQL may qualify their names with this prefix.
 _PREFIX = "stdlib."
 
 
 def about(name: str) -> str:
-    """What an aggregate of the library does, takes and remembers."""
+    """The description of an aggregate: what it does, its arguments and its state."""
     comment = _text(_known(name)).partition("CREATE ")[0]
     return "\n".join(line.removeprefix("--").removeprefix(" ") for line in comment.splitlines())
 
 
 class _Library(Mapping[str, SqlAggregate | SqlRows]):
-    """The aggregates by name, each read when it is asked for."""
+    """The aggregates by name, each read on first use."""
 
     def __getitem__(self, name: str) -> SqlAggregate | SqlRows:
-        return _made(name.removeprefix(_PREFIX))
+        return _read(name.removeprefix(_PREFIX))
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name.removeprefix(_PREFIX) in NAMES
@@ -43,12 +43,12 @@ class _Library(Mapping[str, SqlAggregate | SqlRows]):
         return len(NAMES)
 
 
-#: All aggregates that come along, by name.
+#: The library, by name.
 LIBRARY: Mapping[str, SqlAggregate | SqlRows] = _Library()
 
 
 @cache
-def _made(name: str) -> SqlAggregate | SqlRows:
+def _read(name: str) -> SqlAggregate | SqlRows:
     if name not in NAMES:
         raise KeyError(name)
     return modules_of(_text(name))[name]
@@ -68,9 +68,9 @@ def _known(name: str) -> str:
 
 
 def aggregate(name: str) -> SqlAggregate | SqlRows:
-    """An aggregate of the library; an error that is an `AttributeError`, too, if there is none of that name."""
-    return _made(_known(name))
+    """An aggregate of the library; for unknown names an error that is also an `AttributeError`."""
+    return _read(_known(name))
 
 
 class _NoSuchAggregate(ModuleError, AttributeError):
-    """An aggregate that the library does not have, asked for as an attribute."""
+    """An attribute that is no aggregate of the library."""

@@ -1,4 +1,4 @@
-"""What a text of the dialect says, as a tree: the statements of rule 8.5, queries, windows and expressions.
+"""The syntax tree of a text: the statements of rule 8.5, queries, windows and expressions.
 
 Nothing here knows what exists: names are names, calls are calls. The parser makes these trees, the printer turns them
 into text again, the binder gives them a meaning. Every part remembers where in the text it stands (`at`, two offsets),

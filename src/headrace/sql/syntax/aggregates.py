@@ -1,4 +1,4 @@
-"""Aggregates written in SQL (rule 7.1): their tables, what they do at which event, their statements."""
+"""Aggregates written in SQL (rule 7.1): their tables, and their statements for each event."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ValuesRow(Part):
-    """`(a, b, …)` behind VALUES."""
+    """`(a, b, …)` after VALUES."""
 
     values: tuple[Expression, ...]
 
@@ -39,7 +39,7 @@ class LocalTable(Part):
 
 @dataclass(frozen=True)
 class LocalJoin(Part):
-    """`JOIN t [AS x] [ON …]`, or a table behind a comma."""
+    """`JOIN t [AS x] [ON …]`, or a table after a comma."""
 
     table: Name
     alias: Name | None = None
@@ -71,7 +71,7 @@ class ScalarSelect(Expression):
 
 @dataclass(frozen=True)
 class Member(Expression):
-    """`oldest().price`: a column of what a call gives."""
+    """`oldest().price`: a column of a call's result."""
 
     call: Call
     name: Name
@@ -125,7 +125,7 @@ class DeleteRows(BodyStatement):
 
 @dataclass(frozen=True)
 class Stage(Part):
-    """`INITIALIZE: ITERATE: { … }`: statements, and at which events they are executed (in lower case)."""
+    """`INITIALIZE: ITERATE: { … }`: statements, and the events that execute them (in lower case)."""
 
     events: tuple[str, ...]
     statements: tuple[BodyStatement, ...] = ()

@@ -157,7 +157,7 @@ class Named(Part):
 
 @dataclass(frozen=True)
 class Over(Part):
-    """`OVER (PARTITION BY k ROWS n PRECEDING …)`: what each tuple's result is made from (rule 7.5).
+    """`OVER (PARTITION BY k ROWS n PRECEDING …)`: the tuples for each tuple's result (rule 7.5).
 
     `frame` is `rows` with a Number, `range` with a Duration or a Number, or `unbounded`. `slide` is a Number or a
     Duration.

@@ -1,4 +1,4 @@
-"""What every part of a text has: its place."""
+"""The base of all parts of a text: each has a place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Part:
     at: Span = field(default=NOWHERE, compare=False, repr=False)
 
     def parts(self) -> list[Part]:
-        """The parts it is made of, in the order of their fields."""
+        """The parts inside this one, in the order of their fields."""
         return [part for f in fields(self) for part in _parts(getattr(self, f.name))]
 
 

@@ -1,4 +1,4 @@
-"""Patterns: what stands in `MATCH_RECOGNIZE ( … )` behind a stream."""
+"""Patterns: the content of `MATCH_RECOGNIZE ( … )` after a stream."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ShapePermute(Shape):
 
 @dataclass(frozen=True)
 class ShapeRepeat(Shape):
-    """`a+`, `a*`, `a?`, `a{2,3}`: from `least` to `most` times, None for without end; with `?` behind it reluctant."""
+    """`a+`, `a*`, `a?`, `a{2,3}`: from `least` to `most` times, None for no end; reluctant with a `?`."""
 
     part: Shape
     least: int
@@ -61,7 +61,7 @@ class ShapeRepeat(Shape):
 
 @dataclass(frozen=True)
 class Definition(Part):
-    """`B AS B.price < PREV(B.price)`: what tuples of a variable are like, or what a register becomes with one."""
+    """`B AS B.price < PREV(B.price)`: the condition on tuples of a variable, or the update of a register."""
 
     variable: Name
     value: Expression
@@ -94,7 +94,7 @@ class AfterMatch(Part):
 
 @dataclass(frozen=True)
 class Extent(Expression):
-    """`FINAL last(x)`, `RUNNING sum(x)`: whether a call in a measure is about the whole match, or the match so far."""
+    """`FINAL last(x)`, `RUNNING sum(x)`: whether a measure covers the complete match, or the match up to a row."""
 
     extent: Literal["final", "running"]
     call: Call

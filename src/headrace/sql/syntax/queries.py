@@ -58,7 +58,7 @@ class OrderKey(Part):
 
 @dataclass(frozen=True)
 class Limit(Part):
-    """`ORDER BY … LIMIT k [BY key, …]`: the k that come first, of each window and key."""
+    """`ORDER BY … LIMIT k [BY key, …]`: the first k of each window and key."""
 
     count: int
     by: tuple[Expression, ...] = ()
@@ -66,7 +66,7 @@ class Limit(Part):
 
 @dataclass(frozen=True)
 class Select(Part):
-    """A SELECT without what may stand behind a whole query."""
+    """A SELECT without the clauses of a complete query."""
 
     entries: tuple[Entry, ...]
     source: FromItem
@@ -90,7 +90,7 @@ class Union(Part):
 
 @dataclass(frozen=True)
 class Query(Part):
-    """A query: SELECTs, and how they answer. `tick_by` is the column that tells batches apart.
+    """A query: SELECTs, and how they answer. `tick_by` is the column that identifies batches.
 
     `named` are the queries of WITH; if it is RECURSIVE, they may name themselves and each other.
     """

@@ -125,7 +125,7 @@ class CreateTable(Statement):
 
 @dataclass(frozen=True)
 class Into(Part):
-    """Where rows leave: `FILE ('out')`, `CONSOLE`, with arguments as a source has."""
+    """The sink of an INSERT INTO: `FILE ('out')`, `CONSOLE`, with arguments as a source has."""
 
     kind: Name
     arguments: tuple[Expression, ...] = ()
@@ -214,7 +214,7 @@ class Set(Statement):
 
 @dataclass(frozen=True)
 class Ask(Statement):
-    """A query by itself: its answers are what the script gives. `name` from `QUERY name AS SELECT …`."""
+    """A query whose answers are an output of the script. `name` from `QUERY name AS SELECT …`."""
 
     query: Query
     name: Name | None = None
@@ -222,6 +222,6 @@ class Ask(Statement):
 
 @dataclass(frozen=True)
 class Script(Part):
-    """Statements, one after the other."""
+    """Statements, in order."""
 
     statements: tuple[Statement, ...]

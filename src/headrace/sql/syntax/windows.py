@@ -1,4 +1,4 @@
-"""What stands in [ ] behind a stream: windows, lifetimes, operators of modules."""
+"""The brackets [ ] after a stream: windows, lifetimes, operators of modules."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class WindowPolicies(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Bracket(Part):
-    """One pair of brackets behind a stream."""
+    """One pair of brackets after a stream."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ class DeltaWindow(Window):
 
 @dataclass(frozen=True)
 class LandmarkWindow(Window):
-    """`[LANDMARK t EVERY y]`: from t until now, every so often."""
+    """`[LANDMARK t EVERY y]`: from t until now, repeatedly."""
 
     start: Expression
     every: Measure
@@ -126,7 +126,7 @@ class FixedWindow(Window):
 
 @dataclass(frozen=True)
 class Lifespan(Bracket):
-    """What changes lifetimes: `[RANGE 10 s]` (how long a tuple lasts), `[RANGE UNBOUNDED]`, `[NOW]`, `[SHIFT d]`,
+    """A change of lifetimes: `[RANGE 10 s]` (how long a tuple lasts), `[RANGE UNBOUNDED]`, `[NOW]`, `[SHIFT d]`,
     `[EXTEND d]`, `[CAP d]`, `[POINT AT START]`, `[POINT AT END]`, `[COALESCE]`.
     """
 

@@ -2,7 +2,7 @@
 
 Every operator becomes one SELECT over sub-selects, as it stands in the plan. What it is good for: queries that were
 made by a program can be read as SQL, and the binder is tried with every query that the verification makes up. What the
-dialect has no words for raises `NoWords`; a node that is neither said nor listed as `UNSPOKEN` is a mistake.
+dialect has no words for raises `NotInSql`; a node that is neither said nor listed as `UNSPOKEN` is a mistake.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from headrace.sql.bind.scope import visible
 from headrace.sql.bind.values import unit_of
 from headrace.sql.bind.windows import OWN_TIME
 from headrace.sql.printer import to_sql
-from headrace.sql.unbind.patterns import NoWords, navigated, recognized
+from headrace.sql.unbind.patterns import NotInSql, navigated, recognized
 from headrace.time import INFINITY
 
-__all__ = ["UNSPOKEN", "NoWords", "Speaker", "Spoken", "unbind"]
+__all__ = ["UNSPOKEN", "NotInSql", "Unbinder", "UnboundSql", "unbind"]
 
 _INFIX = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "modulo": "%", "eq": "=", "ne": "<>", "lt": "<",
@@ -47,27 +47,27 @@ _LEFT, _RIGHT = "left_side", "right_side"
 
 
 @dataclass(frozen=True)
-class Spoken:
+class UnboundSql:
     """A plan as SQL: the text, and the functions and modules that it calls by name."""
 
     text: str
     functions: Mapping[str, Any]
 
 
-def unbind(node: p.Node, names: Mapping[p.Node, str]) -> Spoken:
-    """A plan over streams that have names."""
-    # A window that goes by the order of arrival asks the sources for it: they are the same streams.
+def unbind(node: p.Node, names: Mapping[p.Node, str]) -> UnboundSql:
+    """Unbind a plan over named streams."""
+    # A window by order of arrival adds stamps to its sources: they are the same streams.
     known = {stamped(one): name for one, name in names.items()} | dict(names)
-    speaker = Speaker(known)
+    speaker = Unbinder(known)
     query = speaker.query(node)
-    return Spoken(to_sql(query), speaker.functions)
+    return UnboundSql(to_sql(query), speaker.functions)
 
 
 _INSIDE = "it is a part of another operator, which has words of its own"
 _OPTIMIZED = "it is made by the optimizer; a plan is said as it was written"
 _ENTERS = "streams enter a statement by their names"
 _COUNTED = "what was diverted is read from the query that diverted it"
-#: Nodes that no statement can say, and why.
+#: Nodes that no statement can express, and why.
 UNSPOKEN: Mapping[type[p.Node], str] = {
     p.Admit: _ENTERS,
     p.Combine: _OPTIMIZED,
@@ -89,14 +89,14 @@ UNSPOKEN: Mapping[type[p.Node], str] = {
 
 
 @dataclass(frozen=True)
-class Speaker:
-    """Says the operators and expressions of a plan."""
+class Unbinder:
+    """Writes the operators and expressions of a plan as syntax."""
 
     names: Mapping[p.Node, str]
     functions: dict[str, Any] = field(default_factory=dict)
-    #: How columns are told where two streams meet; None where their names will do.
+    #: The qualifiers of columns in joins; None where names are enough.
     columns: Mapping[str, s.Expression] | None = None
-    #: What aggregates are about, where that is not a window.
+    #: The OVER clause of aggregates, where they are not over a window.
     frame: s.Over | None = None
 
     # --- operators ---------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ class Speaker:
         if node in self.names:
             return s.Query(_everything(self.item(node)))
         if type(node) in UNSPOKEN:
-            raise NoWords(node.describe(), why=UNSPOKEN[type(node)])
+            raise NotInSql(node.describe(), why=UNSPOKEN[type(node)])
         if type(node) not in self.spoken:
             name = type(node).__name__
             raise PlanError(f"{name} is neither said nor unspoken", given=node.describe(), instead=f"UNSPOKEN[{name}]")
@@ -143,9 +143,9 @@ class Speaker:
         return s.Query(_everything(self.item(node.input, s.Lifespan(kind, _duration(ticks)))))  # type: ignore[arg-type]
 
     def _join(self, node: p.Join) -> s.Query:
-        instants = has_points(node.left) and has_points(node.right)  # SQL takes this for a mistake
+        instants = has_points(node.left) and has_points(node.right)  # an error in SQL
         if node.groups or node.names is not None or instants:
-            raise NoWords(node.describe())
+            raise NotInSql(node.describe())
         on: s.Expression | None = None
         for mine, theirs in node.on:
             on = _both(on, s.Binary("=", _of(_LEFT, mine), _of(_RIGHT, theirs)))
@@ -155,7 +155,7 @@ class Speaker:
         if node.where is not None:
             on = _both(on, replace(self, columns=columns).expression(node.where))
         if node.kind == "left" and node.where is None and all(mine == theirs for mine, theirs in node.on):
-            # By USING, which has each key once, as the plan has.
+            # By USING, which has each key once, like the plan.
             using = tuple(_name(mine) for mine, _ in node.on)
             columns |= {mine: _column(mine) for mine, _ in node.on}
             return self._listed(node, columns, s.Join("left", self.item(node.right, alias=_RIGHT), None, using))
@@ -168,7 +168,7 @@ class Speaker:
 
     def _clip(self, node: p.Clip) -> s.Query:
         if node.groups:
-            raise NoWords(node.describe())
+            raise NotInSql(node.describe())
         on: s.Expression | None = None
         for mine, theirs in node.on:
             on = _both(on, s.Binary("=", _of(_LEFT, mine), _of(_RIGHT, theirs)))
@@ -183,7 +183,7 @@ class Speaker:
 
     def _top(self, node: p.Top) -> s.Query:
         if node.distinct:
-            raise NoWords(node.describe())
+            raise NotInSql(node.describe())
         order = tuple(s.OrderKey(self.expression(expr), node.descending) for expr in node.by)
         limit = s.Limit(node.k, tuple(map(self.expression, node.each)))
         source = self.item(node.input, self._window(node, partition=self._columns(node)))
@@ -191,7 +191,7 @@ class Speaker:
 
     def _contents(self, node: p.Contents) -> s.Query:
         if node.start is not None:
-            raise NoWords(node.describe())
+            raise NotInSql(node.describe())
         window = self._window(node, partition=self._columns(node))
         return s.Query(_everything(self.item(node.input, window)), **_ticking(node.window))
 
@@ -206,7 +206,7 @@ class Speaker:
         assert isinstance(frame, Frame)
         partition = tuple(self.expression(expr) for _, expr in node.keys)
         if any(name not in node.input.schema for name, _ in node.keys):
-            raise NoWords(node.describe())
+            raise NotInSql(node.describe())
         slide = None
         if frame.slide is not None:
             slide = s.Number(frame.slide.count) if isinstance(frame.slide, Tuples) else _duration(frame.slide.ticks)
@@ -231,7 +231,7 @@ class Speaker:
 
     def _loop(self, node: p.Recurse) -> s.Query:
         if node.groups or node.start.columns != node.schema:
-            raise NoWords(node.describe())
+            raise NotInSql(node.describe())
         numbered = (f"loop_{number}" for number in count(1))
         name = next(name for name in numbered if name not in self.names.values())
         inside = replace(self, names={**self.names, node.start: name})
@@ -242,9 +242,9 @@ class Speaker:
         return s.Query(_everything(s.FromItem(_name(name))), named=(named,), recursive=True)
 
     def _columns(self, node: p.PerWindow) -> tuple[s.Column, ...]:
-        """The keys, which here must be columns."""
+        """The keys, which must be columns here."""
         if any(str(expr) != str(engine.Column(name)) for name, expr in node.keys):
-            raise NoWords(node.describe())
+            raise NotInSql(node.describe())
         return tuple(_column(name) for name in node.key_names)
 
     # --- windows -----------------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ class Speaker:
     def _window(self, node: p.PerWindow, partition: tuple[s.Column, ...] = ()) -> s.Window:
         policy = node.policy
         if policy.on_error != "fail" or policy.verify or policy.time_limit is not None:
-            raise NoWords(node.describe())
+            raise NotInSql(node.describe())
         clip = policy.clipping if policy.clipping != "none" else None
         more: dict[str, Any] = {"partition": partition, "policies": s.WindowPolicies(clip, policy.timestamping)}
         return self._divided(node.window, unit_of(node.input), more)
@@ -274,7 +274,7 @@ class Speaker:
         if isinstance(window, Delta):
             return s.DeltaWindow(self.expression(window.delta), self.expression(window.threshold), **more)
         if isinstance(window, Slides) and not isinstance(window.size, Time | Tuples):
-            raise NoWords(window)  # the column that it is measured by is a clock of the source's
+            raise NotInSql(window)  # its column is the time of the source
         assert isinstance(window, Slides)
         starting = window.starting if not isinstance(window.starting, int) else _instant(window.starting, unit)
         return s.SizeWindow(_measure(window.size), _measure(window.every), starting, **more)  # type: ignore[arg-type]
@@ -317,7 +317,7 @@ class Speaker:
             return of_match
         if isinstance(expr, UdfCall):
             return s.Call((self._called(expr.udf, "function"),), tuple(map(self.expression, expr.children)))
-        raise NoWords(expr)
+        raise NotInSql(expr)
 
     def _call(self, function: str, arguments: list[s.Expression]) -> s.Expression:
         if function in _INFIX:
@@ -326,18 +326,18 @@ class Speaker:
             return s.Unary(_PREFIX[function], *arguments)
         if function == "isin":
             if len(arguments) == 1:
-                raise NoWords("IN ()")
+                raise NotInSql("IN ()")
             return s.In(arguments[0], tuple(arguments[1:]))
         if function in ("is_null", "is_not_null"):
             return s.IsNull(arguments[0], negated=function == "is_not_null")
         if function in ("like", "rlike"):
             return s.Like(arguments[0], arguments[1], "LIKE" if function == "like" else "REGEXP")
         if function == "shift_time":
-            raise NoWords(function)
+            raise NotInSql(function)
         return s.Call((_name("strpos" if function == "position" else function),), tuple(arguments))
 
     def _called(self, what: Any, kind: str) -> s.Name:
-        """A name for a function or module, the same for the same."""
+        """The name of a function or module; equal ones share a name."""
         for name, known in self.functions.items():
             if known is what:
                 return _name(name)
@@ -345,8 +345,8 @@ class Speaker:
         self.functions[name] = what
         return _name(name)
 
-    #: The words for every other node.
-    spoken: ClassVar[Mapping[type[p.Node], Callable[[Speaker, Any], s.Query]]] = {
+    #: The methods for all other nodes.
+    spoken: ClassVar[Mapping[type[p.Node], Callable[[Unbinder, Any], s.Query]]] = {
         p.Final: _final,
         p.GroupApply: _group_apply,
         p.Union: _united,
@@ -391,7 +391,7 @@ def _everything(source: s.FromItem, **more: Any) -> s.Select:
 
 def _name(text: str) -> s.Name:
     if not text or len(text) > 255 or "\0" in text or text in STAMPS:
-        raise NoWords(text)
+        raise NotInSql(text)
     return s.Name(text)
 
 
@@ -424,7 +424,7 @@ def _instant(ticks: int, unit: int) -> s.Expression:
         try:
             return s.DateTime((datetime(1970, 1, 1) + timedelta(microseconds=ticks)).isoformat())  # noqa: DTZ001 - as text
         except OverflowError:
-            raise NoWords(ticks) from None
+            raise NotInSql(ticks) from None
     return s.Unary("-", s.Number(-number)) if number < 0 else s.Number(number)
 
 
@@ -445,7 +445,7 @@ def _literal(value: Any) -> s.Expression:
         return s.Value(value)
     if isinstance(value, str):
         if "\0" in value:
-            raise NoWords(repr(value))
+            raise NotInSql(repr(value))
         return s.Text(value)
     if isinstance(value, datetime):
         return s.DateTime(value.replace(tzinfo=None).isoformat())

@@ -1,4 +1,4 @@
-"""Patterns of a plan as MATCH_RECOGNIZE; `unbind` has the rest and says what for."""
+"""Patterns of a plan as MATCH_RECOGNIZE; see `unbind` for the rest."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from headrace.patterns.references import Classifier, MatchNumber, Offset, Prev, 
 from headrace.plan.pattern import Match
 from headrace.sql import syntax as s
 
-__all__ = ["NoWords", "navigated", "recognized"]
+__all__ = ["NotInSql", "navigated", "recognized"]
 
 
-class NoWords(PlanError):
-    """A plan that the dialect cannot say: not a mistake, but a query that is made in Python alone."""
+class NotInSql(PlanError):
+    """A plan that the dialect cannot express: a query that only the Python API can build."""
 
     def __init__(self, what: object, allowed: str = "what a statement can say", *, why: str = "") -> None:
         reason = f": {why}" if why else ""
         super().__init__(f"the dialect has no words for this{reason}", given=str(what), allowed=allowed)
 
 
-#: What FINAL may stand before, as the grammar has it.
+#: The calls that FINAL may precede in the grammar.
 _FINAL = (
     "first", "last", "prev", "next", "classifier", "count", "sum", "avg", "min", "max", "var", "stddev", "collect",
 )  # fmt: skip
@@ -52,7 +52,7 @@ def recognized(node: Match, keys: tuple[s.Entry, ...], say: _Say) -> s.MatchReco
 
 
 def navigated(expr: Expr, say: _Say) -> s.Expression | None:
-    """What only expressions over a match are; None for others."""
+    """Calls that occur only in expressions over a match; None for others."""
     if isinstance(expr, Prev):
         function = "prev" if expr.back > 0 else "next"
         return s.Call((s.Name(function),), (say(expr.child), s.Number(abs(expr.back))))
@@ -72,7 +72,7 @@ def _whole(expr: Expr, say: _Say) -> s.Expression:
     if isinstance(expr, AggregateCall | Classifier | Offset | Prev):
         call = say(expr)
         if not isinstance(call, s.Call) or call.name[0].text not in _FINAL:
-            raise NoWords(expr, f"FINAL {', '.join(_FINAL)}")
+            raise NotInSql(expr, f"FINAL {', '.join(_FINAL)}")
         return s.Extent("final", call)
     return say(expr.with_children([Whole(child) for child in expr.children]))
 
@@ -93,7 +93,7 @@ def _registers(pattern: Pattern, say: _Say) -> tuple[s.Register, ...]:
         start = say(register.start)
         plain = start.value if isinstance(start, s.Unary) else start
         if not isinstance(plain, s.Number | s.Text | s.Value) or not register.updates:
-            raise NoWords(register, "plain values in registers")
+            raise NotInSql(register, "plain values in registers")
         made.append(s.Register(s.Name(register.name), start, _definitions(register.updates, say)))
     return tuple(made)
 

@@ -1,8 +1,8 @@
 """Streams drawn from a setting: lifetimes first, then corrections, then the order of arrival, then CTIs and batches.
 
-Each step is about one or two dimensions and leaves alone what the ones before it made, so every dimension keeps its
-meaning beside any other: a revised stream of disjoint events is disjoint when all is corrected. Where two values cannot
-both be had, the boundary shape wins over duration and overlap: of disjoint events only the last can be endless.
+Each step handles one or two dimensions and keeps the results of the earlier steps, so every dimension keeps its meaning
+beside any other: a revised stream of disjoint events is disjoint after all corrections. Where two values conflict, the
+boundary shape wins over duration and overlap: of disjoint events only the last can be endless.
 
 Everything comes from one `random.Random(seed)`: the same arguments give the same stream.
 """
@@ -20,7 +20,7 @@ from typing import Any
 from headrace.api.stream import Stream
 from headrace.errors import IntentError, nearest
 from headrace.schema import Schema
-from headrace.testing.generators.stories import Promise, Step, Story, Told
+from headrace.testing.generators.stories import Promise, Step, Story, StoryStream
 from headrace.testing.generators.traits import DIMENSIONS, Setting
 from headrace.testing.generators.values import Payloads
 from headrace.time import CHRONON, INFINITY
@@ -28,17 +28,17 @@ from headrace.time import CHRONON, INFINITY
 __all__ = ["Pattern", "duplicate_retractions", "generate", "make_speculative", "speculated"]
 
 Life = tuple[int, int]
-#: A user's own shape of time: so many lifetimes (LE, RE), in units; RE may be `INFINITY`.
+#: A user's own generator of lifetimes: a given number of (LE, RE), in units; RE may be `INFINITY`.
 Pattern = Callable[[Random, int], Iterable[Life]]
 
-#: In units: the shortest and the longest lifetime. Points last one tick, whatever the unit.
+#: In units: the shortest and the longest lifetime. Points last one tick in any unit.
 _SHORT, _LONG = (1, 4), (8, 16)
-#: In units: how far an event may be said to reach, and does not.
+#: In units: the length of a wrong lifetime that is far too long.
 _FAR = (32, 96)
 _MEAN = {"points": 1, "short": 2.5, "long": 12, "infinite": 8, "all_durations": 6}
-#: About how many other events are alive when one starts.
+#: The approximate number of other events alive when one starts.
 _ALIVE = {"low_overlap": 1, "medium_overlap": 4, "high_overlap": 10}
-#: What share of the steps is delayed, and how far at most: past so many instants, or past such a share of all of them.
+#: The share of delayed steps, and their greatest delay: a number of instants, or a share of all instants.
 _DELAYED = {
     "in_order": (0.0, 0, 0.0),
     "slightly_out_of_order": (0.2, 1, 0.0),
@@ -58,22 +58,22 @@ def generate(
     unit: int = 1,
     pools: Mapping[str, Sequence[Any]] = _NO_POOLS,
     pattern: Pattern | None = None,
-) -> Told:
-    """A legal stream of `size` events that is as the setting says; a dimension that it leaves out has its first value.
+) -> StoryStream:
+    """A legal stream of `size` events with this setting; a dimension that it leaves out has its first value.
 
-    Lifetimes are counted in units of `unit` ticks, and with longer units some are one tick off. `pools` has more values
-    by column. A `pattern` gives the lifetimes: then duration, overlap, boundary and lulls of the setting say nothing.
+    Lifetimes are counted in units of `unit` ticks, and with longer units some are one tick off. `pools` adds
+    values by column. A `pattern` gives the lifetimes and overrides duration, overlap, boundary and lulls.
     """
-    chosen = _checked(setting)
+    chosen = _complete_setting(setting)
     random = Random(seed)  # noqa: S311 - test data
     bursts = [_patterned(pattern, random, size, unit)] if pattern else _lives(random, chosen, size, unit)
     stories = _stories(random, bursts, Payloads(random, schema, chosen["payload"], pools), chosen, unit)
     starts = [min(le for le, _ in burst) for burst in bursts[1:]]
-    steps = _promised(random, stories, _arrival(random, stories, chosen, starts), chosen, starts, unit)
-    return Told(schema, tuple(stories), tuple(steps), _cuts(random, len(steps)))
+    steps = _with_promises(random, stories, _arrival(random, stories, chosen, starts), chosen, starts, unit)
+    return StoryStream(schema, tuple(stories), tuple(steps), _cuts(random, len(steps)))
 
 
-def _checked(setting: Setting) -> dict[str, str]:
+def _complete_setting(setting: Setting) -> dict[str, str]:
     for name, value in setting.items():
         allowed = DIMENSIONS.get(name, ())
         if value not in allowed:
@@ -86,7 +86,7 @@ def _checked(setting: Setting) -> dict[str, str]:
             )
     chosen = {name: setting.get(name, values[0]) for name, values in DIMENSIONS.items()}
     if chosen["speculation"] in ("made_speculative", "duplicate_retractions") and chosen["disorder"] == "in_order":
-        chosen["disorder"] = "out_of_order"  # the fragment speculates only where events come late
+        chosen["disorder"] = "out_of_order"  # the fragment speculates only on late events
     return chosen
 
 
@@ -109,20 +109,20 @@ def _lives(random: Random, chosen: Setting, size: int, unit: int) -> list[list[L
     sizes = [size // count + (number < size % count) for number in range(count)] if size else []
     at = _origin(random, size, chosen)
     bursts: list[list[Life]] = []
-    for one in sizes:
-        shape = _Shape(random, chosen, one, unit, at, last=len(bursts) == len(sizes) - 1)
+    for burst_size in sizes:
+        shape = _Shape(random, chosen, burst_size, unit, at, last=len(bursts) == len(sizes) - 1)
         bursts.append(shape.lives())
-        at = max((re for _, re in shape.made if re != INFINITY), default=0) // unit + _LULL + random.randint(0, 9)
+        at = max((re for _, re in shape.lives_made if re != INFINITY), default=0) // unit + _LULL + random.randint(0, 9)
     return bursts
 
 
 def _origin(random: Random, size: int, chosen: Setting) -> int:
-    """Mostly 0; sometimes half of the stream lies before it, where division rounds the other way."""
+    """Mostly 0; sometimes half of the stream is before 0, where division rounds the other way."""
     return 0 if random.random() < 5 / 6 else -int(_span(chosen, size) / 2)
 
 
 def _span(chosen: Setting, size: int) -> float:
-    """Over how many units events start, so that enough of them are alive at once."""
+    """The number of units over which events start, so that enough of them are alive at once."""
     return size * _MEAN[chosen["duration"]] / _ALIVE[chosen["overlap"]]
 
 
@@ -132,25 +132,25 @@ class _Shape:
     def __init__(self, random: Random, chosen: Setting, size: int, unit: int, at: int, *, last: bool) -> None:
         self._random, self._chosen, self._size, self._unit, self._last = random, chosen, size, unit, last
         self._at = at
-        self.made: list[Life] = []
+        self.lives_made: list[Life] = []
 
     def lives(self) -> list[Life]:
-        """So many lifetimes, by start."""
+        """The lifetimes, by start."""
         make = {"disjoint": self._disjoint, "duplicates": self._duplicates}.get(self._chosen["boundary"], self._free)
         make()
-        self.made.sort()
-        return self.made
+        self.lives_made.sort()
+        return self.lives_made
 
     def _free(self) -> None:
         snap = {"one_tick_apart": self._one_tick_apart, "back_to_back": self._back_to_back}
         change = snap.get(self._chosen["boundary"])
         for start in self._starts(self._size):
             life = self._life(self._placed(start))
-            self.made.append(life if change is None else change(*life))
+            self.lives_made.append(life if change is None else change(*life))
 
     def _starts(self, count: int) -> list[int]:
         span = _span(self._chosen, self._size)
-        if self._chosen["overlap"] == "low_overlap":  # evenly: by chance alone many would meet
+        if self._chosen["overlap"] == "low_overlap":  # evenly: random starts would often coincide
             return [self._at + int((place + self._random.random() / 2) * span / count) for place in range(count)]
         return sorted(self._at + int(self._random.random() * max(1.0, span)) for _ in range(count))
 
@@ -173,7 +173,7 @@ class _Shape:
         if kind == "all_durations":
             kind = self._random.choice(("points", "short", "short", "long", "infinite"))
         elif kind == "infinite" and self._random.random() < 1 / 4:
-            kind = "short"  # some ends are needed for others to meet
+            kind = "short"  # other events need some finite ends
         if kind == "infinite":
             return INFINITY
         return 0 if kind == "points" else self._random.randint(*(_SHORT if kind == "short" else _LONG))
@@ -185,19 +185,19 @@ class _Shape:
             le, re = self._life(at)
             if re == INFINITY and not (self._last and number == self._size - 1):
                 re = le + self._random.randint(*_LONG) * self._unit
-            self.made.append((le, re))
+            self.lives_made.append((le, re))
             at = re if re == INFINITY else re + max(CHRONON, self._placed(self._random.randint(*gaps)))
 
     def _duplicates(self) -> None:
-        """Each lifetime twice, seldom three times; `_stories` gives equal payloads to equal neighbours."""
+        """Add each lifetime twice, rarely three times; `_stories` gives equal payloads to equal neighbours."""
         for start in self._starts((self._size + 1) // 2):
-            left = self._size - len(self.made)
+            left = self._size - len(self.lives_made)
             copies = left if left <= 3 else 3 if left != 4 and self._random.random() < 1 / 6 else 2
-            self.made += [self._life(self._placed(start))] * copies
+            self.lives_made += [self._life(self._placed(start))] * copies
 
     def _one_tick_apart(self, le: int, re: int) -> Life:
         """The same lifetime with one end a tick beside an end of another."""
-        ends = [end for life in self.made for end in life if end != INFINITY]
+        ends = [end for life in self.lives_made for end in life if end != INFINITY]
         if not ends:
             return le, re
         if re != INFINITY and re > le + CHRONON and self._random.random() < 1 / 2:
@@ -209,8 +209,8 @@ class _Shape:
 
     def _back_to_back(self, le: int, re: int) -> Life:
         """The same lifetime, moved to where another ends."""
-        ends = [end for _, end in self.made if end != INFINITY]
-        if not ends:  # the first must end, or nothing can follow it
+        ends = [end for _, end in self.lives_made if end != INFINITY]
+        if not ends:  # the first must end, or no event can follow it
             return le, re if re != INFINITY else le + self._random.randint(*_SHORT) * self._unit
         start = _closest(ends, le)
         return start, re if re == INFINITY else start + (re - le)
@@ -237,7 +237,7 @@ def _stories(
 
 
 def _revised(random: Random, le: int, re: int, chosen: Setting, unit: int) -> tuple[int, ...]:
-    """The ends that are told before the last one is right; or it is deleted in the end."""
+    """Some wrong ends, then the right one; sometimes a deletion."""
     ends = [re]
     if random.random() < 2 / 3:
         ends = [*(_wrong(random, le, re, unit) for _ in range(random.choice((1, 1, 2, 3)))), re]
@@ -248,7 +248,7 @@ def _revised(random: Random, le: int, re: int, chosen: Setting, unit: int) -> tu
 
 
 def _wrong(random: Random, le: int, re: int, unit: int) -> int:
-    """Some end: never, far away, one tick beside the right one, a few units before or after it, a point."""
+    """A wrong end: never, far away, one tick beside the right one, a few units before or after it, a point."""
     kind = random.randrange(7)
     if kind == 0:
         return INFINITY
@@ -262,7 +262,7 @@ def _wrong(random: Random, le: int, re: int, unit: int) -> int:
 
 
 def _rising(le: int, ends: list[int]) -> list[int]:
-    """The same without the ends that would make a correction reach further back than the one before it."""
+    """The ends without those that would make a correction reach further back than the one before it."""
     kept = list(ends)
     number = 2
     while number < len(kept):
@@ -280,7 +280,7 @@ def _rising(le: int, ends: list[int]) -> list[int]:
 
 @dataclass(frozen=True)
 class _Due:
-    """A step and when it comes: at which instant of the stream, and where among the steps of that instant."""
+    """A step and its arrival: the instant of the stream, and the place among the steps of that instant."""
 
     place: float
     among: float
@@ -288,17 +288,17 @@ class _Due:
 
 
 def _arrival(random: Random, stories: Sequence[Story], chosen: Setting, starts: Sequence[int]) -> list[int]:
-    """The order in which the stories are told: by sync time, and some later.
+    """The order in which the stories arrive: by sync time, with some delayed.
 
-    A delay does not go past a lull, so that promises can be made in it.
+    No delay passes a lull, so that promises can be made in it.
     """
-    prompt = [_prompt(story) for story in stories]
-    instants = sorted({time for times in prompt for time in times})
+    due_times = [_due_times(story) for story in stories]
+    instants = sorted({time for times in due_times for time in times})
     lasts = [bisect_left(instants, start) - 1 for start in starts] + [len(instants) - 1]
     share, least, reach = _DELAYED[chosen["disorder"]]
     far = max(least, int(reach * len(instants)))
     due: list[_Due] = []
-    for number, times in enumerate(prompt):
+    for number, times in enumerate(due_times):
         place, among = -1.0, 0.0
         for time in times:
             rank = bisect_left(instants, time)
@@ -309,23 +309,23 @@ def _arrival(random: Random, stories: Sequence[Story], chosen: Setting, starts: 
             among = random.uniform(among, 1.0) if delayed <= place else random.random()
             place = max(place, delayed)
             due.append(_Due(place, among, number))
-    return [one.story for one in sorted(due, key=lambda one: (one.place, one.among))]
+    return [due_step.story for due_step in sorted(due, key=lambda due_step: (due_step.place, due_step.among))]
 
 
-def _prompt(story: Story) -> list[int]:
-    """When each end is due: at its sync time, or before it if a later correction reaches further back."""
+def _due_times(story: Story) -> list[int]:
+    """The time at which each end is due: its sync time, or earlier if a later correction reaches further back."""
     syncs = [story.sync(number) for number in range(len(story.ends))]
     return [min(syncs[number:]) for number in range(len(syncs))]
 
 
-def _promised(
+def _with_promises(
     random: Random, stories: Sequence[Story], order: Sequence[int], chosen: Setting, starts: Sequence[int], unit: int
 ) -> list[Step]:
-    """The steps with CTIs between them; none is later than the least sync time that is still to come."""
-    told = Told(Schema(()), tuple(stories), tuple(order))
-    syncs = [stories[step[0]].sync(step[1]) for step in told.told() if not isinstance(step, Promise)]
+    """The steps with CTIs between them; no CTI is later than the least sync time of a later step."""
+    ordered = StoryStream(Schema(()), tuple(stories), tuple(order))
+    syncs = [stories[step[0]].sync(step[1]) for step in ordered.numbered_steps() if not isinstance(step, Promise)]
     ends = [end for story in stories for end in (story.le, story.re) if end != INFINITY]
-    least = [max(ends, default=0) + unit]  # a last promise may come after everything that is left in the end
+    least = [max(ends, default=0) + unit]  # a last promise may be after the whole history
     for sync in reversed(syncs):
         least.append(min(sync, least[-1]))
     least.reverse()
@@ -342,30 +342,30 @@ def _promised(
 
 
 class _Promises:
-    """Makes CTIs, as often and as close behind what is still to come as an eagerness says."""
+    """Makes CTIs; the eagerness decides how often, and how close to the least later sync time."""
 
     def __init__(self, random: Random, eagerness: str, unit: int, count: int) -> None:
         self._random, self._eagerness, self._unit, self._count = random, eagerness, unit, count
         self._latest: int | None = None
 
     def before(self, number: int, least: int) -> list[Promise]:
-        """The CTI before this step, if there is one; `least` is the latest that it may be."""
+        """The CTI before this step, if any; it is at most `least`."""
         if self._eagerness == "eager_ctis":
-            return self._made(least)
+            return self._make(least)
         if self._eagerness == "regular_ctis" and number % 4 == 3:
-            return self._made(least - self._unit * self._random.choice((0, 0, 0, 2)))
+            return self._make(least - self._unit * self._random.choice((0, 0, 0, 2)))
         last = number == self._count and self._latest is None
         if self._eagerness == "rare_ctis" and (last or self._random.random() < 1.5 / self._count):
-            return self._made(least - self._unit * self._random.choice((0, 0, 1, 6)))
+            return self._make(least - self._unit * self._random.choice((0, 0, 1, 6)))
         return []
 
     def inside(self, start: int) -> list[Promise]:
         """CTIs in the lull that ends here."""
         count = {"no_ctis": 0, "rare_ctis": 1, "regular_ctis": 2, "eager_ctis": 4}[self._eagerness]
         times = [start - _LULL * self._unit * place // (count + 1) for place in range(count, 0, -1)]
-        return [promise for time in times for promise in self._made(time)]
+        return [promise for time in times for promise in self._make(time)]
 
-    def _made(self, time: int) -> list[Promise]:
+    def _make(self, time: int) -> list[Promise]:
         if self._latest is not None and time <= self._latest:
             return []
         self._latest = time
@@ -386,7 +386,7 @@ def _cuts(random: Random, count: int) -> tuple[int, ...]:
 
 
 def make_speculative(stream: Stream, key: str, k: int = 1) -> Stream:
-    """The best `k` events of each group at every instant, which are corrected whenever an event comes late.
+    """The best `k` events of each group at every instant, which late events correct.
 
     The result has the columns of the stream, and as many retractions as the stream has disorder.
     """
@@ -397,13 +397,13 @@ def make_speculative(stream: Stream, key: str, k: int = 1) -> Stream:
 
 
 def duplicate_retractions(stream: Stream) -> Stream:
-    """Everything twice, corrections too."""
+    """The union of a stream with itself: every event and correction twice."""
     return stream.union(stream)
 
 
 def speculated(stream: Stream, setting: Setting, key: str) -> Stream:
-    """The stream as the setting's `speculation` wants it."""
-    how = _checked(setting)["speculation"]
-    if how == "made_speculative":
+    """The stream with the setting's `speculation`."""
+    kind = _complete_setting(setting)["speculation"]
+    if kind == "made_speculative":
         return make_speculative(stream, key)
-    return duplicate_retractions(make_speculative(stream, key)) if how == "duplicate_retractions" else stream
+    return duplicate_retractions(make_speculative(stream, key)) if kind == "duplicate_retractions" else stream

@@ -1,9 +1,9 @@
-"""A physical stream told as stories: each event with its corrections, and apart from them the order of arrival.
+"""A physical stream as stories (events with their corrections) and a separate order of arrival.
 
 A list of physical rows is hard to make smaller: without its insert a retraction makes no sense, and one time that moves
 must move in every row that names it. Here an event is a *story* (a start, its first end, every corrected end), and a
-stream is stories and *steps*: the number of the story whose next end arrives, or a promise (a CTI). Whatever is taken
-away, what is left is a stream that makes sense.
+stream is stories and *steps*: the number of the story whose next end arrives, or a promise (a CTI). After any
+removal, the rest is still a consistent stream.
 
 >>> from headrace.schema import Schema
 >>> long, short = Story(1, (10, 5), {"p": "P1"}), Story(4, (9,), {"p": "P2"})
@@ -34,7 +34,7 @@ from headrace.events import CONTROL, FARTHEST, physical_schema
 from headrace.schema import Schema
 from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 
-__all__ = ["Promise", "Step", "Story", "Told"]
+__all__ = ["Promise", "Step", "Story", "StoryStream"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ Step = int | Promise
 
 @dataclass(frozen=True)
 class Story:
-    """An event and its corrections: its ends in the order in which they are told.
+    """An event and its corrections: its ends in the order in which they arrive.
 
     The last end may equal `le`: then the event is deleted. Any end may be `INFINITY`.
     """
@@ -60,15 +60,15 @@ class Story:
 
     @property
     def re(self) -> int:
-        """Where it ends when all corrections are made; `le` when it is deleted."""
+        """The end after all corrections; `le` if the event is deleted."""
         return self.ends[-1]
 
     def sync(self, number: int) -> int:
-        """The earliest instant that the telling of this end changes (rule 2.4)."""
+        """The earliest instant that the arrival of this end changes (rule 2.4)."""
         return self.le if number == 0 else min(self.ends[number - 1], self.ends[number])
 
-    def sensible(self) -> bool:
-        """Whether these are the ends of one event: none before its start, none twice in a row, none once deleted."""
+    def is_consistent(self) -> bool:
+        """Whether the ends are consistent: none before the start, none twice in a row, none after the deletion."""
         if not self.ends or abs(self.le) >= FARTHEST:
             return False
         alive = all(end > self.le for end in self.ends[:-1]) and self.ends[0] > self.le <= self.re
@@ -77,8 +77,8 @@ class Story:
 
 
 @dataclass(frozen=True)
-class Told:
-    """A physical stream: stories, the steps in which they are told, and how many steps each batch has."""
+class StoryStream:
+    """A physical stream: stories, the steps in which they arrive, and the number of steps of each batch."""
 
     schema: Schema
     stories: tuple[Story, ...]
@@ -86,11 +86,11 @@ class Told:
     cuts: tuple[int, ...] = ()
 
     def __len__(self) -> int:
-        """How many rows it has."""
+        """The number of rows."""
         return len(self.steps)
 
-    def told(self) -> Iterator[tuple[int, int] | Promise]:
-        """The steps, each with which end of its story it tells."""
+    def numbered_steps(self) -> Iterator[tuple[int, int] | Promise]:
+        """The steps, each with the number of its story and of the end that arrives."""
         seen: Counter[int] = Counter()
         for step in self.steps:
             if isinstance(step, Promise):
@@ -101,11 +101,11 @@ class Told:
 
     def events(self) -> list[dict[str, Any]]:
         """The physical events in the order in which they arrive."""
-        nothing = dict.fromkeys(self.schema.names)
+        no_payload = dict.fromkeys(self.schema.names)
         rows: list[dict[str, Any]] = []
-        for step in self.told():
+        for step in self.numbered_steps():
             if isinstance(step, Promise):
-                rows.append({"kind": "cti", "le": step.time, "re": None, "re_new": None, **nothing})
+                rows.append({"kind": "cti", "le": step.time, "re": None, "re_new": None, **no_payload})
                 continue
             story, end = self.stories[step[0]], step[1]
             first, last = ("insert", None) if end == 0 else ("retract", story.ends[end])
@@ -117,18 +117,18 @@ class Told:
         """The physical events as a table."""
         return pa.Table.from_pylist(self.events(), schema=physical_schema(self.schema))
 
-    def legal(self) -> bool:
-        """Whether every story makes sense and is told to its end, no promise is broken (rule 3.1), and CTIs rise."""
+    def is_legal(self) -> bool:
+        """Whether every story is consistent and complete, no promise is broken (rule 3.1), and CTIs rise."""
         times = Counter(step for step in self.steps if not isinstance(step, Promise))
         if times != Counter({number: len(story.ends) for number, story in enumerate(self.stories)}):
             return False
         if self.cuts and (sum(self.cuts) != len(self.steps) or min(self.cuts) < 1):
             return False
-        return all(story.sensible() for story in self.stories) and self._keeps_promises()
+        return all(story.is_consistent() for story in self.stories) and self._keeps_promises()
 
     def _keeps_promises(self) -> bool:
         cti = NEG_INFINITY
-        for step in self.told():
+        for step in self.numbered_steps():
             if isinstance(step, Promise):
                 if step.time <= cti:
                     return False
@@ -138,21 +138,21 @@ class Told:
         return True
 
     def history(self) -> list[tuple[int, int, dict[str, Any]]]:
-        """What is left when all corrections are made (rule 1.4)."""
+        """The history: the events after all corrections (rule 1.4)."""
         return [(story.le, story.re, dict(story.payload)) for story in self.stories if story.re > story.le]
 
-    def in_batches(self, cuts: Sequence[int] = ()) -> Told:
-        """The same stream, delivered in other batches."""
+    def in_batches(self, cuts: Sequence[int] = ()) -> StoryStream:
+        """The same stream in other batches."""
         return replace(self, cuts=tuple(cuts))
 
     def stream(self) -> Stream:
-        """The stream, to ask queries of."""
+        """The stream, as input for queries."""
         return stream_of(self.table(), self.schema.arrow, batches=self.cuts)
 
     def drawn(self) -> str:
         """The events as text, ready to paste into `hr.events(…, schema)`.
 
-        It is a drawn table, or, when a value is none that a drawn table can hold, a list of dicts in Python.
+        It is a drawn table, or a Python list of dicts if a drawn table cannot hold a value.
         """
         rows = self.events()
         lines = [[*CONTROL, *self.schema.names], *(_cells(row) for row in rows)]

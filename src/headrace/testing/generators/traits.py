@@ -1,8 +1,8 @@
-"""What a generated stream should be like, in words: durations, overlap, disorder, CTIs, speculation, lulls, payloads.
+"""Describe generated streams by traits: durations, overlap, disorder, CTIs, speculation, lulls, payloads.
 
-A *dimension* is one thing that varies (rule 10.3), with a few values. *Traits* leave some values of each dimension
-open: `highly_out_of_order & speculative` says two things and leaves the rest to whoever fills it in. A *setting* has
-exactly one value for every dimension.
+A *dimension* is one property that varies (rule 10.3), with a few values. *Traits* allow some values of each dimension:
+`highly_out_of_order & speculative` fixes two dimensions and leaves the others open. A *setting* has exactly one value
+for every dimension.
 
 >>> from headrace.testing.generators.traits import highly_out_of_order, in_order, infinite, out_of_order
 >>> highly_out_of_order & infinite
@@ -20,7 +20,7 @@ from headrace.errors import IntentError, nearest
 
 __all__ = ["DIMENSIONS", "TRAITS", "Setting", "Traits", "anything", "trait"]
 
-#: Every dimension and its values. The first value is the plainest: what a shrunken example tends to.
+#: Every dimension and its values. The first value is the plainest.
 DIMENSIONS: Mapping[str, tuple[str, ...]] = {
     "duration": ("points", "short", "long", "infinite", "all_durations"),
     "overlap": ("low_overlap", "medium_overlap", "high_overlap"),
@@ -40,14 +40,14 @@ _DIMENSION_OF = {value: name for name, values in DIMENSIONS.items() for value in
 
 @dataclass(frozen=True)
 class Traits:
-    """Which values each dimension may still take; a dimension that is not mentioned may take any."""
+    """The values that each dimension may take; a dimension that is not mentioned may take any."""
 
     allowed: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def open(self, dimension: str) -> tuple[str, ...]:
         """The values that a dimension may take, in the dimension's order."""
-        mine = self.allowed.get(dimension)
-        return tuple(value for value in DIMENSIONS[dimension] if mine is None or value in mine)
+        allowed = self.allowed.get(dimension)
+        return tuple(value for value in DIMENSIONS[dimension] if allowed is None or value in allowed)
 
     def __and__(self, other: Traits) -> Traits:
         both = dict(self.allowed)
@@ -55,7 +55,7 @@ class Traits:
             both[name] = both.get(name, values) & values
             if not both[name]:
                 raise IntentError(
-                    "no stream can be both",
+                    "no stream can have both traits",
                     given=f"{self} & {other}",
                     allowed=f"one {name} at a time",
                     instead=f"({self}) | ({other}), if either will do",

@@ -1,7 +1,7 @@
 """Payloads of generated streams: for every type a few values, how often each occurs, and the odd ones.
 
-Values are few, so that keys meet, groups have several events and equal payloads happen. Which value is the frequent one
-is a matter of the seed. `pools` brings in what a query compares with: values on both sides of its literals.
+Values are few, so that keys match, groups have several events and equal payloads occur. The seed decides which value is
+frequent. `pools` adds values around the literals that a query compares with.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from headrace.schema import Schema, Type
 
 __all__ = ["SCHEMA", "Payloads", "plain_value", "plain_values"]
 
-#: The payload of streams whose columns nobody has chosen: few keys, whole numbers, floats.
+#: The default payload of streams: few keys, whole numbers, floats.
 SCHEMA = Schema.of("k STRING, i LONG, x DOUBLE")
 
 _DAY = datetime(2024, 5, 1, tzinfo=UTC)
 _WORDS = ("a", "b", "c", "ab", "A", "B", "d", "e", "f", "g", "h", "i")
 _LETTERS = ("a", "b", "c", "A", "B", "d", "e", "f", "g", "h", "i", "j")
 _WHOLE = (0, 1, 2, -1, 7, 3, 4, 5, -2, 10, 12, 100)
-# Both zeros are among the first few: they are one value, whenever they meet.
+# Both zeros are among the first few: they must compare as equal.
 _FLOATS = (0.0, 1.0, -2.5, -0.0, 0.1, 3.0, 0.5, 2.0, -1.0, 0.25, 0.3, 10.0, 100.0)
 _ODD_DOUBLES = (math.nan, math.inf, -math.inf, -0.0, 5e-324, 1e300, -1e300, 1e16, 2.0**53)
 _ODD_FLOATS = (math.nan, math.inf, -math.inf, -0.0, 2.0**-149, 3e38, -3e38, 1e16, 2.0**24)
@@ -63,9 +63,9 @@ class Payloads:
         self, random: Random, schema: Schema, distribution: str, pools: Mapping[str, Sequence[Any]] | None = None
     ) -> None:
         self._random = random
-        given = pools or {}
+        pool_values = pools or {}
         self._palettes = {
-            field.name: _PALETTES[distribution](random, field.type, _held(given.get(field.name, ()), field.type))
+            field.name: _PALETTES[distribution](random, field.type, _held(pool_values.get(field.name, ()), field.type))
             for field in schema
         }
 
@@ -75,7 +75,7 @@ class Payloads:
 
 
 def plain_value(kind: Type) -> Any:
-    """The plainest value of a type: what a smaller example has instead of any other."""
+    """The plainest value of a type, which shrinking tries first."""
     return plain_values(kind)[0]
 
 
@@ -86,7 +86,7 @@ def plain_values(kind: Type) -> tuple[Any, ...]:
 
 
 def _held(values: Sequence[Any], kind: Type) -> list[Any]:
-    """The values as a column of the type holds them; those that it cannot hold are left out."""
+    """The values as a column of the type holds them, without those that it cannot hold."""
     found = []
     for value in values:
         try:
@@ -125,17 +125,17 @@ def _odd_text(kind: Type) -> list[Any]:
     return _plain(kind)[:_FEW]
 
 
-def _some(random: Random, kind: Type, scalars: Callable[[Type], list[Any]], count: int) -> list[Any]:
-    """So many values of a type, or as many as there are; a list is made of the values of its elements."""
+def _sample(random: Random, kind: Type, scalars: Callable[[Type], list[Any]], count: int) -> list[Any]:
+    """Up to `count` values of a type; lists consist of such values of their element type."""
     if not kind.is_array:
         known = scalars(kind)
         return random.sample(known, min(count, len(known)))
-    elements = _some(random, kind.element, scalars, count)
+    elements = _sample(random, kind.element, scalars, count)
     return [[], *([random.choice(elements) for _ in range(random.randint(1, 3))] for _ in range(count - 1))]
 
 
 def _even(values: Sequence[Any], pool: Sequence[Any], nulls: float = 0.0) -> _Palette:
-    """Every value as often as the others, a third from the pool where there is one, a share of nulls."""
+    """A palette of equally frequent values, a third from the pool if there is one, and a share of nulls."""
     own = (1 - nulls) * (2 / 3 if pool else 1)
     rest = 1 - nulls - own
     weights = [*(own / len(values) for _ in values), *(rest / len(pool) for _ in pool), nulls]
@@ -143,31 +143,31 @@ def _even(values: Sequence[Any], pool: Sequence[Any], nulls: float = 0.0) -> _Pa
 
 
 def _uniform(random: Random, kind: Type, pool: Sequence[Any]) -> _Palette:
-    # The plainest values rather than any: then streams of different seeds meet in joins.
-    few = _some(random, kind, _plain, _FEW) if kind.is_array else _plain(kind)[:_FEW]
+    # The plainest values, so that streams of different seeds match in joins.
+    few = _sample(random, kind, _plain, _FEW) if kind.is_array else _plain(kind)[:_FEW]
     return _even(few, pool)
 
 
 def _zipf(random: Random, kind: Type, pool: Sequence[Any]) -> _Palette:
-    values = [*_some(random, kind, _plain, _MANY), None, *pool]
+    values = [*_sample(random, kind, _plain, _MANY), None, *pool]
     random.shuffle(values)
     return _Palette(tuple(values), tuple(1 / rank**1.5 for rank in range(1, len(values) + 1)))
 
 
 def _nulls(random: Random, kind: Type, pool: Sequence[Any]) -> _Palette:
-    few = _some(random, kind, _plain, _FEW) if kind.is_array else _plain(kind)[:_FEW]
+    few = _sample(random, kind, _plain, _FEW) if kind.is_array else _plain(kind)[:_FEW]
     if kind.is_array:
         few += [[None], [few[-1][0], None]]
     return _even(few, pool, nulls=0.5)
 
 
 def _extremes(random: Random, kind: Type, pool: Sequence[Any]) -> _Palette:
-    values = [*_some(random, kind, _extreme, _FEW), *_some(random, kind, _extreme, _MANY)]
+    values = [*_sample(random, kind, _extreme, _FEW), *_sample(random, kind, _extreme, _MANY)]
     return _even([*values, *(_plain(kind)[:2] if not kind.is_array else [])], pool, nulls=0.2)
 
 
 def _unicode(random: Random, kind: Type, pool: Sequence[Any]) -> _Palette:
-    return _even(_some(random, kind, _odd_text, 2 * _FEW), pool)
+    return _even(_sample(random, kind, _odd_text, 2 * _FEW), pool)
 
 
 _PALETTES: Mapping[str, Callable[[Random, Type, Sequence[Any]], _Palette]] = {

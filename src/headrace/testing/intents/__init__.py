@@ -1,7 +1,7 @@
-"""Intents: what to test, said in words; the transformer fills in what they leave open.
+"""Intents describe what to test; `transform` fills in what they leave open.
 
-Every kind of query of the catalogue is a function here, which takes intents as inputs, the values that are decided, and
-what streams are like:
+Every kind of query of the catalogue is a function here. It takes intents as inputs, option values, and the traits of
+streams:
 
 >>> from headrace.testing import intents as intent
 >>> from headrace.testing.generators import traits
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class _NoSuchIntent(IntentError, AttributeError):
-    """A kind of query that the catalogue does not have, asked for as an attribute."""
+    """An attribute that is no kind of query of the catalogue."""
 
 
 def __getattr__(name: str) -> Callable[..., Intent]:

@@ -1,7 +1,7 @@
-"""The kinds of queries that intents speak of: one for each operator, with the dimensions along which it varies.
+"""The kinds of queries for intents: one for each operator, with the dimensions along which it varies.
 
-Every kind takes and gives streams of the columns `k STRING, i LONG, x DOUBLE`, so that the output of any can be the
-input of any other. Times are in ticks; windows have 1 to 12 of them.
+Input and output of every kind have the columns `k STRING, i LONG, x DOUBLE`, so that kinds can be composed freely.
+Times are in ticks; windows have 1 to 12 of them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from headrace.testing.intents.span import SPANS
 __all__ = ["KINDS", "OPERATORS", "Kind", "Options"]
 
 
-def _not_yet(_names: tuple[str, ...], _options: Options) -> str:
+def _no_query(_names: tuple[str, ...], _options: Options) -> str:
     raise IntentError(
-        "'any' is no query yet",
+        "'any' is not a query yet",
         given="any",
         allowed=", ".join(OPERATORS),
         instead="concrete(intent, seed) chooses some",
@@ -34,10 +34,10 @@ def _not_yet(_names: tuple[str, ...], _options: Options) -> str:
 OPERATORS: Mapping[str, Kind] = {kind.name: kind for kind in (*SPANS, *MEETINGS, *PER_WINDOW, *GROUPED)}
 
 _ANY = {"operator": tuple(OPERATORS), "below": tuple(OPERATORS), "depth": ("2", "3", "4")}
-#: All kinds: the same; `any`, which stands for so many of them, each over the one before, and names the last two; the
-#: compositions that are written down; patterns and loops, which came later: `any` goes on to draw as it did.
+#: All kinds: the operators; `any`, which stands for a chain of them and names the last two; and compositions, patterns
+#: and loops, which `any` does not draw, so that its draws stay the same.
 KINDS: Mapping[str, Kind] = {
     **OPERATORS,
-    "any": Kind("any", 1, _ANY, _not_yet),
+    "any": Kind("any", 1, _ANY, _no_query),
     **{kind.name: kind for kind in (*COMPOSED, *PATTERNS, *LOOPS)},
 }

@@ -1,6 +1,6 @@
-"""Queries of several kinds that must agree on something which chance would rarely try.
+"""Compositions of kinds that random composition would rarely try.
 
-The intent `any` composes kinds by itself, so these are not among those that it draws.
+The intent `any` composes kinds by itself and does not draw these.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from headrace.testing.intents.kind import PLAIN, written
 __all__ = ["COMPOSED"]
 
 _WINDOWS = {"tumbling": "hr.tumbling(12)", "hopping": "hr.hopping(6, every=2)", "snapshot": "hr.snapshot()"}
-#: The same two columns in either order: rows are together by both, but not in the same place.
+#: The same two columns in either order: both partition rows alike, but into different buckets.
 _ORDERS = {"text_first": "'k', 'i'", "number_first": "'i', 'k'"}
 _GROUPS = ".window({window}).aggregate(x=hr.sum('x'))"
 
-#: Infinities of both signs beside the stream's own floats; one that is taken back must leave no trace in a sum.
+#: Infinities of both signs beside the stream's own floats; a retracted one must leave no trace in a sum.
 _INFINITE = (
     ".select('k', 'i', x=hr.case().when(hr.col('i') > {above}, float('inf'))"
     ".when(hr.col('i') < 1, float('-inf')).otherwise(hr.col('x')))"
@@ -25,7 +25,7 @@ COMPOSED = (
         "join_of_groups",
         2,
         f"{{a}}.group_by({{left}}){_GROUPS}.{{method}}({{other}}.group_by({{right}}){_GROUPS}, on=({{on}})){PLAIN}",
-        # The groups of a stream meet those of itself; those of two streams seldom do.
+        # Groups of a stream match its own groups; groups of two streams rarely match.
         other={"another": "{b}", "both": "{b}.union({a})"},
         left=_ORDERS,
         right=_ORDERS,

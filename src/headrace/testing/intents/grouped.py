@@ -14,7 +14,7 @@ _BODIES = {
     "snapshot": "g.window(hr.snapshot()).aggregate(k=hr.max('k'), i=hr.count(), x=hr.max('x'))",
     "session": "g.window(hr.session(4)).aggregate(k=hr.last('k'), i=hr.sum('i'), x=hr.avg('x'))",
     "count": "g.window(hr.count_by_start(2)).aggregate(k=hr.first('k'), i=hr.count(), x=hr.median('x'))",
-    "module": "g.window(hr.tumbling(5)).aggregate(k=hr.max('k'), i=hr.count(), x=Tally().of('i', 'x'))",
+    "module": "g.window(hr.tumbling(5)).aggregate(k=hr.max('k'), i=hr.count(), x=PayloadChecksum().of('i', 'x'))",
     "operate": (
         "g.window(hr.snapshot()).operate(Largest(), 'i', 'x')"
         ".select(k=hr.col('label'), i=hr.col('n'), x=hr.col('value'))"
@@ -33,7 +33,7 @@ _BODIES = {
     "join": f"g.join(g, {_RISING}",
     "left_join": f"g.left_join(g.shift(2), on='i', {_RISING}",
 }
-#: With a stream from outside, which meets every group.
+#: With a stream from outside, which joins with every group.
 _MEETING_BODIES = {
     "anti_join": "g.anti_join({b}, on='i')",
     "clip": "g.clip({b}, on='i')",

@@ -1,4 +1,4 @@
-"""Kinds of queries in which events of two streams meet, or of a stream and a table (rule 4)."""
+"""Kinds of queries that join two streams, or a stream and a table (rule 4)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.testing.intents.kind import PLAIN, Kind, Options, written
 __all__ = ["MEETINGS"]
 
 _ON = {"text": "'k'", "number": "'i'", "float": "'x'", "two": "('k', 'i')", "renamed": "{'i': 'n'}"}
-#: By the columns that are joined on: the columns that the other stream has beside them, by the name they then have.
+#: By join columns: the other columns of the right stream, with their names in the result.
 _BESIDE = {
     "text": {"i": "i_right", "x": "x_right"},
     "number": {"k": "k_right", "x": "x_right"},
@@ -23,13 +23,13 @@ _TAKEN = ("left", "right", "mixed")
 
 
 def _condition(condition: str, beside: Mapping[str, str]) -> str:
-    mine, theirs = list(beside.items())[-1]
-    mine, theirs = f"hr.col({mine!r})", f"hr.col({theirs!r})"
+    left_column, right_column = list(beside.items())[-1]
+    left_column, right_column = f"hr.col({left_column!r})", f"hr.col({right_column!r})"
     return {
         "none": "",
-        "less": f", where={mine} < {theirs}",
-        "unequal": f", where={mine} != {theirs}",
-        "null": f", where={theirs}.is_null() | ({mine} == {theirs})",
+        "less": f", where={left_column} < {right_column}",
+        "unequal": f", where={left_column} != {right_column}",
+        "null": f", where={right_column}.is_null() | ({left_column} == {right_column})",
     }[condition]
 
 
@@ -77,7 +77,7 @@ def _theta(names: tuple[str, ...], options: Options) -> str:
     return f"{left}.join({right}, where={_THETAS[options['predicate']]}){taken}"
 
 
-#: What a stream may meet that is made of itself.
+#: Streams derived from a stream, to join it with.
 _OF_ITSELF = {
     "itself": "{a}",
     "shifted": "{a}.shift(2)",

@@ -1,7 +1,7 @@
 """Covering arrays: few rows in which every two values of different dimensions occur together (as AETG finds them).
 
-Most faults need one value, or two that meet. So the first rows are chosen to bring together as many new pairs as can
-be, until none is left; after that rows are drawn at random, for ever. The same arguments give the same rows.
+Most faults need one value, or a pair. So the first rows cover as many new pairs as possible, until none is left; after
+that rows are random, without end. The same arguments give the same rows.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from headrace.errors import IntentError
 
 __all__ = ["pairwise"]
 
-#: How many rows are made for each that is taken: the one with the most new pairs.
+#: The number of candidates for each row; the one with the most new pairs wins.
 _CANDIDATES = 12
-#: How many steps may be spent to find out whether values go together, and in how many orders of the dimensions: where
-#: one that rules out many values comes late, the search goes on for long.
+#: The most steps of a search for values that can be combined, and the number of orders of dimensions to try: the search
+#: is slow if a dimension that excludes many values comes late.
 _STEPS, _ORDERS = 2_000, 10
 
 #: A value of a dimension, and two of them, by their numbers.
@@ -34,13 +34,13 @@ def pairwise(
 ) -> Iterator[dict[str, str]]:
     """Rows with one value for each dimension: first all pairs in few rows, then at random.
 
-    `allowed` says whether values go together; it is asked of parts of rows too, and must say yes if it cannot tell.
+    `allowed` tells whether values can be combined; it also gets partial rows, and must return true if undecided.
     """
     empty = [name for name, values in dimensions.items() if not values]
     if empty:
         raise IntentError("a dimension has no value left", given=", ".join(empty), allowed="at least one for each")
     array = _Array(dimensions, Random(f"{seed} pairs"), allowed)  # noqa: S311 - nothing secret
-    array.drawn()  # where nothing goes together it fails here, not at the first row
+    array.drawn()  # fails here, not at the first row, if no values can be combined
     return _rows(array)
 
 
@@ -54,7 +54,7 @@ def _rows(array: _Array) -> Iterator[dict[str, str]]:
 
 
 class _Array:
-    """The rows so far, seen as the pairs that are still missing."""
+    """The state of the array: the pairs that are still missing."""
 
     def __init__(
         self,
@@ -68,11 +68,11 @@ class _Array:
         self._allowed = allowed
         # With a single dimension each value makes a pair with itself.
         cells = [[(d, v) for v in range(len(values))] for d, values in enumerate(self._values)]
-        pairs = ((a, b) for mine, others in combinations(cells, 2) for a in mine for b in others)
+        pairs = ((a, b) for own_cells, other_cells in combinations(cells, 2) for a in own_cells for b in other_cells)
         self.missing: dict[Pair, None] = dict.fromkeys([(a, a) for a in cells[0]] if len(cells) == 1 else pairs)
 
     def named(self, row: Row) -> dict[str, str]:
-        """A row as it is given, whose pairs are not missing any more."""
+        """A row by names; its pairs are no longer missing."""
         for pair in self._pairs(row):
             self.missing.pop(pair, None)
         return self._text(dict(sorted(row.items())))
@@ -103,7 +103,7 @@ class _Array:
         return candidates[gains.index(gain)] if gain else None
 
     def _candidate(self, first: Cell) -> Row | None:
-        """A row with this value, and in all other dimensions the value that brings the most new pairs."""
+        """A row with this value, and in every other dimension the value with the most new pairs."""
         row = dict([first])
         others = [d for d in range(len(self._names)) if d != first[0]]
         self._random.shuffle(others)
@@ -121,7 +121,7 @@ class _Array:
         return row
 
     def completed_pair(self) -> Row | None:
-        """A row with the pair that has been missing for longest; if there is none, the pair cannot be had."""
+        """A row with the pair that has been missing longest; None if the pair is impossible."""
         pair = next(iter(self.missing))
         del self.missing[pair]
         return self._completed(dict(pair))
@@ -129,19 +129,19 @@ class _Array:
     # --- any rows ----------------------------------------------------------------------------------------------------
 
     def drawn(self) -> Row:
-        """A row at random."""
+        """A random row."""
         row = self._completed({})
         if row is None:
             raise IntentError(
-                "no values of these dimensions go together",
+                "no values of these dimensions can be combined",
                 given=", ".join(f"{n}={'|'.join(values)}" for n, values in zip(self._names, self._values, strict=True)),
-                allowed="values that can be had at once",
+                allowed="values that can be combined",
                 instead="leave some of them open",
             )
         return row
 
     def _completed(self, row: Row) -> Row | None:
-        """A row at random that has these values: any that goes together, if there is one."""
+        """A random allowed row with these values, if there is one."""
         rest = [d for d in range(len(self._names)) if d not in row]
         for _ in range(_ORDERS):
             self._random.shuffle(rest)
@@ -151,7 +151,7 @@ class _Array:
         return None
 
     def _searched(self, row: Row, rest: list[int]) -> tuple[Row | None, bool]:
-        """The row with values for the rest, chosen in this order; and whether the search came to an end."""
+        """The row with values for the rest, chosen in this order; and whether the search was complete."""
         steps = 0
 
         def fill(row: Row, rest: list[int]) -> Row | None:
@@ -164,7 +164,7 @@ class _Array:
             values = list(range(len(self._values[rest[0]])))
             self._random.shuffle(values)
             found = (fill(row | {rest[0]: v}, rest[1:]) for v in values)
-            return next((whole for whole in found if whole is not None), None)
+            return next((full_row for full_row in found if full_row is not None), None)
 
         found = fill(row, rest)
         return found, found is not None or steps <= _STEPS

@@ -1,4 +1,4 @@
-"""Kinds of queries that look for patterns (rule 9.4)."""
+"""Kinds of queries that match patterns (rule 9.4)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from headrace.testing.intents.kind import PLAIN, written
 
 __all__ = ["PATTERNS"]
 
-#: Of these no number of events has more matches than a power of it, also where all of them are asked for.
+#: Shapes whose number of matches is polynomial in the number of events, also for all matches.
 _SHAPES = {
     "pair": "'A B'",
     "greedy": "'A B+'",

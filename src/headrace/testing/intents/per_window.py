@@ -169,7 +169,7 @@ _MODULE_AGGREGATES = {
     "plain": "Seen().of('i', 'x')",
     "timed": "SeenInTime().of('i', 'x')",
     "time_weighted": "hr.time_weighted_avg('x')",
-    "incremental": "Tally().of('i', 'x')",
+    "incremental": "PayloadChecksum().of('i', 'x')",
     "growing": "Grown().of('i', 'x')",
     "merging": "Merged().of('i', 'x')",
     "two_merging": "Merged().of('i', 'x') - Merged().of('i', hr.col('x') + 1.0)",

@@ -1,7 +1,7 @@
-"""Kinds of queries that are made from themselves (rules 9.1 to 9.3).
+"""Kinds of recursive queries (rules 9.1 to 9.3).
 
 Nodes are small numbers, events of the second stream are links between them, so graphs have cycles and several ways from
-one node to another. What is found keeps the text and the float it began with.
+one node to another. Derived events keep the text and the float of their seed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from headrace.testing.intents.kind import PLAIN, written
 
 __all__ = ["LOOPS"]
 
-#: Two links go out from every node, to which it depends on the event; `{n}` nodes.
+#: Two links go out from every node; the event decides which. `{n}` is the number of nodes.
 _LINK = (
     "{{b}}.select(src=hr.col('i') % {n}, "
     "dst=(hr.col('i') % {n} * 2 + hr.case().when(hr.col('x') > 0, 1).otherwise(0)) % {n})"
@@ -29,7 +29,7 @@ _SEEDS = {"few": "{a}.where(hr.col('i') < 2)", "all": "{a}"}
 
 _STEP = "f.join(links, on={{'i': 'src'}}).select('k', 'x', i=hr.col('dst'))" + PLAIN
 _LEAST = ".group_by('i').window(hr.snapshot()).aggregate(k=hr.max('k'), x=hr.min('x'))" + PLAIN
-#: More for more: changes circulate.
+#: Monotonic bodies: changes circulate.
 _GROWING = {
     "step": _STEP,
     "filtered": f"{_STEP}.where(hr.col('k').is_not_null() | (hr.col('i') > 1))",
@@ -39,7 +39,7 @@ _GROWING = {
     "per_key": "f.group_by('k').apply(lambda g: g.join(links, on={{'i': 'src'}}).select('x', i=hr.col('dst')))" + PLAIN,
     "unlike": f"{_STEP}.distinct().union(f.select('k', 'x', i=hr.col('i') % 2){PLAIN})",
 }
-#: What comes later may take back what was given.
+#: Later input may retract earlier results.
 _REVISING = {
     "least": f"{_STEP}{_LEAST}",
     "closed": f"{_STEP}.anti_join({{b}}.where(hr.col('x') < 0), on='k')",

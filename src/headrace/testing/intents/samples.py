@@ -1,6 +1,6 @@
-"""What a generated query needs of a user's making: small modules, functions and tables.
+"""Small modules, functions and tables that generated queries use.
 
-The modules tell everything they see, as a checksum, so that anything that goes in wrongly comes out wrongly.
+The modules output a checksum of everything they see, so that any wrong input gives a wrong answer.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _checksum(seen: Any) -> float:
 
 
 class Seen(Aggregate):
-    """A checksum of the payloads, in the order in which a module sees them."""
+    """A checksum of the payloads, in the order of the module's input."""
 
     input = _FIELDS
     output = "DOUBLE"
@@ -73,7 +73,7 @@ class SeenInTime(Aggregate):
 
 
 class _Tallied:
-    """How often each payload occurs; payloads can be taken back."""
+    """A count for each payload; payloads can be removed."""
 
     def initial(self) -> Counter[str]:
         return Counter()
@@ -86,24 +86,24 @@ class _Tallied:
 
 
 class PayloadChecksum(_Tallied, IncrementalAggregate):
-    """A checksum of how often each payload occurs; payloads can be taken back."""
+    """A checksum of the count of each payload; payloads can be removed."""
 
     input = _FIELDS
     output = "DOUBLE"
 
     def compute(self, state: Counter[str]) -> float:
-        # A count of nothing is kept: it shows what was removed but never added.
+        # Negative counts stay: they show payloads that were removed but never added.
         return _checksum(sorted((text, number) for text, number in state.items() if number))
 
 
 class Grown(PayloadChecksum):
-    """The same, but nothing can be taken back."""
+    """The same, without removal."""
 
     remove = IncrementalAggregate.remove  # type: ignore[assignment]
 
 
 class Merged(PayloadChecksum):
-    """The same, and two states can be made one."""
+    """The same, and two states can be merged."""
 
     def merge(self, state: Counter[str], other: Counter[str]) -> Counter[str]:
         for text, number in other.items():
@@ -135,7 +135,7 @@ class InOrder(IncrementalAggregate):
 
 
 class Each(Operator):
-    """Two outputs for each payload: itself, and how many there are."""
+    """Two outputs for each payload: itself, and the number of payloads."""
 
     input = _FIELDS
     output = _OUTPUTS
@@ -147,7 +147,7 @@ class Each(Operator):
 
 
 class Largest(Operator):
-    """The greatest whole number, if there is any: no output for some windows."""
+    """The greatest whole number, if there is one: some windows have no output."""
 
     input = _FIELDS
     output = _OUTPUTS
@@ -158,7 +158,7 @@ class Largest(Operator):
 
 
 class TallyEach(_Tallied, IncrementalOperator):
-    """Each payload once, with how often it occurs; payloads can be taken back."""
+    """Each payload once, with its count; payloads can be removed."""
 
     input = _FIELDS
     output = _OUTPUTS
@@ -182,7 +182,7 @@ class Later(Operator):
 
 
 class Onwards(Operator):
-    """Each event that starts in the window, for two ticks: depends on nothing later, as `time_bound` asks."""
+    """Each event that starts in the window, for two ticks: depends on nothing later, as `time_bound` requires."""
 
     input = _FIELDS
     output = _OUTPUTS
@@ -203,19 +203,19 @@ def halved(x: float) -> float:
 
 @udf(takes="DOUBLE", returns="DOUBLE", nulls="pass")
 def known(x: float | None) -> float | None:
-    """Something for nothing: a function that is shown nulls, and gives some."""
+    """A function that receives nulls and returns some."""
     return 0.25 if x is None else None if x == 1.0 else x
 
 
 @udf(takes="DOUBLE", returns="DOUBLE", vectorised=True)
 def capped(x: pa.Array) -> pa.Array:
-    """A number, but two at most: a function of whole columns."""
+    """A number, but two at most: a vectorised function."""
     return pc.if_else(pc.greater(x, 2.0), 2.0, x)
 
 
 @udf(on_error="null")
 def reciprocal(x: float) -> float:
-    """One part of so many: a function that fails for zero."""
+    """The reciprocal: a function that fails for zero."""
     return 1 / x
 
 

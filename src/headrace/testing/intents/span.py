@@ -1,4 +1,4 @@
-"""Kinds of queries that look at one event at a time, or at equal ones (rule 4)."""
+"""Kinds of queries that process one event at a time, or equal events (rule 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Intents as text, for the command line: what `str` gives of an intent, and a little more.
+"""Read intents from text, for the command line: the result of `str(intent)`, and a little more.
 
     equi_join over highly_out_of_order & speculative
     aggregate(equi_join, window=snapshot|session) over points
@@ -36,15 +36,15 @@ class _Token(NamedTuple):
 
 
 def read_intent(text: str) -> Intent:
-    """The intent that a text says."""
+    """Read an intent from a text."""
     reader = _TextReader(text)
-    return reader.whole(reader.intent)
+    return reader.read_all(reader.intent)
 
 
 def read_traits(text: str) -> Traits:
-    """The traits that a text says: what streams are like, whatever the query."""
+    """Read traits from a text: what the streams of any query are like."""
     reader = _TextReader(text)
-    return reader.whole(reader.traits)
+    return reader.read_all(reader.traits)
 
 
 class _TextReader:
@@ -52,7 +52,7 @@ class _TextReader:
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
-            raise IntentError("this is no text", given=text, allowed="text", instead="'highly_out_of_order & revised'")
+            raise IntentError("this is not text", given=text, allowed="text", instead="'highly_out_of_order & revised'")
         self._text = re.sub(r"\s", " ", text)
         self._tokens = [
             _Token(match[0].strip(), match.start(match.lastindex), match.lastindex == 2)
@@ -61,11 +61,13 @@ class _TextReader:
         ]
         self._next = 0
 
-    def whole(self, read: Callable[[], _T]) -> _T:
-        """What one reads of the text, which must be all of it."""
+    def read_all(self, read: Callable[[], _T]) -> _T:
+        """The result of `read`, which must consume the entire text."""
         found = read()
         if self._here.text != _END:
-            raise self._wrong("this is more than can be read", "the end, or '>>', 'over' and '&' before what follows")
+            raise self._wrong(
+                "this text cannot be read to its end", "the end, or '>>', 'over' and '&' before what follows"
+            )
         return found
 
     # --- the grammar -------------------------------------------------------------------------------------------------
@@ -76,21 +78,21 @@ class _TextReader:
         while self._here.text == ">>":
             place = self._here
             self._next += 1
-            then = self._term()
-            found = self._at(place, partial(rshift, found, then))
+            next_intent = self._term()
+            found = self._at(place, partial(rshift, found, next_intent))
         return found
 
     def _term(self) -> Intent:
         if self._took("("):
-            found = self.intent()
+            intent = self.intent()
             self._expect(")")
         else:
-            found = self._query()
+            intent = self._query()
         if self._took("over"):
             place = self._here
             over = self.traits()
-            found = self._at(place, lambda: Intent(found.kind, found.inputs, found.options, found.over & over))
-        return found
+            intent = self._at(place, lambda: Intent(intent.kind, intent.inputs, intent.options, intent.over & over))
+        return intent
 
     def _query(self) -> Intent:
         name = self._name("a kind of query", (*KINDS, STREAM))

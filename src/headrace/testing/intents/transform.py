@@ -1,8 +1,8 @@
-"""From an intent to queries: everything that it leaves open is filled in, many ways.
+"""Turn an intent into queries: fill in everything that it leaves open, in many ways.
 
-All that is open in a tree, the options of its queries and the traits of its streams, is one space; `pairwise` chooses
-points of it. What differs between the streams of one query, and what `any` stands for below its first two queries, is
-drawn at random. The same intent and seed give the same queries.
+All open options of the queries and all open traits of the streams form one space; `pairwise` chooses points of it. The
+differences between the streams of one query, and the queries of `any` below its first two, are random. The same intent
+and seed give the same queries.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from headrace.testing.intents.tree import STREAM, Intent
 
 __all__ = ["Concrete", "concrete"]
 
-#: What `any` may read, besides what it is given.
+#: The most sources that `any` may read, besides its inputs.
 _MOST_SOURCES = 3
 _POLICIES = ("clipping", "timestamping")
 
 
 @dataclass(frozen=True)
 class Concrete:
-    """A query with nothing left open. An input is another one, or the number of a source.
+    """A query with nothing left open. An input is another query, or the number of a source.
 
-    The outermost has one setting for each source: what its stream is to be like.
+    The outermost query has one setting for the stream of each source.
     """
 
     kind: str
@@ -41,12 +41,12 @@ class Concrete:
 
     @property
     def sources(self) -> int:
-        """How many streams it reads; some may be read several times."""
+        """The number of streams that it reads; some may be read several times."""
         below = [one.sources if isinstance(one, Concrete) else one + 1 for one in self.inputs]
         return max(below, default=0)
 
     def walk(self) -> Iterator[Concrete]:
-        """Itself and all queries below, each before those below it."""
+        """All queries of the tree, in preorder."""
         yield self
         for one in self.inputs:
             if isinstance(one, Concrete):
@@ -76,9 +76,9 @@ class Concrete:
         return f"{self.kind}({', '.join([*inputs, *(f'{name}={value}' for name, value in self.options.items())])})"
 
     def covers(self) -> dict[str, str]:
-        """What it tries, by dimension: `operator`, `window`, `policy`, each option, and each trait of its streams.
+        """The covered values, by dimension: `operator`, `window`, `policy`, each option, and each trait of its streams.
 
-        Where its queries or its streams have several values of a dimension, all of them are given, with ` + ` between.
+        Where its queries or its streams have several values of a dimension, all of them are joined by ` + `.
         """
         found: dict[str, list[str]] = {}
         for one in self.walk():
@@ -94,7 +94,7 @@ class Concrete:
 
 
 def _write(query: Concrete, lines: list[str], name: str = "") -> str:
-    """Add the lines of a query; gives the name of its answer."""
+    """Add the text lines of a query; return the name of its result."""
     names = tuple(_write(one, lines) if isinstance(one, Concrete) else f"s{one}" for one in query.inputs)
     name = name or f"q{len(lines)}"
     lines.append(f"{name} = {KINDS[query.kind].python(names, query.options)}")
@@ -102,15 +102,15 @@ def _write(query: Concrete, lines: list[str], name: str = "") -> str:
 
 
 def concrete(intent: Intent, seed: int) -> Iterator[Concrete]:
-    """Queries that are as the intent says, for ever; the first ones cover all pairs of what it leaves open."""
-    return _Filling(intent, seed).queries()
+    """Queries of an intent, without end; the first ones cover all pairs of the open values."""
+    return _IntentFiller(intent, seed).queries()
 
 
-class _Filling:
+class _IntentFiller:
     """Fills in one intent."""
 
     def __init__(self, intent: Intent, seed: int) -> None:
-        # An intent about a stream alone is tried with the plainest query there is.
+        # An intent for a stream alone gets the plainest query.
         self._root = Intent.of("where", intent, predicate="always") if intent.kind == STREAM else intent
         self._seed = seed
         self._random = Random(f"{seed} filling")  # noqa: S311 - nothing secret
@@ -123,15 +123,15 @@ class _Filling:
     def queries(self) -> Iterator[Concrete]:
         for row in self._rows:
             traits: list[Traits] = []
-            made = self._made(self._root, self._by_node(row), anything, traits)
-            assert isinstance(made, Concrete)
+            query = self._fill(self._root, self._by_node(row), anything, traits)
+            assert isinstance(query, Concrete)
             settings = tuple(self._setting(row, number, one) for number, one in enumerate(traits))
-            yield replace(made, settings=settings)
+            yield replace(query, settings=settings)
 
     # --- the space ---------------------------------------------------------------------------------------------------
 
     def _dimensions(self) -> dict[str, tuple[str, ...]]:
-        """What is open: the options of each query, by its number, and what streams are like."""
+        """The open dimensions: the options of each query, by its number, and the traits of streams."""
         found = {
             f"{number} {name}": values
             for number, node in enumerate(self._nodes)
@@ -145,25 +145,25 @@ class _Filling:
     def _by_node(self, row: Mapping[str, str]) -> Iterator[dict[str, str]]:
         """The options of each query, in the order of their numbers."""
         for number in range(len(self._nodes)):
-            yield _of(row, f"{number} ")
+            yield _with_prefix(row, f"{number} ")
 
     def _allowed(self, row: Mapping[str, str]) -> bool:
-        return all(KINDS[node.kind].allowed(_of(row, f"{number} ")) for number, node in enumerate(self._nodes))
+        return all(KINDS[node.kind].allowed(_with_prefix(row, f"{number} ")) for number, node in enumerate(self._nodes))
 
     # --- streams -----------------------------------------------------------------------------------------------------
 
     def _setting(self, row: Mapping[str, str], number: int, traits: Traits) -> Setting:
-        """The first stream is as the row says; others differ from it in about half of the dimensions."""
+        """The first stream has the traits of the row; others differ from it in about half of the dimensions."""
         setting = {}
         for name in DIMENSIONS:
-            said, can_be = row[f"over {name}"], traits.open(name)
+            value, possible = row[f"over {name}"], traits.open(name)
             differs = number > 0 and self._random.random() < 0.5
-            setting[name] = self._random.choice(can_be) if differs or said not in can_be else said
+            setting[name] = self._random.choice(possible) if differs or value not in possible else value
         return setting
 
     # --- queries -----------------------------------------------------------------------------------------------------
 
-    def _made(
+    def _fill(
         self, intent: Intent, rows: Iterator[dict[str, str]], over: Traits, traits: list[Traits]
     ) -> Concrete | int:
         over &= intent.over
@@ -171,10 +171,10 @@ class _Filling:
             traits.append(over)
             return len(traits) - 1
         options = next(rows)
-        # Inputs that are left out of `any` are filled in where it is.
-        left_out = None if intent.kind == "any" else Intent(STREAM)
-        given = [one or left_out for one in intent.inputs]
-        inputs = [self._made(one, rows, over, traits) for one in given if one is not None]
+        # `_composed` fills in the omitted inputs of `any`.
+        default = None if intent.kind == "any" else Intent(STREAM)
+        nodes = [one or default for one in intent.inputs]
+        inputs = [self._fill(one, rows, over, traits) for one in nodes if one is not None]
         if intent.kind == "any":
             return self._composed(options, inputs, over, traits)
         return Concrete(intent.kind, tuple(inputs), options)
@@ -182,12 +182,12 @@ class _Filling:
     def _composed(
         self, options: Mapping[str, str], inputs: list[Concrete | int], over: Traits, traits: list[Traits]
     ) -> Concrete:
-        """So many queries, each reading the one before; the second inputs of some are sources, or small queries."""
+        """A chain of queries, each reading the one before; second inputs are sources or small queries."""
         kinds = [options["below"], options["operator"]]
         while len(kinds) < int(options["depth"]):
             kinds.insert(0, self._random.choice(list(OPERATORS)))
         own: list[int] = []
-        # Only one of them may give as many events as there are pairs: the answers would grow with every query.
+        # Only one of them may give an event for every pair: otherwise answers grow with every query.
         large = self._random.randrange(len(kinds))
 
         def source() -> int:
@@ -212,7 +212,7 @@ class _Filling:
         return current
 
     def _next_options(self, kind: Kind, *, small: bool) -> dict[str, str]:
-        """Options of a query that is not the intent's own: those of one kind cover its pairs as well."""
+        """Options of a query that `any` adds; the options of each kind cover its pairs as well."""
         small = small and bool(kind.small)
         if (kind.name, small) not in self._options:
             values = {**kind.dimensions, **kind.small} if small else kind.dimensions
@@ -227,24 +227,24 @@ def _open(node: Intent) -> dict[str, tuple[str, ...]]:
 
 
 def _check(node: Intent) -> None:
-    """Refuse options that do not go together."""
+    """Refuse options that cannot be combined."""
     try:
         pairwise(_open(node), 0, allowed=KINDS[node.kind].allowed)
     except IntentError:
         raise IntentError(
-            f"these options of {node.kind} do not go together",
+            f"these options of {node.kind} cannot be combined",
             given=", ".join(f"{name}={'|'.join(node.open(name))}" for name in node.options),
-            allowed="options of a query that makes sense",
+            allowed="options of a valid query",
             instead="leave one of them open",
         ) from None
 
 
-def _of(row: Mapping[str, str], prefix: str) -> dict[str, str]:
+def _with_prefix(row: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
 
 
 def _sources(intent: Intent, over: Traits) -> Iterator[Traits]:
-    """What the streams of an intent must be like: what is said of each, and of all above it."""
+    """The traits of each stream of an intent: its own, and those of all intents above it."""
     over &= intent.over
     for one in intent.inputs:
         yield from [over] if one is None else _sources(one, over)

@@ -19,19 +19,19 @@ from headrace.testing.intents.catalogue import KINDS
 
 __all__ = ["STREAM", "Intent"]
 
-#: The intent to read a stream: what an input is that an intent leaves out.
+#: The intent to read a stream: the default for an input.
 STREAM = "stream"
 
 
 @dataclass(frozen=True)
 class Intent:
-    """A kind of query, and as much of it as is decided: inputs, options, and what its streams are like."""
+    """A kind of query with the parts that are decided: inputs, options, and the traits of its streams."""
 
     kind: str
     inputs: tuple[Intent | None, ...] = ()
     #: The values that a dimension of the kind may take; one that is not mentioned may take any.
     options: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    #: What all streams below are like.
+    #: The traits of all streams below.
     over: Traits = anything
 
     def __post_init__(self) -> None:
@@ -42,20 +42,22 @@ class Intent:
         if len(self.inputs) > arity:
             raise IntentError(
                 f"{self.kind} has {arity} input{'' if arity == 1 else 's'}",
-                given=", ".join(str(one or STREAM) for one in self.inputs),
-                allowed="at most so many",
+                given=", ".join(str(input_ or STREAM) for input_ in self.inputs),
+                allowed=f"at most {arity}",
                 instead=", ".join([STREAM] * arity) or f"{STREAM} over ...",
             )
-        for one in self.inputs:
-            if one is not None and not isinstance(one, Intent):
-                raise IntentError("an input is an intent", given=one, allowed="intents", instead="intent.where()")
+        for input_ in self.inputs:
+            if input_ is not None and not isinstance(input_, Intent):
+                raise IntentError(
+                    "an input must be an intent", given=input_, allowed="intents", instead="intent.where()"
+                )
         if not isinstance(self.over, Traits):
             raise IntentError(
                 "streams are described by traits", given=self.over, allowed="traits", instead="over=traits.in_order"
             )
         self._check_options(kind.dimensions if kind else {})
-        plain = [None if one == _PLAIN_STREAM else one for one in self.inputs]
-        # What is left out and what is mentioned without a word about it are the same.
+        plain = [None if input_ == _PLAIN_STREAM else input_ for input_ in self.inputs]
+        # An omitted input and a stream without traits are the same.
         object.__setattr__(self, "inputs", (*plain, *[None] * (arity - len(plain))))
         known = kind.dimensions if kind else {}
         object.__setattr__(self, "options", {name: self.options[name] for name in known if name in self.options})
@@ -78,35 +80,35 @@ class Intent:
 
     def open(self, dimension: str) -> tuple[str, ...]:
         """The values that a dimension of its kind may take, in the dimension's order."""
-        mine = self.options.get(dimension)
-        return tuple(value for value in KINDS[self.kind].dimensions[dimension] if mine is None or value in mine)
+        allowed = self.options.get(dimension)
+        return tuple(value for value in KINDS[self.kind].dimensions[dimension] if allowed is None or value in allowed)
 
     def walk(self) -> Iterator[Intent]:
-        """Itself and all intents below, each before those below it."""
+        """All intents of the tree, in preorder."""
         yield self
-        for one in self.inputs:
-            if one is not None:
-                yield from one.walk()
+        for input_ in self.inputs:
+            if input_ is not None:
+                yield from input_.walk()
 
-    def __rshift__(self, then: Any) -> Intent:
-        """What comes next reads what this one gives: it is the first input that the next leaves out."""
-        if not isinstance(then, Intent):
+    def __rshift__(self, next_intent: Any) -> Intent:
+        """Make this intent the first omitted input of the next one."""
+        if not isinstance(next_intent, Intent):
             return NotImplemented
-        filled = _filled(then, self)
+        filled = _filled(next_intent, self)
         if filled is None:
             raise IntentError(
-                "the next intent leaves out no input",
-                given=f"{self} >> {then}",
+                "the next intent omits no input",
+                given=f"{self} >> {next_intent}",
                 allowed="an intent with an input to fill",
             )
         return filled
 
     def __str__(self) -> str:
-        given = [str(one or STREAM) for one in self.inputs]
-        while given and given[-1] == STREAM:
-            given.pop()
+        inputs = [str(input_ or STREAM) for input_ in self.inputs]
+        while inputs and inputs[-1] == STREAM:
+            inputs.pop()
         options = [f"{name}={'|'.join(self.open(name))}" for name in self.options]
-        arguments = f"({', '.join([*given, *options])})" if given or options else ""
+        arguments = f"({', '.join([*inputs, *options])})" if inputs or options else ""
         over = f" over {self.over}" if self.over.allowed else ""
         return f"{self.kind}{arguments}{over}"
 
@@ -117,9 +119,9 @@ _PLAIN_STREAM = Intent(STREAM)
 
 
 def _filled(intent: Intent, by: Intent) -> Intent | None:
-    """The intent with its first input that is left out filled in; None if there is none."""
-    for place, one in enumerate(intent.inputs):
-        filled = by if one is None else _filled(one, by)
+    """The intent with its first omitted input filled in; None if there is none."""
+    for place, input_ in enumerate(intent.inputs):
+        filled = by if input_ is None else _filled(input_, by)
         if filled is not None:
             return replace(intent, inputs=(*intent.inputs[:place], filled, *intent.inputs[place + 1 :]))
     return None

@@ -1,7 +1,7 @@
-"""Does a user's module do what it declares? Random streams, odd values and other processes try it; it needs hypothesis.
+"""Check that a user's module does what it declares, on random streams, odd values and in other processes.
 
-`check` tries one property after the other and shrinks what fails, `claims` tries what a module declares about itself,
-`streams` draws the input, `process` runs modules in a process of their own, and `report` is what comes back.
+`check` tests the properties and shrinks failures, `claims` tests what a module declares about itself, `streams` draws
+the input, `process` runs modules in a process of their own, and `report` holds the results. It needs hypothesis.
 """
 
 from headrace.testing.module_check.check import module_check

@@ -1,12 +1,12 @@
-"""Does a module keep its word? Checks on random windows and streams; what fails is shown on the smallest one.
+"""Check a module on random windows and streams; a failure is shown on the smallest example.
 
     from headrace.testing.module_check.check import module_check
 
     print(module_check(MyMedian()))
 
-A module must answer, always the same, and leave its input alone; an incremental one must answer the same however its
-items came and went; and in a query with corrections, batches and buckets the answer must be that over the history.
-Some findings are no failures but good to know: whether clipping changes answers, whether outputs are bound in time.
+A module must answer, always the same, and not modify its input. An incremental module must give the same answer however
+its items are added and removed. In a query with corrections, batches and buckets the answer must be the history's.
+Some findings are notes, not failures: whether clipping changes answers, whether outputs are bound in time.
 
 It needs hypothesis, which comes with `pip install headrace[test]`.
 """
@@ -32,8 +32,16 @@ from headrace.errors import HeadraceError, HostError, ModuleError
 from headrace.events import history_diff
 from headrace.modules.base import Module, Operator, Window
 from headrace.operators.per_window.calling import Failure
-from headrace.testing.module_check.claims import Filtered, added, differing, filters, merged_ways, misnamed, removed
-from headrace.testing.module_check.process import CALL_LIMIT, asked, asked_elsewhere, asking
+from headrace.testing.module_check.claims import (
+    FilteredWindow,
+    added,
+    filters,
+    merge_orders,
+    name_problem,
+    outputs_differ,
+    removed,
+)
+from headrace.testing.module_check.process import CALL_LIMIT, answer_of, answers_elsewhere, caller_of
 from headrace.testing.module_check.report import Finding, ModuleReport
 from headrace.testing.module_check.streams import (
     Change,
@@ -67,11 +75,11 @@ def module_check(
     only: Collection[str] = (),
     tell: Callable[[Finding], None] | None = None,
 ) -> ModuleReport:
-    """Run all checks on a module, or only those named, and say what they found.
+    """Run all checks on a module, or only those named, and return their findings.
 
     `sample` is a stream that the module finds something in, as `hr.events` takes it, its columns the module's fields;
     without one a rare pattern may never be drawn. `nulls=False` and `odd=False` are for modules whose input never has
-    nulls, or NaN, infinities and extremes. `tell` hears of each check as soon as it is done.
+    nulls, or NaN, infinities and extremes. `tell` is called with each finding.
     """
     if not isinstance(module, Module):
         instead = f"module_check({module.__name__}())" if isinstance(module, type) else ""
@@ -100,7 +108,7 @@ class _Broken(Exception):
 @dataclass(frozen=True)
 class _Result:
     broken: _Broken | None
-    tried: int
+    examples: int
     seconds: float
 
 
@@ -110,13 +118,13 @@ class _Checks:
     ) -> None:
         self.module, self.sample, self.examples, self.seed = module, sample, examples, seed
         self.nulls, self.odd = nulls, odd
-        self.caller = asking(module)
+        self.caller = caller_of(module)
         self.bags = bags(module, sample)
         self.failed: set[str] = set()
         self.outputs = 0  # how many answers were more than an empty list
 
     def run(self, only: Collection[str]) -> Iterator[Finding]:
-        """Every check in turn, or only those that are named."""
+        """Run all checks in order, or only those that are named."""
         planned = dict(self._planned())
         for name in only:
             if name not in planned:
@@ -148,16 +156,16 @@ class _Checks:
         yield "no items", self._empty
         if self.module.time_sensitive:
             yield from self._times()
-        if misnamed(self.module):
-            yield "filter through", lambda: Finding("filter through", "failed", misnamed(self.module))
+        if name_problem(self.module):
+            yield "filter through", lambda: Finding("filter through", "failed", name_problem(self.module))
         elif self.module.filter_through:
             yield self._must("filter through", filters(self.module, self.sample, nulls=self.nulls), self._commutes)
         yield "corrections", self._corrections
 
-    # --- searching ---------------------------------------------------------------------------------------------------
+    # --- the search --------------------------------------------------------------------------------------------------
 
     def _search(self, drawn: st.SearchStrategy[Any], check: Callable[[Any], None], examples: int) -> _Result:
-        """Draw examples until one breaks the check, then the smallest of those that do."""
+        """Draw examples until one breaks the check, then shrink it."""
         started, tried, broken = time.monotonic(), 0, list[_Broken]()
         patience = math.inf
 
@@ -179,79 +187,79 @@ class _Checks:
             tried += not broken
             try:
                 check(example)
-            except _Broken as found:
-                broken.append(found)
+            except _Broken as error_found:
+                broken.append(error_found)
                 patience = min(patience, time.monotonic() + _SHRINKING)
                 raise
-            except Exception as error:  # whatever the module does
+            except Exception as error:  # a module may raise anything
                 broken.append(_Broken(f"it raised {type(error).__name__}: {error}", example))
                 patience = min(patience, time.monotonic() + _SHRINKING)
                 raise broken[-1] from error
 
-        # Flaky: a module that is not deterministic may be right the next time, and patience may have come to its end.
+        # Flaky: a nondeterministic module may pass the next time, and the time for shrinking may be over.
         with suppress(_Broken, Flaky):
             run()
-        # The one tried last is the smallest, unless it was right by chance.
+        # The last failure is the smallest, unless a smaller one passed by chance.
         return _Result(broken[-1] if broken else None, tried, time.monotonic() - started)
 
     def _must(self, name: str, drawn: st.SearchStrategy[Any], check: Callable[[Any], None]) -> Planned:
-        """A check that has to hold."""
+        """A check that must pass."""
         return name, lambda: self._held(name, drawn, check, self.examples)
 
     def _held(self, name: str, drawn: st.SearchStrategy[Any], check: Callable[[Any], None], examples: int) -> Finding:
         before = self.outputs
         result = self._search(drawn, check, examples)
         if result.broken is not None:
-            return Finding(name, "failed", result.broken.what, result.tried, result.seconds, result.broken.shown)
+            return Finding(name, "failed", result.broken.what, result.examples, result.seconds, result.broken.shown)
         vacuous = name == "answers" and self.outputs == before
         detail = "but no example gave any output: give a sample" if vacuous else ""
-        return Finding(name, "ok", detail, result.tried, result.seconds)
+        return Finding(name, "ok", detail, result.examples, result.seconds)
 
     def _may(
         self, name: str, drawn: st.SearchStrategy[Any], check: Callable[[Any], None], holds: str, breaks: str
     ) -> Planned:
-        """Something that is good to know."""
+        """A check whose result is only a note."""
 
-        def noted() -> Finding:
+        def find() -> Finding:
             before = self.outputs
-            result = self._search(drawn, check, 2 * self.examples)  # one that breaks it may be rare
+            result = self._search(drawn, check, 2 * self.examples)  # a counterexample may be rare
             detail = holds if self.outputs > before else "not known: no example gave any output"
-            return Finding(name, "note", detail if result.broken is None else breaks, result.tried, result.seconds)
+            return Finding(name, "note", detail if result.broken is None else breaks, result.examples, result.seconds)
 
-        return name, noted
+        return name, find
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
     def _answer(self, bag: WindowContent, module: Module | None = None) -> Any:
-        found = asked(module or self.module, bag)
-        if isinstance(found, Failure):
-            raise _Broken(found.reason, bag)
-        self.outputs += bool(found) or not isinstance(found, list)
-        return found
+        answer = answer_of(module or self.module, bag)
+        if isinstance(answer, Failure):
+            raise _Broken(answer.reason, bag)
+        self.outputs += bool(answer) or not isinstance(answer, list)
+        return answer
 
     def _answers(self, bag: WindowContent) -> None:
         self._answer(bag)
 
-    def _deterministic(self, two: tuple[WindowContent, WindowContent]) -> None:
-        """The same answer again, after other questions, and by a new module about equal items elsewhere in memory."""
-        bag, other = two
+    def _deterministic(self, pair: tuple[WindowContent, WindowContent]) -> None:
+        """The same answer again, after another window, and from a new module with equal items elsewhere in memory."""
+        bag, other = pair
         first = self._answer(bag)
         self._same("asked twice", bag, first, self._answer(bag))
         self._answer(other)
         self._same("asked again after another window", bag, first, self._answer(bag))
         arguments, named = self.module.__getnewargs_ex__()
         new = type(self.module)(*arguments, **named)
-        self._same("another module with the same parameters", bag, first, self._answer(bag.afresh(), new))
+        self._same("another module with the same parameters", bag, first, self._answer(bag.copied(), new))
 
     def _determinism(self) -> Finding:
-        """The same answer again; and in another process, which is elsewhere, later, and hashes otherwise."""
-        found = self._held("determinism", st.tuples(self.bags, self.bags), self._deterministic, self.examples)
-        if found.verdict == "failed" or self._has_texts:
-            return found
-        elsewhere = self._elsewhere("determinism", (1,), "")
-        if elsewhere.verdict == "skipped":
-            return replace(found, detail=f"not asked in another process: {elsewhere.detail}")
-        return replace(elsewhere, examples=found.examples, seconds=found.seconds + elsewhere.seconds)
+        """The same answer again, also in another process, which hashes texts differently."""
+        finding = self._held("determinism", st.tuples(self.bags, self.bags), self._deterministic, self.examples)
+        if finding.verdict == "failed" or self._has_texts:
+            return finding
+        remote = self._elsewhere("determinism", (1,), "")
+        if remote.verdict == "skipped":
+            return replace(finding, detail=f"not run in another process: {remote.detail}")
+        return replace(remote, examples=finding.examples, seconds=finding.seconds + remote.seconds)
 
     @property
     def _has_texts(self) -> bool:
@@ -261,64 +269,64 @@ class _Checks:
         """Texts hash differently in every process, so sets and dicts of them have another order there."""
         return self._elsewhere("set order", (1, 2), "; sets of texts have another order in each")
 
-    def _elsewhere(self, name: str, hash_seeds: Sequence[int], why: str) -> Finding:
-        started, seen = time.monotonic(), list[WindowContent]()
-        self._search(self.bags, seen.append, self.examples)
-        here = [asked(self.module, bag) for bag in seen]
+    def _elsewhere(self, name: str, hash_seeds: Sequence[int], reason: str) -> Finding:
+        started, windows = time.monotonic(), list[WindowContent]()
+        self._search(self.bags, windows.append, self.examples)
+        own_answers = [answer_of(self.module, bag) for bag in windows]
         try:
-            others = [asked_elsewhere(self.module, seen, hash_seed) for hash_seed in hash_seeds]
+            others = [answers_elsewhere(self.module, windows, hash_seed) for hash_seed in hash_seeds]
         except HostError as error:
             return Finding(name, "skipped", error.message)
-        asked_of = [(bag, a, b) for other in others for bag, a, b in zip(seen, here, other, strict=True)]
-        differ = [(bag, a, b) for bag, a, b in asked_of if not same_answer(a, b)]
-        took = time.monotonic() - started
+        comparisons = [(bag, a, b) for other in others for bag, a, b in zip(windows, own_answers, other, strict=True)]
+        differ = [(bag, a, b) for bag, a, b in comparisons if not same_answer(a, b)]
+        seconds = time.monotonic() - started
         if not differ:
-            return Finding(name, "ok", "", len(seen), took)
-        bag, a, b = min(differ, key=lambda one: len(one[0].events))
-        told = f"it gave {a!r} in one process and {b!r} in another{why}"
-        return Finding(name, "failed", told, len(seen), took, str(bag))
+            return Finding(name, "ok", "", len(windows), seconds)
+        bag, a, b = min(differ, key=lambda comparison: len(comparison[0].events))
+        detail = f"it gave {a!r} in one process and {b!r} in another{reason}"
+        return Finding(name, "failed", detail, len(windows), seconds, str(bag))
 
-    def _same(self, how: str, shown: object, first: Any, again: Any) -> None:
-        if not same_answer(first, again):
-            raise _Broken(f"{how}: it gave {first!r}, then {again!r}", shown)
+    def _same(self, context: str, shown: object, first: Any, second: Any) -> None:
+        if not same_answer(first, second):
+            raise _Broken(f"{context}: it gave {first!r}, then {second!r}", shown)
 
     def _leaves_alone(self, bag: WindowContent) -> None:
-        given_ = bag.items()
-        kept, copied = list(given_), copy.deepcopy(given_)
+        items = bag.items()
+        originals, copies = list(items), copy.deepcopy(items)
         if self.module.incremental:
-            added(self.module, self.module.initial(), given_)
+            added(self.module, self.module.initial(), items)
         elif self.module.time_sensitive or self.module.takes_window:
-            self._drained(self.module.compute(given_, bag.window))
+            self._exhaust(self.module.compute(items, bag.window))
         else:
-            self._drained(self.module.compute(given_))
-        alone = len(given_) == len(kept) and all(a is b for a, b in zip(given_, kept, strict=True))
-        if not alone or not same_answer(given_, copied):
-            raise _Broken("it changes the list it is given; take a copy, such as sorted(items)", bag)
+            self._exhaust(self.module.compute(items))
+        unchanged = len(items) == len(originals) and all(a is b for a, b in zip(items, originals, strict=True))
+        if not unchanged or not same_answer(items, copies):
+            raise _Broken("it changes the list that it receives; copy it first, as sorted(items) does", bag)
 
-    def _drained(self, found: Any) -> None:
-        """A generator does its work when it is read."""
-        if isinstance(found, Iterator):
-            for _ in found:
+    def _exhaust(self, outputs: Any) -> None:
+        """Exhaust a generator, which does its work when it is read."""
+        if isinstance(outputs, Iterator):
+            for _ in outputs:
                 pass
 
     # --- states ------------------------------------------------------------------------------------------------------
 
     def _states(self) -> Iterator[Planned]:
-        came = parts(self.module, self.sample)
+        parts_strategy = parts(self.module, self.sample)
         yield self._must("state", self.bags, self._reads)
         if self.module.order_sensitive:
-            yield _skipped("adding", "order-sensitive: its states are made anew, in order")
+            yield _skipped("adding", "order-sensitive: its states are rebuilt, in order")
             return
-        yield self._must("adding", came, self._adds)
+        yield self._must("adding", parts_strategy, self._adds)
         if self.module.invertible:
-            yield self._must("removing", came, self._removes)
+            yield self._must("removing", parts_strategy, self._removes)
         else:
-            yield _skipped("removing", "it has no remove: its states are made anew when items go")
+            yield _skipped("removing", "it has no remove: its states are rebuilt when items are removed")
         if self.module.algebraic:
-            yield self._must("merging", came, self._merges)
+            yield self._must("merging", parts_strategy, self._merges)
 
-    def _built(self, bag: WindowContent, steps: Sequence[Step]) -> Any:
-        """A state after some steps; it is stored in between, as the engine does."""
+    def _build_state(self, bag: WindowContent, steps: Sequence[Step]) -> Any:
+        """The state after these steps; it is pickled after each, as in the engine."""
         state = self.module.initial()
         for step, events in steps:
             if events:
@@ -327,10 +335,10 @@ class _Checks:
         return state
 
     def _read(self, bag: WindowContent, state: Any, shown: object) -> Any:
-        found = self.caller.read(pickle.dumps(state), bag.window)
-        if isinstance(found, Failure):
-            raise _Broken(found.reason, shown)
-        return found
+        answer = self.caller.read(pickle.dumps(state), bag.window)
+        if isinstance(answer, Failure):
+            raise _Broken(answer.reason, shown)
+        return answer
 
     def _reads(self, bag: WindowContent) -> None:
         """Reading a state does not change it."""
@@ -338,73 +346,77 @@ class _Checks:
         before = self._read(bag, state, bag)
         args = (state, bag.window) if self.module.time_sensitive or self.module.takes_window else (state,)
         for _ in range(2):
-            self._drained(self.module.compute(*args))
+            self._exhaust(self.module.compute(*args))
         self._same("compute changes the state it reads", bag, before, self._read(bag, state, bag))
 
-    def _adds(self, came: Parts) -> None:
-        steps = [("add", part) for part in came.parts]
-        rule = "a state must not depend on the order and the parts its items came in"
-        self._compare(came.bag, steps, came.bag.events, rule)
+    def _adds(self, parts_: Parts) -> None:
+        steps = [("add", part) for part in parts_.parts]
+        rule = "a state must not depend on the order and the parts in which its items were added"
+        self._compare(parts_.bag, steps, parts_.bag.events, rule)
 
-    def _removes(self, came: Parts) -> None:
-        first, *others = came.parts
-        gone = [event for part in others for event in part]
-        steps = [*(("add", part) for part in came.parts), *(("remove", part) for part in reversed(others))]
+    def _removes(self, parts_: Parts) -> None:
+        first, *others = parts_.parts
+        removed_events = [event for part in others for event in part]
+        steps = [*(("add", part) for part in parts_.parts), *(("remove", part) for part in reversed(others))]
         if first:
-            rule = "a state from which items are removed must be as if they had never come"
-            self._compare(came.bag, steps, first, rule)
-        if gone:
-            again = [("add", came.bag.events), ("remove", gone), ("add", gone)]
-            self._compare(came.bag, again, came.bag.events, "items that go and come again must leave no mark")
+            rule = "a state from which items are removed must be as if they had never been added"
+            self._compare(parts_.bag, steps, first, rule)
+        if removed_events:
+            again = [("add", parts_.bag.events), ("remove", removed_events), ("add", removed_events)]
+            self._compare(
+                parts_.bag, again, parts_.bag.events, "items that are removed and added again must leave no trace"
+            )
 
-    def _merges(self, came: Parts) -> None:
-        parts = [part for part in came.parts if part]
+    def _merges(self, parts_: Parts) -> None:
+        parts = [part for part in parts_.parts if part]
 
         def states() -> list[Any]:
-            return [self._built(came.bag, [("add", part)]) for part in parts]
+            return [self._build_state(parts_.bag, [("add", part)]) for part in parts]
 
-        for how, merged in merged_ways(self.module.merge, states):
-            told = f"merge {' + '.join(str(came.bag.items(part)) for part in parts)} {how}"
-            self._differ(came.bag, came.bag.events, merged, "merged states must be the state of all items", told)
+        for order_name, merged in merge_orders(self.module.merge, states):
+            steps_text = f"merge {' + '.join(str(parts_.bag.items(part)) for part in parts)} {order_name}"
+            self._differ(
+                parts_.bag, parts_.bag.events, merged, "merged states must be the state of all items", steps_text
+            )
 
-    def _compare(self, bag: WindowContent, steps: Sequence[Step], left: Sequence[Drawn], rule: str) -> None:
-        told = ", then ".join(f"{step} {bag.items(events)}" for step, events in steps if events)
-        self._differ(bag, left, self._built(bag, steps), rule, told)
+    def _compare(self, bag: WindowContent, steps: Sequence[Step], remaining: Sequence[Drawn], rule: str) -> None:
+        steps_text = ", then ".join(f"{step} {bag.items(events)}" for step, events in steps if events)
+        self._differ(bag, remaining, self._build_state(bag, steps), rule, steps_text)
 
-    def _differ(self, bag: WindowContent, left: Sequence[Drawn], state: Any, rule: str, told: str) -> None:
-        """Refuse a state that answers otherwise than one that is made anew from what is left."""
-        shown = f"{told}\n{bag.with_events(left)}"
-        right = self._read(bag, self._built(bag, [("add", left)]), shown)
-        found = self.caller.read(pickle.dumps(state), bag.window)
-        if isinstance(found, Failure):
-            raise _Broken(f"{rule}: {found.reason}", shown)
-        if not same_answer(found, right):
-            raise _Broken(f"{rule}: it gave {found!r}, not {right!r}{_hint(found, right)}", shown)
+    def _differ(self, bag: WindowContent, remaining: Sequence[Drawn], state: Any, rule: str, steps_text: str) -> None:
+        """Refuse a state whose answer differs from that of a state built from the remaining items."""
+        shown = f"{steps_text}\n{bag.with_events(remaining)}"
+        expected = self._read(bag, self._build_state(bag, [("add", remaining)]), shown)
+        answer = self.caller.read(pickle.dumps(state), bag.window)
+        if isinstance(answer, Failure):
+            raise _Broken(f"{rule}: {answer.reason}", shown)
+        if not same_answer(answer, expected):
+            raise _Broken(f"{rule}: it gave {answer!r}, not {expected!r}{_hint(answer, expected)}", shown)
 
     # --- values ------------------------------------------------------------------------------------------------------
 
     def _sound(self, bag: WindowContent) -> None:
-        """An answer; and whatever holds for plain values must hold for these too."""
+        """The module answers, and the checks for plain values hold for these values too."""
         self._answer(bag)
         if "determinism" not in self.failed:
             self._deterministic((bag, bag))
         if self.module.incremental and not self.module.order_sensitive:
             half = len(bag.events) // 2
-            came = Parts(bag, (bag.events[half:], bag.events[:half]))
+            halves = Parts(bag, (bag.events[half:], bag.events[:half]))
             if "adding" not in self.failed:
-                self._adds(came)
+                self._adds(halves)
             if self.module.invertible and "removing" not in self.failed:
-                self._removes(came)
+                self._removes(halves)
             if self.module.algebraic and "merging" not in self.failed:
-                self._merges(came)
+                self._merges(halves)
 
     def _empty(self) -> Finding:
         bag = WindowContent(self.module, Window(0, 10), ())
         try:
-            found = self._answer(bag)
+            answer = self._answer(bag)
         except _Broken as broken:
             return Finding("no items", "note", f"{broken.what}; the engine never asks: such windows have no output")
-        return Finding("no items", "note", f"it would give {found!r}; the engine never asks")
+        return Finding("no items", "note", f"it would give {answer!r}; the engine never asks")
 
     # --- times -------------------------------------------------------------------------------------------------------
 
@@ -432,23 +444,23 @@ class _Checks:
             )
 
     def _looks_inside(self, bag: WindowContent) -> None:
-        """What says it looks at no end behind its window's must not see where it is."""
-        whole, cut = self._answer(bag), self._answer(bag.clipped(right=True))
-        if not same_answer(whole, cut):
+        """A module with `within_window` must not depend on ends after its window."""
+        full, cut = self._answer(bag), self._answer(bag.clipped(right=True))
+        if not same_answer(full, cut):
             raise _Broken(
-                f"it says within_window = True, but looks at ends behind the window: it gave {whole!r}, and {cut!r} "
-                "when they are cut off",
+                f"it declares within_window = True, but depends on ends after the window: it gave {full!r}, "
+                f"and {cut!r} when they are cut off",
                 bag,
             )
 
-    def _commutes(self, drawn: Filtered) -> None:
-        """What a filter keeps of the outputs is what comes of the events it keeps."""
-        behind = drawn.behind(self._answer(drawn.bag))
+    def _commutes(self, drawn: FilteredWindow) -> None:
+        """The outputs that a filter keeps are the outputs of the events that it keeps."""
+        after = drawn.after(self._answer(drawn.bag))
         before = self._answer(drawn.before) if drawn.before.events else []
-        if differing(behind, before):
+        if outputs_differ(after, before):
             raise _Broken(
-                f"it says filter_through = {tuple(self.module.filter_through)!r}, but the filter changes its outputs: "
-                f"behind it, it leaves {behind!r}, before it, it gives {before!r}",
+                f"it declares filter_through = {tuple(self.module.filter_through)!r}, but the filter changes its "
+                f"outputs: applied after the module it leaves {after!r}, before it {before!r}",
                 drawn,
             )
 
@@ -462,7 +474,7 @@ class _Checks:
                 )
 
     def _bound(self, change: Change) -> None:
-        """What a change of the input changes in the output lies at or after it."""
+        """A change of the input changes the output only at or after its own time."""
         before, after = self._answer(change.bag), self._answer(change.bag.with_events(change.events))
         for sync in changed_at(before, after):
             if sync < change.sync:
@@ -472,23 +484,23 @@ class _Checks:
 
     def _corrections(self) -> Finding:
         if self.failed & {"determinism", "set order"}:
-            return Finding("corrections", "skipped", "nothing can be said of answers that differ by themselves")
-        fewer = max(10, self.examples // 4)  # each is two whole queries
+            return Finding("corrections", "skipped", "answers that differ from run to run cannot be compared")
+        fewer = max(10, self.examples // 4)  # each example runs two queries
         return self._held("corrections", queries(self.module, CALL_LIMIT, self.sample), self._corrects, fewer)
 
     def _corrects(self, query: ModuleQuery) -> None:
         try:
-            given_ = query.corrected().cht(buckets=query.buckets)
-            right = query.at_once().cht()
+            corrected = query.corrected().cht(buckets=query.buckets)
+            expected = query.at_once().cht()
         except HeadraceError as error:
             raise _Broken(error.message, query) from error
-        differs = history_diff(given_, right, names=("the corrected stream", "its history at once"))
+        differs = history_diff(corrected, expected, names=("the corrected stream", "its history at once"))
         if differs:
-            raise _Broken("a corrected stream must end where its history starts", f"{differs}\n{query}")
+            raise _Broken("a corrected stream must give the answer of its history", f"{differs}\n{query}")
 
 
-def _skipped(name: str, why: str) -> Planned:
-    return name, lambda: Finding(name, "skipped", why)
+def _skipped(name: str, reason: str) -> Planned:
+    return name, lambda: Finding(name, "skipped", reason)
 
 
 def _hint(found: Any, right: Any) -> str:

@@ -1,8 +1,8 @@
-"""What a module declares about itself (rule 6.5), as cases that show whether it is true.
+"""Test cases for what a module declares about itself (rule 6.5).
 
-`filter_through` lets the engine filter before the module instead of behind it. That changes no answer if, whatever the
-filter on such a column, the outputs it keeps are the outputs of the events it keeps. `merge` lets states be made in
-different places, and put together in any order.
+`filter_through` lets the engine filter before the module instead of after it. That changes no answer if, for every
+filter on such a column, the outputs it keeps are the outputs of the events it keeps. `merge` lets the engine make
+states in different places and merge them in any order.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from headrace.modules.base import Module, Operator
 from headrace.testing.module_check.streams import Drawn, WindowContent, bags, without
 
-__all__ = ["Filtered", "added", "differing", "filters", "merged_ways", "misnamed", "removed"]
+__all__ = ["FilteredWindow", "added", "filters", "merge_orders", "name_problem", "outputs_differ", "removed"]
 
 
 @dataclass(frozen=True)
-class Filtered:
-    """A window, and a filter on a column that a module takes and gives."""
+class FilteredWindow:
+    """A window, and a filter on a column that a module reads and outputs."""
 
     bag: WindowContent
     column: str
@@ -36,12 +36,12 @@ class Filtered:
 
     @property
     def before(self) -> WindowContent:
-        """The window as it is if the filter comes first."""
+        """The window with the filter applied before the module."""
         place = self.bag.module.fields.names.index(self.column)
         return self.bag.with_events([e for e in self.bag.events if self.keeps(e.values[place])])
 
-    def behind(self, outputs: Sequence[Any]) -> list[Any]:
-        """What the filter leaves of the outputs."""
+    def after(self, outputs: Sequence[Any]) -> list[Any]:
+        """The outputs that the filter keeps."""
         place = self.bag.module.gives.names.index(self.column) + 2  # type: ignore[attr-defined]
         return [output for output in outputs if self.keeps(output[place])]
 
@@ -50,31 +50,31 @@ class Filtered:
         return f"where {self.column} {condition}\n{self.bag}"
 
 
-def misnamed(module: Module) -> str:
-    """What is wrong with the names in `filter_through`; nothing, mostly."""
-    given = module.gives.names if isinstance(module, Operator) else ()
-    wrong = [name for name in module.filter_through if name not in given or name not in module.fields]
+def name_problem(module: Module) -> str:
+    """The problem with the names in `filter_through`; empty if there is none."""
+    output_names = module.gives.names if isinstance(module, Operator) else ()
+    wrong = [name for name in module.filter_through if name not in output_names or name not in module.fields]
     if not wrong:
         return ""
-    return f"filter_through names {', '.join(wrong)}: only a column that an operator takes and gives can be filtered"
+    return f"filter_through names {', '.join(wrong)}: only a column that an operator reads and outputs can be filtered"
 
 
 @st.composite
-def filters(draw: st.DrawFn, module: Module, sample: tuple[Drawn, ...] = (), *, nulls: bool = False) -> Filtered:
+def filters(draw: st.DrawFn, module: Module, sample: tuple[Drawn, ...] = (), *, nulls: bool = False) -> FilteredWindow:
     """A window and a filter that keeps some of it."""
     bag = draw(bags(module, sample, nulls=nulls))
     column = draw(st.sampled_from(sorted(module.filter_through)))
     place = module.fields.names.index(column)
     known = [event.values[place] for event in bag.events if event.values[place] is not None]
     if not known:
-        return Filtered(bag, column, "is null", None)
+        return FilteredWindow(bag, column, "is null", None)
     kind: Any = draw(st.sampled_from(["=", "<>", *(["is null"] if nulls else [])]))
-    return Filtered(bag, column, kind, draw(st.sampled_from(known)))
+    return FilteredWindow(bag, column, kind, draw(st.sampled_from(known)))
 
 
-def differing(some: Sequence[Any], others: Sequence[Any]) -> bool:
+def outputs_differ(first: Sequence[Any], others: Sequence[Any]) -> bool:
     """Whether two bags of outputs differ."""
-    return bool(without(some, others) or without(others, some))
+    return bool(without(first, others) or without(others, first))
 
 
 def added(module: Module, state: Any, items: list[Any]) -> Any:
@@ -89,22 +89,22 @@ def removed(module: Module, state: Any, items: list[Any]) -> Any:
     return state if after is None else after
 
 
-def merged_ways(merge: Callable[[Any, Any], Any], states: Callable[[], list[Any]]) -> Iterator[tuple[str, Any]]:
-    """States of parts merged in several orders; `states` makes them anew for each, because a merge may change them."""
+def merge_orders(merge: Callable[[Any, Any], Any], states: Callable[[], list[Any]]) -> Iterator[tuple[str, Any]]:
+    """States of parts merged in several orders; `states` makes new ones for each, because a merge may change them."""
 
-    def put(one: Any, other: Any) -> Any:
-        after = merge(one, other)
-        return one if after is None else after
+    def merge_pair(left: Any, right: Any) -> Any:
+        after = merge(left, right)
+        return left if after is None else after
 
     def in_line(parts: list[Any]) -> Any:
         merged = parts[0]
         for part in parts[1:]:
-            merged = put(merged, part)
+            merged = merge_pair(merged, part)
         return merged
 
     def in_halves(parts: list[Any]) -> Any:
         half = len(parts) // 2
-        return parts[0] if len(parts) == 1 else put(in_halves(parts[:half]), in_halves(parts[half:]))
+        return parts[0] if len(parts) == 1 else merge_pair(in_halves(parts[:half]), in_halves(parts[half:]))
 
     yield "in their order", in_line(states())
     yield "backwards", in_line(states()[::-1])

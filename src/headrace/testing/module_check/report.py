@@ -1,4 +1,4 @@
-"""What the checks of a module found, for people to read."""
+"""The results of checking a module, as data and as text."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _MARKS = {"ok": "✓", "failed": "✗", "note": "·", "skipped": "-"}
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found."""
+    """The result of one check."""
 
     check: str
     verdict: Verdict
     detail: str
     examples: int = 0
     seconds: float = 0.0
-    #: The smallest input that shows it, if it failed.
+    #: The smallest input that shows a failure.
     shown: str = ""
 
     def __str__(self) -> str:
@@ -31,7 +31,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class ModuleReport:
-    """What all checks found."""
+    """The results of all checks."""
 
     module: str
     seed: int
@@ -51,5 +51,5 @@ class ModuleReport:
         return next(f for f in self.findings if f.check == check)
 
     def __str__(self) -> str:
-        told = f"failed: {', '.join(self.failed)}" if self.failed else "all checks passed"
-        return "\n".join([f"{self.module}, seed {self.seed}", *map(str, self.findings), told])
+        summary = f"failed: {', '.join(self.failed)}" if self.failed else "all checks passed"
+        return "\n".join([f"{self.module}, seed {self.seed}", *map(str, self.findings), summary])

@@ -1,7 +1,7 @@
-"""Random input for modules: the items of a window, and physical streams of what a module takes.
+"""Random input for modules: the items of a window, and physical streams of the module's fields.
 
-What is drawn has the types of the module's input fields, and small values of which few differ, so that a failing
-example shrinks to something a person can read.
+Values have the types of the module's input fields, are small and few, so that a failing example shrinks to something
+readable.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 
 KEY = "group_key"
 _DAY = datetime(2024, 5, 1, tzinfo=UTC)
-_LAST = 300  # later than any time that is drawn: where events end that never do in `physical_streams`
+_LAST = 300  # later than any drawn time; replaces the end of events that never end in `physical_streams`
 _PLAIN_FLOATS = (0.0, 1.0, -2.5, 0.1, 0.2, 0.3, 3.0, 10.0)
 _ODD_FLOATS = (math.nan, math.inf, -math.inf, 1e300, -1e300, 5e-324)
 _TEXTS = ("a", "b", "ab", "", "é", "A")
@@ -64,17 +64,17 @@ class Drawn:
 
 @dataclass(frozen=True)
 class WindowContent:
-    """What a window holds."""
+    """A window and its events."""
 
     module: Module
     window: Window
     events: tuple[Drawn, ...]
 
     def items(self, events: Sequence[Drawn] | None = None) -> list[Any]:
-        """The items as the engine gives them to the module: in order of start, end and value."""
-        mine = sorted(self.events if events is None else events, key=self._order)
+        """The items as the engine passes them to the module: in order of start, end and value."""
+        ordered = sorted(self.events if events is None else events, key=self._order)
         timed = self.module.time_sensitive
-        rows = [(e.le, e.re, *e.values) if timed else e.values for e in mine]
+        rows = [(e.le, e.re, *e.values) if timed else e.values for e in ordered]
         return items_of(self.module.fields.names, rows, timed=timed)
 
     def _order(self, event: Drawn) -> tuple[Any, ...]:
@@ -82,20 +82,20 @@ class WindowContent:
         return (*times, *map(_rank, event.values))
 
     def clipped(self, *, left: bool = False, right: bool = False) -> WindowContent:
-        """With lifetimes cut to the window (rule 6.3)."""
+        """The content with lifetimes clipped to the window (rule 6.3)."""
         le = self.window.le if left else -INFINITY
         re = self.window.re if right else INFINITY
         cut = tuple(Drawn(max(e.le, le), min(e.re, re), e.values) for e in self.events)
         return WindowContent(self.module, self.window, cut)
 
-    def with_events(self, some: Sequence[Drawn]) -> WindowContent:
+    def with_events(self, events: Sequence[Drawn]) -> WindowContent:
         """The same window with other events."""
-        return WindowContent(self.module, self.window, tuple(some))
+        return WindowContent(self.module, self.window, tuple(events))
 
-    def afresh(self) -> WindowContent:
-        """The same events in new objects, which are elsewhere in memory."""
+    def copied(self) -> WindowContent:
+        """The same events as new objects."""
         return self.with_events(
-            [Drawn(int(str(e.le)), int(str(e.re)), tuple(map(_afresh, e.values))) for e in self.events]
+            [Drawn(int(str(e.le)), int(str(e.re)), tuple(map(_copied, e.values))) for e in self.events]
         )
 
     def __str__(self) -> str:
@@ -104,18 +104,18 @@ class WindowContent:
 
 
 def _rank(value: Any) -> tuple[Any, ...]:
-    """Nulls come last, and NaN behind all numbers."""
+    """A sort key: nulls last, and NaN after all numbers."""
     if isinstance(value, list):
         return (False, False, [_rank(v) for v in value])
     odd = isinstance(value, float) and math.isnan(value)
     return (value is None, odd, 0 if value is None or odd else value)
 
 
-def _afresh(value: Any) -> Any:
+def _copied(value: Any) -> Any:
     if isinstance(value, str):
         return "".join(list(value))
     if isinstance(value, list):
-        return [_afresh(v) for v in value]
+        return [_copied(v) for v in value]
     return float(repr(value)) if isinstance(value, float) else value
 
 
@@ -138,7 +138,7 @@ def values(kind: Type, *, odd: bool = False, nulls: bool = False) -> st.SearchSt
         drawn = st.booleans()
     else:
         drawn = st.integers(0, 20).map(lambda n: _DAY + timedelta(hours=n))
-    held = drawn.map(lambda value: pa.scalar(value, kind.arrow).as_py())  # as a column of that type would hold it
+    held = drawn.map(lambda value: pa.scalar(value, kind.arrow).as_py())  # as a column of that type holds it
     return held | st.none() if nulls else held
 
 
@@ -150,7 +150,7 @@ def _payloads(fields: Schema, *, odd: bool, nulls: bool) -> st.SearchStrategy[tu
 
 
 def sample_of(data: Any, module: Module) -> tuple[Drawn, ...]:
-    """Events of a module's fields, from whatever `hr.events` takes."""
+    """Events of a module's fields, from any data that `hr.events` accepts."""
     rows = events_table(data, module.fields).to_pylist()
     return tuple(Drawn(le, re, tuple(r[name] for name in module.fields.names)) for le, re, r in history_of(rows))
 
@@ -169,11 +169,11 @@ def bags(
 
     Where there is a sample, most windows hold the greater part of it.
     """
-    kept = [event for event in sample if draw(st.integers(0, 9))]
-    le, own = draw(st.integers(0, 5)), bool(draw(st.integers(0, 3)))
-    if kept and own:
-        window = Window(min(e.le for e in kept) - le, max(e.le for e in kept) + 1 + draw(st.integers(0, 5)))
-        return WindowContent(module, window, tuple(kept))
+    chosen = [event for event in sample if draw(st.integers(0, 9))]
+    le, use_sample = draw(st.integers(0, 5)), bool(draw(st.integers(0, 3)))
+    if chosen and use_sample:
+        window = Window(min(e.le for e in chosen) - le, max(e.le for e in chosen) + 1 + draw(st.integers(0, 5)))
+        return WindowContent(module, window, tuple(chosen))
     window = Window(le, le + draw(st.integers(1, 20)))
     # Few different payloads in one window, often one after the other: then a pattern has a chance to show.
     payloads = draw(st.lists(_payloads(module.fields, odd=odd, nulls=nulls), min_size=1, max_size=4))
@@ -214,7 +214,7 @@ class Change:
 
 @st.composite
 def changes(draw: st.DrawFn, module: Module, sample: tuple[Drawn, ...] = ()) -> Change:
-    """One event more, or one that ends at another time; it stays in the window."""
+    """An added event, or an event with another end, in the window."""
     bag = draw(bags(module, sample))
     at = draw(st.integers(0, len(bag.events) - 1))
     others, last = (*bag.events[:at], *bag.events[at + 1 :]), bag.events[at]
@@ -230,7 +230,7 @@ def changes(draw: st.DrawFn, module: Module, sample: tuple[Drawn, ...] = ()) -> 
 
 @dataclass(frozen=True)
 class ModuleQuery:
-    """A module in a query: over which windows, under which policies, and a physical stream that arrives in batches."""
+    """A module in a query: the windows, the policies, and a physical stream that arrives in batches."""
 
     module: Module
     schema: Schema
@@ -243,39 +243,39 @@ class ModuleQuery:
 
     def corrected(self) -> Stream:
         """The query over the stream as it arrives."""
-        return self._over(self.events, self.batches)
+        return self._query(self.events, self.batches)
 
     def at_once(self) -> Stream:
-        """The query over what is left of the stream when all corrections are made, in one batch."""
+        """The query over the history of the stream, in one batch."""
         left = [
             {"kind": "insert", "le": le, "re": re, "re_new": None, **payload}
             for le, re, payload in history_of(self.events)
         ]
-        return self._over(left, (len(left),) if left else ())
+        return self._query(left, (len(left),) if left else ())
 
-    def _over(self, rows: Sequence[Physical], batches: tuple[int, ...]) -> Stream:
+    def _query(self, rows: Sequence[Physical], batches: tuple[int, ...]) -> Stream:
         table = pa.Table.from_pylist(list(rows), schema=physical_schema(self.schema))
         stream = events(table, self.schema, batches=batches)
         windowed = (stream.group_by(KEY) if self.keyed else stream.group_by()).window(self.window, **dict(self.policy))
-        return _asked(windowed, self.module)
+        return _apply_module(windowed, self.module)
 
     def __str__(self) -> str:
         keys = f".group_by({KEY!r})" if self.keyed else ""
         policy = "".join(f", {name}={value!r}" for name, value in self.policy)
         call = "aggregate(answer=module)" if isinstance(self.module, Aggregate) else "operate(module)"
-        query = f"stream{keys}.window(hr.{_written(self.window)}{policy}).{call}"
+        query = f"stream{keys}.window(hr.{_window_text(self.window)}{policy}).{call}"
         return f"{query}\nbatches={list(self.batches)}, buckets={self.buckets}\n{drawn_table(self.events)}"
 
 
-def _asked(windowed: Windowed, module: Module) -> Stream:
+def _apply_module(windowed: Windowed, module: Module) -> Stream:
     if isinstance(module, Aggregate):
         return windowed.aggregate(answer=module)
     assert isinstance(module, Operator)
     return windowed.operate(module)
 
 
-def _written(window: WindowKind) -> str:
-    """A window as one writes it."""
+def _window_text(window: WindowKind) -> str:
+    """A window as it is written in code."""
     return f"{window}".replace(" ticks", "").replace(" tick", "") + ("()" if "(" not in str(window) else "")
 
 
@@ -292,9 +292,9 @@ def queries(
     """A physical stream with corrections, in random batches and buckets, through a random window and policy."""
     schema = Schema((Field(KEY, Type.STRING), *module.fields.fields))
     names = module.fields.names
-    windows, own = _WINDOWS, bool(draw(st.integers(0, 3)))
-    if sample and own:
-        rows = draw(_told_wrong(sample, names))
+    windows, use_sample = _WINDOWS, bool(draw(st.integers(0, 3)))
+    if sample and use_sample:
+        rows = draw(_miscorrected(sample, names))
         first, last = min(e.le for e in sample), max(e.le for e in sample)
         size = last - first + 1
         windows = (tumbling(size, first), hopping(2 * size, size, first), session(size), count_by_start(len(sample)))
@@ -320,8 +320,8 @@ def queries(
 
 
 @st.composite
-def _told_wrong(draw: st.DrawFn, sample: tuple[Drawn, ...], names: Sequence[str]) -> list[Physical]:
-    """A sample out of order, some of it told twice and taken back, or with another end that is corrected later."""
+def _miscorrected(draw: st.DrawFn, sample: tuple[Drawn, ...], names: Sequence[str]) -> list[Physical]:
+    """A sample out of order, with some events inserted twice or with a wrong end, and corrected later."""
     rows: list[Physical] = []
     later: list[Physical] = []
     for event in draw(st.permutations(sample)):
@@ -338,7 +338,7 @@ def _told_wrong(draw: st.DrawFn, sample: tuple[Drawn, ...], names: Sequence[str]
 
 
 def _bounded(value: Any) -> Any:
-    # How many windows an endless event has depends on how far time has come (rule 5.3), which is no matter of modules.
+    # The number of windows of an endless event depends on the progress of time (rule 5.3), not on the module.
     return _LAST if value == INFINITY else value
 
 
@@ -346,7 +346,7 @@ def _bounded(value: Any) -> Any:
 
 
 def same_answer(a: Any, b: Any) -> bool:
-    """Equality by value, where NaN is NaN."""
+    """Equality by value, where NaN equals NaN."""
     if isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b):
         return True
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
@@ -356,39 +356,39 @@ def same_answer(a: Any, b: Any) -> bool:
 
 def changed_at(before: Sequence[Any], after: Sequence[Any]) -> Iterator[int]:
     """The earliest instant of every change from one bag of outputs to another; the same start pairs up (rule 2.3)."""
-    gone, come = without(before, after), without(after, before)
-    for le, re, *payload in gone:
-        pair = next((other for other in come if other[0] == le and same_answer(list(other[2:]), payload)), None)
+    lost, gained = without(before, after), without(after, before)
+    for le, re, *payload in lost:
+        pair = next((other for other in gained if other[0] == le and same_answer(list(other[2:]), payload)), None)
         yield le if pair is None else min(re, pair[1])
-    for le, _, *payload in come:
-        if not any(other[0] == le and same_answer(list(other[2:]), payload) for other in gone):
+    for le, _, *payload in gained:
+        if not any(other[0] == le and same_answer(list(other[2:]), payload) for other in lost):
             yield le
 
 
-def without(some: Sequence[Any], others: Sequence[Any]) -> list[Any]:
-    """What one bag of outputs has more than another."""
-    left = list(others)
+def without(outputs: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    """The outputs of one bag that another does not have."""
+    unmatched = list(others)
     found = []
-    for one in some:
-        at = next((i for i, other in enumerate(left) if same_answer(one, other)), None)
+    for output in outputs:
+        at = next((i for i, other in enumerate(unmatched) if same_answer(output, other)), None)
         if at is None:
-            found.append(one)
+            found.append(output)
         else:
-            del left[at]
+            del unmatched[at]
     return found
 
 
-# --- for people -----------------------------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------------------------
 
 
-def _records(some: Sequence[Drawn], names: Sequence[str]) -> list[dict[str, Any]]:
+def _records(events: Sequence[Drawn], names: Sequence[str]) -> list[dict[str, Any]]:
     return [
-        {"le": e.le, "re": e.re, **dict(zip(names, e.values, strict=True))} for e in sorted(some, key=lambda e: e.le)
+        {"le": e.le, "re": e.re, **dict(zip(names, e.values, strict=True))} for e in sorted(events, key=lambda e: e.le)
     ]
 
 
 def drawn_table(records: Sequence[dict[str, Any]]) -> str:
-    """Events as a drawn table, to be read, and pasted into `hr.events`."""
+    """Events as a drawn table, ready to paste into `hr.events`."""
     if not records:
         return "(no events)"
     cells = [list(records[0]), *([_cell(value) for value in record.values()] for record in records)]

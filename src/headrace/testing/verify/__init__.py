@@ -1,4 +1,4 @@
-"""Verification as a feature (rule 10): is a query right under disorder? If not, the smallest stream that shows it."""
+"""Verification (rule 10): check a query under disorder, and find the smallest stream that shows a failure."""
 
 from headrace.testing.verify.campaign import (
     VerificationFailure,

@@ -1,7 +1,7 @@
-"""Many cases: made, tried, and the ones that fail made small.
+"""Run many cases, and shrink those that fail.
 
-`verify_intent` tries the engine on queries that an intent leaves open, `verify_node` a user's own query on streams
-that are made up for it (`own.py`). Cases are numbered; the seed and the number of one make it again, on any machine.
+`verify_intent` tests the engine on the queries of an intent, `verify_node` a user's own query on streams generated for
+it (`own_query.py`). Cases are numbered; seed and number reproduce a case on any machine.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from headrace.plan.nodes import Node
 from headrace.testing.checks import Shape, Violation
 from headrace.testing.generators.generate import Pattern
 from headrace.testing.generators.shrink import shrink
-from headrace.testing.generators.stories import Told
+from headrace.testing.generators.stories import StoryStream
 from headrace.testing.generators.traits import Traits, anything
 from headrace.testing.intents.catalogue import KINDS
 from headrace.testing.intents.transform import concrete
 from headrace.testing.intents.tree import Intent
 from headrace.testing.order import Order
 from headrace.testing.verify.case import VerifyCase, case_of
-from headrace.testing.verify.checks import ALWAYS, CHECKS, VARIANTS, Trial, Unasked
+from headrace.testing.verify.checks import ALWAYS, CHECKS, VARIANTS, NotApplicable, Trial
 from headrace.testing.verify.own_query import own_cases
 
 __all__ = [
@@ -40,16 +40,16 @@ __all__ = [
     "verify_node",
 ]
 
-#: Metamorphic checks that each case gets, beside those that every case gets.
+#: The number of metamorphic checks per case, in addition to the checks of every case.
 _VARIANTS_EACH = 1
-#: Those that are about histories alone: where rows may be late, order and batches of files do show.
+#: Checks that apply to histories alone: where rows may be late, order and batches of files matter.
 _HISTORY_ONLY = ("batches", "arrival", "corrections", "times", "twins")
 Tell = Callable[["VerificationReport"], None]
 
 
 @dataclass(frozen=True)
 class VerificationFailure:
-    """A case that failed a check, and the smallest streams that still do."""
+    """A case that failed a check, and the smallest streams that still fail it."""
 
     case: str
     check: str
@@ -68,31 +68,33 @@ class VerificationFailure:
 
     def __str__(self) -> str:
         program = "\n".join([*self._streams(), self.python.strip()])
-        asked = f"--intent {self.intent!r} " if self.intent else "FILE.py:NAME "
-        dies = ", restarted after every batch" if self.interrupted else ""
+        target = f"--intent {self.intent!r} " if self.intent else "FILE.py:NAME "
+        restarted = ", restarted after every batch" if self.interrupted else ""
         return (
-            f"case {self.case} failed the check {self.check!r}, in {counted(self.buckets, 'bucket')}{dies}\n"
-            f"query: {self.query}\nto repeat it: headrace verify {asked}--case {self.case}\n{self.why}\n\n"
+            f"case {self.case} failed the check {self.check!r}, in {counted(self.buckets, 'bucket')}{restarted}\n"
+            f"query: {self.query}\nto repeat it: headrace verify {target}--case {self.case}\n{self.why}\n\n"
             f"the smallest streams that show it ({counted(self.rows, 'row')}):\n{program}\n"
         )
 
     def _streams(self) -> Iterator[str]:
-        told = zip(self.drawn, self.schemas, self.batches, self.feeds, strict=True)
-        for number, (text, schema, batches, feed) in enumerate(told):
+        inputs = zip(self.drawn, self.schemas, self.batches, self.feeds, strict=True)
+        for number, (text, schema, batches, feed) in enumerate(inputs):
             cuts = f", batches={list(batches)}" if len(batches) > 1 else ""
-            made = feed.removeprefix("events, ") if feed.startswith("events, ") else ""
-            came = f"  # came as {feed}" if feed != "events" and not made else ""
+            fragment_name = feed.removeprefix("events, ") if feed.startswith("events, ") else ""
+            comment = f"  # fed as {feed}" if feed != "events" and not fragment_name else ""
             events = f'"""\n{_indented(text)}\n"""' if not text.startswith("[") else text
-            yield f"s{number} = hr.events({events}, {schema!r}{cuts}){came}"
-            if made:
+            yield f"s{number} = hr.events({events}, {schema!r}{cuts}){comment}"
+            if fragment_name:
                 fragment = f"make_speculative(s{number}, {schema.split()[0]!r})"
-                whole = f"duplicate_retractions({fragment})" if made == "duplicate_retractions" else fragment
-                names = "duplicate_retractions, make_speculative" if whole != fragment else "make_speculative"
-                yield f"from headrace.testing.generators.generate import {names}\n\ns{number} = {whole}"
+                expression = (
+                    f"duplicate_retractions({fragment})" if fragment_name == "duplicate_retractions" else fragment
+                )
+                names = "duplicate_retractions, make_speculative" if expression != fragment else "make_speculative"
+                yield f"from headrace.testing.generators.generate import {names}\n\ns{number} = {expression}"
 
 
 def counted(number: int, what: str) -> str:
-    """So many of something, in words."""
+    """A number with its noun, in the singular or plural."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
@@ -102,14 +104,14 @@ def _indented(text: str) -> str:
 
 @dataclass
 class VerificationReport:
-    """What a run has tried and found so far."""
+    """The cases, checks and failures of a run."""
 
     cases: int = 0
     rows: int = 0
     seconds: float = 0.0
     failures: list[VerificationFailure] = field(default_factory=list)
     checks: Counter[str] = field(default_factory=Counter)
-    #: How often each value of each dimension was tried; and each operator and policy under each disorder.
+    #: How often each value of each dimension occurred, and each operator and policy under each disorder.
     covered: dict[str, Counter[str]] = field(default_factory=dict)
     operators: dict[str, Counter[str]] = field(default_factory=dict)
     policies: dict[str, Counter[str]] = field(default_factory=dict)
@@ -119,19 +121,19 @@ class VerificationReport:
         return not self.failures
 
     def add(self, other: VerificationReport) -> None:
-        """What another part of the same run has found."""
+        """Add the report of another part of the same run."""
         self.cases += other.cases
         self.rows += other.rows
         self.seconds = max(self.seconds, other.seconds)
         self.failures += other.failures
         self.checks.update(other.checks)
         tables = ("covered", "operators", "policies")
-        for mine, theirs in ((getattr(self, table), getattr(other, table)) for table in tables):
-            for name, counts in theirs.items():
-                mine.setdefault(name, Counter()).update(counts)
+        for own, added in ((getattr(self, table), getattr(other, table)) for table in tables):
+            for name, counts in added.items():
+                own.setdefault(name, Counter()).update(counts)
 
     def note(self, case: VerifyCase) -> None:
-        """A case that was tried."""
+        """Count a case."""
         self.cases += 1
         self.rows += case.rows
         for name, values in case.covers.items():
@@ -144,13 +146,13 @@ class VerificationReport:
 
 
 def cases_of_intent(intent: Intent, seed: int) -> Iterator[VerifyCase]:
-    """The cases of an intent, for ever."""
-    made = (case_of(query, seed, number) for number, query in enumerate(concrete(intent, seed)))
-    return (replace(case, intent=str(intent)) for case in made)
+    """The cases of an intent, without end."""
+    cases = (case_of(query, seed, number) for number, query in enumerate(concrete(intent, seed)))
+    return (replace(case, intent=str(intent)) for case in cases)
 
 
 def default_cases(seed: int) -> Iterator[tuple[str, VerifyCase]]:
-    """The cases that are tried when nothing is asked for: every kind of query in turn, with the intent of each."""
+    """The default cases: every kind of query in turn, with its intent."""
     kinds = {kind: cases_of_intent(Intent.of(kind), seed) for kind in KINDS}
     while True:
         for kind, cases in kinds.items():
@@ -166,10 +168,10 @@ def verify_intent(
     stop_after: int = 1,
     shrinking: float = 20.0,
 ) -> VerificationReport:
-    """Try the engine on queries and streams that are as an intent says.
+    """Test the engine on the queries and streams of an intent.
 
-    `tell` hears how far it is; after `stop_after` failures it stops. `shrinking` is how many seconds a failure may be
-    made smaller.
+    `tell` is called with the report after each case. The run stops after `stop_after` failures; `shrinking` is the time
+    limit for shrinking a failure, in seconds.
     """
     return verify_cases(
         islice(cases_of_intent(intent, seed), cases), tell=tell, stop_after=stop_after, shrinking=shrinking
@@ -189,16 +191,16 @@ def verify_node(
     stop_after: int = 1,
     shrinking: float = 20.0,
 ) -> VerificationReport:
-    """Try a user's query on streams that are made up for its sources; shape and order are what its author declares."""
-    made = (replace(case, shape=shape, order=order) for case in islice(own_cases(node, over, seed, pattern), cases))
-    return verify_cases(made, tell=tell, stop_after=stop_after, shrinking=shrinking)
+    """Test a user's query on streams generated for its sources; its author declares shape and order."""
+    own = (replace(case, shape=shape, order=order) for case in islice(own_cases(node, over, seed, pattern), cases))
+    return verify_cases(own, tell=tell, stop_after=stop_after, shrinking=shrinking)
 
 
 def verify_cases(
     cases: Iterator[VerifyCase], *, tell: Tell | None = None, stop_after: int = 1, shrinking: float = 20.0
 ) -> VerificationReport:
-    """Try these cases, one after the other."""
-    report, begun = VerificationReport(), time.monotonic()
+    """Run these cases in order."""
+    report, start = VerificationReport(), time.monotonic()
     oracle = DuckDBHistory()
     try:
         for case in cases:
@@ -206,7 +208,7 @@ def verify_cases(
             report.note(case)
             if failure is not None:
                 report.failures.append(failure)
-            report.seconds = time.monotonic() - begun
+            report.seconds = time.monotonic() - start
             if tell is not None:
                 tell(report)
             if len(report.failures) >= stop_after:
@@ -224,7 +226,7 @@ def try_case(
     only: Sequence[str] = (),
     shrinking: float = 20.0,
 ) -> VerificationFailure | None:
-    """The first check that a case fails, on the smallest streams that fail it."""
+    """The first check that a case fails, with the smallest streams that fail it."""
     for name in only:
         if name not in CHECKS:
             raise IntentError(f"there is no check {name!r}", given=name, allowed=", ".join(CHECKS))
@@ -232,8 +234,8 @@ def try_case(
     with Trial(case, oracle) as trial:
         for name in only or _checks_of(case):
             try:
-                wrong = _why_not(trial, name) is not None
-            except Unasked:
+                wrong = _problem(trial, name) is not None
+            except NotApplicable:
                 continue
             if report is not None:
                 report.checks[name] += 1
@@ -250,8 +252,8 @@ def _checks_of(case: VerifyCase) -> list[str]:
     return [*ALWAYS, *chosen, *(name for name in case.asks if name in possible and name not in chosen)]
 
 
-def _why_not(trial: Trial, check: str) -> str | None:
-    """Why a case does not pass a check; None if it does."""
+def _problem(trial: Trial, check: str) -> str | None:
+    """The reason why a case fails a check; None if it passes."""
     try:
         CHECKS[check](trial)
     except Violation as error:
@@ -260,36 +262,36 @@ def _why_not(trial: Trial, check: str) -> str | None:
         return str(error) or "an assertion in the engine does not hold"
     except HeadraceError as error:
         return f"{type(error).__name__}: {error}"
-    except Unasked:
+    except NotApplicable:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever a mistake in the engine may raise
+    except Exception as error:  # noqa: BLE001 - a bug in the engine may raise anything
         return f"it raised {type(error).__name__}: {error}"
     return None
 
 
 def _smallest(case: VerifyCase, check: str, oracle: DuckDBHistory, seconds: float) -> VerificationFailure:
-    def why(streams: tuple[Told, ...]) -> str | None:
-        with Trial(case.over(streams), oracle) as trial:
+    def problem(streams: tuple[StoryStream, ...]) -> str | None:
+        with Trial(case.with_streams(streams), oracle) as trial:
             try:
-                return _why_not(trial, check)
-            except Unasked:
+                return _problem(trial, check)
+            except NotApplicable:
                 return None
 
-    def fails(streams: tuple[Told, ...]) -> bool:
-        return why(streams) is not None
+    def fails(streams: tuple[StoryStream, ...]) -> bool:
+        return problem(streams) is not None
 
     streams = shrink(case.streams, fails, seconds=seconds) if seconds > 0 else case.streams
-    small = case.over(streams)
+    small = case.with_streams(streams)
     return VerificationFailure(
         case.name,
         check,
-        why(streams) or "it does not fail every time",
+        problem(streams) or "it does not fail every time",
         case.says,
         case.python,
         tuple(map(str, case.feeds)),
-        tuple(told.drawn() for told in streams),
-        tuple(str(told.schema) for told in streams),
-        tuple(told.cuts for told in streams),
+        tuple(stream.drawn() for stream in streams),
+        tuple(str(stream.schema) for stream in streams),
+        tuple(stream.cuts for stream in streams),
         case.buckets,
         small.rows,
         case.interrupted,

@@ -1,8 +1,8 @@
-"""What must hold of a case: its answer is that of batch SQL over the history, its output keeps its promises, and what
-should make no difference makes none.
+"""The checks of a case: its answer equals batch SQL over the history, its output keeps its promises, and variations
+that must not matter do not.
 
-The first three checks are absolute. The others are *metamorphic*: they run the same query another way, over the same
-stream told another way, and compare the two answers. So they would find a mistake that the oracle shares.
+The first three checks are absolute. The others are *metamorphic*: they run the same query another way, or over an
+equivalent stream, and compare the two answers. So they find mistakes that the oracle shares.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ from headrace.plan.ordered import Fixed, Landmark, Ordered
 from headrace.plan.windows import Grid
 from headrace.schema import Schema, Type
 from headrace.sql import sql
-from headrace.sql.unbind import NoWords, unbind
+from headrace.sql.unbind import NotInSql, unbind
 from headrace.stages.cut import line_of
 from headrace.testing.batches import check_same_batches
 from headrace.testing.checks import Violation, check_output
-from headrace.testing.generators.stories import Promise, Story, Told
+from headrace.testing.generators.stories import Promise, Story, StoryStream
 from headrace.testing.order import check_order
 from headrace.testing.verify.case import VerifyCase, cut_randomly
 from headrace.testing.verify.differential import differential_reference
 from headrace.time import INFINITY
 
-__all__ = ["ALWAYS", "CHECKS", "VARIANTS", "Trial", "Unasked"]
+__all__ = ["ALWAYS", "CHECKS", "VARIANTS", "NotApplicable", "Trial"]
 
-#: Twins look at every batch anew and one row at a time: so many rows are enough for them.
+#: The most rows of a case for the twins, which recompute every batch one row at a time.
 MOST_ROWS_FOR_TWINS = 40
 
 
-class Unasked(Exception):
-    """A check has nothing to say of a case."""
+class NotApplicable(Exception):
+    """A check does not apply to a case."""
 
 
 @dataclass
 class Trial:
-    """A case on its way through the checks: what several of them need is computed once."""
+    """A case under test: results that several checks need are computed once."""
 
     case: VerifyCase
     oracle: DuckDBHistory
@@ -78,33 +78,33 @@ class Trial:
 
     @cached_property
     def result(self) -> Result:
-        """What the live query gave."""
+        """The result of the live query."""
         run = restarted if self.case.interrupted else live
         return run(self.node, self.case.buckets)
 
     @cached_property
     def cht(self) -> pa.Table:
-        """Its history."""
+        """The history of the live query."""
         return self.result.cht()
 
     def same(self, other: pa.Table, name: str) -> None:
-        """Raise unless another history is that of the live query."""
+        """Raise unless another history equals the live query's."""
         difference = history_diff(self.cht, other, names=("as it was", name))
         if difference:
             raise Violation(difference)
 
-    def told_again(self, streams: tuple[Told, ...]) -> Node:
-        """The plan over streams that say the same."""
-        return self.case.over(streams).plan(Path(self._folder.name) / "again").node
+    def plan_over(self, streams: tuple[StoryStream, ...]) -> Node:
+        """The plan over equivalent streams."""
+        return self.case.with_streams(streams).plan(Path(self._folder.name) / "again").node
 
 
 def live(node: Node, buckets: int, rules: tuple[Rule, ...] = RULES) -> Result:
-    """What a plan gives on the local host."""
+    """The result of a plan on the local host."""
     return run_local([Output(node, "out")], buckets=buckets, rules=rules).results["out"]
 
 
 def restarted(node: Node, buckets: int) -> Result:
-    """The same, by a process that dies after every batch and another that goes on from what was saved."""
+    """The result of a plan whose process dies after every batch and is restored from the saved state."""
     line = line_of([Output(node, "out")], buckets)
     feeds = {source.fingerprint: list(batches_of(source)) for source in line.sources}
     runner = Runner(line, buckets, None)
@@ -119,7 +119,7 @@ def restarted(node: Node, buckets: int) -> Result:
 
 
 def history(trial: Trial) -> None:
-    """The live answer is that of batch SQL over the history (rule 10.1)."""
+    """The live answer equals batch SQL over the history (rule 10.1)."""
     difference = history_diff(trial.cht, trial.oracle.cht(trial.node), names=("live", "history"))
     if difference:
         raise Violation(difference)
@@ -133,20 +133,20 @@ def output(trial: Trial) -> None:
 
 
 def in_sql(trial: Trial) -> None:
-    """The query said in SQL is the same query, or gives the same answer; what SQL has no words for is not asked."""
+    """The query in SQL is the same plan, or gives the same answer; queries that SQL cannot express are skipped."""
     names = {node: f"s{number}" for number, node in enumerate(_inputs(trial.node))}
     try:
-        spoken = unbind(trial.node, names)
-    except NoWords:
-        raise Unasked from None
+        statement = unbind(trial.node, names)
+    except NotInSql:
+        raise NotApplicable from None
     streams: dict[str, Any] = {name: Stream(node) for node, name in names.items()}
-    bound = sql(spoken.text, functions=spoken.functions, **streams).node
+    bound = sql(statement.text, functions=statement.functions, **streams).node
     if bound != trial.node:
-        trial.same(live(bound, trial.case.buckets).cht(), f"in SQL:\n{spoken.text}\n")
+        trial.same(live(bound, trial.case.buckets).cht(), f"in SQL:\n{statement.text}\n")
 
 
 def _inputs(node: Node) -> list[Node]:
-    """The streams that a query begins with, each as it enters."""
+    """The input streams of a query, each after its ingress."""
     nodes = list(walk(node))
     entering = [n for n in nodes if isinstance(n, (Admit, EdgeLifetimes))]
     return entering + [n for n in sources_of(node) if not any(n == e.input for e in entering)]
@@ -155,7 +155,7 @@ def _inputs(node: Node) -> list[Node]:
 def twins(trial: Trial) -> None:
     """After every batch, history and CTI are those of the slow twins; and the oracle agrees with them."""
     if trial.case.rows > MOST_ROWS_FOR_TWINS:
-        raise Unasked
+        raise NotApplicable
     differential_reference(trial.node, buckets=trial.case.buckets)
 
 
@@ -163,17 +163,17 @@ def twins(trial: Trial) -> None:
 
 
 def buckets(trial: Trial) -> None:
-    """The number of partitions does not show."""
+    """The number of buckets does not change the answer."""
     trial.same(live(trial.node, 1 if trial.case.buckets > 1 else 3).cht(), "in other buckets")
 
 
 def optimizer(trial: Trial) -> None:
-    """The optimizer's rules change nothing."""
+    """The optimizer's rules do not change the answer."""
     trial.same(live(trial.node, trial.case.buckets, (read_tables,)).cht(), "without the optimizer")
 
 
 def final(trial: Trial) -> None:
-    """What only lets out what is final takes nothing back, and has the same history (rule 3.5)."""
+    """The final stream has no retractions, and the same history (rule 3.5)."""
     result = live(Final(trial.node), trial.case.buckets)
     check_output(result.events(), retractions=False)
     trial.same(result.cht(), "final")
@@ -187,13 +187,13 @@ def determinism(trial: Trial) -> None:
 
 
 def restart(trial: Trial) -> None:
-    """Processes that die after every batch, and others that go on from what was saved, show in no batch."""
+    """Restarts after every batch change no batch."""
     runs = [run(trial.node, trial.case.buckets) for run in (restarted, live)]
     check_same_batches(runs[0], runs[1], "restarted after every batch")
 
 
 def partition(trial: Trial) -> None:
-    """The answers for which a condition is true, false and unknown are together all answers."""
+    """The answers for which a condition is true, false and unknown add up to all answers."""
     stream = Stream(trial.node)
     condition = _condition(stream.schema, trial.case.random)
     parts = [stream.where(condition), stream.where(~condition), stream.where(condition.is_null())]
@@ -211,51 +211,51 @@ def _condition(schema: Schema, random: Random) -> Expr:
     return col(column.name).is_null()
 
 
-# --- the same streams, told another way -----------------------------------------------------------------------------
+# --- equivalent streams ---------------------------------------------------------------------------------------------
 
 
 def batches(trial: Trial) -> None:
-    """How the rows are cut into batches does not show."""
+    """The division of rows into batches does not change the answer."""
     random = trial.case.random
-    trial.same(_again(trial, lambda told: told.in_batches(cut_randomly(len(told), random))), "in other batches")
+    trial.same(_again(trial, lambda stream: stream.in_batches(cut_randomly(len(stream), random))), "in other batches")
 
 
 def arrival(trial: Trial) -> None:
     """Rows between two CTIs may change places."""
     random = trial.case.random
 
-    def mixed(told: Told) -> Told:
+    def shuffle(stream: StoryStream) -> StoryStream:
         steps: list[int | Promise] = []
         part: list[int | Promise] = []
-        for step in [*told.steps, None]:
+        for step in [*stream.steps, None]:
             if isinstance(step, int):
                 part.append(step)
                 continue
             random.shuffle(part)
             steps += part if step is None else [*part, step]
             part = []
-        return replace(told, steps=tuple(steps))
+        return replace(stream, steps=tuple(steps))
 
-    trial.same(_again(trial, mixed), "in another order")
+    trial.same(_again(trial, shuffle), "in another order")
 
 
 def corrections(trial: Trial) -> None:
-    """An event may be told wrongly first and corrected at once."""
+    """An event may have a wrong end first and be corrected at once."""
     random = trial.case.random
 
-    def wrongly(told: Told) -> Told:
-        wrong = {number for number in range(len(told.stories)) if random.random() < 0.5}
+    def with_wrong_ends(stream: StoryStream) -> StoryStream:
+        wrong = {number for number in range(len(stream.stories)) if random.random() < 0.5}
         stories = tuple(
             replace(story, ends=(_other_end(story, random), *story.ends)) if number in wrong else story
-            for number, story in enumerate(told.stories)
+            for number, story in enumerate(stream.stories)
         )
         steps: list[int | Promise] = []
-        for step, which in zip(told.steps, told.told(), strict=True):
+        for step, which in zip(stream.steps, stream.numbered_steps(), strict=True):
             first = not isinstance(which, Promise) and which[1] == 0
             steps += [step, step] if first and step in wrong else [step]
-        return Told(told.schema, stories, tuple(steps)).in_batches(cut_randomly(len(steps), random))
+        return StoryStream(stream.schema, stories, tuple(steps)).in_batches(cut_randomly(len(steps), random))
 
-    trial.same(_again(trial, wrongly), "told wrongly first")
+    trial.same(_again(trial, with_wrong_ends), "with wrong ends first")
 
 
 def _other_end(story: Story, random: Random) -> int:
@@ -265,24 +265,24 @@ def _other_end(story: Story, random: Random) -> int:
 
 
 def times(trial: Trial) -> None:
-    """When everything happens later by as much as windows repeat, so do the answers; unless a module tells the time."""
+    """If all times move by a multiple of the windows' period, so do the answers, unless a module sees times."""
     windows = [n for n in walk(trial.node) if isinstance(n, PerWindow)]
     if any(n.sensitive for n in windows):
-        raise Unasked
-    if any(isinstance(n.window, (Fixed, Landmark)) for n in windows):  # which are bound to a time
-        raise Unasked
+        raise NotApplicable
+    if any(isinstance(n.window, (Fixed, Landmark)) for n in windows):  # which have fixed times
+        raise NotApplicable
     hops = [n.window.hop for n in windows if isinstance(n.window, (Grid, Ordered)) and n.window.hop is not None]
     by = lcm(*hops) * (1 + 7 // lcm(*hops))
     if by > 2**40:
-        raise Unasked
+        raise NotApplicable
 
     def moved(time: int) -> int:
         return time if time == INFINITY else time + by
 
-    def later(told: Told) -> Told:
-        stories = tuple(replace(s, le=moved(s.le), ends=tuple(map(moved, s.ends))) for s in told.stories)
-        steps = tuple(Promise(moved(s.time)) if isinstance(s, Promise) else s for s in told.steps)
-        return replace(told, stories=stories, steps=steps)
+    def later(stream: StoryStream) -> StoryStream:
+        stories = tuple(replace(s, le=moved(s.le), ends=tuple(map(moved, s.ends))) for s in stream.stories)
+        steps = tuple(Promise(moved(s.time)) if isinstance(s, Promise) else s for s in stream.steps)
+        return replace(stream, stories=stories, steps=steps)
 
     cht = _again(trial, later)
     for name in ("le", "re"):
@@ -291,16 +291,16 @@ def times(trial: Trial) -> None:
     trial.same(cht, f"{by} ticks later")
 
 
-def _again(trial: Trial, change: Callable[[Told], Told]) -> pa.Table:
+def _again(trial: Trial, change: Callable[[StoryStream], StoryStream]) -> pa.Table:
     streams = tuple(map(change, trial.case.streams))
-    return live(trial.told_again(streams), trial.case.buckets).cht()
+    return live(trial.plan_over(streams), trial.case.buckets).cht()
 
 
 Check = Callable[[Trial], None]
 
-#: What is asked of every case.
+#: The checks of every case.
 ALWAYS: Mapping[str, Check] = {"output": output, "history": history, "sql": in_sql}
-#: Of these, one or two are asked of each case, in turn. The last four need streams of which only the history counts.
+#: Each case gets one or two of these, in turn. The last four need streams of which only the history matters.
 VARIANTS: Mapping[str, Check] = {
     "twins": twins,
     "buckets": buckets,

@@ -1,4 +1,4 @@
-"""The local host against the slow twins: after every batch, the history so far and the promise made must be theirs."""
+"""Compare the local host with the slow twins: after every batch, history and CTI must be the same."""
 
 from __future__ import annotations
 
@@ -26,42 +26,48 @@ def differential_reference(node: Node, *, buckets: int = 1, rules: Sequence[Rule
     """Run a plan over physical streams held in memory; raise where it and the twins disagree."""
     done = run_local([Output(node, "out")], buckets=buckets, rules=rules)
     result = done.results["out"]
-    alike = buckets == 1 or not any(map(_moves_on, walk(node)))
+    same_progress = buckets == 1 or not any(map(_is_shifting_loop, walk(node)))
     parts = [Changes.empty(result.schema)]
     for number, (changes, progress) in enumerate(result.batches):
         parts.append(changes)
         ended = number == len(result.batches) - 1
         _compare(
-            node, parts, progress, number, ended=ended, exact=buckets == 1 or not _waits_by_bucket(node), alike=alike
+            node,
+            parts,
+            progress,
+            number,
+            ended=ended,
+            exact=buckets == 1 or not _waits_by_bucket(node),
+            same_progress=same_progress,
         )
     check_output(result.events())
     return done
 
 
 def _compare(
-    node: Node, parts: list[Changes], progress: Progress, number: int, *, ended: bool, exact: bool, alike: bool
+    node: Node, parts: list[Changes], progress: Progress, number: int, *, ended: bool, exact: bool, same_progress: bool
 ) -> None:
     rows, expected = reference_stream(node, seen_after(node, number + 1), ended=ended)
     limit = INFINITY if exact else min(progress.cti, expected.cti)
-    given, right = bag(_until(rows_of(history(Changes.concat(parts))), limit)), bag(_until(rows, limit))
-    if given != right:
-        lines = [f"  only given: {row}" for row in (given - right).elements()]
-        lines += [f"  not given:  {row}" for row in (right - given).elements()]
+    actual, expected_rows = bag(_until(rows_of(history(Changes.concat(parts))), limit)), bag(_until(rows, limit))
+    if actual != expected_rows:
+        lines = [f"  only given: {row}" for row in (actual - expected_rows).elements()]
+        lines += [f"  not given:  {row}" for row in (expected_rows - actual).elements()]
         raise Violation("\n".join([f"after batch {number + 1} the history differs from the twins'", *lines]))
-    # Where promises depend on buckets they may be better than the twins', who know one bucket only.
-    if progress.cti < expected.cti or (progress.cti != expected.cti and exact and alike):
+    # Where promises depend on buckets they may be later than those of the twins, which have one bucket.
+    if progress.cti < expected.cti or (progress.cti != expected.cti and exact and same_progress):
         raise Violation(
             f"after batch {number + 1} the CTI is {format_ticks(progress.cti)}, not {format_ticks(expected.cti)}"
         )
 
 
 def _waits_by_bucket(node: Node) -> bool:
-    """Whether an operator that looks at promises reads those of another whose promise depends on its state.
+    """Whether an operator that uses promises reads another whose promise depends on its state.
 
-    Each bucket makes its own, so how much is given before the slowest has caught up depends on the buckets; what is
-    given up to the CTI does not.
+    Each bucket makes its own promise, so the output before the slowest bucket has caught up depends on the buckets; the
+    output up to the CTI does not.
     """
-    (plan,) = final_by_answer((Output(node, "out"),))  # where windows say what is final, no promise is looked at
+    (plan,) = final_by_answer((Output(node, "out"),))  # where windows decide what is final, no promise is used
     waiting = [n for n in walk(plan) if _promises_by_state(n)]
     readers = [n for n in walk(plan) if isinstance(n, (Final, PerWindow))]
     return any(n in list(walk(reader))[:-1] for n in waiting for reader in readers)
@@ -70,11 +76,11 @@ def _waits_by_bucket(node: Node) -> bool:
 def _promises_by_state(node: Node) -> bool:
     if isinstance(node, Final):
         return not node.input.properties.settled
-    return (isinstance(node, (Match, PerWindow)) and node.waits) or _moves_on(node)
+    return (isinstance(node, (Match, PerWindow)) and node.waits) or _is_shifting_loop(node)
 
 
-def _moves_on(node: Node) -> bool:
-    """Whether it is a loop whose body shifts: across buckets it promises what has been through the body, too."""
+def _is_shifting_loop(node: Node) -> bool:
+    """Whether a node is a loop whose body shifts: across buckets its promise includes rows from the body."""
     return isinstance(node, Recurse) and any(isinstance(inner, Shift) for inner in walk(node.body))
 
 
@@ -83,7 +89,7 @@ def _until(rows: Iterable[Row], time: int) -> list[Row]:
 
 
 def seen_after(node: Node, batches: int) -> Seen:
-    """What the sources of a plan have given after so many batches."""
+    """The history and progress of a plan's sources after this many batches."""
     found = {}
     for source in sources_of(node):
         if not isinstance(source.origin, Events):

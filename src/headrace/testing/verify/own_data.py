@@ -1,4 +1,4 @@
-"""Is a query right? Its live answer beside batch SQL over the history, on its own data and on made-up streams."""
+"""Compare a query's live answer with batch SQL over the history, on its own data and on random streams."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace.testing.verify import VerificationReport, verify_node
 
 __all__ = ["verify", "verify_own_data"]
 
-#: In small batches corrections show; so many rows are worth the time.
+#: Rows per small batch, which makes corrections show, and the most rows worth the time.
 _FEW_ROWS, _MOST_ROWS = 2, 2_000
 _ROW_BYTES = 16
 
@@ -35,9 +35,9 @@ def verify(
     order: Order = "corrections",
     pattern: Pattern | None = None,
 ) -> VerificationReport:
-    """Raise a `Violation` if the query is wrong on its own data, or on one of so many streams; tell what was tried."""
+    """Raise a `Violation` if the query is wrong on its own data or on a random stream; return the report."""
     if type(seeds) is not int or seeds < 0:
-        raise PlanError("seeds is how many streams are made up", given=seeds, allowed="0, 1, 2, …", instead="seeds=100")
+        raise PlanError("seeds is the number of random streams", given=seeds, allowed="0, 1, 2, …", instead="seeds=100")
     if own_data:
         verify_own_data(node, shape=shape, order=order)
     traits = over if isinstance(over, Traits) else read_traits(over)
@@ -48,11 +48,10 @@ def verify(
 
 
 def verify_own_data(node: Node, *, shape: Shape = "interval", order: Order = "corrections") -> int | None:
-    """Run a query over its own inputs, live and as history; how many rows both give.
+    """Run a query over its own inputs, live and as history; return the number of rows of both.
 
-    None if its inputs do not end, or if it is not stored which rows came late. It is run in the batches that it has,
-    and in small ones. What it gives is checked as well: no promise is broken, and every correction finds what it
-    corrects.
+    None if its inputs do not end, or if late rows are not stored. The query runs in its own batches and in small ones.
+    Its output is checked as well: it breaks no promise, and every correction names an existing event.
     """
     sources = sources_of(node)
     if not all(isinstance(source.origin, (Events, Files)) for source in sources):
@@ -79,7 +78,7 @@ def verify_own_data(node: Node, *, shape: Shape = "interval", order: Order = "co
 
 
 def _rows(sources: list[Source]) -> int:
-    """How many rows the inputs hold; files by their size, without a look at them."""
+    """The number of rows of the inputs; for files, estimated from their size."""
     return sum(_size(source.origin) for source in sources)
 
 

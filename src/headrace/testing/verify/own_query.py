@@ -1,7 +1,7 @@
-"""A user's own query, asked of streams that are made up for its sources.
+"""Cases for a user's own query, over streams generated for its sources.
 
-The streams have the columns, the types and the lifetimes of the sources. Times are as long as the durations that the
-query itself speaks of, and values come from the constants it compares with, so that its conditions are sometimes true.
+The streams have the columns, the types and the lifetimes of the sources. Times match the durations in the query, and
+values come from the constants that it compares with, so that its conditions are sometimes true.
 A source of rows with a lifetime of their own gets rows in files, with its own promises, unless corrections are wanted:
 then, and where its times are not plain columns, it is replaced by physical events.
 """
@@ -29,22 +29,22 @@ from headrace.plan.nodes import Admit, Node, PerWindow, Recurse, Source, sources
 from headrace.plan.policies import Advance, Edge, Explicit, Interval, Physical
 from headrace.schema import ARRIVAL, POSITION, STAMPS, Schema, Type
 from headrace.testing.generators.generate import Pattern, generate
-from headrace.testing.generators.stories import Story, Told
+from headrace.testing.generators.stories import Story, StoryStream
 from headrace.testing.generators.traits import DIMENSIONS, Setting, Traits
 from headrace.testing.intents.pairwise import pairwise
-from headrace.testing.verify.case import ASKED_OF_GROUPS, VerifyCase, in_some_batches, write_files
+from headrace.testing.verify.case import GROUP_CHECKS, VerifyCase, in_some_batches, write_files
 from headrace.time import INFINITY
 
 __all__ = ["over_sources", "own_cases"]
 
-#: In units, and longer than any lifetime that is drawn: for columns that have no value for "never".
+#: In units, longer than any drawn lifetime: for columns that have no value for "never".
 _LONGEST = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DURATIONS = ("size", "hop", "gap", "by", "duration")
 
 
 def own_cases(node: Node, over: Traits, seed: int, pattern: Pattern | None = None) -> Iterator[VerifyCase]:
-    """Cases for a query, for ever; `pattern` is a user's own shape of time."""
+    """Cases for a query, without end; `pattern` is a user's own generator of lifetimes."""
     sources = sources_of(node)
     if not sources:
         raise IntentError("this query has no sources", given=node.describe())
@@ -53,30 +53,30 @@ def own_cases(node: Node, over: Traits, seed: int, pattern: Pattern | None = Non
     operators = dict.fromkeys(_operator(n) for n in walk(node) if not isinstance(n, (Admit, Source)))
     policies = dict.fromkeys(_policy(n) for n in walk(node) if isinstance(n, PerWindow) and n.modules)
     places = "\n".join(f"# s{i} stands for {source.origin}" for i, source in enumerate(sources))
-    # Later times would show in columns that hold times.
+    # Later times would change columns that hold times.
     skips = frozenset(["times"] if any(_time_columns(source) for source in sources) else [])
 
-    asks = ASKED_OF_GROUPS if any(isinstance(n, GroupApply) for n in walk(node)) else ()
+    asks = GROUP_CHECKS if any(isinstance(n, GroupApply) for n in walk(node)) else ()
 
     def query(streams: Sequence[Stream]) -> Stream:
-        given = {source.fingerprint: s.node for source, s in zip(sources, streams, strict=True)}
-        return Stream(over_sources(node, given))
+        replacements = {source.fingerprint: s.node for source, s in zip(sources, streams, strict=True)}
+        return Stream(over_sources(node, replacements))
 
     for number, row in zip(count(), settings, strict=False):
         name = f"{seed}:{number}"
         random = Random(name)  # noqa: S311 - nothing secret
-        told, feeds = [], []
+        streams, feeds = [], []
         for place, source in enumerate(sources):
             other = {name: random.choice((row[name], random.choice(values))) for name, values in _open(over).items()}
             setting = other if place else row
             feed = OwnFeed(source, setting, unit)
             size = random.choice((0, 3, 6, 12, 24, 40))
             start = random.randrange(2**32)
-            made = generate(
-                _unstamped(source.schema), setting, start, size=size, unit=unit, pools=pools, pattern=pattern
+            stream = generate(
+                _without_stamps(source.schema), setting, start, size=size, unit=unit, pools=pools, pattern=pattern
             )
-            made = feed.fitting(made)
-            told.append(in_some_batches(made, random))
+            stream = feed.adapt(stream)
+            streams.append(in_some_batches(stream, random))
             feeds.append(feed)
 
         covers = {
@@ -87,15 +87,15 @@ def own_cases(node: Node, over: Traits, seed: int, pattern: Pattern | None = Non
         covers |= {"operator": " + ".join(operators), "policy": " + ".join(policies)}
         buckets = random.choice((1, 1, 2, 3))
         yield VerifyCase(
-            query, tuple(told), tuple(feeds), buckets, name, node.describe(), places, covers, skips=skips, asks=asks
+            query, tuple(streams), tuple(feeds), buckets, name, node.describe(), places, covers, skips=skips, asks=asks
         )
 
 
 def _open(over: Traits) -> dict[str, tuple[str, ...]]:
-    """What may vary; corrections are told, not made by a query in front of the user's."""
+    """The values that may vary; corrections come from the stream, not from a query before the user's."""
     found = {name: over.open(name) for name in DIMENSIONS}
-    told = tuple(value for value in found["speculation"] if value in ("certain", "revised"))
-    return found | {"speculation": told or ("revised",)}
+    plain = tuple(value for value in found["speculation"] if value in ("certain", "revised"))
+    return found | {"speculation": plain or ("revised",)}
 
 
 def _operator(node: Node) -> str:
@@ -113,7 +113,7 @@ def _policy(node: PerWindow) -> str:
 
 @dataclass(frozen=True)
 class OwnFeed:
-    """How a made-up stream takes the place of a user's source."""
+    """How a generated stream replaces a user's source."""
 
     source: Source
     setting: Setting
@@ -121,7 +121,7 @@ class OwnFeed:
 
     @property
     def physical(self) -> bool:
-        """Whether it comes as physical events: as the source's own do, or because it is to be corrected."""
+        """Whether it comes as physical events: if the source has them, or if corrections are needed."""
         if isinstance(self.source.lifetime, Physical):
             return True
         plain = _time_columns(self.source) is not None
@@ -129,7 +129,7 @@ class OwnFeed:
 
     @property
     def covers(self) -> dict[str, str]:
-        """What of its setting shows: rows bring no CTIs and no corrections, and points have no other duration."""
+        """The part of its setting that has an effect: rows have no CTIs or corrections, points no other duration."""
         shown = dict(self.setting)
         if not self.physical:
             shown |= {"speculation": "certain"} | (
@@ -138,24 +138,24 @@ class OwnFeed:
             del shown["ctis"]
         return shown
 
-    def fitting(self, told: Told) -> Told:
-        """The stream without what its source cannot have: rows bring no CTIs, points last one tick."""
-        stories = told.stories
+    def adapt(self, stream: StoryStream) -> StoryStream:
+        """The stream adapted to its source: rows have no CTIs, points last one tick."""
+        stories = stream.stories
         if ARRIVAL in self.source.schema:
-            told = _with_stamps(told, self.source.schema)
-            stories = told.stories
+            stream = _with_stamps(stream, self.source.schema)
+            stories = stream.stories
         if not self.physical:
             first = tuple(replace(s, ends=(self._end(s.le, s.ends[0]),)) for s in stories)
-            return Told(told.schema, tuple(map(self._timed, first)), tuple(_firsts(told)))
-        return replace(told, stories=tuple(map(self._timed, stories)))
+            return StoryStream(stream.schema, tuple(map(self._with_times, first)), tuple(_firsts(stream)))
+        return replace(stream, stories=tuple(map(self._with_times, stories)))
 
     def _end(self, le: int, re: int) -> int:
         if not isinstance(self.source.lifetime, Interval):
             return le + 1
         return min(re, le + _LONGEST * self.unit)
 
-    def _timed(self, story: Story) -> Story:
-        """With its own times in the columns that its lifetime is made of."""
+    def _with_times(self, story: Story) -> Story:
+        """The story with its times in the columns that its lifetime is computed from."""
         columns = _time_columns(self.source) or {}
         ends = {"start": story.le, "end": min(story.ends[0], story.le + _LONGEST * self.unit)}
         values: dict[str, Any] = {name: ends[end] for name, end in columns.items()}
@@ -164,15 +164,15 @@ class OwnFeed:
                 values[name] = _EPOCH + timedelta(microseconds=values[name])
         return replace(story, payload={**story.payload, **values})
 
-    def stream(self, told: Told, folder: Path) -> Stream:
-        """The stream that stands for the source."""
+    def stream(self, generated: StoryStream, folder: Path) -> Stream:
+        """The stream that replaces the source."""
         if self.physical:
-            origin = Events(told.table(), told.cuts)
-            columns = Schema.of(told.table().schema)
+            origin = Events(generated.table(), generated.cuts)
+            columns = Schema.of(generated.table().schema)
             stamped = ARRIVAL in columns
             return Stream(Admit(Source(origin, columns, Physical(), Explicit("raise"), "raise", stamped=stamped)))
-        rows = [{name: story.payload[name] for name in told.schema.names} for story in self._in_order(told)]
-        write_files(pa.Table.from_pylist(rows, schema=self.source.schema.arrow), told.cuts, folder)
+        rows = [{name: story.payload[name] for name in generated.schema.names} for story in self._in_order(generated)]
+        write_files(pa.Table.from_pylist(rows, schema=self.source.schema.arrow), generated.cuts, folder)
         files = Files(str(folder), Format("parquet"), label=str(self.source.origin), holds_stamps=True)
         policy = self.source.policy
         late = "divert" if policy.late == "raise" else policy.late
@@ -180,31 +180,31 @@ class OwnFeed:
         columns = self.source.schema
         return Stream(replace(self.source, origin=files, columns=columns, policy=policy, stamped=ARRIVAL in columns))
 
-    def _in_order(self, told: Told) -> list[Story]:
-        return [told.stories[step] for step in told.steps if isinstance(step, int)]
+    def _in_order(self, generated: StoryStream) -> list[Story]:
+        return [generated.stories[step] for step in generated.steps if isinstance(step, int)]
 
     def __str__(self) -> str:
         return "events" if self.physical else f"rows of {self.source.origin}"
 
 
-def _unstamped(schema: Schema) -> Schema:
+def _without_stamps(schema: Schema) -> Schema:
     return Schema(tuple(field for field in schema if field.name not in STAMPS))
 
 
-def _with_stamps(told: Told, schema: Schema) -> Told:
-    """The stream with stamps in the order in which its stories are first told, never before a time it speaks of."""
-    stories, reached = list(told.stories), None
-    for position, number in enumerate(_firsts(told)):
+def _with_stamps(stream: StoryStream, schema: Schema) -> StoryStream:
+    """The stream with stamps in the order in which its stories first occur, never before a time in it."""
+    stories, latest = list(stream.stories), None
+    for position, number in enumerate(_firsts(stream)):
         story = stories[number]
-        reached = story.le if reached is None else max(reached, story.le)
-        stories[number] = replace(story, payload={**story.payload, ARRIVAL: reached, POSITION: position})
-    return replace(told, schema=schema, stories=tuple(stories))
+        latest = story.le if latest is None else max(latest, story.le)
+        stories[number] = replace(story, payload={**story.payload, ARRIVAL: latest, POSITION: position})
+    return replace(stream, schema=schema, stories=tuple(stories))
 
 
-def _firsts(told: Told) -> Iterator[int]:
-    """The stories in the order in which they are first told."""
+def _firsts(stream: StoryStream) -> Iterator[int]:
+    """The stories in the order in which they first occur."""
     seen: set[int] = set()
-    for step in told.steps:
+    for step in stream.steps:
         if isinstance(step, int) and step not in seen:
             seen.add(step)
             yield step
@@ -221,38 +221,38 @@ def _time_columns(source: Source) -> dict[str, str] | None:
     return found if known and len(found) == len(exprs) else None
 
 
-def over_sources(node: Node, given: Mapping[str, Node]) -> Node:
-    """The plan with other nodes in the place of its sources, by their fingerprints."""
+def over_sources(node: Node, replacements: Mapping[str, Node]) -> Node:
+    """The plan with its sources replaced by other nodes, by fingerprint."""
     new: dict[str, Node] = {}
 
-    def changed(old: Node) -> Node:
+    def replaced(old: Node) -> Node:
         if old.fingerprint in new:
             return new[old.fingerprint]
         if isinstance(old, Source):
-            made = given[old.fingerprint]
+            result = replacements[old.fingerprint]
         elif isinstance(old, Admit):
-            made = changed(old.input)
+            result = replaced(old.input)
         elif isinstance(old, GroupApply):
-            group = GroupInput(changed(old.group.input), old.group.number)
+            group = GroupInput(replaced(old.group.input), old.group.number)
             new[old.group.fingerprint] = group
-            made = replace(old, input=changed(old.input), group=group, body=changed(old.body))
+            result = replace(old, input=replaced(old.input), group=group, body=replaced(old.body))
         elif isinstance(old, GroupInput):
-            made = GroupInput(changed(old.input), old.number)
+            result = GroupInput(replaced(old.input), old.number)
         elif isinstance(old, Recurse):
-            made = replace(old.with_inputs(*map(changed, old.inputs)), definition=changed(old.definition))
+            result = replace(old.with_inputs(*map(replaced, old.inputs)), definition=replaced(old.definition))
         else:
-            made = old.with_inputs(*map(changed, old.inputs))
-        new[old.fingerprint] = made
-        return made
+            result = old.with_inputs(*map(replaced, old.inputs))
+        new[old.fingerprint] = result
+        return result
 
-    return changed(node)
+    return replaced(node)
 
 
-# --- what the query speaks of ---------------------------------------------------------------------------------------
+# --- durations and constants ----------------------------------------------------------------------------------------
 
 
 def _unit(node: Node, sources: Sequence[Source]) -> int:
-    """A quarter of the shortest duration that the query speaks of."""
+    """A quarter of the shortest duration in the query."""
     holders: list[Any] = list(walk(node))
     holders += [n.window for n in walk(node) if isinstance(n, PerWindow)]
     found = [abs(value) for h in holders for name in _DURATIONS if isinstance(value := getattr(h, name, None), int)]
@@ -261,7 +261,7 @@ def _unit(node: Node, sources: Sequence[Source]) -> int:
 
 
 def _pools(node: Node) -> dict[str, list[Any]]:
-    """For each column the constants that it is compared with, and their neighbours."""
+    """For each column, the constants that it is compared with, and their neighbours."""
     found: dict[str, list[Any]] = {}
     for expr in (e for n in walk(node) for e in _exprs([getattr(n, f.name) for f in fields(n)])):
         below = [*_parts(expr)]

@@ -1,4 +1,4 @@
-"""A run shared by several processes: each makes its own cases from their numbers, so nothing but reports travels."""
+"""Divide a run among processes: each makes its own cases from their numbers and sends only reports."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from headrace.testing.verify.own_query import own_cases
 __all__ = ["CaseShare", "run_shares", "shares_of_intents", "shares_of_query"]
 
 Tell = Callable[[VerificationReport], None]
-#: After so many cases a process tells how it fares; so many seconds go by before the first is asked again.
+#: A process sends a report after this many cases; the parent polls after this many seconds.
 _FEW, _PATIENCE = 10, 1.0
-#: Where processes put what they found since they last told.
-_told: Any = None
+#: The queue to which a process sends its reports.
+_reports: Any = None
 
 
 @dataclass(frozen=True)
 class CaseShare:
-    """Every so many-th case of an intent, or of a user's query: `FILE.py:NAME`, to be loaded where the share runs."""
+    """Every `step`-th case of an intent, or of a user's query `FILE.py:NAME`, which the process loads."""
 
     seed: int
     cases: int
@@ -37,23 +37,23 @@ class CaseShare:
     intent: str = ""
     query: str = ""
     stop_after: int = 1
-    #: What a user's query declares of its answers.
+    #: The shape and order that a user's query declares for its answers.
     shape: str = "interval"
     order: str = "corrections"
 
     def make(self, load: Callable[[str], Any] | None = None) -> Iterator[VerifyCase]:
-        """Its cases."""
+        """The cases of the share."""
         if self.query:
             assert load is not None
             own = own_cases(load(self.query).node, read_traits(self.intent or "anything"), self.seed)
-            made: Iterator[VerifyCase] = (replace(case, shape=self.shape, order=self.order) for case in own)  # type: ignore[arg-type]
+            cases: Iterator[VerifyCase] = (replace(case, shape=self.shape, order=self.order) for case in own)  # type: ignore[arg-type]
         else:
-            made = cases_of_intent(read_intent(self.intent), self.seed)
-        return islice(made, self.first, self.cases, self.step)
+            cases = cases_of_intent(read_intent(self.intent), self.seed)
+        return islice(cases, self.first, self.cases, self.step)
 
 
 def shares_of_intents(intents: Sequence[str], seed: int, cases: int, jobs: int, stop_after: int) -> list[CaseShare]:
-    """So many cases, as many of each intent, each intent in parts for so many processes."""
+    """Divide cases evenly among intents, and each intent's cases among processes."""
     each = [cases // len(intents) + (number < cases % len(intents)) for number in range(len(intents))]
     return [
         CaseShare(seed, count, first, jobs, intent, stop_after=stop_after)
@@ -63,24 +63,24 @@ def shares_of_intents(intents: Sequence[str], seed: int, cases: int, jobs: int, 
 
 
 def shares_of_query(query: str, over: str, seed: int, cases: int, jobs: int, stop_after: int) -> list[CaseShare]:
-    """So many cases of a user's query, in parts for so many processes."""
+    """Divide the cases of a user's query among processes."""
     return [CaseShare(seed, cases, first, jobs, over, query, stop_after) for first in range(min(jobs, cases))]
 
 
 def run_shares(
     shares: Sequence[CaseShare], jobs: int, tell: Tell, load: Callable[[str], Any] | None = None
 ) -> VerificationReport:
-    """Try all cases of all shares; `tell` hears the whole so far. `load` must be a function of a module, by name."""
-    whole = VerificationReport()
+    """Run all cases of all shares; `tell` is called with the combined report. `load` must be a top-level function."""
+    total = VerificationReport()
     if jobs == 1:
         for share in shares:
-            before = replace(whole)
-            done = verify_cases(share.make(load), tell=_adding(before, tell), stop_after=share.stop_after)
-            whole.add(done)
-            if len(whole.failures) >= share.stop_after:
+            before = replace(total)
+            part = verify_cases(share.make(load), tell=_adding(before, tell), stop_after=share.stop_after)
+            total.add(part)
+            if len(total.failures) >= share.stop_after:
                 break
-        return whole
-    context = multiprocessing.get_context("spawn")  # DuckDB and Arrow have threads, which a fork would lose
+        return total
+    context = multiprocessing.get_context("spawn")  # a fork would lose the threads of DuckDB and Arrow
     queue: Any = context.Queue()
     executor = ProcessPoolExecutor(jobs, context, _begin, (queue,))
     try:
@@ -89,54 +89,54 @@ def run_shares(
             finished, running = wait(running, timeout=_PATIENCE)
             for future in finished:
                 future.result()
-            if _drain(queue, whole):
-                tell(whole)
-            if len(whole.failures) >= shares[0].stop_after:
+            if _drain(queue, total):
+                tell(total)
+            if len(total.failures) >= shares[0].stop_after:
                 break
-        _drain(queue, whole)
-        tell(whole)
+        _drain(queue, total)
+        tell(total)
     except BrokenProcessPool:
         raise HostError(
-            "a process that tried cases has died", given=f"{jobs} processes", instead="--jobs 1, to see why"
+            "a process that ran cases has died", given=f"{jobs} processes", instead="--jobs 1, to see why"
         ) from None
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
-        for process in list((executor._processes or {}).values()):  # noqa: SLF001 - else they go on to the end
+        for process in list((executor._processes or {}).values()):  # noqa: SLF001 - otherwise they run to the end
             process.terminate()
-    return whole
+    return total
 
 
-def _drain(queue: Any, whole: VerificationReport) -> bool:
-    """Take in what processes have told; whether that was anything."""
-    some = False
+def _drain(queue: Any, total: VerificationReport) -> bool:
+    """Add the reports in the queue; return whether there were any."""
+    any_report = False
     while True:
         try:
-            whole.add(queue.get(timeout=0.05))
+            total.add(queue.get(timeout=0.05))
         except Empty:
-            return some
-        some = True
+            return any_report
+        any_report = True
 
 
 def _adding(before: VerificationReport, tell: Tell) -> Tell:
-    def told(part: VerificationReport) -> None:
-        so_far = VerificationReport()
-        so_far.add(before)
-        so_far.add(part)
-        tell(so_far)
+    def tell_total(part: VerificationReport) -> None:
+        total = VerificationReport()
+        total.add(before)
+        total.add(part)
+        tell(total)
 
-    return told
+    return tell_total
 
 
 def _begin(queue: Queue[VerificationReport]) -> None:
-    global _told  # noqa: PLW0603 - a process has one place to tell to
-    _told = queue
+    global _reports  # noqa: PLW0603 - a process has one queue
+    _reports = queue
 
 
 def _share(share: CaseShare, load: Callable[[str], Any] | None) -> None:
-    """In another process: the cases of a share, told of a few at a time."""
+    """Run the cases of a share in a worker process, and send a report after every few."""
     cases = share.make(load)
     failed = 0
-    while failed < share.stop_after and (few := list(islice(cases, _FEW))):
-        part = verify_cases(iter(few), stop_after=share.stop_after - failed)
+    while failed < share.stop_after and (some_cases := list(islice(cases, _FEW))):
+        part = verify_cases(iter(some_cases), stop_after=share.stop_after - failed)
         failed += len(part.failures)
-        _told.put(part)
+        _reports.put(part)

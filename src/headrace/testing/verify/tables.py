@@ -1,4 +1,4 @@
-"""What a run has covered, as tables: operators under each disorder, and every value of every dimension."""
+"""The coverage of a run, as tables: operators under each disorder, and every value of every dimension."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Rows = list[list[str]]
 
 
 def operators(report: VerificationReport) -> Rows:
-    """How many cases each operator was tried in, by how disordered the streams were; a header comes first."""
+    """The number of cases for each operator and degree of disorder; the first row is a header."""
     return _by_disorder("operator", report.operators)
 
 
 def policies(report: VerificationReport) -> Rows:
-    """The same of clippings and timestampings of users' modules."""
+    """The same for clipping and timestamping of users' modules."""
     return _by_disorder("policy", report.policies)
 
 
@@ -32,13 +32,13 @@ def _by_disorder(what: str, counted: Mapping[str, Counter[str]]) -> Rows:
 
 
 def coverage(report: VerificationReport) -> Rows:
-    """How many cases had each value of each dimension; a header comes first."""
+    """The number of cases for each value of each dimension; the first row is a header."""
     rows = [["dimension", "cases"]]
     for name, counts in report.covered.items():
         if name not in ("operator", "policy"):
-            rows.append([name, _counted(counts)])
+            rows.append([name, _counts_text(counts)])
     return rows
 
 
-def _counted(counts: Counter[str]) -> str:
+def _counts_text(counts: Counter[str]) -> str:
     return " · ".join(f"{value} {number}" for value, number in sorted(counts.items(), key=lambda item: -item[1]))

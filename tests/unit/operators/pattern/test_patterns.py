@@ -397,7 +397,7 @@ def test_explain_draws_the_automaton():
         (lambda: hr.pattern("A", define={"A": col("m") > 1}), "nothing called 'm'"),
         (lambda: hr.pattern("A", define={"A": 3}), "is an expression"),  # type: ignore[dict-item]
         (lambda: hr.pattern("A").define(A=col("n") > 1).define(A=col("n") > 2), "two conditions"),
-        (lambda: hr.pattern("A", skip="to the end"), "where to go on"),
+        (lambda: hr.pattern("A", skip="to the end"), "not a place to continue"),
         (lambda: hr.pattern("A", skip="to last B"), "no variable 'B'"),
         (lambda: hr.pattern("s", define={}), "is a column and"),
         (lambda: hr.pattern("A B", define={"B": hr.concat(col("A.s")) == "x"}), "cannot ask for concat"),

@@ -185,7 +185,7 @@ def test_the_bound_is_for_all_rounds_not_for_those_that_a_batch_adds(sizes: tupl
 
 def test_explain_draws_the_loop():
     text = reached(SEED, LINKS).explain()
-    assert "loop: again and again, until nothing new comes" in text
+    assert "loop: repeats until a round derives nothing new" in text
     join, select, back = (line.strip() for line in text.splitlines() if ".1 " in line or ".2 " in line or "↺" in line)
     number = join.partition(".")[0]
     assert join.startswith(f"{number}.1 Join on node = src ← result, #")

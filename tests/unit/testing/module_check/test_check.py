@@ -208,10 +208,10 @@ class StartsEarly(hr.Operator):
 BAD: list[tuple[Any, set[str], str, str]] = [
     (Rolls(), {"determinism"}, "asked twice", "0  | 1  | 0.0"),
     (Remembers(), {"determinism"}, "asked again after another window|another module", "0  | 1  | "),
-    (Sorts(), {"own input"}, "changes the list it is given", "0  | 1  | 1.0"),
+    (Sorts(), {"own input"}, "changes the list that it receives", "0  | 1  | 1.0"),
     (RaisesOnNaN(), {"odd values"}, "ValueError: cannot convert float NaN|OverflowError", "0  | 1  | "),
     (GivesTextForThree(), {"answers"}, "it gave 'three', which is no DOUBLE", "2  | 3  | 0.0"),
-    (RemovesTooMuch(), {"removing"}, "as if they had never come|leave no mark", "then remove ["),
+    (RemovesTooMuch(), {"removing"}, "as if they had never been added|leave no trace", "then remove ["),
     (Last(), {"adding"}, "the order and the parts", "then add ["),
     (MergesHalf(), {"merging"}, "must be the state of all items", "merge ["),
     (Eats(), {"state"}, "it raised ValueError", "window 0 .. 1"),

@@ -153,16 +153,16 @@ class RemovesAny(MergesForwards):
 
 
 LIARS: list[tuple[Any, str, str, str]] = [
-    (RanksAmongAll(), "filter through", "it says filter_through = ('k',), but the filter changes", "where k "),
-    (GivesNoneForNone(), "filter through", "before it, it gives", "where k "),
-    (NamesNoColumn(), "filter through", "filter_through names v: only a column that an operator takes and gives", ""),
-    (LooksBehind(), "within window", "it says within_window = True, but looks at ends behind", "window 0 .. 1"),
+    (RanksAmongAll(), "filter through", "it declares filter_through = ('k',), but the filter changes", "where k "),
+    (GivesNoneForNone(), "filter through", ", before it [", "where k "),
+    (NamesNoColumn(), "filter through", "filter_through names v: only a column that an operator reads and outputs", ""),
+    (LooksBehind(), "within window", "it declares within_window = True, but depends on ends after", "window 0 .. 1"),
     (OwnProcess(), "determinism", "in one process and", "window 0 .. 1"),
     (OwnClock(), "determinism", "in one process and", "window "),
     (MergesForwards(), "merging", "must be the state of all items", "merge ["),
     (MergesPairs(), "merging", "must be the state of all items", "merge ["),
     (MergesNoNulls(), "nulls", "must be the state of all items", "merge ["),
-    (RemovesAny(), "removing", "as if they had never come|leave no mark", "then remove ["),
+    (RemovesAny(), "removing", "as if they had never been added|leave no trace", "then remove ["),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Built-in aggregates where tuples leave by time alone: modules whose window is computed anew (rules 7.4 and 7.5)."""
+"""Built-in aggregates where tuples leave by time alone, as modules that recompute their window (rules 7.4 and 7.5)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["BuiltIn", "as_module"]
 class BuiltIn(Aggregate):
     """A built-in aggregate of values of a type."""
 
-    input = "value DOUBLE"  # stand-ins: an instance knows its own
+    input = "value DOUBLE"  # placeholders: an instance has its own
     output = "DOUBLE"
 
     def __init__(self, function: str, takes: str, result: str, parameters: tuple[Any, ...] = ()) -> None:
@@ -41,7 +41,7 @@ class BuiltIn(Aggregate):
 
 
 def as_module(expr: Expr, schema: Schema) -> Expr:
-    """An expression in which built-in aggregates are modules; those that cannot be are left as they are."""
+    """An expression with built-in aggregates replaced by modules, where possible."""
 
     def replaced(part: Expr) -> Expr:
         if not isinstance(part, AggregateCall) or isinstance(part, ModuleCall) or part.function not in AGGREGATES:

@@ -1,8 +1,7 @@
-"""Aggregates that go from tuple to tuple: what `OVER` keeps of one, for each group (rules 7.3 to 7.5).
+"""Aggregates under `OVER`, from tuple to tuple: the state of each group (rules 7.3 to 7.5).
 
-A folder makes steppers. A stepper is one group's state: tuples arrive, and expire if the aggregate has a window
-version, and what is returned at each is given back. Who drives it says when: which tuple has left a window is not
-known here.
+A folder creates steppers. A stepper is one group's state: tuples arrive, and expire if the aggregate has a window
+version; each call returns the aggregate's output. The caller decides which tuples have left the window.
 """
 
 from __future__ import annotations
@@ -27,7 +26,8 @@ __all__ = ["SqlFolder", "SqlStepper"]
 class SqlStepper:
     """The state of one group.
 
-    `arrive` and `expire` give what is returned at this tuple: bare values, or rows of an aggregate with columns.
+    `arrive` and `expire` return the aggregate's output at this tuple: bare values, or rows of an aggregate with
+    columns.
     """
 
     quiet = False
@@ -39,7 +39,7 @@ class SqlStepper:
         self._started = False
 
     def arrive(self, *arguments: Any, mark: Any = None) -> list[Any]:
-        """A tuple comes; `mark` goes with it where the window is kept here."""
+        """A tuple arrives; `mark` is stored with it if the stepper keeps the window."""
         body = self._body
         body.returned = []
         if self._compiled.definition.keeps_window:
@@ -54,43 +54,43 @@ class SqlStepper:
                 body.terminate()
         except ModuleFailed as error:
             raise self._compiled.located(error) from None
-        found: list[Any] = body.returned
-        return found
+        output: list[Any] = body.returned
+        return output
 
     def finish(self) -> list[Any]:
-        """What TERMINATE returns behind the last tuple."""
+        """The output of TERMINATE after the last tuple."""
         body = self._body
         body.returned = []
         try:
             body.terminate()
         except ModuleFailed as error:
             raise self._compiled.located(error) from None
-        found: list[Any] = body.returned
-        return found
+        output: list[Any] = body.returned
+        return output
 
     def expire(self, *oldest: Any) -> list[Any]:
-        """The oldest tuple leaves; it is given, unless the window is kept here."""
+        """The oldest tuple leaves; the caller passes it, unless the stepper keeps the window."""
         body = self._body
         body.returned = []
         try:
             body.expire(*oldest)
         except ModuleFailed as error:
             raise self._compiled.located(error) from None
-        found: list[Any] = body.returned
-        return found
+        output: list[Any] = body.returned
+        return output
 
     @property
     def inwindow(self) -> list[tuple[Any, ...]]:
-        """The tuples of the window, the oldest first, each with its mark behind; where the window is kept here."""
+        """The tuples of the window, the oldest first, each followed by its mark, if the stepper keeps the window."""
         found: list[tuple[Any, ...]] = self._body.inwindow
         return found
 
     def save(self) -> bytes:
-        """All of it."""
+        """The state as bytes."""
         return pickle.dumps((self._started, [getattr(self._body, name) for name in self._compiled.attributes]))
 
     def restore(self, data: bytes) -> None:
-        """Go on from what was saved."""
+        """Restore a saved state."""
         self._started, values = pickle.loads(data)  # noqa: S301 - the engine's own state
         for name, value in zip(self._compiled.attributes, values, strict=True):
             setattr(self._body, name, value)
@@ -98,29 +98,29 @@ class SqlStepper:
 
 @dataclass(frozen=True)
 class SqlFolder:
-    """Makes steppers of one version of an aggregate."""
+    """Creates steppers for one version of an aggregate."""
 
     compiled: Compiled
-    #: Whether TERMINATE is done after each tuple: the base version over all that precedes (rule 7.4).
+    #: Whether TERMINATE runs after each tuple: the base version over all preceding tuples (rule 7.4).
     terminates: bool
-    #: Values are cast to what was declared where they are returned.
+    #: Whether returned values are cast to the declared types.
     typed: bool = True
 
     @property
     def path(self) -> str:
-        """How the window is kept up, for `explain`."""
+        """How the window is maintained, for `explain`."""
         if self.definition.window:
             return "EXPIRE for each tuple that leaves"
         return "TERMINATE behind each tuple" if self.terminates else "ITERATE for each tuple that comes"
 
     @cached_property
     def native(self) -> Native | str:
-        """It as native code, or why there is none."""
+        """The native code, or the reason why there is none."""
         return native_of(self.definition, terminates=self.terminates)
 
     @property
     def language(self) -> str:
-        """What the code that runs is written in, for `explain`."""
+        """The language of the code that runs, for `explain`."""
         return f"Python ({self.native})" if isinstance(self.native, str) else "native code"
 
     @property
@@ -129,7 +129,7 @@ class SqlFolder:
         return self.source if isinstance(self.native, str) else self.native.source
 
     def folding(self, frame: Frame, answers: Schema, *, active: bool) -> Folding | None:
-        """What goes through the tuples of all groups in one call, where it is native code."""
+        """The native fold over the tuples of all groups in one call; None without native code."""
         native = self.native
         return None if isinstance(native, str) else NativeFolding(native, frame, answers, active=active)
 
@@ -139,7 +139,7 @@ class SqlFolder:
 
     @property
     def source(self) -> str:
-        """The Python it runs as."""
+        """The Python code."""
         return self.compiled.source
 
     @property
@@ -148,7 +148,7 @@ class SqlFolder:
 
     @property
     def keeps_window(self) -> bool:
-        """Whether steppers keep the tuples of the window, because the body looks at them as a table."""
+        """Whether steppers keep the tuples of the window, because the body reads them as a table."""
         return self.definition.keeps_window
 
     def make(self) -> SqlStepper:
@@ -156,7 +156,7 @@ class SqlFolder:
         return SqlStepper(self.compiled, terminates=self.terminates)
 
     def load(self, data: bytes) -> SqlStepper:
-        """The state of a group as it was saved."""
-        made = self.make()
-        made.restore(data)
-        return made
+        """The saved state of a group."""
+        stepper = self.make()
+        stepper.restore(data)
+        return stepper

@@ -1,6 +1,6 @@
-"""Aggregates written in SQL as modules: made from their text, wherever they are needed.
+"""Aggregates written in SQL as modules, created from their text.
 
-A module of this kind is its text. Workers get the text, and check and compile it again, once in each process.
+Such a module consists of its text. Workers receive the text, and check and compile it once in each process.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from headrace.sql.printer import to_sql
 __all__ = ["SqlAggregate", "SqlRows", "Versions", "completes", "module_of", "modules_of"]
 
 _STORED = re.compile(r"AS STORED '(?:[^']|'')*'")
-#: With the rows of stored tables it may be longer than what people write.
+#: With the rows of stored tables a text may be longer than one written by hand.
 _MOST_TEXT = 4 * MOST_CHARACTERS
 
 
 @dataclass(frozen=True)
 class Versions:
-    """An aggregate, ready to run: for all tuples of a set, and for windows that tuples come into and leave.
+    """The compiled versions of an aggregate: for a set of tuples, and for windows that tuples enter and leave.
 
-    At least one is there.
+    There is at least one.
     """
 
     base: Compiled | None = None
@@ -47,20 +47,20 @@ class Versions:
 
     @property
     def main(self) -> Compiled:
-        """What runs over a set of tuples: the base version, else the window version, from which nothing leaves."""
+        """The version for a set of tuples: the base version, else the window version without expiry."""
         return self.all[0]
 
     @property
     def all(self) -> list[Compiled]:
-        return [one for one in (self.base, self.window) if one is not None]
+        return [version for version in (self.base, self.window) if version is not None]
 
     @property
     def algebraic(self) -> bool:
-        return any(one.definition.algebraic for one in self.all)
+        return any(version.definition.algebraic for version in self.all)
 
 
 class AggregateText(NamedTuple):
-    """A statement that makes an aggregate: its text, and the lines its body had where the user wrote it."""
+    """A CREATE AGGREGATE statement: its text, and the line numbers of its body in the user's text."""
 
     text: str
     lines: tuple[int, ...]
@@ -68,23 +68,23 @@ class AggregateText(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _versions(statements: tuple[AggregateText, ...]) -> Versions:
-    """The last aggregate of some; those before it are what it calls. A window version follows the base version."""
+    """The last of these aggregates; it calls the earlier ones. A window version follows its base version."""
     known = dict[str, Any]()
-    for written in statements:
-        (part,) = parse(written.text, most=_MOST_TEXT).statements
+    for statement in statements:
+        (part,) = parse(statement.text, most=_MOST_TEXT).statements
         assert isinstance(part, s.CreateAggregate)
         before = known.get(part.name.text) if part.window else None
-        definition = check(Context(written.text), part, known, written.lines)
+        definition = check(Context(statement.text), part, known, statement.lines)
         compiled = compile_aggregate(definition)
-        found = replace(before.versions, window=compiled) if before else Versions(**{_version(part): compiled})
-        made = _made(definition, _statements(definition, before, written))
-        made.__dict__["versions"] = found
-        known[part.name.text] = made
-    return found
+        versions = replace(before.versions, window=compiled) if before else Versions(**{_version(part): compiled})
+        module = _module(definition, _statements(definition, before, statement))
+        module.__dict__["versions"] = versions
+        known[part.name.text] = module
+    return versions
 
 
 class _FromText(Module):
-    """What both kinds share."""
+    """The common part of both kinds of aggregates."""
 
     order_sensitive: ClassVar[bool] = True
 
@@ -96,17 +96,17 @@ class _FromText(Module):
 
     @cached_property
     def text(self) -> str:
-        """The statements that make it: those of what it calls, then its own."""
+        """Its statements: those of the aggregates that it calls, then its own."""
         return ";\n\n".join(one.text for one in self.statements)
 
     @cached_property
     def versions(self) -> Versions:
-        """Its versions, ready to run."""
+        """Its compiled versions."""
         return _versions(self.statements)
 
     @property
     def compiled(self) -> Compiled:
-        """What runs over a set of tuples; `source` is its Python."""
+        """The version for a set of tuples; `source` is its Python code."""
         return self.versions.main
 
     @cached_property
@@ -114,19 +114,19 @@ class _FromText(Module):
         return replace(self.compiled.definition, algebraic=self.versions.algebraic)
 
     def folder(self, kind: Kind) -> SqlFolder | None:
-        """What goes from tuple to tuple under OVER; None where the base version is computed anew (rule 7.4)."""
+        """The folder for OVER; None where the base version is recomputed (rule 7.4)."""
         if kind == "unbounded":
             return SqlFolder(self.compiled, terminates=self.blocking)
         return None if self.versions.window is None else SqlFolder(self.versions.window, terminates=False)
 
     @property
     def source(self) -> str:
-        """The Python it runs as, of all its versions."""
+        """The Python code of all its versions."""
         return "\n\n".join(one.source for one in self.versions.all)
 
     @property
     def ways(self) -> list[tuple[str, str]]:
-        """The ways it may run: each with its code, for who reads it before there is a query."""
+        """The ways it may run, each with its code, for aggregates that no query uses."""
         kinds: tuple[Kind, ...] = ("unbounded", "rows")
         folders = [folder for folder in map(self.folder, kinds) if folder is not None]
         under_over = {f"{self} under OVER, {one.path}: {one.language}": one.code for one in folders}
@@ -138,12 +138,12 @@ class _FromText(Module):
 
     @property
     def blocking(self) -> bool:
-        """Whether it answers only when all tuples are there (rule 7.2)."""
+        """Whether it answers only after the last tuple (rule 7.2)."""
         return self.definition.blocking
 
     @cached_property
     def fields(self) -> Schema:
-        # A FLOAT takes any number; it is rounded where it comes in.
+        # A FLOAT parameter accepts any number and rounds it on entry.
         kinds = [Type.DOUBLE if f.type is Type.FLOAT else f.type for f in self.definition.parameters]
         names = field_names(f.name for f in self.definition.parameters)
         return Schema(tuple(map(Field, names, kinds)))
@@ -162,12 +162,12 @@ class _FromText(Module):
         return hashlib.sha256(self.text.encode()).hexdigest()[:8]
 
     @property
-    def told(self) -> tuple[str, ...]:
-        """Its name, what it takes, what it gives, and when it answers."""
+    def summary(self) -> tuple[str, ...]:
+        """Its name, its parameters, its result, and when it answers."""
         takes, gives = self.definition.parameters, self.definition.returns
-        given = gives[0].type.value if self.definition.value else ", ".join(map(str, gives))
-        answers = "when all tuples are there (blocking)" if self.blocking else "at each tuple"
-        return self.name, ", ".join(map(str, takes)), given, answers
+        result = gives[0].type.value if self.definition.value else ", ".join(map(str, gives))
+        answers = "after the last tuple (blocking)" if self.blocking else "at each tuple"
+        return self.name, ", ".join(map(str, takes)), result, answers
 
     def _items(self, items: list[Any]) -> list[tuple[Any, ...]]:
         return [(item,) for item in items] if len(self.fields) == 1 else items
@@ -179,7 +179,7 @@ class _FromText(Module):
 
 
 class SqlAggregate(_FromText, Aggregate):
-    """An aggregate written in SQL that gives a value: what it returns at the last tuple and behind it."""
+    """An aggregate written in SQL that returns a value: its output at and after the last tuple."""
 
     input = "value DOUBLE"  # stand-ins: an instance knows its own
     output = "DOUBLE"
@@ -197,7 +197,7 @@ class SqlAggregate(_FromText, Aggregate):
 
 
 class SqlRows(_FromText, Operator):
-    """An aggregate written in SQL that gives rows: all that it returns."""
+    """An aggregate written in SQL that returns rows."""
 
     input = "value DOUBLE"  # as above
     output = "value DOUBLE"
@@ -217,7 +217,7 @@ class SqlRows(_FromText, Operator):
 def module_of(
     context: Context, part: s.CreateAggregate, known: Mapping[str, Any], stored: Stored | None = None
 ) -> SqlAggregate | SqlRows:
-    """The module that a statement makes.
+    """The module that a statement creates.
 
     `known` are the functions and modules it may call, by name; `stored` the tables that it may read.
     """
@@ -228,30 +228,30 @@ def module_of(
     definition = check(context, part, inside)
     if before is not None:
         _check_agrees(context, part, definition, before.definition)
-    made = _made(definition, _statements(definition, before, AggregateText(to_sql(part), lines_of(context, part))))
+    module = _module(definition, _statements(definition, before, AggregateText(to_sql(part), lines_of(context, part))))
     try:
-        made.versions  # noqa: B018 - now, where an error has a place to point at
+        module.versions  # noqa: B018 - compile now, so that an error can point into the text
     except (SyntaxError, RecursionError, MemoryError):
         raise too_deep(context, part) from None
-    found = getattr(made.versions, _version(part)).definition
-    alone = len(made.versions.all) == 1
+    found = getattr(module.versions, _version(part)).definition
+    alone = len(module.versions.all) == 1
     if alone != (before is None) or [one.text for one in found.calls] != [one.text for one in definition.calls]:
         raise _two_of_one_name(context, part)
-    return made
+    return module
 
 
 def _two_of_one_name(context: Context, part: s.CreateAggregate) -> SqlError:
-    """A text names what it calls: it cannot call two aggregates of one name, each made at another time."""
+    """The error for a text that would call two aggregates of one name."""
     return context.error(
         part.name,
-        f"{part.name.text} and what it calls mean two aggregates by one name: one that was dropped, and a new one",
+        f"{part.name.text} and the aggregates it calls use one name for two aggregates: a dropped one, and a new one",
         given=part.name.text,
         instead="DROP AGGREGATE and CREATE AGGREGATE for those that call the old one too, or another name",
     )
 
 
 def completes(part: s.CreateAggregate, known: Mapping[str, Any]) -> bool:
-    """Whether an aggregate of that name is there, and this is the version that it lacks."""
+    """Whether an aggregate of that name exists and lacks this version."""
     before = known.get(part.name.text)
     return isinstance(before, _FromText) and getattr(before.versions, _version(part)) is None
 
@@ -261,53 +261,58 @@ def _version(part: s.CreateAggregate) -> Literal["base", "window"]:
 
 
 def _check_agrees(
-    context: Context, part: s.CreateAggregate, mine: AggregateDefinition, other: AggregateDefinition
+    context: Context, part: s.CreateAggregate, own: AggregateDefinition, other: AggregateDefinition
 ) -> None:
-    def signature(of: AggregateDefinition) -> tuple[Any, ...]:
-        columns = [] if of.value else [field.name for field in of.returns]
-        return [field.type for field in of.parameters], [field.type for field in of.returns], of.value, columns
+    def signature(definition: AggregateDefinition) -> tuple[Any, ...]:
+        columns = [] if definition.value else [field.name for field in definition.returns]
+        return (
+            [field.type for field in definition.parameters],
+            [field.type for field in definition.returns],
+            definition.value,
+            columns,
+        )
 
-    if signature(mine) != signature(other):
+    if signature(own) != signature(other):
         given = other.returns[0].type.value if other.value else f"({', '.join(map(str, other.returns))})"
         raise context.error(
             part.name,
-            f"the two versions of {part.name.text} take and give the same",
+            f"the two versions of {part.name.text} must have the same signature",
             given=to_sql(replace(part, tables=(), stages=())).partition(" {")[0],
             allowed=f"{part.name.text}({', '.join(map(str, other.parameters))}): {given}",
             instead="another name, if it is another aggregate",
         )
 
 
-def _made(definition: AggregateDefinition, statements: Iterable[AggregateText]) -> SqlAggregate | SqlRows:
+def _module(definition: AggregateDefinition, statements: Iterable[AggregateText]) -> SqlAggregate | SqlRows:
     return (SqlAggregate if definition.value else SqlRows)(statements)
 
 
-def _statements(definition: AggregateDefinition, before: _FromText | None, mine: AggregateText) -> list[AggregateText]:
-    """The statements that make it: those of what it calls, then its own, the base version first."""
-    called = [one for module in definition.calls for one in module.statements]
+def _statements(definition: AggregateDefinition, before: _FromText | None, own: AggregateText) -> list[AggregateText]:
+    """Its statements: those of the aggregates that it calls, then its own, the base version first."""
+    called = [statement for module in definition.calls for statement in module.statements]
     versions = [] if before is None else [*before.statements]
     if before is not None and not definition.window:  # the window version came first, and is its last statement
-        every = [*called, *versions[:-1], mine, versions[-1]]
+        every = [*called, *versions[:-1], own, versions[-1]]
     else:
-        every = [*versions, *called, mine]
+        every = [*versions, *called, own]
     found: dict[str, AggregateText] = {}
-    for one in every:
-        found.setdefault(one.text, one)
+    for statement in every:
+        found.setdefault(statement.text, statement)
     return list(found.values())
 
 
 def modules_of(text: str, stored: Stored | None = None) -> dict[str, SqlAggregate | SqlRows]:
     """The aggregates of a text of CREATE AGGREGATE statements, by name; `stored` are the tables they may read."""
     if not isinstance(text, str):
-        raise SqlError.of("this is not a text", "", (0, 0), given=text, allowed="CREATE AGGREGATE statements, as a str")
+        raise SqlError.of("this is not text", "", (0, 0), given=text, allowed="CREATE AGGREGATE statements, as a str")
     context, found = Context(text), dict[str, SqlAggregate | SqlRows]()
     for part in parse(text).statements:
         if not isinstance(part, s.CreateAggregate):
-            raise context.error(part, "this is no CREATE AGGREGATE", given=to_sql(part), instead="hr.script(…)")
+            raise context.error(part, "this is not a CREATE AGGREGATE", given=to_sql(part), instead="hr.script(…)")
         if part.name.text in found and not completes(part, found):
             raise context.error(part.name, f"{part.name.text!r} exists already", instead="another name")
         found[part.name.text] = module_of(context, part, found, stored)
     if not found:
         instead = "CREATE AGGREGATE f(…): … { … }"
-        raise SqlError.of("this text makes no aggregate", text, (0, len(text)), instead=instead)
+        raise SqlError.of("this text has no aggregate", text, (0, len(text)), instead=instead)
     return found

@@ -15,12 +15,12 @@ __all__ = ["online"]
 
 
 def online(part: s.Select, known: Mapping[str, Any]) -> s.Select:
-    """A SELECT of aggregates that answer at each tuple, over all that precedes it; any other as it is.
+    """Rewrite a SELECT of nonblocking aggregates to answer at each tuple, over all preceding tuples; keep any other.
 
-    A tuple at which nothing is returned, or only NULL, gives no answer.
+    A tuple with no output, or only NULL, gives no answer.
     """
     calls = [call for entry in part.entries for call in _calls(entry, known)]
-    if not calls or not all(_answers_at_once(call, known) for call in calls) or _asks_more(part):
+    if not calls or not all(_answers_at_once(call, known) for call in calls) or _needs_window(part):
         return part
     over = s.Over(tuple(entry.value for entry in part.group))
     named = [(entry, entry.alias or _name(entry)) for entry in part.entries]
@@ -37,15 +37,15 @@ def _either(left: s.Expression, right: s.Expression) -> s.Expression:
     return s.Binary("OR", left, right, at=left.at)
 
 
-def _asks_more(part: s.Select) -> bool:
-    """Whether something is asked that only windows have."""
+def _needs_window(part: s.Select) -> bool:
+    """Whether the SELECT uses clauses that need a window."""
     windows = any(isinstance(bracket, s.Window) for bracket in part.source.brackets)
     stars = any(isinstance(entry.value, s.Star) for entry in part.entries)
     return bool(windows or stars or part.joins or part.having or part.order or part.limit or part.distinct)
 
 
 def _calls(part: s.Part, known: Mapping[str, Any]) -> list[s.Call]:
-    """The calls of aggregates that stand in it without OVER."""
+    """The calls of aggregates without OVER in a part."""
     if isinstance(part, s.Call) and has_aggregate(replace(part, arguments=(), named=()), known):
         return [part]
     return [call for child in part.parts() for call in _calls(child, known)]

@@ -1,4 +1,4 @@
-"""Aggregates written in SQL as incremental modules: what is kept of a slot that is not complete (rule 7.5)."""
+"""Aggregates written in SQL as incremental modules: the state of an incomplete slot (rule 7.5)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["RowSteps", "Steps"]
 
 
 class _Stepwise(Module):
-    """The base version of an aggregate, tuple by tuple; TERMINATE is done when its answer is asked for."""
+    """The base version of an aggregate, tuple by tuple; computing the answer runs TERMINATE."""
 
-    input = "value DOUBLE"  # stand-ins: it takes and gives what the aggregate does
+    input = "value DOUBLE"  # placeholders: it has the signature of the aggregate
     output = "value DOUBLE"
     order_sensitive = True
 
@@ -49,16 +49,16 @@ class _Stepwise(Module):
         return SqlFolder(self.module.compiled, terminates=False)
 
     def by_slots(self, frame: Frame, answers: Schema) -> Folding | None:
-        """Native code that goes through the slots of all groups in one call, if there is any."""
+        """The native fold over the slots of all groups in one call, if there is one."""
         native = native_of(self.module.compiled.definition, slots=True)
         return None if isinstance(native, str) else NativeFolding(native, frame, answers)
 
     def initial(self) -> Any:
-        """No tuple has come yet."""
+        """The state before the first tuple."""
         return None, []
 
     def add(self, state: Any, items: list[Any]) -> Any:
-        """The tables behind these tuples, and what was returned there."""
+        """The tables after these tuples, and the output so far."""
         saved, returned = state
         stepper = self._folder.make() if saved is None else self._folder.load(saved)
         for item in items:

@@ -1,1 +1,1 @@
-"""The front end: what the text of an aggregate means, checked."""
+"""The front end: checks the text of an aggregate and builds its definition."""

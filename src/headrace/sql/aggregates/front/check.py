@@ -1,4 +1,4 @@
-"""Checks an aggregate written in SQL: names, types, what may be written where. Errors point into its body."""
+"""Check an aggregate written in SQL: names, types, and where statements are allowed. Errors point into its body."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.expr.nodes import Bound
 from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.aggregates.front import definition as d
-from headrace.sql.aggregates.front.select import Around, SelectReader
+from headrace.sql.aggregates.front.select import NameScope, SelectReader
 from headrace.sql.aggregates.front.stored import decoded
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import SQL_AGGREGATES, SQL_FUNCTIONS
@@ -24,9 +24,9 @@ RETURN = "return"
 def check(
     context: Context, part: s.CreateAggregate, known: Mapping[str, Any], lines: Sequence[int] = ()
 ) -> d.AggregateDefinition:
-    """What an aggregate is; it may call the aggregates that are `known`.
+    """The definition of an aggregate; it may call the aggregates in `known`.
 
-    `lines` say where its statements were written, if that was in another text.
+    `lines` are the line numbers of its statements, if they come from another text.
     """
     try:
         return _Check(context, part, known, lines or lines_of(context, part)).definition()
@@ -35,14 +35,14 @@ def check(
 
 
 def too_deep(context: Context, part: s.CreateAggregate) -> SqlError:
-    """The error for expressions that are too long to be computed in one go."""
+    """The error for expressions that are nested too deep for Python."""
     return context.error(
         part.name, "an expression of this aggregate is nested too deep", instead="several statements, one after another"
     )
 
 
 def lines_of(context: Context, part: s.CreateAggregate) -> tuple[int, ...]:
-    """The lines that the statements of a body begin in."""
+    """The line numbers at which the statements of a body begin."""
     return tuple(context.text.count("\n", 0, one.at[0]) + 1 for stage in part.stages for one in stage.statements)
 
 
@@ -127,7 +127,7 @@ class _Check(SelectReader):
             )
         schema = self.columns(part.columns)
         key = tuple(self._column(schema, column, text) for column in part.key)
-        rows = self._rows(part.rows, schema.fields, text, Around())
+        rows = self._rows(part.rows, schema.fields, text, NameScope())
         stored = None if part.stored is None else decoded(self.context, part, schema)
         self.tables[name] = d.Table(text, schema, key, rows, stored, part.limit or d.MOST_ROWS)
 
@@ -145,7 +145,7 @@ class _Check(SelectReader):
             )
 
     def _check_algebraic(self) -> None:
-        """What takes its own answers in gives what it takes."""
+        """Check that an algebraic aggregate accepts its own answers."""
         takes, gives = [[field.type.value for field in fields] for fields in (self.parameters, self.returns)]
         if takes != gives:
             name = self.part.name.text
@@ -189,7 +189,7 @@ class _Check(SelectReader):
                         allowed="INSERT INTO RETURN in INITIALIZE, ITERATE and EXPIRE",
                         instead="CREATE AGGREGATE, whose TERMINATE is done after each tuple",
                     )
-                found[event] = tuple(self._statement(one, Around(event=event)) for one in stage.statements)
+                found[event] = tuple(self._statement(one, NameScope(event=event)) for one in stage.statements)
         if "initialize" not in found:
             raise self.context.error(
                 self.part.name,
@@ -199,7 +199,7 @@ class _Check(SelectReader):
             )
         return found
 
-    def _statement(self, part: s.BodyStatement, around: Around) -> d.BodyStatement:
+    def _statement(self, part: s.BodyStatement, around: NameScope) -> d.BodyStatement:
         self.reads = set()
         line = self.lines[part.at]
         with self.context.at(part):
@@ -214,7 +214,7 @@ class _Check(SelectReader):
             where = self.where(part.where, around.within((part.table.text, source)))
             return d.Delete(line, frozenset(self.reads), source, where)
 
-    def _insert(self, part: s.InsertRows | s.InsertSelected, around: Around, line: int) -> d.BodyInsert:
+    def _insert(self, part: s.InsertRows | s.InsertSelected, around: NameScope, line: int) -> d.BodyInsert:
         target = None if _is_return(part.target) else self.named(part.target)
         if target is not None:
             self._check_own(part.target, target, "INSERT INTO RETURN, or a table of its own")
@@ -226,7 +226,7 @@ class _Check(SelectReader):
         select = self.select(part.select, around, columns, name)
         return d.BodyInsert(line, frozenset(self.reads), target, (), select)
 
-    def _update(self, part: s.UpdateRows, around: Around, line: int) -> d.BodyUpdate:
+    def _update(self, part: s.UpdateRows, around: NameScope, line: int) -> d.BodyUpdate:
         source = self.source(self.named(part.table))
         self._check_own(part.table, source.table, "DELETE FROM inwindow, or a table of its own")
         inside = around.within((part.table.text, source))
@@ -260,7 +260,7 @@ class _Check(SelectReader):
             )
 
     def _rows(
-        self, rows: Iterable[s.ValuesRow], columns: tuple[Field, ...], name: str, around: Around
+        self, rows: Iterable[s.ValuesRow], columns: tuple[Field, ...], name: str, around: NameScope
     ) -> tuple[tuple[Bound, ...], ...]:
         found = []
         for row in rows:

@@ -1,4 +1,4 @@
-"""What an aggregate is once its text has been checked: tables with types, and statements over bound expressions."""
+"""The definition of a checked aggregate: tables with types, and statements over bound expressions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 ]  # fmt: skip
 
 EVENTS = ("initialize", "iterate", "terminate", "expire")
-#: How many rows a table may have, unless it says otherwise: state that only grows is a fault.
+#: The default limit of rows of a table: state that only grows is a mistake.
 MOST_ROWS = 1_000_000
 #: The table of a window aggregate that the system keeps.
 INWINDOW = "inwindow"
@@ -36,7 +36,7 @@ INWINDOW = "inwindow"
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table of an aggregate: `key` has the places of the columns that rows are told apart by."""
+    """A table of an aggregate: `key` has the positions of its key columns."""
 
     name: str
     schema: Schema
@@ -44,7 +44,7 @@ class Table:
     rows: tuple[tuple[Bound, ...], ...] = ()
     #: The rows of a stored table, which is only read.
     stored: tuple[tuple[Any, ...], ...] | None = None
-    #: How many rows it may have.
+    #: The most rows it may have.
     limit: int = MOST_ROWS
 
     @property
@@ -54,7 +54,7 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class TableScan:
-    """One place in a body where the rows of a table are gone through."""
+    """A place in a body that scans the rows of a table."""
 
     table: Table
     number: int
@@ -62,7 +62,7 @@ class TableScan:
 
 @dataclass(frozen=True)
 class ColumnOrigin:
-    """What a column of a bound expression stands for: of the rows of a source, else of the tuple that arrived."""
+    """The origin of a column of a bound expression: the rows of a source, else the tuple that arrived."""
 
     index: int
     source: TableScan | None = None
@@ -77,11 +77,11 @@ class Selected:
     where: Bound | None = None
     order: tuple[tuple[Bound, bool], ...] = ()
     limit: int | None = None
-    #: Whether it gives one row of all.
+    #: Whether it aggregates all rows to one.
     aggregated: bool = False
-    #: More sources: each row of one goes with each of the next.
+    #: More sources; their rows form a cross product.
     joined: tuple[TableScan, ...] = ()
-    #: One row of all that agree in these.
+    #: The grouping expressions.
     groups: tuple[Bound, ...] = ()
     having: Bound | None = None
     distinct: bool = False
@@ -126,7 +126,7 @@ class Oldest(Expr):
 
 @dataclass(frozen=True, eq=False)
 class BodyStatement:
-    """A statement of a body: where it stands, and the tables it looks at."""
+    """A statement of a body: its place, and the tables it reads."""
 
     line: int
     reads: frozenset[Table]
@@ -160,28 +160,28 @@ class Delete(BodyStatement):
 
 @dataclass(frozen=True, eq=False)
 class AggregateDefinition:
-    """An aggregate: what it takes, what it gives, its tables and what it does at each event."""
+    """An aggregate: its parameters, its result, its tables and its statements for each event."""
 
     name: str
     parameters: tuple[Field, ...]
     #: The columns of its rows; of a value, one.
     returns: tuple[Field, ...]
-    #: Whether it gives a value, not rows.
+    #: Whether it returns a value, not rows.
     value: bool
     tables: tuple[Table, ...]
     stages: Mapping[str, tuple[BodyStatement, ...]]
-    #: What the columns of bound expressions stand for.
+    #: The origins of the columns of bound expressions.
     places: Mapping[str, ColumnOrigin]
     #: The aggregates it calls.
     calls: tuple[Any, ...] = ()
     algebraic: bool = False
     window: bool = False
-    #: Whether a window version looks at inwindow as a table; else it needs no more of it than the tuple that leaves.
+    #: Whether a window version reads inwindow as a table; otherwise it needs only the tuple that leaves.
     keeps_window: bool = False
 
     @property
     def blocking(self) -> bool:
-        """Whether it answers only when all tuples are there (rule 7.2)."""
+        """Whether it answers only after the last tuple (rule 7.2)."""
         return bool(self.stages.get("terminate"))
 
     @property
@@ -190,7 +190,7 @@ class AggregateDefinition:
         return next((table for table in self.tables if table.kept_by_system), None)
 
     def form(self, table: Table) -> Literal["stored", "row", "keyed", "rows"]:
-        """How a table is kept: for all groups together, as one row that is always there, by its key, or as a list."""
+        """How a table is stored: shared by all groups, as exactly one row, by its key, or as a list."""
         if table.stored is not None:
             return "stored"
         if not table.kept_by_system and self._one_row(table):

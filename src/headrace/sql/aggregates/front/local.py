@@ -16,7 +16,7 @@ from headrace.sql.bind.expressions import Expressions, has_aggregate
 from headrace.sql.printer import to_sql
 
 if TYPE_CHECKING:
-    from headrace.sql.aggregates.front.select import Around, SelectReader
+    from headrace.sql.aggregates.front.select import NameScope, SelectReader
 
 __all__ = ["LocalExpressions", "calls_aggregate"]
 
@@ -35,7 +35,7 @@ class LocalExpressions(Expressions):
     """Binds expressions of a body. Only what can be made again from the text alone may be called."""
 
     local: SelectReader = None  # type: ignore[assignment]
-    around: Around = None  # type: ignore[assignment]
+    around: NameScope = None  # type: ignore[assignment]
 
     def _column(self, part: s.Column) -> Expr:
         given = self.local.parameters.names

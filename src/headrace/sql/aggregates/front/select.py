@@ -1,4 +1,4 @@
-"""Checks what the body of an aggregate reads: its SELECTs, and what names mean in them."""
+"""Check the SELECTs in the body of an aggregate, and resolve their names."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from headrace.sql.bind.context import Context
 from headrace.sql.bind.scope import Relation, Scope
 from headrace.sql.printer import to_sql
 
-__all__ = ["Around", "SelectReader"]
+__all__ = ["NameScope", "SelectReader"]
 
-#: Sources that stand beside each other, by what they are called.
+#: The sources of one SELECT, by name.
 Level = tuple[tuple[str, d.TableScan], ...]
 
 
 @dataclass(frozen=True)
-class Around:
-    """What expressions at a place may name: sources, the nearest first, and a tuple's arguments if there is one."""
+class NameScope:
+    """The names that expressions at a place may use: sources, the innermost first, and the arguments of a tuple."""
 
     levels: tuple[Level, ...] = ()
     event: str = ""
 
-    def within(self, *sources: tuple[str, d.TableScan]) -> Around:
-        """The same, with nearer sources."""
+    def within(self, *sources: tuple[str, d.TableScan]) -> NameScope:
+        """The scope with inner sources."""
         return replace(self, levels=(sources, *self.levels))
 
     @property
@@ -45,7 +45,7 @@ class Around:
 
 
 class SelectReader:
-    """What one aggregate may read, and its SELECTs."""
+    """Reads the SELECTs of one aggregate."""
 
     def __init__(self, context: Context, part: s.CreateAggregate, known: Mapping[str, Any]) -> None:
         self.context, self.part, self.known = context, part, known
@@ -67,9 +67,9 @@ class SelectReader:
     # --- SELECT ------------------------------------------------------------------------------------------------------
 
     def select(
-        self, part: s.LocalSelect, around: Around, columns: tuple[Field, ...] | None = None, name: str = ""
+        self, part: s.LocalSelect, around: NameScope, columns: tuple[Field, ...] | None = None, name: str = ""
     ) -> d.Selected:
-        """A SELECT; what it gives fits the columns, if any are wanted."""
+        """A SELECT; its results fit the target columns, if there are any."""
         sources = self._from(part)
         inside = around.within(*sources)
         wheres = [self.where(one, inside) for one in (*(join.on for join in part.joins), part.where)]
@@ -129,7 +129,7 @@ class SelectReader:
         ]
 
     def _aggregated(self, part: s.LocalSelect, entries: list[s.Expression], sources: Level) -> bool:
-        """Whether it gives one row of all."""
+        """Whether it aggregates all rows to one."""
         about_many = any(calls_aggregate(value, self.known) for value in entries)
         if not sources and (about_many or part.group or part.having):
             raise self.context.error(
@@ -150,7 +150,7 @@ class SelectReader:
             )
         return about_many
 
-    def _group(self, part: s.Expression, inside: Around) -> Bound:
+    def _group(self, part: s.Expression, inside: NameScope) -> Bound:
         if any(isinstance(one, s.ScalarSelect) for one in _inside(part)):
             raise self.context.error(part, "rows are grouped by what they hold, not by sub-selects", given=to_sql(part))
         return self.expressions(inside).bind(part).bind(self.schema)
@@ -163,7 +163,7 @@ class SelectReader:
         return expr.bind(self.schema)
 
     def _check_grouped(self, part: s.Expression, expr: Expr, mine: list[d.TableScan], fixed: list[Expr]) -> None:
-        """Beside aggregates, what is not the same for all rows of a group has no value."""
+        """Refuse columns beside aggregates that are not the same for all rows of a group."""
         if isinstance(expr, AggregateCall) or any(expr.same(one) for one in fixed):
             return
         if isinstance(expr, Column) and self.places[expr.column].source in mine:
@@ -179,7 +179,7 @@ class SelectReader:
     # --- values for columns ------------------------------------------------------------------------------------------
 
     def check_arity(self, part: s.Part, given: int, columns: tuple[Field, ...], name: str) -> None:
-        """There are as many values as columns."""
+        """Check that there are as many values as columns."""
         if given != len(columns):
             raise self.context.error(
                 part,
@@ -189,7 +189,7 @@ class SelectReader:
             )
 
     def assigned(self, part: s.Expression, value: Expr, column: Field, name: str) -> Bound:
-        """A value as a column holds it: numbers widen, but nothing is cut off or lost unasked."""
+        """A value converted for a column: numbers widen, but nothing is lost implicitly."""
         bound = value.bind(self.schema)
         mine, wanted = bound.type, column.type
         fitting = widens(mine, wanted) or wanted.is_floating or _holds(wanted, value)
@@ -209,7 +209,7 @@ class SelectReader:
     # --- names and expressions ---------------------------------------------------------------------------------------
 
     def source(self, table: d.Table) -> d.TableScan:
-        """A new way through a table."""
+        """A new scan of a table."""
         self.reads.add(table)
         self.keeps_window |= table.kept_by_system
         self.sources += 1
@@ -252,17 +252,17 @@ class SelectReader:
             instead=f"TABLE inwindow({', '.join(map(str, self.parameters))});",
         )
 
-    def where(self, part: s.Expression | None, around: Around) -> Bound | None:
+    def where(self, part: s.Expression | None, around: NameScope) -> Bound | None:
         """A condition, if there is one."""
         return None if part is None else self.expressions(around).predicate(part).bind(self.schema)
 
-    def expressions(self, around: Around, *, aggregates: bool = False) -> LocalExpressions:
-        """What binds expressions at a place."""
+    def expressions(self, around: NameScope, *, aggregates: bool = False) -> LocalExpressions:
+        """The binder for expressions at a place."""
         return LocalExpressions(
             self.context, self._scope(around), self.schema, self.known, aggregates, local=self, around=around
         )
 
-    def _scope(self, around: Around) -> Scope:
+    def _scope(self, around: NameScope) -> Scope:
         relations: list[Relation] = []
         taken: set[str] = set()
         every = [
@@ -279,12 +279,12 @@ class SelectReader:
         return Scope(self.context, tuple(relations))
 
     def called(self, expr: ModuleCall) -> None:
-        """Remember that another aggregate is called."""
+        """Record a call of another aggregate."""
         self.calls[expr.module.name] = expr.module
 
 
 def _holds(kind: Type, value: Expr) -> bool:
-    """Whether a value that is written out is one of a type of whole numbers."""
+    """Whether a literal fits an integer type."""
     if not isinstance(value, Literal) or type(value.value) is not int or not kind.is_integer:
         return False
     limits = np.iinfo(kind.arrow.to_pandas_dtype())

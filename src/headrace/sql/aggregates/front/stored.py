@@ -1,4 +1,4 @@
-"""Stored tables that an aggregate reads: their rows become part of its text, as they are when it is made.
+"""Stored tables that an aggregate reads: their rows become part of its text when it is created.
 
 An aggregate is its text, wherever it runs. So all workers see the same rows, and so does a query that is started again;
 one that is made again after the table has changed is another aggregate, and a restart finds that out. The rows are
@@ -30,7 +30,7 @@ _TICK = timedelta(microseconds=1)
 
 
 def with_stored(context: Context, part: s.CreateAggregate, stored: Stored) -> s.CreateAggregate:
-    """The aggregate with the stored tables that it names among its own."""
+    """The aggregate with the stored tables that it names added to its own."""
     own = {table.name.text.lower() for table in part.tables}
     tables = {name.lower(): (name, table) for name, table in stored.items()}
     found: dict[str, s.LocalTable] = {}
@@ -82,7 +82,7 @@ def _plain(value: Any) -> Any:
 
 
 def decoded(context: Context, part: s.LocalTable, schema: Schema) -> tuple[tuple[Any, ...], ...]:
-    """The rows of a table that is written out."""
+    """The rows of a table from its text."""
     assert part.stored is not None
     try:
         return _rows(json.loads(part.stored), [field.type for field in schema])

@@ -31,7 +31,7 @@ from headrace.sql.aggregates.python.compile import compile_aggregate, too_many
 
 __all__ = ["Column", "Native", "NativeResult", "NativeTuples", "States", "native_of"]
 
-#: What is longer is not compiled: that would take a minute, for what Python begins with at once.
+#: Longer texts are not compiled: that would take a minute, while Python starts at once.
 MOST_LINES = 500
 #: Values, and where they are NULL.
 Column = tuple[NDArray[Any], Bools]
@@ -39,7 +39,7 @@ Column = tuple[NDArray[Any], Bools]
 
 @dataclass(frozen=True)
 class States:
-    """What is kept of groups: words, and where those of each begin; -1 if there are none."""
+    """The states of groups: words, and where those of each group begin; -1 if it has none."""
 
     words: Int64s
     at: Int64s
@@ -61,16 +61,16 @@ class NativeTuples:
 class NativeResult:
     """What a run gave."""
 
-    #: Of each result, the tuple that it is about, and its time.
+    #: For each result, its tuple and its time.
     row: Int64s
     time: Int64s
-    #: Of each result, what went wrong, as `Native.reason` tells; else 0.
+    #: For each result, the code of its failure, for `Native.reason`; else 0.
     wrong: Int64s
     columns: list[Column]
     #: The states as of the CTI: words, and where those of each group begin and those of the last end.
     words: Int64s
     at: Int64s
-    #: Of each group, the oldest tuple of its window, as of the CTI and in the end.
+    #: For each group, the oldest tuple of its window, as of the CTI and at the end.
     first: Int64s
     last: Int64s
 
@@ -84,11 +84,11 @@ class Native:
     source: str
     #: Whether it answers for slots of tuples, not for each tuple.
     slots: bool
-    #: Whether it looks at tuples that have come before.
+    #: Whether it reads earlier tuples.
     windowed: bool
-    #: How many results there are at most when a tuple comes, and when it leaves, unless tables have many rows.
+    #: The most results when a tuple arrives, and when it leaves, unless tables have many rows.
     room: tuple[int, int]
-    #: What may go wrong, but for several values.
+    #: The possible failures, other than several values.
     failures: tuple[str, ...]
     _state: StateWriter
 
@@ -100,19 +100,19 @@ class Native:
 
     @cached_property
     def code(self) -> Any:
-        """The machine's code; compiled when it is first asked for, once in a process."""
-        # Numba takes long to load, so only who runs native code waits for it.
+        """The machine code, compiled on first use, once per process."""
+        # Numba takes long to load, so it is imported only to run native code.
         from headrace.sql.aggregates.native.machine import compiled
 
         takes = tuple(_stored(field.type) for field in self.definition.parameters)
-        # Where a statement was written is nothing to the machine: what differs in that alone is compiled once.
+        # Line numbers do not matter to the machine: texts that differ only in them are compiled once.
         lines = [line for line in self.source.splitlines() if not line.lstrip().startswith("#")]
         return compiled("\n".join(lines), takes)
 
     def run(
         self, tuples: NativeTuples, columns: Sequence[Column], states: States, frame: Frame, *, active: bool = False
     ) -> NativeResult:
-        """Go through tuples, on from states."""
+        """Process tuples, starting from states."""
         groups = len(states.at)
         coming = int((tuples.end - tuples.begin).sum())
         living = int(states.words[states.at[states.at >= 0] + LIVING].sum()) if active else 0
@@ -141,9 +141,9 @@ class Native:
 
 
 def native_of(definition: d.AggregateDefinition, *, terminates: bool = False, slots: bool = False) -> Native | str:
-    """The aggregate as native code, or why there is none.
+    """The aggregate as native code, or the reason why there is none.
 
-    `terminates` if TERMINATE is done after each tuple, `slots` if at the end of each slot.
+    `terminates` if TERMINATE runs after each tuple, `slots` if it runs at the end of each slot.
     """
     try:
         writer = Writer(definition, terminates=terminates, slots=slots)
@@ -158,7 +158,7 @@ def native_of(definition: d.AggregateDefinition, *, terminates: bool = False, sl
 
 
 def _stored(kind: Type) -> np.dtype[Any]:
-    """What a column of arguments is made of. A FLOAT comes in as any number, and is rounded then."""
+    """The stored type of an argument. A FLOAT accepts any number and is rounded on entry."""
     if kind is Type.DATETIME:
         return np.dtype(np.int64)
     if kind is Type.FLOAT:

@@ -24,7 +24,7 @@ _NONE = np.zeros(1, np.int32)
 
 
 class NativeFolding:
-    """Goes on from states by native code, all groups in one call; `answers` are the columns it gives."""
+    """Folds tuples into states by native code, all groups in one call; `answers` are the output columns."""
 
     pickled = False
 
@@ -74,7 +74,7 @@ class NativeFolding:
     # --- windows -----------------------------------------------------------------------------------------------------
 
     def _keep(self, work: FoldWork, first: Int64s) -> Bools:
-        """The tuples of windows, as of the CTI; of a window without end, the first if it is asked for."""
+        """The tuples of windows, as of the CTI; of a window without end, the first if the aggregate reads it."""
         keep = np.zeros(len(work.le), bool)
         if not self.native.windowed:
             return keep
@@ -87,7 +87,7 @@ class NativeFolding:
         return (index >= np.repeat(first, sizes)) & (index < np.repeat(work.settle, sizes))
 
     def _leaving(self, le: Int64s, oldest: Int64s, until: Int64s) -> Int64s:
-        """When the oldest tuple of each group leaves by time alone; never, if there is none."""
+        """The time at which the oldest tuple of each group leaves by time alone; infinity if there is none."""
         found = np.full(len(oldest), INFINITY, np.int64)
         there = oldest < until
         if self.native.windowed and self.frame.range is not None:
@@ -96,7 +96,7 @@ class NativeFolding:
 
 
 def tuples_of(work: FoldWork) -> NativeTuples:
-    """The tuples of some work, as native code goes through them."""
+    """The tuples of some work, as arrays for native code."""
     begin, settle, end, le = map(np.ascontiguousarray, (work.begin, work.settle, work.start[1:], work.le))
     return NativeTuples(begin, settle, end, le, work.cti, work.seen)
 
@@ -116,7 +116,7 @@ def loaded(states: pa.Array) -> States:
 
 
 def saved(ran: NativeResult) -> pa.Array:
-    """The states of a run as bytes; null where nothing has come."""
+    """The states of a run as bytes; null for groups without tuples."""
     groups = len(ran.at) - 1
     offsets, words = pa.array(ran.at * 8), pa.py_buffer(np.ascontiguousarray(ran.words))
     array = pa.Array.from_buffers(pa.large_binary(), groups, [None, offsets.buffers()[1], words])
@@ -124,7 +124,7 @@ def saved(ran: NativeResult) -> pa.Array:
 
 
 def column_of(column: pa.ChunkedArray, kind: Type) -> Column:
-    """Values, as they are where possible, and where they are NULL."""
+    """The values of a column, without a copy where possible, and where they are NULL."""
     wanted = Type.DOUBLE if kind is Type.FLOAT else kind
     array = column.combine_chunks()
     if array.type != wanted.arrow:

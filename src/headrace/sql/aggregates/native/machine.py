@@ -1,4 +1,4 @@
-"""From the text of native code to code of the machine, by Numba.
+"""Compile the text of native code to machine code, by Numba.
 
 Compiling takes seconds, so the code is kept on disk, for all workers and for later processes: in `native` below
 HEADRACE_CACHE, or the user's cache folder. A text is kept under a name that follows from it and from everything that
@@ -32,20 +32,20 @@ Dtype = np.dtype[Any]
 
 
 def _jit(function: Callable[..., Any], *signature: Any, **options: bool) -> Any:
-    """Nothing raises, and decimals are computed as they are written, in the same order."""
+    """Compile a function: no exceptions, and floats computed in the order of the text."""
     made: Any = njit(*signature, error_model="numpy", nogil=True, **options)  # type: ignore[call-overload]
     return made(function)
 
 
 @lru_cache(maxsize=1)
 def _space() -> dict[str, Any]:
-    """All that a text finds: no more of Python itself than it uses."""
+    """The global names of a text: its functions, and only the builtins that it uses."""
     spaces: list[dict[str, Any]] = []
     functions = {}
     for name, function in (FUNCTIONS | ROW_FUNCTIONS).items():
         spaces.append(dict(function.__globals__))
         inner = FunctionType(function.__code__, spaces[-1], name)
-        # Only native code calls them: without a way in for Python they are compiled sooner.
+        # Only native code calls them: without an entry point for Python they compile faster.
         functions[name] = _jit(inner, no_cpython_wrapper=True, no_cfunc_wrapper=True)
     for space in spaces:  # they call each other
         space |= functions
@@ -55,14 +55,14 @@ def _space() -> dict[str, Any]:
 
 @lru_cache(maxsize=256)
 def compiled(source: str, takes: Sequence[Dtype]) -> Any:
-    """The function of a text, for columns of these types: said here, so that it is compiled once and no more."""
+    """The function of a text, compiled once, for columns of these types."""
     integer, whether = types.int64, types.boolean
     read, written = types.Array(integer, 1, "C", readonly=True), types.Array(integer, 1, "C")
     decimals = types.Array(types.float64, 1, "C", readonly=True)
     inputs = [types.Array(kind, 1, "C", readonly=True) for one in takes for kind in (from_dtype(one), whether)]
     frame = [integer, integer, whether, integer, integer, integer, integer, integer]
     signature = (*[read] * 4, *frame, read, decimals, read, *[written] * 3, *inputs)
-    space = {**_space(), "__name__": __name__}  # code that is kept names a module that can be imported
+    space = {**_space(), "__name__": __name__}  # cached code names an importable module
     kept = _kept(source)
     exec(compile(source, str(kept or "<native aggregate>"), "exec"), space)  # noqa: S102 - written by `native`
     function = space[source.removeprefix("def ").partition("(")[0]]
@@ -70,7 +70,7 @@ def compiled(source: str, takes: Sequence[Dtype]) -> Any:
 
 
 def _kept(source: str) -> Path | None:
-    """Where a text is kept, beside its code; None if nowhere."""
+    """The file that caches a text beside its code; None if there is no cache."""
     folder = cache_folder("native")
     if folder is None:
         return None
@@ -88,6 +88,6 @@ def _kept(source: str) -> Path | None:
 
 @lru_cache(maxsize=1)
 def _parts() -> str:
-    """All that becomes part of the code besides its own text."""
+    """The sources that become part of the code besides its own text."""
     functions = [inspect.getsource(function) for function in (FUNCTIONS | ROW_FUNCTIONS).values()]
     return "\n".join([__name__, numba.__version__, repr(sorted(CONSTANTS.items())), *functions])

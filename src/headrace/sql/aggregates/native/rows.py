@@ -1,4 +1,4 @@
-"""What native code calls for tables of many rows. It runs compiled, never as Python.
+"""Functions that native code calls for tables of many rows. They run compiled, never as Python.
 
 A table is an array of words, `width` for each of its rows, in their order: a word for each column, read as a whole
 number or as a decimal, and behind them the *flags*, whose bits say which columns are NULL. A row is called by the
@@ -20,20 +20,20 @@ import numpy as np
 __all__ = ["LEAVING", "ROW_FUNCTIONS"]
 
 Words = Any
-#: Set in the flags of a row that a statement deletes, until it is done: it still looks at all rows.
+#: Marks a row that a statement deletes, until its end: the statement still reads all rows.
 LEAVING = 1 << 62
 _FACTOR, _NAN, _NULL = np.uint64(0x9E3779B97F4A7C15), np.uint64(0x7FF8000000000001), np.uint64(0x5851F42D4C957F2D)
 _SHIFT = np.uint64(29)
 
 
 def copied(words: Words, to: int, other: Words, begin: int, count: int) -> None:
-    """Some words of one array into another, or to an earlier place of the same."""
+    """Copy words of one array into another, or to an earlier place of the same."""
     for place in range(count):
         words[to + place] = other[begin + place]
 
 
 def longer(words: Words, size: int) -> Words:
-    """The same, of at least some size."""
+    """The array, enlarged to at least this size."""
     if len(words) >= size:
         return words
     found = np.empty(max(2 * len(words), size), np.int64)
@@ -42,7 +42,7 @@ def longer(words: Words, size: int) -> Words:
 
 
 def packed(words: Words, used: int, width: int) -> int:
-    """Move the rows that are left together; where the last ends."""
+    """Move the remaining rows together; return where the last ends."""
     to = 0
     for row in range(0, used, width):
         if words[row + width - 1] >= 0:
@@ -53,13 +53,13 @@ def packed(words: Words, used: int, width: int) -> int:
 
 
 def roomier(words: Words, used: int, width: int) -> tuple[Words, int]:
-    """A table without a key that is full, with room; and where its last row ends."""
+    """A full table without a key, enlarged; and where its last row ends."""
     used = packed(words, used, width)
     return longer(words, 2 * used + 2 * width), used
 
 
 def row_of(words: Words, floats: Words, slots: Words, size: int, row: int, width: int, keys: int, decimals: int) -> int:
-    """The row whose key is that of another one; if there is none, -1 - s of the slot s where it would be found."""
+    """The row with the same key as another one; if there is none, -1 - s for the slot s where it would be."""
     mixed, flags = np.uint64(0), words[row + width - 1]
     for column in range(width - 1):
         if (keys >> column) & 1:
@@ -100,7 +100,7 @@ def agree(words: Words, floats: Words, row: int, other: int, width: int, keys: i
 
 
 def indexed(words: Words, slots: Words, size: int, used: int, width: int, keys: int, decimals: int) -> int:
-    """Make the index anew. Of rows with equal keys the last stands, at the place of the first; how many are gone."""
+    """Rebuild the index. Of rows with equal keys the last stays, at the place of the first; return how many go."""
     floats, gone = words.view(np.float64), 0
     for slot in range(size):
         slots[slot] = -1
@@ -131,7 +131,7 @@ def keyed_room(
 
 
 def swept(words: Words, used: int, width: int) -> int:
-    """Delete the rows that are leaving; how many they are."""
+    """Delete the marked rows; return their number."""
     gone = 0
     for last in range(width - 1, used, width):
         if words[last] >= 0 and words[last] & LEAVING:
@@ -141,7 +141,7 @@ def swept(words: Words, used: int, width: int) -> int:
 
 
 def kept(saved: Words, at: int, words: Words, used: int, width: int) -> int:
-    """Put the rows that are left into a state; where it goes on."""
+    """Copy the remaining rows into a state; return the position after them."""
     for row in range(0, used, width):
         if words[row + width - 1] >= 0:
             copied(saved, at, words, row, width)
@@ -156,12 +156,12 @@ def summed(low: Any, high: int, value: int) -> tuple[Any, int]:
 
 
 def narrowed(low: Any, high: int) -> tuple[Any, bool]:
-    """Such a sum as a LONG, NULL if it is none."""
+    """Such a sum as a LONG, NULL if it does not fit."""
     found = np.int64(low)
     return found, high != (-1 if found < 0 else 0)
 
 
-#: All that the text of native code may call for tables.
+#: The functions that native code may call for tables.
 ROW_FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (

@@ -1,4 +1,4 @@
-"""What native code calls: the functions of `scalars`, for numbers of the machine. They run compiled, never as Python.
+"""The functions of `scalars` for native code, on machine numbers. They run compiled, never as Python.
 
 A function that may have no result gives a value and whether it is NULL. The value of a NULL is never looked at, but it
 fits its type, so nothing overflows on the way: sums of LONGs are formed without a sign, where wrapping is defined.
@@ -134,11 +134,11 @@ def instant(ticks: int) -> Found:
 
 
 def left_before(time: int, span: int) -> np.int64 | int:
-    """Tuples before this time have left a window of that span at a time; a negative span is without end."""
+    """The time before which tuples have left a window of this span; a negative span is without end."""
     return time - span if span >= 0 and time >= _NEVER + span else _NEVER
 
 
-#: All that the text of native code may call, and name.
+#: The functions that native code may call.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (

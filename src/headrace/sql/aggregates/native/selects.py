@@ -1,4 +1,4 @@
-"""What a body reads, as text of native code: the rows of its tables, aggregates over them, and sub-selects.
+"""Native code for what a body reads: the rows of its tables, aggregates over them, and sub-selects.
 
 Unlike other values, a sub-select can fail: it may give several rows where one is wanted. So it is computed only where
 Python would compute it.
@@ -16,33 +16,33 @@ from headrace.modules import ModuleCall
 from headrace.schema import Type
 from headrace.sql.aggregates.front import definition as d
 from headrace.sql.aggregates.front.lookup import said
-from headrace.sql.aggregates.native.tables import Many
+from headrace.sql.aggregates.native.tables import TableCode
 from headrace.sql.aggregates.native.values import CodeLines, NotNative, Pair, ValueWriter, compared
 
 __all__ = ["SelectWriter"]
 
-#: How many different failures there may be: the rest of a code is a number of rows or values.
+#: The most different failures; the rest of a failure code is a number of rows or values.
 FAILURES = 1024
 
 
 class SelectWriter(ValueWriter):
-    """Writes expressions with sub-selects, and the ways through tables."""
+    """Writes expressions with sub-selects, and loops over tables."""
 
     def __init__(
         self, definition: d.AggregateDefinition, text: CodeLines, arguments: Sequence[Pair],
-        columns: Mapping[d.Table, Sequence[Pair]], oldest: Sequence[Pair], many: Mapping[d.Table, Many],
+        columns: Mapping[d.Table, Sequence[Pair]], oldest: Sequence[Pair], many: Mapping[d.Table, TableCode],
     ) -> None:  # fmt: skip
         super().__init__(definition, text, arguments, columns, oldest)
         self.many = many
-        #: What may go wrong, with {} for the number of rows: a code is such a number and the place of one of these.
+        #: The messages of failures, with {} for the number of rows: a code combines that number and a position here.
         self.failures: list[str] = []
-        #: The line that is being written, if it may fail; and whether something before it may have.
+        #: The line number of the current statement, if it may fail; and whether an earlier one may have failed.
         self.line: int | None = None
         self.may_have_failed = False
         self._folded: dict[int, Pair] = {}
 
     def failure(self, reason: str, count: str = "1") -> str:
-        """The code of something that goes wrong: never 0."""
+        """The code of a failure: never 0."""
         if self.line is None:
             raise NotNative("the first rows of a table are computed from other tables")
         said_so = f"{self.definition.name}, line {self.line}: {reason}"
@@ -57,11 +57,11 @@ class SelectWriter(ValueWriter):
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def reads_many(self, select: d.Selected) -> bool:
-        """Whether it goes through rows, of which there may be any number."""
+        """Whether a SELECT loops over any number of rows."""
         return any(source.table in self.many for source in select.sources)
 
     def quick(self, bound: Bound) -> bool:
-        """Whether nothing in it goes through rows: it cannot fail, then."""
+        """Whether an expression has no loop over rows, and so cannot fail."""
         if not isinstance(bound.node, d.Scalar):
             return all(map(self.quick, bound.args))
         select = bound.node.select
@@ -70,7 +70,7 @@ class SelectWriter(ValueWriter):
 
     @contextmanager
     def rows(self, sources: Sequence[d.TableScan], where: Bound | None) -> Iterator[None]:
-        """What is added inside is done for each row of the sources that is wanted."""
+        """Code added inside runs for each row of the sources that satisfies the condition."""
         with ExitStack() as inside:
             for place, source in enumerate(sources):
                 if source.table in self.many:
@@ -81,7 +81,7 @@ class SelectWriter(ValueWriter):
 
     @contextmanager
     def _way(self, sources: Sequence[d.TableScan], where: Bound | None) -> Iterator[None]:
-        """Through the rows of the first source, or to the one that the condition says."""
+        """Loop over the rows of the first source, or look up the one that the condition determines."""
         many, row = self.many[sources[0].table], self.new("row")
         wanted = said(self.definition.places, sources, where)
         by_key = many.keyed and set(many.table.key) <= set(wanted)
@@ -94,7 +94,7 @@ class SelectWriter(ValueWriter):
     # --- SELECT ------------------------------------------------------------------------------------------------------
 
     def check_select(self, select: d.Selected) -> None:
-        """Some have no native form."""
+        """Refuse SELECTs that have no native form."""
         if select.groups or select.distinct:
             raise NotNative("GROUP BY and DISTINCT have no native form")
         if select.order and self.reads_many(select):
@@ -105,7 +105,7 @@ class SelectWriter(ValueWriter):
 
     @contextmanager
     def selected(self, select: d.Selected) -> Iterator[None]:
-        """What is added inside is done for each row that it gives, but for its limit."""
+        """Code added inside runs for each row of the SELECT, ignoring its limit."""
         self.check_select(select)
         if not select.aggregated:
             with self.rows(select.sources, select.where):
@@ -129,7 +129,7 @@ class SelectWriter(ValueWriter):
         return self._only(select, bound.type)
 
     def _one_row(self, select: d.Selected) -> Pair:
-        """Of a table of one row, or of none."""
+        """The value of a SELECT over a one-row table, or over no table."""
         if select.limit == 0:
             return Pair(default(select.entries[0].type), ("True",))
         found = self.of(select.entries[0])
@@ -140,7 +140,7 @@ class SelectWriter(ValueWriter):
         return Pair(found.value, (*found.nulls, name))
 
     def _only(self, select: d.Selected, kind: Type) -> Pair:
-        """The one value, NULL if there is none; several are a failure."""
+        """The single value, NULL if there is none; several are a failure."""
         text, name, count = self.text, self.new(), self.new("count")
         text.add(f"{name}, {name}_null, {count} = {default(kind)}, True, 0")
         entry = select.entries[0]
@@ -168,7 +168,7 @@ class SelectWriter(ValueWriter):
         return Pair(name, (f"{name}_null",))
 
     def _cases(self, name: str, cases: Sequence[tuple[Bound, Bound]], last: Bound) -> None:
-        """One after the other, so that no more is computed than has to be."""
+        """Write the branches in order, so that only the needed ones are computed."""
         text = self.text
         if not cases:
             found = self.of(last)
@@ -183,7 +183,7 @@ class SelectWriter(ValueWriter):
     # --- aggregates --------------------------------------------------------------------------------------------------
 
     def _fold(self, select: d.Selected) -> None:
-        """All aggregates of a SELECT, in one way through its rows."""
+        """Compute all aggregates of a SELECT in one loop over its rows."""
         entries = (*select.entries, *(() if select.having is None else (select.having,)))
         calls = [call for entry in entries for call in _aggregates(entry)]
         steps = [self._begin(call) for call in calls]
@@ -192,7 +192,7 @@ class SelectWriter(ValueWriter):
                 step(self.of(call.args[0]) if call.args else Pair("1"))
 
     def _begin(self, call: Bound) -> Callable[[Pair], None]:
-        """The first lines of an aggregate; what is then done with each value."""
+        """Write the start of an aggregate; return the writer for each value."""
         node = call.node
         assert isinstance(node, AggregateCall)
         kind = call.args[0].type if call.args else Type.LONG
@@ -265,12 +265,12 @@ class SelectWriter(ValueWriter):
 
 
 def default(kind: Type) -> str:
-    """Something of a type, where it does not matter what."""
+    """A default value of a type."""
     return "0.0" if kind.is_floating else "False" if kind is Type.BOOLEAN else "0"
 
 
 def _aggregates(bound: Bound) -> list[Bound]:
-    """The aggregates in an expression; what stands in sub-selects is their own."""
+    """The aggregates in an expression, without those in sub-selects."""
     if isinstance(bound.node, AggregateCall):
         return [bound]
     return [] if isinstance(bound.node, d.Scalar) else [one for child in bound.args for one in _aggregates(child)]

@@ -15,21 +15,21 @@ import numpy as np
 from headrace.columnar import Int64s
 from headrace.schema import Type
 from headrace.sql.aggregates.front import definition as d
-from headrace.sql.aggregates.native.tables import Many
+from headrace.sql.aggregates.native.tables import TableCode
 from headrace.sql.aggregates.native.values import CodeLines, Pair
 
 __all__ = ["LIVING", "StateWriter"]
 
-#: Where the number of tuples in the window is.
+#: The position of the number of tuples in the window.
 LIVING = 1
 _HEAD, _BITS = 3, 60
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class StateWriter:
-    """Writes how variables and tables come and go."""
+    """Writes the code that loads and stores variables and tables."""
 
-    def __init__(self, text: CodeLines, single: Mapping[d.Table, Sequence[Pair]], many: Sequence[Many]) -> None:
+    def __init__(self, text: CodeLines, single: Mapping[d.Table, Sequence[Pair]], many: Sequence[TableCode]) -> None:
         self.text, self.single, self.many = text, single, many
         self.variables = [
             (pair, field.type)
@@ -66,7 +66,7 @@ class StateWriter:
             table.load()
 
     def first(self, body: Any, attributes: Mapping[d.Table, Sequence[str]]) -> Int64s:
-        """The words of a group of which no tuple has come: what a body of Python begins with."""
+        """The words of a group before its first tuple: the initial state of the Python body."""
         words = [0] * _HEAD
         nulls = 0
         for place, (value, kind) in enumerate(self._first_values(body, attributes)):
@@ -87,7 +87,7 @@ class StateWriter:
                 yield getattr(body, name), field.type
 
     def store(self, worth: str) -> None:
-        """The variables of a group as they are, if there is something worth it."""
+        """Store the variables of a group, if the condition `worth` holds."""
         text = self.text
         text.add("saved_at[g] = top")
         with text.block(f"if {worth}:"):
@@ -114,7 +114,7 @@ def _rows_of(table: Any) -> list[tuple[Any, ...]]:
 
 
 def _word(value: Any, kind: Type) -> int:
-    """A value as the word that it is kept in."""
+    """A value as its stored word."""
     if value is None:
         return 0
     if isinstance(value, datetime):

@@ -12,20 +12,20 @@ from contextlib import nullcontext
 from headrace.expr.nodes import Bound
 from headrace.sql.aggregates.front import definition as d
 from headrace.sql.aggregates.native.selects import SelectWriter
-from headrace.sql.aggregates.native.tables import Many
+from headrace.sql.aggregates.native.tables import TableCode
 from headrace.sql.aggregates.native.values import NotNative, Pair
 
 __all__ = ["Statements"]
 
 
 class Statements:
-    """Writes statements; `give` writes what is returned."""
+    """Writes statements; `give` writes the output of RETURN."""
 
     def __init__(self, values: SelectWriter, give: Callable[[Sequence[Pair], str], None]) -> None:
         self.values, self.text, self.give = values, values.text, give
 
     def lines(self, event: str) -> list[str]:
-        """What is done at an event, to be added later."""
+        """The code of an event, to be added later."""
         before = len(self.text.lines)
         self.event(event)
         found = self.text.lines[before:]
@@ -33,7 +33,7 @@ class Statements:
         return found
 
     def event(self, event: str, *, after: bool = False) -> None:
-        """What is done at an event; `after` another one, which may have failed."""
+        """Write the code of an event; `after` another one, which may have failed."""
         values = self.values
         values.may_have_failed = after and bool(values.many)
         for statement in values.definition.stages.get(event, ()):
@@ -70,7 +70,7 @@ class Statements:
         self._selected(one.select, lambda values: self.give(values, event))
 
     def _selected(self, select: d.Selected, use: Callable[[list[Pair]], None]) -> None:
-        """Something for each row of a SELECT, up to its limit."""
+        """Call `use` for each row of a SELECT, up to its limit."""
         values, text = self.values, self.text
         limited = select.limit is not None and (values.reads_many(select) or select.limit == 0)
         count = values.new("count") if limited else ""
@@ -84,7 +84,7 @@ class Statements:
                     text.add(f"{count} += 1")
                 use(found if slow else [values.of(entry) for entry in select.entries])
 
-    def _insert(self, one: d.BodyInsert, many: Many) -> None:
+    def _insert(self, one: d.BodyInsert, many: TableCode) -> None:
         text = self.text
         failed = self.values.failure(f"{many.table.name} has grown to more than {many.table.limit:,} rows")
         if one.select is None and len(one.rows) == 1:
@@ -103,7 +103,7 @@ class Statements:
         with text.block(f"for new_row in range(0, new_used, {many.width}):"):
             many.add_from("new", "new_row", failed)
 
-    def _put_aside(self, values: Sequence[Pair], many: Many) -> None:
+    def _put_aside(self, values: Sequence[Pair], many: TableCode) -> None:
         with self.text.block("if new_used == len(new):"):
             self.text.add("new = longer(new, new_used + 1)", "new_decimals = new.view(np.float64)")
         many.write("new_used", values, "new", "new_decimals")
@@ -112,7 +112,7 @@ class Statements:
     # --- rows that change or go --------------------------------------------------------------------------------------
 
     def _set(self, pairs: Sequence[Pair], news: Sequence[Bound | None]) -> None:
-        """All at once, so that values are those of before."""
+        """Assign all columns at once, so that expressions see the old values."""
         found = [(pair, self.values.of(new)) for pair, new in zip(pairs, news, strict=True) if new is not None]
         names = ", ".join(f"{pair.value}, {pair.null}" for pair, _ in found)
         self.text.add(f"{names} = {', '.join(f'{new.value}, {new.null}' for _, new in found)}")
@@ -153,12 +153,12 @@ class Statements:
             many.sweep()
 
     def _looks_again(self, source: d.TableScan, *parts: Bound | None) -> bool:
-        """Whether expressions look at a table beside the row that they are about."""
+        """Whether expressions read the scanned table in sub-selects."""
         return any(part is not None and source.table in _tables(part) for part in parts)
 
 
 def _tables(bound: Bound) -> set[d.Table]:
-    """The tables that sub-selects in an expression look at."""
+    """The tables that sub-selects in an expression read."""
     found = set().union(*map(_tables, bound.args))
     if isinstance(bound.node, d.Scalar):
         select = bound.node.select

@@ -1,6 +1,6 @@
-"""Tables of many rows as text of native code: what their variables are called, and what is done to them.
+"""Native code for tables of many rows: their variables, and the operations on them.
 
-`rows.py` says how a table is kept. Who writes a row says its values by pairs, as for any other column.
+`rows.py` defines how a table is stored. The values of a row are pairs, as for any other column.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from headrace.sql.aggregates.native.rows import LEAVING
 from headrace.sql.aggregates.native.values import CodeLines, NotNative, Pair
 from headrace.sql.aggregates.python.names import Names
 
-__all__ = ["Many"]
+__all__ = ["TableCode"]
 
 _MOST_COLUMNS = 60
 
 
-class Many:
-    """One table, and its rows."""
+class TableCode:
+    """Writes the code for one table."""
 
     def __init__(self, table: d.Table, names: Names, text: CodeLines) -> None:
         if len(table.schema) > _MOST_COLUMNS:
@@ -31,7 +31,7 @@ class Many:
             names.give(f"{table.name}_{what}") for what in ("rows", "decimals", "used", "live", "slots", "size")
         )
         self.width = len(self.kinds) + 1
-        #: What functions of keys are told.
+        #: The arguments for functions of keys.
         decimals = sum(1 << place for place, kind in enumerate(self.kinds) if kind.is_floating)
         self.shape = f"{self.width}, {sum(1 << place for place in table.key)}, {decimals}"
 
@@ -48,7 +48,7 @@ class Many:
             self.text.add(f"{self.slots} = np.empty(32, np.int64)")
 
     def load(self) -> None:
-        """The rows of a group, as many as `live` says, from the place `at` in the states on, which moves on."""
+        """Load the `live` rows of a group from the position `at` in the states, and advance `at`."""
         text = self.text
         text.add(f"{self.used} = {self.live} * {self.width}")
         text.add(f"{self.words} = longer({self.words}, {self.used} + {2 * self.width})")
@@ -60,7 +60,7 @@ class Many:
             self._view()
 
     def _widen(self) -> None:
-        """More room, and no rows that are gone."""
+        """Make room, and drop deleted rows."""
         if self.keyed:
             made = f"keyed_room({self.words}, {self.slots}, {self.size}, {self.used}, {self.shape})"
             self.text.add(f"{self.words}, {self.slots}, {self.size}, {self.used} = {made}")
@@ -72,7 +72,7 @@ class Many:
         self.text.add(f"{self.floats} = {self.words}.view(np.float64)")
 
     def clear(self) -> None:
-        """No rows any more."""
+        """Delete all rows."""
         self.text.add(f"{self.used} = {self.live} = 0")
         if self.keyed:
             self._widen()
@@ -81,7 +81,7 @@ class Many:
 
     @contextmanager
     def each(self, row: str) -> Iterator[None]:
-        """What is added inside is done for each row."""
+        """Code added inside runs for each row."""
         every, there = f"for {row} in range(0, {self.used}, {self.width}):", f"if {self._flags(row)} >= 0:"
         with self.text.block(every), self.text.block(there):
             yield
@@ -91,7 +91,7 @@ class Many:
 
     @contextmanager
     def found(self, row: str, values: Sequence[Pair]) -> Iterator[None]:
-        """What is added inside is done for the row with a key, if there is one; nothing equals NULL."""
+        """Code added inside runs for the row with a key, if there is one; nothing equals NULL."""
         text = self.text
         for place, value in zip(self.table.key, values, strict=True):
             text.add(f"{self._cell(self.used, place)} = {value.value}")
@@ -120,7 +120,7 @@ class Many:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def write(self, row: str, values: Sequence[Pair | None], words: str = "", floats: str = "") -> None:
-        """Values into a row, all at once; None for those that stay. It may be a row of another array."""
+        """Write values into a row at once; None keeps a value. It may be a row of another array."""
         targets, news, flags = [], [], []
         stay = sum(1 << place for place, value in enumerate(values) if value is None)
         for place, value in enumerate(values):
@@ -134,25 +134,25 @@ class Many:
         self.text.add(f"{', '.join([*targets, own])} = {', '.join([*news, ' | '.join([*before, *flags]) or '0'])}")
 
     def add(self, values: Sequence[Pair], failed: str) -> None:
-        """One row more; the code of the failure, if it is one too many."""
+        """Add a row; `failed` is the code of the failure if the table is full."""
         self.make_room()
         self.write(self.used, values)
         self._settle(failed)
 
     def add_from(self, words: str, row: str, failed: str) -> None:
-        """As above, a row of another array."""
+        """Add a row from another array."""
         self.make_room()
         self.text.add(f"copied({self.words}, {self.used}, {words}, {row}, {self.width})")
         self._settle(failed)
 
     def make_room(self) -> None:
-        """For a row, and for the one that is looked for behind it."""
+        """Make room for a row, and for the lookup row after it."""
         words = f"{self.size} // 2 * {self.width}" if self.keyed else f"len({self.words})"
         with self.text.block(f"if {self.used} + {2 * self.width} > {words}:"):
             self._widen()
 
     def _settle(self, failed: str) -> None:
-        """The row that was put behind the last becomes one of the table, or takes the place of one."""
+        """Make the row after the last one part of the table, or let it replace a row with its key."""
         text = self.text
         if not self.keyed:
             self._count(failed)
@@ -170,16 +170,16 @@ class Many:
             self.text.add(f"failed = {failed}")
 
     def delete(self, row: str, *, later: bool) -> None:
-        """A row goes; `later`, if the statement still looks at it."""
+        """Delete a row; `later`, if the statement still reads it."""
         if later:
             self.text.add(f"{self._flags(row)} |= {LEAVING}")
         else:
             self.text.add(f"{self._flags(row)} = -1", f"{self.live} -= 1")
 
     def sweep(self) -> None:
-        """Those that were to go later."""
+        """Delete the rows that were marked for deletion."""
         self.text.add(f"{self.live} -= swept({self.words}, {self.used}, {self.width})")
 
     def index(self) -> None:
-        """Keys have changed: equal ones become one."""
+        """Rebuild the index after keys have changed; of equal keys one row stays."""
         self.text.add(f"{self.live} -= indexed({self.words}, {self.slots}, {self.size}, {self.used}, {self.shape})")

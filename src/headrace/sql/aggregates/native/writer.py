@@ -18,7 +18,7 @@ from headrace.sql.aggregates.native.scalars import CONSTANTS, FUNCTIONS
 from headrace.sql.aggregates.native.selects import FAILURES, SelectWriter, default
 from headrace.sql.aggregates.native.state import StateWriter
 from headrace.sql.aggregates.native.statements import Statements
-from headrace.sql.aggregates.native.tables import Many
+from headrace.sql.aggregates.native.tables import TableCode
 from headrace.sql.aggregates.native.values import CodeLines, NotNative, Pair, check_type
 from headrace.sql.aggregates.python.names import Names
 
@@ -53,7 +53,7 @@ class Writer:
         self.text = CodeLines()
         tables = [table for table in definition.tables if not table.kept_by_system]
         single = {t: [_names(names, f"{t.name}_{n}") for n in t.schema.names] for t in tables if self._is_row(t)}
-        self.many = {table: Many(table, names, self.text) for table in tables if table not in single}
+        self.many = {table: TableCode(table, names, self.text) for table in tables if table not in single}
         fields = zip(self.arrays, definition.parameters, strict=True)
         oldest = [_read(array, field.type, "oldest") for array, field in fields]
         self.values = SelectWriter(definition, self.text, self.arguments, single, oldest, self.many)

@@ -1,1 +1,1 @@
-"""The Python back end: an aggregate as a class, and what its code calls."""
+"""The Python back end: an aggregate as a class, and the functions that its code calls."""

@@ -22,7 +22,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Code:
-    """Writes what is read. Who writes the whole aggregate says what tables and arguments are called."""
+    """Writes the code of reads. `compile` sets the names of tables and arguments."""
 
     def __init__(self, definition: d.AggregateDefinition) -> None:
         self.definition = definition
@@ -31,23 +31,23 @@ class Code:
         self.oldest: list[str] = []
         self.event = ""
         self.names = Names()
-        # Those of the module begin with _, which no name of a user does.
+        # Names of the module begin with _; the user's names do not.
         self.globals = Names()
         self.constants: dict[str, str] = {}
-        #: Other aggregates and stored tables, by what the source calls them.
+        #: Other aggregates and stored tables, by their names in the code.
         self.inner: dict[str, Any] = {}
         self.forms: dict[d.Table, str] = {}
-        #: What a table is called, or each column of its one row.
+        #: The name of a table, or of each column of its one row.
         self.kept: dict[d.Table, list[str]] = {}
         self.bound: dict[d.TableScan, list[str]] = {}
-        #: The SELECTs around what is being written, and what the rows of a group are called in those with groups.
+        #: The enclosing SELECTs, and the names of the rows of a group in those with groups.
         self.selects: list[d.Selected] = []
         self.grouped: dict[d.Selected, str] = {}
 
     # --- SELECT ------------------------------------------------------------------------------------------------------
 
     def single(self, select: d.Selected) -> bool:
-        """Whether it always gives one row."""
+        """Whether a SELECT always gives one row."""
         if select.limit is not None or select.having is not None or select.groups:
             return False
         return select.aggregated or (select.where is None and not self._loops(select))
@@ -76,12 +76,12 @@ class Code:
         return value
 
     def _with_keys(self, select: d.Selected, row: str) -> str:
-        """A row, behind what it is ordered by."""
+        """A row, preceded by its sort keys."""
         keys = [self._in(select, key) for key, _ in select.order]
         return f"({listed(keys)}, {row})" if keys else row
 
     def _cut(self, select: d.Selected, rows: str) -> str:
-        """Rows in order, each once if so wanted, and no more than wanted."""
+        """Rows with ORDER BY, DISTINCT and LIMIT applied."""
         if select.order:
             rows = f"ordered({rows}, {tuple(down for _, down in select.order)!r})"
         if select.distinct:
@@ -89,7 +89,7 @@ class Code:
         return rows if select.limit is None else f"{rows}[:{select.limit}]"
 
     def _groups(self, select: d.Selected, *, bare: bool) -> str:
-        """A row for each group: its first row stands for it, where only what all agree in is asked."""
+        """A row for each group; its first row supplies the values that all its rows share."""
         keys, columns = self.tuple(select.groups), self._whole(select)
         every = self._each(select, f"({keys}, {columns})")
         group = self.names.give("group")
@@ -100,7 +100,7 @@ class Code:
         return f"[{row} for {group} in groups({every}) for {columns} in [{group}[0]]{having}]"
 
     def _each(self, select: d.Selected, row: str) -> str:
-        """Something for each row of the sources that is wanted."""
+        """A list with `row` for each row of the sources that satisfies the condition."""
         if select in self.grouped:
             return f"[{row} for {self._whole(select)} in {self.grouped[select]}]"
         loops = self._loops(select)
@@ -111,7 +111,7 @@ class Code:
         return f"[{row}{loops}{f' if {condition}' if condition else ''}]"
 
     def _left(self, select: d.Selected) -> Bound | None:
-        """The condition, unless it says no more than the key by which the one row is looked up."""
+        """The condition, without the part that the lookup by key already covers."""
         if select.where is None or len(select.sources) != 1 or self.lookup(select.sources, select.where) is None:
             return select.where
         table, parts = (
@@ -122,7 +122,7 @@ class Code:
         return None if keyed and all(calls(part, "eq") for part in parts) else select.where
 
     def _loops(self, select: d.Selected) -> str:
-        """The way through all rows of the sources; a table of one row needs none."""
+        """The loops over the rows of the sources; a table of one row needs none."""
         found, outer = "", list(select.sources)
         while outer:
             source = outer[0]
@@ -133,7 +133,7 @@ class Code:
         return found
 
     def _whole(self, select: d.Selected) -> str:
-        """All columns of the sources that are gone through."""
+        """All columns of the scanned sources."""
         many = [source for source in select.sources if self.forms[source.table] != "row"]
         return listed([name for source in many for name in self.columns(source)])
 
@@ -142,9 +142,9 @@ class Code:
         return self.kept[table][0] + (".values()" if self.forms[table] == "keyed" else "")
 
     def lookup(self, sources: Sequence[d.TableScan], where: Bound | None) -> str | None:
-        """The rows of the first source that a condition may hold for, where it says what the key is.
+        """The rows of the first source that may satisfy a condition, if the condition determines the key.
 
-        The others are those whose rows are not known yet.
+        The rows of the other sources are not known yet.
         """
         source = sources[0]
         table = source.table
@@ -161,7 +161,7 @@ class Code:
         return f"found({self.kept[table][0]}, {values})"
 
     def columns(self, source: d.TableScan) -> list[str]:
-        """What the columns of a source are called in the source text."""
+        """The names of a source's columns in the code."""
         if source not in self.bound:
             table = source.table
             one_row = self.forms[table] == "row"
@@ -169,11 +169,11 @@ class Code:
         return self.bound[source]
 
     def pattern(self, source: d.TableScan) -> str:
-        """What a row of a source is taken apart by."""
+        """The pattern that unpacks a row of a source."""
         return listed([*self.columns(source), *(["mark"] if source.table.kept_by_system else [])])
 
     def tuple(self, values: Sequence[Bound]) -> str:
-        """Several values together."""
+        """A tuple of values."""
         return listed([self.value(value) for value in values])
 
     # --- values ------------------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ class Code:
         return f"{quick}({self.value(child)})"
 
     def _aggregate(self, bound: Bound, node: AggregateCall) -> str:
-        """An aggregate over the rows of the SELECT it stands in."""
+        """An aggregate over the rows of its SELECT."""
         select = self.selects[-1]
         if isinstance(node, ModuleCall):
             fields = node.module.fields
@@ -262,7 +262,7 @@ class Code:
         return name
 
     def constant(self, like: str, value: str) -> str:
-        """What is computed once, by its name."""
+        """The name of a value that is computed once."""
         if value not in self.constants:
             self.constants[value] = f"_{self.globals.give(like.lower())}"
         return self.constants[value]

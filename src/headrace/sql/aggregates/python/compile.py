@@ -25,7 +25,7 @@ from headrace.sql.aggregates.python.rows import ROWS
 __all__ = ["Compiled", "compile_aggregate", "one_value", "too_many"]
 
 _USED = ("self", "len", "float", "mark", "row", "oldest")
-# What the source finds of Python itself: no more than it uses.
+# The builtins of the code: only those that it uses.
 _SPACE = {
     "__name__": "aggregate",
     "__builtins__": {"__build_class__": builtins.__build_class__, "len": len, "float": float},
@@ -36,25 +36,25 @@ _MEMBERS = ("returned", "initialize", "iterate", "terminate", "expire", d.INWIND
 
 @dataclass(frozen=True)
 class Compiled:
-    """An aggregate that can be run: over tuples of its arguments, in order."""
+    """A compiled aggregate, which runs over tuples of its arguments, in order."""
 
     definition: d.AggregateDefinition
     source: str
     body: Callable[[], Any]
-    #: What a body keeps from tuple to tuple, by its name there: of each table one, or one for each column.
+    #: The attributes of a body that hold its state: one for each table, or one for each column.
     kept: Mapping[d.Table, tuple[str, ...]]
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """All that it keeps."""
+        """All attributes of the state."""
         return tuple(chain(*self.kept.values()))
 
     def value(self, items: Iterable[tuple[Any, ...]]) -> Any:
-        """What it returns at the last tuple and behind it; NULL if that is nothing."""
+        """Its output at and after the last tuple; NULL if there is none."""
         return one_value(self._returned(items, keep=False))
 
     def rows(self, items: Iterable[tuple[Any, ...]]) -> list[Any]:
-        """All that it returns, in order."""
+        """All its outputs, in order."""
         return self._returned(items, keep=True)
 
     def _returned(self, items: Iterable[tuple[Any, ...]], *, keep: bool) -> list[Any]:
@@ -77,7 +77,7 @@ class Compiled:
         return found
 
     def located(self, error: ModuleFailed) -> ModuleFailed:
-        """The same error, with the line of the text that it comes from."""
+        """The same error, with the line number in the user's text."""
         place, step = 0, error.__traceback__
         while step is not None:
             if step.tb_frame.f_code.co_filename == self._file:
@@ -99,19 +99,19 @@ class Compiled:
 
 
 def one_value(returned: Sequence[Any]) -> Any:
-    """The one value of those that were returned; NULL if there is none."""
+    """The single returned value; NULL if there is none."""
     if len(returned) > 1:
         raise ModuleFailed(too_many(len(returned)))
     return returned[0] if returned else None
 
 
 def too_many(values: int) -> str:
-    """What is wrong where there are several values of all tuples."""
+    """The message for several returned values."""
     return f"it returned {values} values where one is wanted"
 
 
 def compile_aggregate(definition: d.AggregateDefinition) -> Compiled:
-    """The aggregate as Python; raises what Python raises if the source is nested too deep for it."""
+    """The aggregate as Python; raises Python's own error if the code is nested too deep."""
     writer = _Writer(definition)
     source = writer.source()
     space: dict[str, Any] = {**_SPACE, **scalars.NAMES, **ROWS, **writer.inner}
@@ -120,7 +120,7 @@ def compile_aggregate(definition: d.AggregateDefinition) -> Compiled:
 
 
 def _file(definition: d.AggregateDefinition) -> str:
-    """What Python calls the place that the code comes from."""
+    """The file name of the code, for tracebacks."""
     return f"<{'window ' if definition.window else ''}aggregate {definition.name}>"
 
 
@@ -135,7 +135,7 @@ class _Writer(Code):
         self.title = names.give("".join(word.title() for word in words))
         self.arguments = [names.give(field.name) for field in definition.parameters]
         self.oldest = self._leaving(names)
-        #: What every statement may not call its columns.
+        #: The names that columns in statements must not use.
         self.taken = (*taken, self.title, *self.arguments, *self.oldest)
         self.names = Names(self.taken)
         self.attributes = Names(_MEMBERS)
@@ -144,7 +144,7 @@ class _Writer(Code):
         self.kept = {table: self._attributes(table) for table in tables}
 
     def _leaving(self, names: Names) -> list[str]:
-        """What the columns of the tuple that leaves are called, if the window is not kept here."""
+        """The names of the columns of the leaving tuple, if the body does not keep the window."""
         definition = self.definition
         table = definition.inwindow
         if not definition.window or definition.keeps_window:
@@ -164,8 +164,8 @@ class _Writer(Code):
         return [f"self.{self.attributes.give(table.name)}"]
 
     def source(self) -> str:
-        """The whole text; the constants it needs stand in front."""
-        methods = [self._made(), *(self._method(event) for event in self._events)]
+        """The complete code, with its constants first."""
+        methods = [self._initialization(), *(self._method(event) for event in self._events)]
         stored = [(self.kept[one][0], one) for one in self.kept if one.stored is not None]
         lines = [f"# {name}: the {len(one.stored or ()):,} rows of a stored table" for name, one in stored]
         lines += [f"{name} = {value}" for value, name in self.constants.items()]
@@ -188,7 +188,7 @@ class _Writer(Code):
     def _events(self) -> list[str]:
         return [event for event in d.EVENTS if event != "expire" or self.definition.window]
 
-    def _made(self) -> list[str]:
+    def _initialization(self) -> list[str]:
         lines = ["def __init__(self):", "    self.returned = []"]
         for table in self._own:
             rows = [self.tuple(row) for row in table.rows]
@@ -257,7 +257,7 @@ class _Writer(Code):
         return [f"self.returned.extend({rows})", f"room(self.returned, 'RETURN', {d.MOST_ROWS})"]
 
     def _inserted(self, one: d.BodyInsert, *, bare: bool) -> tuple[str, bool]:
-        """What is inserted: a list of rows, or the only one."""
+        """The inserted rows: a list, or a single row."""
         if one.select is None:
             written = [self.value(row[0]) if bare else self.tuple(row) for row in one.rows]
             return (written[0], True) if len(written) == 1 else (f"[{', '.join(written)}]", False)
@@ -266,7 +266,7 @@ class _Writer(Code):
         return self.rows(one.select, bare=bare), False
 
     def _set(self, names: Sequence[str], values: Sequence[str]) -> str:
-        """All at once, so that values are those of before."""
+        """Assign all at once, so that expressions see the old values."""
         return f"{', '.join(names)} = {', '.join(values)}"
 
     def _update(self, one: d.BodyUpdate) -> list[str]:
@@ -296,7 +296,7 @@ class _Writer(Code):
         if one.where is None:
             return [f"{kept} = {'{}' if keyed else '[]'}"]
         lookup, goes = self.lookup([one.source], one.where), self.value(one.where)
-        if table.kept_by_system:  # the rows themselves stay, so that the one that leaves can be told
+        if table.kept_by_system:  # the row objects stay, so that the leaving one can be identified
             return [f"{kept} = [row for row in {kept} for {self.pattern(one.source)} in [row] if not {goes}]"]
         if lookup:
             gone = f"[{columns} for {columns} in {lookup} if {goes}]"

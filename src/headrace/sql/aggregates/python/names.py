@@ -1,4 +1,4 @@
-"""Names of a user's text as names of Python: plain, and none that means something already."""
+"""Map names of a user's text to unused Python names."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _LONGEST = 40
 
 
 class Names:
-    """Names that are given out once each."""
+    """Unique names."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
 
     def give(self, wanted: str) -> str:
-        """A name that is like the one wanted."""
+        """An unused name similar to the one wanted."""
         plain = _ODD.sub("_", wanted).strip("_")[:_LONGEST]
         if not plain or plain[0].isdigit():
             plain = f"c{plain}"
@@ -35,6 +35,6 @@ class Names:
 
 
 def field_names(names: Iterable[str]) -> list[str]:
-    """What the fields of a module are called, for columns of these names."""
+    """The field names of a module, for columns of these names."""
     given = Names(RESERVED)
     return [given.give(name) for name in names]

@@ -1,4 +1,4 @@
-"""What the code of aggregates calls: their tables, and the aggregates over those.
+"""Functions that the code of aggregates calls: for tables, and for aggregates over them.
 
 Rows are tuples. A table is a list of them, or a dictionary by key. NaN is one value, also in keys.
 """
@@ -35,14 +35,14 @@ def ordered(rows: Iterable[tuple[tuple[Value, ...], Value]], descending: Sequenc
 
 
 def only(rows: Sequence[Value]) -> Value:
-    """The one value of a sub-select, NULL if it has none."""
+    """The single value of a sub-select, NULL if it has none."""
     if len(rows) > 1:
         raise ModuleFailed(f"a sub-select gave {len(rows)} rows where one value is wanted")
     return rows[0] if rows else None
 
 
 def key(*values: Value) -> tuple[Value, ...]:
-    """The values of a key, so that equal ones are found again."""
+    """The values of a key, as a hashable tuple."""
     for value in values:
         if value != value:  # noqa: PLR0124 - NaN
             return tuple(_NAN if one != one else one for one in values)  # noqa: PLR0124 - as above
@@ -50,7 +50,7 @@ def key(*values: Value) -> tuple[Value, ...]:
 
 
 def keyed(rows: Iterable[Row], places: Sequence[int]) -> dict[tuple[Value, ...], Row]:
-    """Rows by their keys; of equal keys the last row stands, at the place of the first."""
+    """Rows by their keys; of equal keys the last row stays, at the place of the first."""
     return {key(*[row[place] for place in places]): row for row in rows}
 
 
@@ -71,13 +71,13 @@ def first(rows: Sequence[Row], place: int) -> Value:
 
 
 def leave(rows: list[Row], oldest: Row) -> None:
-    """Take out the tuple that has left the window, unless it is gone already."""
+    """Remove the tuple that has left the window, unless it is deleted already."""
     if rows and rows[0] is oldest:
         del rows[0]
 
 
 def put(rows: dict[tuple[Value, ...], Row], more: Iterable[Row], places: Sequence[int]) -> None:
-    """Put rows into a table with a key; one that is there already is replaced."""
+    """Insert rows into a table with a key; a row with an existing key replaces the old one."""
     rows.update(keyed(more, places))
 
 
@@ -117,7 +117,7 @@ def distinct(rows: Iterable[Value]) -> list[Value]:
 
 
 def without(rows: dict[tuple[Value, ...], Row], gone: Iterable[Row], places: Sequence[int]) -> None:
-    """Take rows out."""
+    """Remove rows."""
     for row in gone:
         del rows[key(*(row[place] for place in places))]
 
@@ -146,7 +146,7 @@ def _total(values: Sequence[float]) -> float:
         return float(odd.pop()) if len(odd) == 1 else math.nan
     try:
         return math.fsum(values)
-    except OverflowError:  # on the way, though perhaps not in the end
+    except OverflowError:  # in between, though perhaps not in the result
         exact = sum(map(Fraction, values))
         try:
             return float(exact)
@@ -203,7 +203,7 @@ def _stddev(values: Iterable[Value]) -> float | None:
 
 
 def _quantile(values: Iterable[Value], part: float) -> float | None:
-    """The value so far up, between two of them if need be."""
+    """The quantile, interpolated between two values if needed."""
     known = [float(value) for value in sorted(_known(values), key=_order)]
     if not known:
         return None
@@ -233,7 +233,7 @@ def _concat(texts: Iterable[Value], separator: str) -> str | None:
     return separator.join(known) if known else None
 
 
-#: Built-in aggregates over local tables, and how they are called: for whole numbers, and for anything else.
+#: Built-in aggregates over local tables: the function for whole numbers, and for other types.
 AGGREGATES = {
     "count": ("count_of", "count_of"),
     "sum": ("sum_of_whole", "sum_of"),
@@ -251,7 +251,7 @@ AGGREGATES = {
 }
 
 
-#: All of it, by the names that code calls it by.
+#: All functions, by their names in the code.
 ROWS: dict[str, Callable[..., Value]] = {
     "ordered": ordered,
     "only": only,

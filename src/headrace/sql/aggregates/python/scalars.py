@@ -202,7 +202,7 @@ def _long_to_single(value: int) -> float:
 
 
 def cast_name(source: Type, target: Type) -> str | None:
-    """What a quick cast is called; None if there is none."""
+    """The name of a quick cast; None if there is none."""
     number = source.is_numeric or source is Type.BOOLEAN
     if not number or not (target.is_numeric or target is Type.BOOLEAN):
         return None
@@ -275,7 +275,7 @@ _AS_THEY_ARE = (
 
 
 def function_name(function: str, kind: Type) -> str | None:
-    """What the quick form of a function is called for operands of a type; None if there is none."""
+    """The name of the quick form of a function for operands of a type; None if there is none."""
     if function in _BY_TYPE:
         return f"{function}_{kind.value.lower()}"
     if function in ("floor", "ceil"):
