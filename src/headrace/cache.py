@@ -1,7 +1,7 @@
-"""Where work is kept that need not be done twice: native code of SQL aggregates, classes of Spark that Java has loaded.
+"""The cache folder, for work that need not be repeated: native code of SQL aggregates, Java's archive of Spark classes.
 
-The folder is that of HEADRACE_CACHE, or `headrace` in the user's cache folder. Whatever is in it can be removed at any
-time: it is made again.
+The folder is HEADRACE_CACHE, or `headrace` in the user's cache folder. Its files can be removed at any time: they are
+created again.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ __all__ = ["cache_folder"]
 
 
 def cache_folder(part: str) -> Path | None:
-    """The folder of one kind of work; None if there is no place for it."""
-    given = os.environ.get("HEADRACE_CACHE")
+    """The folder of one kind of files; None if it cannot be created."""
+    path = os.environ.get("HEADRACE_CACHE")
     try:
-        home = Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "headrace")
+        home = Path(path) if path else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "headrace")
         (home / part).mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError):  # no home, or no room
         return None

@@ -1,9 +1,9 @@
-"""The change batch: the one currency of the engine (rules 2.1 to 2.4).
+"""The change batch: the data that operators exchange (rules 2.1 to 2.4).
 
-A change is a weighted event: `+1 [LE, RE) payload` says that such an event is now in the stream's history, `-1` that
-one is not any more. Inserts, retractions and corrections are all changes, so an operator is written once and composes
-to any depth. The history (CHT) of a stream is the running sum of its changes. A batch of changes travels with the
-stream's *progress* after it: the CTI, and how far the stream has been seen to reach.
+A change is a weighted event: `+1 [LE, RE) payload` adds such an event to the stream's history, `-1` removes one.
+Inserts, retractions and corrections are all changes, so an operator is written once and composes to any depth. The
+history (CHT) of a stream is the running sum of its changes. A batch of changes travels with the stream's *progress*
+after it: the CTI, and the latest time received.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Changes:
         return replace(self, weight=-self.weight)
 
     def with_lifetimes(self, le: Int64s, re: Int64s) -> Changes:
-        """Other lifetimes; rows whose lifetime is now empty vanish."""
+        """The changes with other lifetimes, without rows whose lifetime is empty."""
         return Changes(le, re, self.weight, self.payload).filter(le < re)
 
     @staticmethod
@@ -82,19 +82,19 @@ class Changes:
     def consolidate(self) -> Changes:
         """Equal rows summed, rows that cancel dropped (rule 2.2)."""
         keyed = self._keyed() if len(self) > 1 else None
-        found = twins(marks(keyed)) if keyed is not None else ()
-        if keyed is None or len(found) == 0:
+        equal = twins(marks(keyed)) if keyed is not None else ()
+        if keyed is None or len(equal) == 0:
             kept = self.filter(self.weight != 0)
             return kept.with_payload(canonical_floats(kept.payload))
-        codes, first = factorize(keyed.take(pa.array(found)))
+        codes, first = factorize(keyed.take(pa.array(equal)))
         weight = self.weight.copy()
-        weight[found] = 0
-        weight[found[first]] = group_sum(codes, self.weight[found], len(first))
+        weight[equal] = 0
+        weight[equal[first]] = group_sum(codes, self.weight[equal], len(first))
         kept = Changes(self.le, self.re, weight, self.payload).filter(weight != 0)
         return kept.with_payload(canonical_floats(kept.payload))
 
     def cancelled(self) -> Changes:
-        """Without rows that cancel. Cheaper than `consolidate` where nothing is taken back: equal rows stay apart."""
+        """The changes without rows that cancel; without retractions cheaper than `consolidate` and sums nothing."""
         return self if bool((self.weight > 0).all()) else self.consolidate()
 
     def _keyed(self) -> pa.Table:
@@ -122,7 +122,7 @@ class Changes:
         return np.concatenate([inserts, moved, self.le[pairing.deletes]])
 
     def pieces(self) -> tuple[Changes, Int64s]:
-        """The changes one by one, each with the sync time of the physical event that it is part of."""
+        """The changes with weights ±1, each with the sync time of its physical event."""
         pairing = self.pair()
         rows = np.concatenate([pairing.inserts, pairing.retract_from, pairing.retract_to, pairing.deletes])
         moved = np.minimum(self.re[pairing.retract_from], self.re[pairing.retract_to])
@@ -165,7 +165,7 @@ def _pair(changes: Changes) -> Pairing:
 
 
 def up_to(changes: Changes, time: int) -> Changes:
-    """What of a history is settled at `time`: lifetimes cut there, later events left out."""
+    """The part of a history that is settled at `time`: lifetimes are cut there, later events left out."""
     if time == INFINITY:
         return changes
     return Changes(changes.le, np.minimum(changes.re, time), changes.weight, changes.payload).filter(changes.le < time)

@@ -64,7 +64,7 @@ class Lists:
 
     @classmethod
     def of(cls, column: pa.ChunkedArray | pa.Array) -> Lists:
-        """The parts of a column; what null lists may hide of elements is left out."""
+        """The parts of a column; elements inside null lists are left out."""
         lengths = to_numpy(pc.fill_null(pc.list_value_length(column), 0)).astype(np.int64)
         elements = pc.list_flatten(column)
         if isinstance(elements, pa.ChunkedArray):
@@ -72,7 +72,7 @@ class Lists:
         return cls(np.r_[np.int64(0), np.cumsum(lengths)], elements, to_numpy(pc.is_null(column)).astype(bool))
 
     def array(self) -> pa.Array:
-        """The column again."""
+        """The column of lists."""
         mask = pa.array(self.missing) if self.missing.any() else None
         return pa.ListArray.from_arrays(pa.array(self.offsets, pa.int32()), self.elements, mask=mask)
 
@@ -111,8 +111,8 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
 def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
     """The distinct values of a column and where they are; null is one of them."""
     # One chunk first: Arrow cannot unify the dictionaries of several when null is a value.
-    whole = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    return pc.dictionary_encode(whole, null_encoding="encode")
+    chunk = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    return pc.dictionary_encode(chunk, null_encoding="encode")
 
 
 def factorize(table: pa.Table) -> tuple[Int64s, Int64s]:
@@ -134,7 +134,7 @@ def factorize(table: pa.Table) -> tuple[Int64s, Int64s]:
 
 
 def _numbered(column: pa.ChunkedArray) -> tuple[Int64s, int]:
-    """Numbers `0..size-1` that tell the values of a column apart, not all of them in use: integers are their own."""
+    """Numbers `0..size-1` for the distinct values of a column, possibly with gaps: integers stand for themselves."""
     kind = column.type
     if not column.null_count and (pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind)):
         values = to_numpy(pc.cast(column, pa.int64()))
@@ -146,7 +146,7 @@ def _numbered(column: pa.ChunkedArray) -> tuple[Int64s, int]:
 
 
 def _without_gaps(numbers: Int64s, size: int) -> tuple[Int64s, int]:
-    """The same told apart by numbers that are all in use."""
+    """The same codes, renumbered without gaps."""
     if size > _SPARSE * len(numbers):
         encoded = pc.dictionary_encode(pa.array(numbers))
         return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)

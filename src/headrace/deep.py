@@ -1,8 +1,8 @@
-"""Functions that call themselves as deep as a plan is, without the depth of the calls.
+"""Recursive functions on deep plans, without deep recursion.
 
-Such a function is written as a generator that yields the calls it waits for: `below = yield _found(node.input)`. `run`
-does them one by one, in a list of its own in place of Python's stack, so that thousands of them may wait. An error ends
-the whole run: nothing in between can catch it.
+Such a function is a generator that yields the calls it waits for: `below = yield _found(node.input)`. `run` runs them
+one by one, with a list instead of Python's stack, so that thousands of calls may wait. An error ends the run: calls in
+between cannot catch it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 __all__ = ["Deep", "each", "run"]
 
 T = TypeVar("T")
-#: What a function of this kind returns: its calls, then its result.
+#: The type of such a function: it yields calls, and returns its result.
 Deep = Generator[Any, Any, T]
 
 
 def each(calls: Iterable[Deep[T]]) -> Deep[list[T]]:
-    """Wait for several calls, for the `yield from` of a function of this kind."""
+    """Wait for several calls, with `yield from`."""
     found: list[T] = []
     for call in calls:
         found.append((yield call))  # noqa: PERF401 - a comprehension cannot yield
@@ -26,7 +26,7 @@ def each(calls: Iterable[Deep[T]]) -> Deep[list[T]]:
 
 
 def run(call: Deep[T]) -> T:
-    """The result of a call, once all calls below it are done."""
+    """Run a call and all calls that it waits for; return its result."""
     waiting: list[Deep[Any]] = [call]
     value: Any = None
     while waiting:

@@ -1,4 +1,4 @@
-"""Streams written by hand: drawn tables and plain records, read into physical tables.
+"""Drawn tables and plain records, read into physical tables.
 
     kind    | le | re | re_new | symbol | price
     insert  | 1  | ∞  |        | A      | 10
@@ -36,7 +36,7 @@ def read_drawn(text: str, schema: Schema | None) -> pa.Table:
     lines = [line for line in lines if line and not set(line) <= set("|-+ ")]
     if not lines:
         raise EventError("the drawn table is empty", instead="give at least the line with the column names")
-    # Only the header tells a frame: a row that begins with a bar may just have nothing in its first column.
+    # Only the header decides about a frame: a row that begins with a bar may have an empty first column.
     framed = lines[0].startswith("|")
     header, *body = [_cells(line, framed=framed) for line in lines]
     for number, row in enumerate(body, 1):
@@ -127,7 +127,7 @@ def _payload_column(values: Any, field: Field) -> Any:
 
 
 def _refuse_others(values: Any, field: Field) -> None:
-    """Arrow would make 1 of 1.5 and of true."""
+    """Refuse fractions and booleans, which Arrow would convert to 1."""
     if field.type.is_integer:
         for value in values:
             part = isinstance(value, float) and math.isfinite(value) and not value.is_integer()
@@ -165,7 +165,7 @@ def _like(pattern: str) -> Callable[[str], object]:
     return re.compile(pattern).fullmatch
 
 
-# type, how its cells are read, what they look like when no schema says the type, what is allowed when one does
+# type, reader of its cells, test for its cells if there is no schema, text of the allowed cells if there is one
 _READERS: tuple[tuple[Type, Callable[[str], Any], Callable[[str], object], str], ...] = (
     (Type.LONG, int, _is_long, "a whole number"),
     (Type.DOUBLE, float, _like(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+|inf|nan|NaN)"), "a number"),
@@ -181,9 +181,9 @@ _READERS: tuple[tuple[Type, Callable[[str], Any], Callable[[str], object], str],
 
 def _guess(cells: Sequence[str | None]) -> Type:
     texts = [cell for cell in cells if cell is not None]
-    for found, _, looks, _ in _READERS:
+    for kind, _, looks, _ in _READERS:
         if texts and all(looks(text) for text in texts):
-            return found
+            return kind
     return Type.STRING
 
 
@@ -193,7 +193,7 @@ def _cell(text: str | None, field: Field, row: int) -> Any:
     if text is None or field.type.is_text:
         return text[1:-1] if text and len(text) > 1 and text[0] == text[-1] == '"' else text
     kind = Type.LONG if field.type.is_integer else Type.DOUBLE if field.type.is_floating else field.type
-    read, allowed = next((read, allowed) for found, read, _, allowed in _READERS if found is kind)
+    read, allowed = next((read, allowed) for other, read, _, allowed in _READERS if other is kind)
     try:
         return read(text)
     except ValueError as error:

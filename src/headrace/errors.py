@@ -1,26 +1,26 @@
 """The exception tree.
 
 Every error has a class, a stable code, and a text that says what was given, what is allowed and what to write instead.
-Each class is also a fitting builtin, so `except ValueError` works as a reader expects.
+Each class also derives from a matching builtin, so `except ValueError` works as expected.
 
     HeadraceError
     ├── TimeError          a time or duration that cannot be read            (ValueError)
-    ├── SchemaError        a schema that makes no sense or does not match    (ValueError)
+    ├── SchemaError        a schema that is invalid or does not match        (ValueError)
     ├── ExpressionError    an expression that cannot be built or typed       (TypeError)
     │   ├── UnknownColumn  a column that does not exist                      (KeyError)
     │   └── UnknownMethod  a method that no expression has                   (AttributeError)
-    ├── PlanError          a query that makes no sense                       (ValueError)
+    ├── PlanError          an invalid query                                  (ValueError)
     ├── ModuleError        a module that cannot be used as it is             (TypeError)
-    │   └── ModuleFailed   a module that misbehaved while it ran             (RuntimeError)
-    ├── EventError         a physical stream that makes no sense             (ValueError)
+    │   └── ModuleFailed   a module that failed while it ran                 (RuntimeError)
+    ├── EventError         an invalid physical stream                        (ValueError)
     │   ├── LateEvent      an event breaks a promise, under late="raise"
     │   └── BadRow         a row cannot be read, under bad_rows="raise"
-    ├── SqlError           a text of Headrace SQL that makes no sense        (ValueError)
-    ├── IntentError        an intent that says nothing, or too much          (ValueError)
+    ├── SqlError           an invalid text of Headrace SQL                   (ValueError)
+    ├── IntentError        an intent that is empty or contradictory          (ValueError)
     ├── HistoryError       a query that cannot run as batch SQL              (ValueError)
-    │   └── Undecided      which rows came late is not stored
-    ├── Diverged           a loop that never comes to rest                   (RuntimeError)
-    ├── PatternError       a pattern with too many ways to match at once     (RuntimeError)
+    │   └── Undecided      stored rows do not show which were late
+    ├── Diverged           a loop that never ends                            (RuntimeError)
+    ├── PatternError       a pattern with too many runs at once              (RuntimeError)
     ├── SourceError        an input that cannot be opened                    (OSError)
     ├── SinkError          an output that cannot be written                  (OSError)
     ├── CheckpointError    a checkpoint of another query or version          (RuntimeError)
@@ -28,7 +28,7 @@ Each class is also a fitting builtin, so `except ValueError` works as a reader e
     │   └── Superseded     another process has taken over the checkpoint
     └── HostError          a host that cannot start or has failed            (RuntimeError)
 
-    RowsNotUsed            the warning of a run whose answer lacks rows      (UserWarning)
+    RowsNotUsed            the warning of a run that did not use all rows    (UserWarning)
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _hidden(text: str, mask: Callable[[str], str]) -> str:
 
 
 class HeadraceError(Exception):
-    """Anything Headrace raises on purpose.
+    """The base of all errors that Headrace raises.
 
     `given` is what was passed, `allowed` what would have been right, `instead` what to write.
     """
@@ -120,7 +120,7 @@ class HeadraceError(Exception):
         return "\n".join(lines)
 
     def _place(self) -> list[str]:
-        """Lines that show where it happened, if there is such a place."""
+        """Lines that show the place of the error, if there is one."""
         return []
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -147,7 +147,7 @@ class TimeError(HeadraceError, ValueError):
 
 
 class SchemaError(HeadraceError, ValueError):
-    """A schema that makes no sense, or data that does not match it."""
+    """An invalid schema, or data that does not match it."""
 
     code = "SCHEMA"
 
@@ -196,25 +196,25 @@ class UnknownMethod(ExpressionError, AttributeError):
 
 
 class PlanError(HeadraceError, ValueError):
-    """A query that makes no sense."""
+    """An invalid query."""
 
     code = "PLAN"
 
 
 class ModuleError(HeadraceError, TypeError):
-    """A module that cannot be used as it is, or is used as it cannot be."""
+    """A module that cannot be used, or is used in a wrong way."""
 
     code = "MODULE"
 
 
 class ModuleFailed(ModuleError, RuntimeError):
-    """A module that raised, gave what it must not give, or did not return."""
+    """A module that raised, returned an invalid result, or did not return."""
 
     code = "MODULE_FAILED"
 
 
 class EventError(HeadraceError, ValueError):
-    """A physical stream that makes no sense."""
+    """An invalid physical stream."""
 
     code = "EVENT"
 
@@ -232,7 +232,7 @@ class BadRow(EventError):
 
 
 class SqlError(HeadraceError, ValueError):
-    """A text of Headrace SQL that makes no sense, and where: `at` are two offsets into `text`.
+    """An invalid text of Headrace SQL, with the place: `at` are two offsets into `text`.
 
     `line` and `column` count from 1.
     """
@@ -267,7 +267,7 @@ class SqlError(HeadraceError, ValueError):
         allowed: str = "",
         instead: str = "",
     ) -> SqlError:
-        """The error for the part of `text` that stands `at`."""
+        """The error for the part `at` of `text`."""
         return cls(message, text=text, at=at, given=given, allowed=allowed, instead=instead)
 
     def _place(self) -> list[str]:
@@ -289,7 +289,7 @@ class SqlError(HeadraceError, ValueError):
 
 
 class IntentError(HeadraceError, ValueError):
-    """An intent that says nothing, or more than can be."""
+    """An intent that is empty or contradictory."""
 
     code = "INTENT"
 
@@ -301,19 +301,19 @@ class HistoryError(HeadraceError, ValueError):
 
 
 class Undecided(HistoryError):
-    """Which rows came late cannot be told from what is stored."""
+    """The stored rows do not show which of them were late."""
 
     code = "UNDECIDED"
 
 
 class Diverged(HeadraceError, RuntimeError):
-    """A loop that keeps giving something new, so that it has no answer."""
+    """A loop that always gives something new, so that it has no result."""
 
     code = "DIVERGED"
 
 
 class PatternError(HeadraceError, RuntimeError):
-    """A pattern of which a group has too many runs at once."""
+    """A pattern with too many runs in a group at once."""
 
     code = "PATTERN"
 
@@ -355,11 +355,11 @@ class HostError(HeadraceError, RuntimeError):
 
 
 class RowsNotUsed(UserWarning):
-    """The answer of a run lacks rows of its inputs: late, malformed, or taken back before they came."""
+    """A run did not use all rows of its inputs: late or malformed rows, or retractions of unknown events."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name closest to `name`, ignoring case, or None."""
     by_lower = {k.lower(): k for k in known}
-    found = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
-    return by_lower[found[0]] if found else None
+    matches = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
+    return by_lower[matches[0]] if matches else None

@@ -44,7 +44,7 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 FARTHEST = 2**60
 _TOO_FAR = "{} is beyond ±2**60 ticks, about 36 000 years from 1970"
 CONTROL = ("kind", "le", "re", "re_new")
-#: What a record says that says nothing; every other column is null.
+#: Defaults for missing columns of a record; every other column is null.
 _ABSENT = {"kind": "insert"}
 
 
@@ -56,14 +56,14 @@ def physical_schema(payload: Schema) -> pa.Schema:
 
 def events_table(data: Any, schema: Schema | str | pa.Schema | None = None) -> pa.Table:
     """A physical stream from a drawn table, a list of dicts, an Arrow table or a pandas frame."""
-    asked = Schema.of(schema).payload if schema is not None else None
+    payload = Schema.of(schema).payload if schema is not None else None
     if isinstance(data, str):
-        table = read_drawn(data, asked)
+        table = read_drawn(data, payload)
     elif isinstance(data, pa.Table):
-        table = read_records(_records_of(data), asked or Schema.of(_payload_part(data.schema)))
+        table = read_records(_records_of(data), payload or Schema.of(_payload_part(data.schema)))
     elif isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
-        names = _names(data) or (["le"] if asked is not None else [])
-        table = read_records({name: [row.get(name, _ABSENT.get(name)) for row in data] for name in names}, asked)
+        names = _names(data) or (["le"] if payload is not None else [])
+        table = read_records({name: [row.get(name, _ABSENT.get(name)) for row in data] for name in names}, payload)
     elif hasattr(data, "columns") and hasattr(data, "to_dict"):
         return events_table(from_pandas(data), schema)
     else:
@@ -94,7 +94,7 @@ def _names(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def to_changes(table: pa.Table, schema: Schema) -> Changes:
-    """The changes that a physical table of inserts and retractions stands for (rule 2.1); CTIs are dropped."""
+    """The changes of a physical table of inserts and retractions (rule 2.1), without CTIs."""
     kind = table.column("kind")
     moved = table.filter(pc.equal(kind, "retract"))
     new = table.filter(pc.equal(kind, "insert"))
@@ -136,7 +136,7 @@ def to_physical(changes: Changes, cti: int | None = None) -> pa.Table:
 
 
 def physical_stream(batches: Iterable[tuple[Changes, Progress]]) -> Iterator[pa.Table]:
-    """The physical events of batches, one after the other; a CTI follows the batches that move it."""
+    """The physical events of batches, in order; a CTI follows each batch that moves it."""
     reached = NEG_INFINITY
     for changes, progress in batches:
         yield to_physical(changes, progress.cti if progress.cti > reached else None)
@@ -144,7 +144,7 @@ def physical_stream(batches: Iterable[tuple[Changes, Progress]]) -> Iterator[pa.
 
 
 def cti_row(cti: int, schema: Schema) -> pa.Table:
-    """A physical table that holds one CTI."""
+    """A physical table with one CTI."""
     row: dict[str, list[Any]] = {name: [None] for name in physical_schema(schema).names}
     return pa.table({**row, "kind": ["cti"], "le": [cti]}, schema=physical_schema(schema))
 
@@ -175,7 +175,7 @@ def _as_changes(table: pa.Table) -> Changes:
 
 
 def same_history(left: pa.Table, right: pa.Table, *, until: int = INFINITY, digits: int | None = None) -> bool:
-    """Whether two histories are equal as bags, up to the CTI `until`; `digits` compares floats to so many digits."""
+    """Whether two histories are equal as bags, up to the CTI `until`; `digits` is the precision for floats."""
     return not history_diff(left, right, until=until, digits=digits)
 
 
@@ -187,7 +187,7 @@ def history_diff(
     digits: int | None = None,
     names: tuple[str, str] = ("left", "right"),
 ) -> str:
-    """A readable account of how two histories differ; empty when they are the same."""
+    """The differences of two histories as text; empty if they are the same."""
     if left.schema.names != right.schema.names:
         return f"columns differ: {names[0]} has {left.schema.names}, {names[1]} has {right.schema.names}"
     if left.schema.types != right.schema.types:
@@ -231,7 +231,7 @@ def _significant(values: np.ndarray[Any, Any], digits: int) -> np.ndarray[Any, A
 
 
 def check_events(table: pa.Table) -> None:
-    """Raise for the first row that is no event: wrong kind, missing or reversed lifetime."""
+    """Raise for the first row that is not an event: wrong kind, missing or reversed lifetime."""
     bad, reasons = event_problems(table)
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
@@ -239,7 +239,7 @@ def check_events(table: pa.Table) -> None:
 
 
 def event_problems(table: pa.Table) -> tuple[Flags, np.ndarray[Any, Any]]:
-    """Which rows of a physical table are no events, and why (an empty array when all are)."""
+    """Which rows of a physical table are not events, and why (an empty array if all are)."""
     kind = table.column("kind")
     insert, retract, cti = (_flags(pc.equal(kind, name)) for name in ("insert", "retract", "cti"))
     (le, no_le), (re, no_re), (re_new, no_re_new) = (_nullable(table.column(name)) for name in ("le", "re", "re_new"))

@@ -3,9 +3,9 @@
     %%headrace busy
     SELECT symbol, count(*) AS n FROM ticks [TUMBLING 1 min] GROUP BY symbol
 
-A notebook has one session: what a cell creates is there in the next one, and so are the streams that Python knows by
-name. The answer of a cell's last query is shown as a table, in the view that `SET view` chooses, and kept under the
-name behind the magic, if there is one: `busy.stream`, `busy.table()`, `busy.to_pandas()`.
+A notebook has one session: later cells can use what a cell creates, and the streams that are Python variables. The
+answer of a cell's last query is shown as a table, in the view of `SET view`, and assigned to the name after the magic,
+if there is one: `busy.stream`, `busy.table()`, `busy.to_pandas()`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = ["Answer", "Cells", "load_ipython_extension"]
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a query has answered, and the stream that it is."""
+    """The answer of a query, and its stream."""
 
     name: str
     stream: Stream
     result: Result
     shown: Shown
-    #: What was not used, in words; shown below the table.
+    #: The losses as text; shown below the table.
     losses: str = ""
 
     def table(self) -> pa.Table:
@@ -46,7 +46,7 @@ class Answer:
         return self.table().to_pandas()
 
     def events(self) -> pa.Table:
-        """The physical events, in the order they left."""
+        """The physical events, in their order."""
         return self.result.events()
 
     def _repr_html_(self) -> str:
@@ -59,7 +59,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class CellOutputs:
-    """What several statements of a cell gave, one below the other."""
+    """The outputs of several statements of a cell, one below the other."""
 
     parts: tuple[Any, ...]
 
@@ -71,7 +71,7 @@ class CellOutputs:
 
 
 @dataclass(frozen=True)
-class Said:
+class TextOutput:
     """A text, or a table of texts."""
 
     text: str
@@ -89,47 +89,49 @@ class Cells:
 
     def __init__(self, names: dict[str, Any]) -> None:
         self.session = SqlSession()
-        self._names = names  # what the notebook's Python knows
-        self._heard: set[str] = set()
+        self._names = names  # the variables of the notebook
+        self._added: set[str] = set()
 
     def execute(self, line: str, cell: str) -> Any:
-        """Execute the statements of a cell; `line`, what stands behind the magic, is a name for the answer."""
+        """Execute the statements of a cell; `line`, the text after the magic, is a name for the answer."""
         name = line.strip()
         if name and not name.isidentifier():
-            raise PlanError("an answer is kept under a name", given=name, instead="%%headrace answer")
-        self._hear_of_streams()
+            raise PlanError("this is not a name for an answer", given=name, instead="%%headrace answer")
+        self._add_streams()
         outcomes = self.session.execute(cell)
-        last = next((one for one in reversed(outcomes) if isinstance(one, Answers)), None)
-        parts = [part for one in outcomes if (part := self._part(one, last)) is not None]
+        last = next((outcome for outcome in reversed(outcomes) if isinstance(outcome, Answers)), None)
+        parts = [part for outcome in outcomes if (part := self._part(outcome, last)) is not None]
         answer = next((part for part in parts if isinstance(part, Answer)), None)
         if name:
             if answer is None:
-                raise PlanError("this cell asks nothing that could be kept", given=name, instead="SELECT … at its end")
+                raise PlanError("this cell has no answer to name", given=name, instead="SELECT … at its end")
             self._names[name] = answer
         return parts[0] if len(parts) == 1 else CellOutputs(tuple(parts)) if parts else None
 
-    def _hear_of_streams(self) -> None:
-        """Streams of Python under their names, unless statements have taken those."""
+    def _add_streams(self) -> None:
+        """Add the streams of Python variables under their names, unless statements use those names."""
         streams = self.session.catalog.streams
         for name, value in list(self._names.items()):
-            if isinstance(value, Stream) and not name.startswith("_") and (name not in streams or name in self._heard):
+            if isinstance(value, Stream) and not name.startswith("_") and (name not in streams or name in self._added):
                 self.session.add(name, value)
-                self._heard.add(name)
+                self._added.add(name)
 
     def _part(self, outcome: Outcome, last: Answers | None) -> Any:
-        """What is shown of an outcome; of the queries only the last is run."""
+        """The output of an outcome; only the last query runs."""
         if isinstance(outcome, Answers):
             return self._answer(outcome) if outcome is last else None
         if isinstance(outcome, Delivery):
             done = self._ran(outcome, sinks={outcome.name: outcome.sink})
-            return Said(done.losses()) if done.lost else None
+            return TextOutput(done.losses()) if done.lost else None
         if isinstance(outcome, ShownTable):
             rows = tuple(tuple(row) for row in outcome.rows)
-            return Said("\n".join(" | ".join(row) for row in (outcome.columns, *rows)), _texts(outcome.columns, rows))
+            return TextOutput(
+                "\n".join(" | ".join(row) for row in (outcome.columns, *rows)), _texts(outcome.columns, rows)
+            )
         if isinstance(outcome, Verified):
-            return Said(f"{outcome.report.cases} cases: all of them held")
+            return TextOutput(f"{outcome.report.cases} cases: all of them held")
         assert isinstance(outcome, (Done, Words))
-        return Said(outcome.message if isinstance(outcome, Done) else outcome.text)
+        return TextOutput(outcome.message if isinstance(outcome, Done) else outcome.text)
 
     def _answer(self, outcome: Answers) -> Answer:
         settings = self.session.catalog.settings
@@ -145,16 +147,16 @@ class Cells:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """What `%load_ext headrace.notebook` calls."""
+    """The entry point of `%load_ext headrace.notebook`."""
     cells = Cells(ipython.user_ns)
 
     def headrace(line: str, cell: str) -> Any:
-        """Execute statements of Headrace SQL; a name behind the magic keeps the answer of the last query."""
+        """Execute statements of Headrace SQL; a name after the magic keeps the answer of the last query."""
         try:
             return cells.execute(line, cell)
         except HeadraceError as error:
             text = str(error)
-            # A mistake in a text is shown at its place in the text; where Python was when it met it says nothing.
+            # The error shows the place in the text; the Python traceback is not useful.
             vars(error)["_render_traceback_"] = text.splitlines
             raise
 

@@ -1,7 +1,7 @@
-"""Bytes in pieces that nobody has put together: what a table is written as, without a copy of its columns.
+"""Bytes in several pieces: a serialized table without a copy of its columns.
 
-Memory that is touched for the first time costs several times as much as to write it to a file, so data that only has
-to be written is never copied together.
+Touching new memory costs several times as much as writing it to a file, so data that only has to be written is never
+copied into one buffer.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ __all__ = ["Data", "Pieces", "checksum", "ipc_pieces", "joined", "length"]
 
 
 class Pieces(list["bytes | pa.Buffer"]):
-    """The parts of something, in order. It is also the file that Arrow writes them to."""
+    """Parts of data, in order; also the file object to which Arrow writes them."""
 
     closed = False
     _size = 0
 
     def write(self, data: bytes | pa.Buffer) -> int:
-        """Take a part as it is."""
+        """Append a part without copying."""
         size = memoryview(data).nbytes
         self.append(data)
         self._size += size
@@ -31,10 +31,10 @@ class Pieces(list["bytes | pa.Buffer"]):
         return self._size
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Do nothing: there is no buffer."""
 
     def close(self) -> None:
-        """Nothing has to be closed: Arrow asks for it."""
+        """Do nothing: Arrow calls it."""
 
 
 Data: TypeAlias = "bytes | pa.Buffer | Pieces"
@@ -50,7 +50,7 @@ def ipc_pieces(table: pa.Table) -> Pieces:
 
 
 def length(data: Data) -> int:
-    """How many bytes it is."""
+    """The number of bytes."""
     return sum(memoryview(piece).nbytes for piece in data) if isinstance(data, Pieces) else memoryview(data).nbytes
 
 
@@ -63,5 +63,5 @@ def checksum(data: Data) -> int:
 
 
 def joined(data: Data) -> bytes | pa.Buffer:
-    """All of it in one place."""
+    """The data in one buffer."""
     return b"".join(map(memoryview, data)) if isinstance(data, Pieces) else data

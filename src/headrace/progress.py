@@ -1,4 +1,4 @@
-"""Progress: how far a stream has come, and how far it has been seen to reach (rules 3.1 and 5.3)."""
+"""Progress: the CTI of a stream, and the latest time received (rules 3.1 and 5.3)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["Progress"]
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a stream has come.
+    """The progress of a stream.
 
     `cti` is the promise: no later change has a sync time before it (rule 3.1). `high` is the greatest finite CTI or LE
-    received: speculative answers are given up to it (rule 5.3). Events the skew guard distrusts do not move `high`.
+    received: speculative answers are given up to it (rule 5.3). Events that the skew guard rejects do not move `high`.
     """
 
     cti: int = NEG_INFINITY
@@ -27,7 +27,7 @@ class Progress:
         return max(self.cti, self.high)
 
     def advanced_to(self, other: Progress) -> Progress:
-        """The later of two reports of the same stream; progress never goes back."""
+        """The greater of two values of the same stream; progress never decreases."""
         return Progress(max(self.cti, other.cti), max(self.high, other.high))
 
     @staticmethod

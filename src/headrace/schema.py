@@ -22,7 +22,7 @@ from headrace.errors import SchemaError, UnknownColumn, nearest
 __all__ = ["ARRIVAL", "NUMBERED", "POSITION", "RESERVED", "STAMPS", "Field", "Schema", "Type"]
 
 RESERVED = ("kind", "le", "re", "re_new")
-#: What ingress stamps on rows: when each arrived, in ticks, and its position among those it came with (rule 8.1).
+#: The stamps of ingress: the arrival of a row in ticks, and its position in its file or table (rule 8.1).
 ARRIVAL, POSITION = "__arrival", "__position"
 _TIGHT = re.compile(r"\s*([<>(),])\s*")
 _COMMA = re.compile(r",(?![^(<]*[)>])")  # not one inside brackets
@@ -89,7 +89,7 @@ class Type(enum.Enum):
 
     @property
     def element(self) -> Type:
-        """What a list holds; a type that is no list is its own element."""
+        """The element type of a list; any other type is its own element."""
         return _ELEMENTS.get(self, self)
 
     @property
@@ -101,7 +101,7 @@ class Type(enum.Enum):
 
     @classmethod
     def parse(cls, text: str) -> Type:
-        """The type of that name, in any case; common SQL synonyms are understood."""
+        """The type of this name, in any case; common SQL synonyms are allowed."""
         name = _TIGHT.sub(r"\1", text).strip().upper()
         if name.startswith("ARRAY<") and name.endswith(">"):
             return cls.parse(name[len("ARRAY<") : -1]).array
@@ -211,7 +211,7 @@ class Schema:
 
     @classmethod
     def of(cls, given: Schema | str | pa.Schema) -> Schema:
-        """A schema from one, from text such as `"symbol STRING, price DOUBLE"`, or from Arrow's."""
+        """A schema from a schema, from text such as `"symbol STRING, price DOUBLE"`, or from an Arrow schema."""
         if isinstance(given, Schema):
             return given
         if isinstance(given, pa.Schema):
@@ -228,7 +228,7 @@ class Schema:
 
     @property
     def payload(self) -> Schema:
-        """Without the reserved names."""
+        """The columns without reserved names."""
         return Schema(tuple(field for field in self.fields if field.name not in RESERVED))
 
     def renamed(self, names: Mapping[str, str]) -> Schema:
@@ -291,12 +291,12 @@ def _nearest_type(arrow: pa.DataType) -> Type | None:
     return next((kind for test, kind in _READABLE if test(arrow)), None)
 
 
-def _parse_field(part: str, whole: str) -> Field:
+def _parse_field(part: str, text: str) -> Field:
     words = _TIGHT.sub(r"\1", part).split()
     if len(words) != 2:
         raise SchemaError(
             f"{part.strip()!r} is not a column",
-            given=whole,
+            given=text,
             allowed="'name TYPE, name TYPE'",
             instead="'symbol STRING, price DOUBLE'",
         )

@@ -1,13 +1,13 @@
-"""Segments: the immutable pieces that a trace consists of.
+"""Segments: the immutable pieces of a trace.
 
-A segment is a table sorted by hash. What has to be known to leave it alone, its ranges of hashes and times, is kept
-beside it, in what a trace saves. So a segment that is stored is opened only when some of its rows may be wanted, and
-then it is mapped into memory: its pages belong to the file, and are shared by all processes of the machine.
+A segment is a table sorted by hash. Its ranges of hashes and times are saved beside it, with the trace. So a stored
+segment is opened only when some of its rows may be needed, and then it is mapped into memory: its pages belong to the
+file, and all processes of the machine share them.
 
-A segment whose rows have different times also has their *order* by time, a column of row numbers, so that the rows
-that are due are found without looking at the others.
+A segment whose rows have different times also has their *order* by time, a column of row numbers, so that due rows are
+found without reading the others.
 
-A trace refers to segments by *parts*: a part is what is left of a segment, its rows from one on.
+A trace refers to segments by *parts*: a part is the rest of a segment, from one row on.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from headrace.columnar import to_numpy
 from headrace.pieces import Pieces, ipc_pieces
 from headrace.time import INFINITY
 
-__all__ = ["HASH", "TIME", "About", "Hashes", "Int64s", "Part", "Segment", "cut", "restored"]
+__all__ = ["HASH", "TIME", "Hashes", "Int64s", "Part", "Segment", "SegmentInfo", "cut", "restored"]
 
 HASH, TIME, _ORDER = "__hash", "__time", "__order"
 Int64s = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
-#: Of fewer rows all times are looked at, in order or not.
+#: With fewer rows all times are compared, without their order.
 _FEW = 1024
-#: What consists of so few sorted runs is merged rather than sorted.
+#: Rows of so few sorted runs are merged rather than sorted.
 _FEW_RUNS = 4
 
 
-class About(NamedTuple):
-    """What is known of a segment without looking at its rows: how many, their bytes, hashes and times."""
+class SegmentInfo(NamedTuple):
+    """The description of a segment: the number and bytes of its rows, and the ranges of hashes and times."""
 
     rows: int
     nbytes: int
@@ -50,7 +50,7 @@ class About(NamedTuple):
     last: int
 
     @classmethod
-    def of(cls, table: pa.Table) -> About:
+    def of(cls, table: pa.Table) -> SegmentInfo:
         hashes, times = to_numpy(table.column(HASH)), to_numpy(table.column(TIME))
         return cls(
             table.num_rows, table.nbytes, int(hashes[0]), int(hashes[-1]), int(times.min()), int(times.max())
@@ -60,7 +60,7 @@ class About(NamedTuple):
 class Segment:
     """Immutable rows, at least one, sorted by hash."""
 
-    def __init__(self, name: str, about: About, read: Callable[[], pa.Table]) -> None:
+    def __init__(self, name: str, about: SegmentInfo, read: Callable[[], pa.Table]) -> None:
         self.name, self.about = name, about
         self._read: Callable[[], pa.Table] | None = read
         self._table: pa.Table | None = None
@@ -71,7 +71,7 @@ class Segment:
     def of(cls, rows: pa.Table) -> Segment:
         """A new segment of these rows, which carry `HASH` and `TIME` and are sorted by hash."""
         rows = rows.combine_chunks()
-        about = About.of(rows)
+        about = SegmentInfo.of(rows)
         if about.rows > _FEW and about.first != about.last:
             order = np.argsort(to_numpy(rows.column(TIME))).astype(np.int32)
             rows = rows.append_column(_ORDER, pa.array(order))
@@ -79,17 +79,17 @@ class Segment:
 
     @classmethod
     def load(cls, name: str, data: bytes | pa.Buffer) -> Segment:
-        """The segment of these bytes, which it goes on using; of which nothing else is known."""
+        """The segment of these bytes, which are not copied."""
         table = _opened(data)
-        return cls(name, About.of(table), lambda: table)
+        return cls(name, SegmentInfo.of(table), lambda: table)
 
     @classmethod
-    def stored(cls, name: str, about: About, read: Callable[[], bytes | pa.Buffer]) -> Segment:
-        """A segment of which `read` gives the bytes, when they are wanted."""
+    def stored(cls, name: str, about: SegmentInfo, read: Callable[[], bytes | pa.Buffer]) -> Segment:
+        """A segment whose bytes `read` returns when they are needed."""
         return cls(name, about, partial(_read, read))
 
     def move(self, read: Callable[[], bytes | pa.Buffer]) -> None:
-        """From now on use the bytes that `read` gives: the same rows, where they have been stored."""
+        """Use the bytes of `read` from now on: the same rows, where they are stored."""
         self._read, self._table, self._order, self._arrays = partial(_read, read), None, None, None
 
     def _open(self) -> pa.Table:
@@ -109,7 +109,7 @@ class Segment:
 
     @property
     def order(self) -> NDArray[np.int32] | None:
-        """The rows in the order of their times, if that is known."""
+        """The rows in the order of their times, if it is stored."""
         self._open()
         return self._order
 
@@ -137,9 +137,7 @@ def _opened(data: bytes | pa.Buffer) -> pa.Table:
 
 @dataclass(slots=True)
 class Part:
-    """The rows of a segment from `start` on, as a trace sees them: so many are dead, and the others have their least
-    hash and time.
-    """
+    """The rows of a segment from `start` on: how many of them are dead, the least hash, and the least living time."""
 
     segment: Segment
     start: int
@@ -159,25 +157,25 @@ class Part:
 
     @property
     def rows(self) -> int:
-        """How many rows there are, dead or alive."""
+        """The number of rows, dead or alive."""
         return self.segment.about.rows - self.start
 
     @property
     def living(self) -> int:
-        """How many rows are alive."""
+        """The number of living rows."""
         return self.rows - self.dead
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes its rows have."""
+        """The approximate bytes of its rows."""
         return self.segment.about.nbytes * self.rows // self.segment.about.rows
 
     def saved(self) -> tuple[str, list[int]]:
-        """The name of the segment, and what else has to be known."""
+        """The name of the segment, and its numbers."""
         return self.segment.name, [*self.segment.about, self.start, self.low, self.first, self.dead]
 
     def forget(self, floor: int) -> None:
-        """Rows up to this time are dead."""
+        """Mark rows up to this time as dead."""
         if self.first > floor:
             return
         if self.segment.about.last <= floor:
@@ -217,7 +215,7 @@ class Part:
         return rows[times[rows] > floor] if self.dead else rows
 
     def hash_at(self, row: int) -> int:
-        """The hash of a row; the greatest one, if there are not so many."""
+        """The hash of a row; the greatest hash, if there are fewer rows."""
         return self.high if row >= self.rows else int(self.segment.arrays[0][self.start + row])
 
     def take(self, rows: Int64s) -> pa.Table:
@@ -229,7 +227,7 @@ class Part:
         return self._living(self.start, self.rows, floor)
 
     def split(self, hash_: int, floor: int) -> tuple[pa.Table, int, Part | None]:
-        """The living rows up to a hash; how many rows those are with the dead; and the part behind them."""
+        """The living rows up to a hash; the number of rows up to it, with dead ones; and the part after them."""
         hashes, _ = self.segment.arrays
         count = int(np.searchsorted(hashes[self.start :], np.uint64(hash_), "right"))
         head, stop = self._living(self.start, count, floor), self.start + count
@@ -249,21 +247,21 @@ class Part:
 
 
 def _due(times: Int64s, order: NDArray[np.int32], time: int) -> int:
-    """How many rows are up to a time, given their order by time."""
+    """The number of rows up to a time, given their order by time."""
     return bisect_right(range(len(order)), time, key=lambda i: times[order[i]])
 
 
 def restored(segment: Segment, saved: list[int] | None) -> Part:
-    """The part of a segment that was saved; all of it, if it was saved by an earlier Headrace."""
+    """A saved part of a segment; the complete segment, if an earlier Headrace saved it."""
     if saved is None:
         return Part.whole(segment)
-    return Part(segment, *saved[len(About._fields) :])
+    return Part(segment, *saved[len(SegmentInfo._fields) :])
 
 
 def cut(rows: pa.Table, most: int) -> list[Part]:
-    """Rows, which carry `HASH` and `TIME`, as new segments of at most so many, with disjoint ranges of hashes.
+    """Rows with `HASH` and `TIME` as new segments of at most `most` rows, with disjoint ranges of hashes.
 
-    Rows of one hash stay together, in their order, however many they are.
+    Rows of one hash stay together, in their order, even if there are more.
     """
     size = rows.num_rows
     if size == 0:
@@ -280,10 +278,10 @@ def cut(rows: pa.Table, most: int) -> list[Part]:
 
 
 def _sorted(hashes: Hashes) -> Int64s:
-    """The order of hashes; equal ones stay in theirs."""
+    """The stable order of hashes."""
     if np.count_nonzero(hashes[1:] < hashes[:-1]) <= _FEW_RUNS:
         return np.argsort(hashes, kind="stable")
-    order: Int64s = np.argsort(hashes)  # with what follows, several times as quick as the stable one
+    order: Int64s = np.argsort(hashes)  # with the next steps, several times as fast as a stable sort
     ranked = hashes[order]
     same = ranked[1:] == ranked[:-1]
     if same.any():

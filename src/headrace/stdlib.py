@@ -1,7 +1,7 @@
-"""Aggregates that come along, written in the dialect itself: each says what it does, and how.
+"""Aggregates that come with Headrace, written in its SQL dialect.
 
-They are modules, as if their text had been given to `hr.sql_aggregate`; in SQL they have their names without being
-made, unless somebody makes another of the same name.
+They are modules, as if `hr.sql_aggregate` had created them from their texts; in SQL they are available by name, unless
+a statement creates another aggregate of the same name.
 
 >>> import headrace as hr
 >>> from headrace import stdlib

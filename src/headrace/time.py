@@ -154,7 +154,7 @@ def add_one(time: int, delta: int) -> int:
 
 
 def format_ticks(value: int, *, as_datetime: bool = False) -> str:
-    """A time as people read it: `∞`, a plain count, or (for real dates) an ISO time.
+    """A time as text: `∞`, a plain count, or (for real dates) an ISO time.
 
     >>> format_ticks(INFINITY), format_ticks(42), format_ticks(1_000_000, as_datetime=True)
     ('∞', '42', '1970-01-01T00:00:01')

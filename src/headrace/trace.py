@@ -1,31 +1,31 @@
-"""The trace: the one state structure of the engine.
+"""The trace: the state structure of the engine.
 
-A trace is a bag of rows. Each row has a 64-bit hash (of whatever its owner looks rows up by) and a time (when it may be
-forgotten). The rows are kept as immutable Arrow *segments* of bounded size, which have unique names. So saving a trace
-means writing the segments that are new and deleting those that are gone, and restoring it means reading only the
-segments a process does not hold already, when they are wanted (`segments.py`).
+A trace is a bag of rows. Each row has a 64-bit hash (of the owner's lookup key) and a time (at which it may be
+forgotten). The rows are stored in immutable Arrow *segments* of bounded size, which have unique names. So saving a
+trace means writing the new segments and deleting the removed ones, and restoring it means reading only the segments
+that a process does not hold, when they are needed (`segments.py`).
 
 **Runs.** Segments with disjoint ranges of hashes are a *run*, in the order of hashes. The rows of a batch become a new
-run, the last one. When the runs behind one have together `FAN` times its rows, all of them are merged into it. So there
-are about log(n) runs, and a row is written about log(n) times. Runs of few rows are merged sooner: that costs little,
-and what cancels is gone.
+run, the last one. When the later runs have together `FAN` times the rows of a run, all of them are merged into it. So
+there are about log(n) runs, and a row is written about log(n) times. Runs of few rows are merged sooner: that costs
+little, and removes rows that cancel.
 
-**Merging** is done in slices. Runs that are being merged *drain* into the one before them: the rows with the lowest
-hashes go first, from one segment of each, so that a slice rewrites a few segments, whatever the size of the runs. What
-is left of a segment is a part of it, without a copy. Between slices the runs are as good as any others: for every hash
-the rows of earlier runs are the older ones. So a merge can stop anywhere, also for good.
+**Merging** is done in slices. Runs that are being merged *drain* into the run before them: the rows with the lowest
+hashes go first, from one segment of each, so that a slice rewrites a few segments, for any size of the runs. The rest
+of a segment is a part of it, without a copy. Between slices the runs are valid: for every hash the rows of earlier runs
+are the older ones. So a merge can stop anywhere, also permanently.
 
-How many slices a batch does follows from its rows: for every row that is appended, each merge may move `EFFORT` rows. A
-merge of a and b rows, b ≥ FAN a, has (a + b) / EFFORT < b rows appended meanwhile, so it is done before the runs behind
-have grown as large: work per batch is in proportion to its rows, and to the number of merges, and flat otherwise.
+The number of slices in a batch follows from its rows: for every appended row, each merge may move `EFFORT` rows. A
+merge of a and b rows, b ≥ FAN a, has (a + b) / EFFORT < b rows appended meanwhile, so it ends before the later runs
+have grown as large: work per batch is proportional to its rows and to the number of merges, and otherwise constant.
 
-**Forgetting.** Segments know their least and greatest time, and the order of their rows by time: whatever is due is
-found without looking at the rest. A segment of which all rows are dead is gone; one of which a quarter is dead is
-rewritten, not more of them in a batch than its rows and one segment allow.
+**Forgetting.** Segments have their least and greatest time, and the order of their rows by time, so that due rows are
+found without reading the others. A segment whose rows are all dead is removed; one with a quarter of dead rows is
+rewritten, in a batch at most as many rows as the batch's rows and one segment allow.
 
-**What owners see.** The owner gives `compact`, which sums rows of equal key and drops those that cancel; rows of equal
-key must have equal hashes. It runs whenever segments merge, on rows of some hashes, older ones first. When that is, no
-answer may depend on: rows that have not met may always be there, and rows are always given older ones first.
+**Owners.** The owner passes `compact`, which sums rows of equal key and drops those that cancel; rows of equal key must
+have equal hashes. It runs whenever segments merge, on the rows of some hashes, older ones first. No answer may depend
+on when this happens: rows that cancel may still be there, and rows are always returned older ones first.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.columnar import concat
-from headrace.segments import HASH, TIME, About, Hashes, Int64s, Part, Segment, cut, restored
+from headrace.segments import HASH, TIME, Hashes, Int64s, Part, Segment, SegmentInfo, cut, restored
 from headrace.time import NEG_INFINITY
 
 __all__ = ["EFFORT", "FAN", "HASH", "SAVED", "TIME", "Segment", "Trace", "saved_form", "saved_runs", "stored_segments"]
@@ -85,7 +85,7 @@ class Trace:
 
     def __init__(self, compact: Callable[[pa.Table], pa.Table], *, pickled: bool = False) -> None:
         self._compact = compact
-        #: Whether its rows hold values of Python as `pickle` writes them: only the query that saved them may load them.
+        #: Whether its rows contain pickled Python values, which only the query that saved them may load.
         self.pickled = pickled
         self._floor = NEG_INFINITY
         self._runs: list[_Run] = []
@@ -95,7 +95,7 @@ class Trace:
     # --- adding rows -------------------------------------------------------------------------------------------------
 
     def append(self, rows: pa.Table, hashes: Hashes, times: Int64s) -> None:
-        """Add rows, merging some of those that are there; what is forgotten already is left out."""
+        """Add rows, and merge some existing ones; rows that are already forgotten are left out."""
         living = times > self._floor
         if not living.all():
             rows, hashes, times = rows.filter(pa.array(living)), hashes[living], times[living]
@@ -116,7 +116,7 @@ class Trace:
     # --- merging -----------------------------------------------------------------------------------------------------
 
     def _merge(self, credit: int) -> None:
-        """Go on with all merges; those that begin now may move so many rows."""
+        """Continue all merges; merges that begin now may move `credit` rows."""
         self._begin(credit)
         end = len(self._runs)
         while end:
@@ -136,15 +136,15 @@ class Trace:
         self._remove_empty()
 
     def _begin(self, credit: int) -> None:
-        """Let runs drain into one that is small beside them, the first such; runs of other merges are left alone."""
+        """Let runs drain into the first run that is small compared with them; runs of other merges stay."""
         runs, stop = self._runs, len(self._runs)
         while stop > 0:
             start = stop
             while start > 0 and not runs[start - 1].draining:
                 start -= 1
-            behind = [0, *accumulate(run.rows for run in reversed(runs[start:stop]))][::-1]
+            later_rows = [0, *accumulate(run.rows for run in reversed(runs[start:stop]))][::-1]
             for place in range(start, stop - 1):
-                if behind[place - start + 1] > _fan(runs[place].rows) * runs[place].rows:
+                if later_rows[place - start + 1] > _fan(runs[place].rows) * runs[place].rows:
                     runs[place].credit = credit
                     for run in runs[place + 1 : stop]:
                         run.draining = True
@@ -154,14 +154,14 @@ class Trace:
             stop = start - 1  # without the run that they drain into
 
     def _move(self, into: _Run, others: Sequence[_Run]) -> int:
-        """Merge the rows of lowest hashes of some runs into another; how many rows that took."""
+        """Merge the rows with the lowest hashes of some runs into another; return the number of rows processed."""
         low = min(run.parts[0].low for run in others)
         place = bisect_left(into.parts, low, key=lambda part: part.high)
         meeting = [(run, run.parts[0]) for run in others] + [(into, part) for part in into.parts[place : place + 1]]
-        # From each so many rows as it has of all: together hardly more than a segment, whatever the hashes are.
+        # From each run a share of rows in proportion to its size: together hardly more than a segment, for any hashes.
         total = sum(run.share for run, _ in meeting)
         limit = max(low, min(part.hash_at(self.block * run.share // total) for run, part in meeting))
-        # What the slice before has left small is merged with this one.
+        # A small part that the previous slice has left is merged with this one.
         start = place - 1 if place and into.parts[place - 1].rows < self.block // 4 else place
         heads, cost = [], 0
         for run, first, last in [(into, start, place + 1), *((run, 0, 1) for run in others)]:
@@ -188,7 +188,7 @@ class Trace:
         return self._gather((part, rows) for part, rows in self._found(hashes))
 
     def count(self, hashes: Hashes) -> int:
-        """How many living rows have one of these hashes."""
+        """The number of living rows with one of these hashes."""
         return sum(len(rows) for _, rows in self._found(hashes))
 
     def _found(self, hashes: Hashes) -> Iterator[tuple[Part, Int64s]]:
@@ -228,7 +228,7 @@ class Trace:
         self._remove_empty()
 
     def _tidy(self, run: _Run, budget: int) -> int:
-        """Rewrite parts of which more than a quarter is dead, within the budget; how many rows that took."""
+        """Rewrite parts with more than a quarter of dead rows, within the budget; return the number of rows read."""
         kept: list[Part] = []
         cost = 0
         for part in run.parts:
@@ -242,14 +242,14 @@ class Trace:
         return cost
 
     def _remove_empty(self) -> None:
-        """Without runs that have no rows; what drained into one of them is a run as any other."""
+        """Remove runs without rows; runs that drained into one of them become ordinary runs."""
         filled = False
         for run in self._runs:
             filled = filled if run.draining else bool(run.parts)
             run.draining &= filled
         self._runs = [run for run in self._runs if run.parts]
 
-    # --- what is there -----------------------------------------------------------------------------------------------
+    # --- content -----------------------------------------------------------------------------------------------------
 
     @property
     def floor(self) -> int:
@@ -258,12 +258,12 @@ class Trace:
 
     @property
     def rows(self) -> int:
-        """How many rows are alive."""
+        """The number of living rows."""
         return sum(part.living for part in self._parts)
 
     @property
     def nbytes(self) -> int:
-        """How many bytes its rows have, with those that are dead and not yet removed."""
+        """The bytes of its rows, including dead rows that are not removed yet."""
         return sum(part.nbytes for part in self._parts)
 
     @property
@@ -272,30 +272,30 @@ class Trace:
         return [part.segment for part in self._parts]
 
     def saved(self) -> dict[str, Any]:
-        """Everything but the rows, as JSON can hold it."""
+        """Everything but the rows, as JSON values."""
         return saved_form(self._floor, [[part.saved() for part in run.parts] for run in self._runs])
 
     def restore(self, saved: Mapping[str, Any], held: Mapping[str, Segment]) -> None:
-        """Become what was saved, given its segments."""
+        """Restore a saved trace, with its segments."""
         self._floor = saved["floor"]
         self._runs = [_Run(parts) for parts in saved_runs(saved, held)]
 
 
-#: What is saved of a trace.
+#: The keys of a saved trace.
 SAVED = ("floor", "segments", "parts", "runs")
 
 
 def saved_form(floor: int, runs: Sequence[Sequence[tuple[str, list[int]]]]) -> dict[str, Any]:
-    """What is saved of a trace of these runs, whose parts are given as the names of their segments and the rest."""
+    """A saved trace of these runs; each part is the name of its segment and its numbers."""
     parts = [part for run in runs for part in run]
     values = floor, [name for name, _ in parts], [about for _, about in parts], [len(run) for run in runs]
     return dict(zip(SAVED, values, strict=True))
 
 
 def saved_runs(saved: Mapping[str, Any], held: Mapping[str, Segment]) -> list[list[Part]]:
-    """The runs of a trace that was saved, given its segments."""
+    """The runs of a saved trace, with its segments."""
     names = saved["segments"]
-    # An earlier Headrace had runs of one segment, of which it did not say which rows are dead.
+    # An earlier Headrace had runs of one segment, and did not save which rows are dead.
     about = saved.get("parts", [None] * len(names))
     parts = [restored(held[name], part) for name, part in zip(names, about, strict=True)]
     ends = np.cumsum(saved.get("runs", [1] * len(names))).tolist()
@@ -309,14 +309,14 @@ def saved_runs(saved: Mapping[str, Any], held: Mapping[str, Segment]) -> list[li
 def stored_segments(
     traces: Iterable[Mapping[str, Any]], read: Callable[[str], bytes | pa.Buffer]
 ) -> dict[str, Segment]:
-    """The segments of traces that were saved, by name; `read` gives the bytes of one when they are wanted."""
+    """The segments of saved traces, by name; `read` returns the bytes of a segment when they are needed."""
     found: dict[str, Segment] = {}
     for saved in traces:
-        if "parts" not in saved:  # by an earlier Headrace, which says nothing of its segments
+        if "parts" not in saved:  # by an earlier Headrace, without descriptions of segments
             found |= {name: Segment.load(name, read(name)) for name in saved["segments"]}
             continue
         for name, part in zip(saved["segments"], saved["parts"], strict=True):
-            found[name] = Segment.stored(name, About(*part[: len(About._fields)]), partial(read, name))
+            found[name] = Segment.stored(name, SegmentInfo(*part[: len(SegmentInfo._fields)]), partial(read, name))
     return found
 
 

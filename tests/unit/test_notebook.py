@@ -72,9 +72,9 @@ def test_several_statements_are_shown_below_one_another():
 
 def test_names_that_cannot_be_kept():
     cells = Cells({"ev": hr.events(EVENTS)})
-    with pytest.raises(PlanError, match="under a name"):
+    with pytest.raises(PlanError, match="not a name for an answer"):
         cells.execute("two words", "SELECT x FROM ev")
-    with pytest.raises(PlanError, match="asks nothing"):
+    with pytest.raises(PlanError, match="has no answer to name"):
         cells.execute("name", "SHOW STREAMS")
     assert cells.execute("", "") is None
 

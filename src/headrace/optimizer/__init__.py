@@ -1,7 +1,6 @@
-"""The optimizer: plans in, equal plans out. One rule, one file, one function; their order is `RULES`.
+"""The optimizer: rewrites plans into equal plans. Each rule is one function in one file; `RULES` has their order.
 
-A rule gets the outputs of a query and gives outputs that compute the same histories. What a rule did shows in
-`explain`.
+A rule takes the outputs of a query and returns outputs that compute the same histories. `explain` shows the result.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ __all__ = ["RULES", "Rule", "optimize"]
 
 
 class Rule(Protocol):
-    """What a rule is."""
+    """A rule of the optimizer."""
 
     __name__: str
 
     def __call__(self, outputs: tuple[Output, ...]) -> tuple[Output, ...]: ...
 
 
-#: Tables are read first, to be part of the query. Filters move down before they go into readers;
-#: `combine_before_shuffle` comes late, because it replaces aggregates by halves that the other rules need not know;
-#: `final_by_answer` comes last, because windows that are left then are looked at one by one.
+#: Tables are read first, to be part of the query. Filters move down before they go into readers.
+#: `combine_before_shuffle` comes late, because it replaces aggregates by nodes that other rules need not know.
+#: `final_by_answer` comes last, because it applies to the windows that are left then.
 RULES: tuple[Rule, ...] = (
     read_tables,
     filter_before_windows,

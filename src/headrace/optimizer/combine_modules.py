@@ -1,4 +1,4 @@
-"""Algebraic modules fold rows into states where the rows are, and merge states where the groups are (rule 6.5)."""
+"""Algebraic modules compute states where the rows are, and merge them where the groups are (rule 6.5)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _split(node: Node) -> Node:
 
 
 def _algebraic(node: Aggregate) -> bool:
-    """Windows must not depend on events, nothing may be taken back, and a failure must not need its window."""
+    """Whether windows do not depend on events, there are no retractions, and failures do not need their window."""
     calls = node.split[0].values()
     if not all(isinstance(call, ModuleCall) and not isinstance(call.module, MergedStates) for call in calls):
         return False

@@ -25,14 +25,14 @@ def _computed(node: Node) -> Node:
         return node
     below = node.input.schema.names
     names = {name: _name(name, expr, node) for name, expr in node.keys}
-    # The keys that are no columns yet come first, where operators that pass whole events on have them, too.
+    # Computed keys come first, as in the output of operators that pass events on.
     columns = {names[name]: expr for name, expr in node.keys if names[name] not in below}
     inner = Select(node.input, (*columns.items(), *((name, col(name)) for name in below)))
     return replace(node, input=inner, keys=tuple((name, col(new)) for name, new in names.items()))
 
 
 def _name(name: str, expr: Expr, node: Keyed) -> str:
-    """The column that a key is, or will be; it may not hide one that the operator reads."""
+    """The column of a key; it must not hide a column that the operator reads."""
     if node.passes_on:
         return name
     if isinstance(expr, Column):

@@ -1,8 +1,8 @@
 """Filters go before windows: on group keys always, on other columns where a module says they may (rule 6.5).
 
-A filter on the keys drops whole groups, and windows belong to their group, so it may as well drop them before their
-windows are looked at. A module's `filter_through` names output columns that are input fields of the same name, such
-that leaving out events before it leaves out just the outputs that the filter would.
+A filter on the keys drops complete groups, and windows belong to their group, so it may drop them before the windows. A
+module's `filter_through` names output columns that are input fields of the same name, such that filtering events before
+the module gives the same outputs as filtering its outputs.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["filter_before_windows"]
 
 
 def filter_before_windows(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
-    """`Where(PerWindow(x))` becomes `PerWindow(Where(x))`, for what of the filter commutes."""
+    """`Where(PerWindow(x))` becomes `PerWindow(Where(x))`, for the parts of the filter that commute."""
     readers = Counter(child.fingerprint for node in walk(*outputs) for child in node.inputs)
 
     def push(node: Node) -> Node:
         if not isinstance(node, Where) or not isinstance(node.input, PerWindow):
             return node
         window = node.input
-        # Others that read the operator want all of it; and where the CTI waits for groups, leaving some out would show.
+        # Other readers need all outputs; and where the CTI waits for groups, leaving some out would change it.
         if readers[window.fingerprint] > 1 or window.waits or window.policy.on_error == "skip":
             return node
         through = window.filtered_before

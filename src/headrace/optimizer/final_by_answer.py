@@ -1,10 +1,9 @@
-"""Finality is a property of each answer (rule 3.5), so what is final is decided where answers are made.
+"""Finality is a property of each answer (rule 3.5), so it is decided where answers are computed.
 
-`Final` by itself waits for the output CTI, and that waits for the slowest group: one endless session would hold back
-the finished sessions of all others. Windows and patterns whose CTI waits for what they remember know better: the answer
-of a closed window is final. So `Final` moves down to them, through operators that look at each event alone and into
-each part of a union, and becomes a part of them. Where it meets any other operator it stays, above all that it came
-through.
+`Final` alone waits for the output CTI, which waits for the slowest group: one endless session would hold back the
+finished sessions of all others. Windows and patterns whose CTI depends on their state know more: the answer of a closed
+window is final. So `Final` moves down to them, through operators that process each event alone and into each part of a
+union, and becomes a part of them. At any other operator it stays where it was.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def final_by_answer(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
             readers.setdefault(child.fingerprint, []).append(node)
 
     def diverted(node: Node) -> Node:
-        """The failures of windows that nobody else reads early are given with the final answers."""
+        """Failures come with the final answers if no other operator reads the windows early."""
         final = node.input.by_answer() if isinstance(node, Failures) else None
         if final is None or final.fingerprint not in readers:
             return node
@@ -41,7 +40,7 @@ def final_by_answer(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
 
 
 def _final(node: Node) -> Node:
-    """What is final of a stream, each answer as early as it can be."""
+    """The final events of a stream, each as early as possible."""
     above: list[Node] = []
     while node.by_event and len(node.inputs) == 1:
         above.append(node)
@@ -50,8 +49,8 @@ def _final(node: Node) -> Node:
         return node.with_inputs(*(_final(_through(part, above)) for part in node.inputs))
     if isinstance(node, Final):
         return _through(node, above)
-    itself = node.by_answer()
-    return Final(_through(node, above)) if itself is None else _through(itself, above)
+    final = node.by_answer()
+    return Final(_through(node, above)) if final is None else _through(final, above)
 
 
 def _through(node: Node, above: list[Node]) -> Node:

@@ -1,7 +1,7 @@
 """Groups that are joined come together by the keys of the join, so that the join runs where they are.
 
-A group is identified by all of its keys, but any of them bring it together. If a join asks for some of them only, its
-inputs would have to travel once more; brought together by those in the first place, they stay.
+All keys identify a group, but any of them bring its rows together. If a join uses only some of the keys, its inputs
+would be shuffled again; if the rows are brought together by these keys in the first place, they stay.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def group_where_joined(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
 
 
 def _chosen(join: Join, readers: Counter[str]) -> dict[str, Merge]:
-    """The merges of both sides with the keys that bring them together, by the fingerprint of what they replace."""
+    """The merges of both sides with new keys to bring rows together, by the fingerprint of the merge they replace."""
     sides = [_merge_below(side, readers) for side in join.inputs]
     if any(merge is None and side.properties.keys is not None for merge, side in zip(sides, join.inputs, strict=True)):
-        return {}  # one side has to travel in any case
+        return {}  # one side is shuffled in any case
     pairs = [[None if merge is None else _origin(side, merge, name) for merge, side, name in
               zip(sides, join.inputs, pair, strict=True)] for pair in join.on]  # fmt: skip
     found = {}
@@ -42,7 +42,7 @@ def _chosen(join: Join, readers: Counter[str]) -> dict[str, Merge]:
 
 
 def _merge_below(node: Node, readers: Counter[str]) -> Merge | None:
-    """The merge that a side comes from, through operators with one input, none of which anybody else reads."""
+    """The merge below a side, through operators with one input and one reader."""
     while readers[node.fingerprint] == 1 and len(node.inputs) == 1:
         if isinstance(node, Merge):
             return node if node.by is None and node.input.properties.keys is None else None
@@ -51,14 +51,14 @@ def _merge_below(node: Node, readers: Counter[str]) -> Merge | None:
 
 
 def _origin(side: Node, merge: Merge, column: str) -> str | None:
-    """The key of a merge that is a column of a side; None if it is none, or does not say where rows are."""
+    """The key of a merge for a column of a side; None if there is none, or it does not decide the bucket."""
     for key in merge.aggregate.key_names:
-        if _over(side, merge, replace(merge, by=(key,))).properties.keys == (column,):
+        if _with_merge(side, merge, replace(merge, by=(key,))).properties.keys == (column,):
             return key
     return None
 
 
-def _over(side: Node, merge: Node, new: Node) -> Node:
+def _with_merge(side: Node, merge: Node, new: Node) -> Node:
     """A side with another merge below it."""
     chain = []
     while side is not merge:

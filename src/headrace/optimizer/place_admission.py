@@ -1,4 +1,4 @@
-"""Admission happens where the groups are: equal events agree on all columns, so any of them can bring them together."""
+"""Admission runs where the groups are: equal events agree on all columns, so any of these can bring them together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["place_admission"]
 
 
 def place_admission(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
-    """`Admit` brings rows together by the keys of the first operator with keys over it, and so shares its stage."""
+    """`Admit` brings rows together by the keys of the first operator with keys above it, and so shares its stage."""
     keys: dict[str, tuple[str, ...]] = {}
     for node in walk(*outputs):
         for child, wanted in zip(node.inputs, _keys(node), strict=True):
@@ -27,7 +27,7 @@ def place_admission(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
 
 
 def _keys(node: Node) -> list[tuple[str, ...]]:
-    """For each input the columns by which the operator wants its rows together; () if it has no such wish."""
+    """For each input, the columns by which the operator needs its rows together; () if there are none."""
     if isinstance(node, PerWindow):
         plain = [name for name, expr in node.keys if str(expr) == str(col(name))]
         return [tuple(plain) if len(plain) == len(node.keys) else ()]
@@ -36,7 +36,7 @@ def _keys(node: Node) -> list[tuple[str, ...]]:
 
 
 def _reached(node: Node, keys: tuple[str, ...]) -> list[tuple[Node, tuple[str, ...]]]:
-    """The admissions below, through linear operators, and what the columns are called there."""
+    """The admissions below, through linear operators, and the names of the columns there."""
     found: list[tuple[Node, tuple[str, ...]]] = []
     waiting = [(node, keys)]
     while waiting:

@@ -1,4 +1,4 @@
-"""Sources read only the columns that somebody needs."""
+"""Sources read only the columns that the query uses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def prune_columns(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
 
     def narrow(source: Source) -> Source:
         kept = tuple(name for name in source.schema.names if name in used[source.fingerprint])
-        kept = kept or source.schema.names[:1]  # a table without columns would forget how many rows it has
+        kept = kept or source.schema.names[:1]  # a table without columns would lose its number of rows
         return source if len(kept) == len(source.schema) else replace(source, read_columns=kept)
 
     return rewrite_sources(outputs, narrow)

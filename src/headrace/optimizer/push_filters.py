@@ -1,8 +1,8 @@
-"""Plain predicates directly over a source go into its reader, when progress does not depend on the rows left out.
+"""Simple predicates directly above a source go into its reader, if progress does not depend on the rows left out.
 
-Under `advance` and with physical events, rows move the CTI even if a filter drops them later, so they must be read.
-So must intervals: where one never ends, the last LE read says where its windows stop (rule 5.3). A row's position is
-its number among all rows of its file, so where rows are stamped all are read, too.
+With `advance` and with physical events, rows move the CTI even if a filter drops them later, so they must be read. So
+must intervals: if one has no end, the last LE decides where its windows stop (rule 5.3). A row's position is its number
+among all rows of its file, so stamped sources read all rows, too.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _may_skip_rows(source: Node) -> bool:
 
 
 def _parts(where: Where) -> tuple[Expr | None, Expr | None]:
-    """`(what the reader can do, what is left)`."""
+    """`(predicate for the reader, remaining predicate)`."""
     parts = conjuncts(where.predicate)
     plain = [part for part in parts if to_arrow_filter(part, where.input.schema) is not None]
     rest = [part for part in parts if to_arrow_filter(part, where.input.schema) is None]

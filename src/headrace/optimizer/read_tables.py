@@ -1,4 +1,4 @@
-"""Tables that are in files are read when the query starts: from here on they are part of it."""
+"""Tables in files are read when the query starts, and become part of it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["read_tables"]
 
 
 def read_tables(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
-    """A join with a file becomes a join with the rows that are in it now, each file read once."""
+    """A join with a file becomes a join with its current rows; each file is read once."""
     tables: dict[TableFiles, TableRows] = {}
 
     def read(node: Node) -> Node:
         if isinstance(node, Recurse):
-            (whole,) = rewrite((Output(node.body, "body"),), read)
-            return replace(node, body=whole.input)
+            (body,) = rewrite((Output(node.body, "body"),), read)
+            return replace(node, body=body.input)
         if not isinstance(node, TableJoin) or not isinstance(node.table, TableFiles):
             return node
         if node.table not in tables:

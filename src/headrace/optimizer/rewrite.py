@@ -1,4 +1,4 @@
-"""Rebuilding a plan from the bottom, each shared node once."""
+"""Rewriting a plan bottom up, each shared node once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["rewrite", "rewrite_sources"]
 
 
 def rewrite(outputs: tuple[Output, ...], change: Callable[[Node], Node]) -> tuple[Output, ...]:
-    """The plan with `change` applied to every node, whose inputs have been changed before."""
+    """The plan with `change` applied to every node, after its inputs."""
     new: dict[str, Node] = {}
     for node in walk(*outputs):
         inputs = [new[child.fingerprint] for child in node.inputs]

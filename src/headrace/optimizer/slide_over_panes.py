@@ -1,8 +1,8 @@
-"""A window that slides is put together from panes that do not overlap (rule 7.5).
+"""Sliding windows are computed from panes that do not overlap (rule 7.5).
 
-A window of w tuples that slides by s < w takes each tuple in several times. Of aggregates whose results can be
-aggregated again, panes of gcd(w, s) tuples are computed first, and the windows from the results of panes: a window of
-40 000 tuples that slides by 10 000 then remembers 4 values, and not 40 000 tuples.
+A window of w tuples that slides by s < w processes each tuple several times. If the results of an aggregate can be
+aggregated again, panes of gcd(w, s) tuples are computed first, and windows from the results of panes: the state of a
+window of 40 000 tuples that slides by 10 000 is then 4 values, and not 40 000 tuples.
 """
 
 from __future__ import annotations
@@ -37,17 +37,19 @@ def _in_panes(node: Node) -> Node:
     if size == 1 or any(name in taken for name, _ in parts.values()):
         return node
     keys = tuple((name, col(name)) for name, _ in node.keys)
-    made = tuple((name, part(call)) for name, call in parts.values())
-    panes = Over(numbered(node.input, node.keys), keys, Frame(size - 1, slide=Tuples(size)), made, policy=node.policy)
+    pane_outputs = tuple((name, part(call)) for name, call in parts.values())
+    panes = Over(
+        numbered(node.input, node.keys), keys, Frame(size - 1, slide=Tuples(size)), pane_outputs, policy=node.policy
+    )
     window = _of_panes(frame, size)
     columns = {text: name for text, (name, _) in parts.items()}
     outputs = tuple((name, again(expr, columns)) for name, expr in node.outputs)
-    whole = frame_node(panes, keys, window, outputs, node.policy)
-    return Select(whole, tuple((name, col(name)) for name in node.schema.names))
+    windows = frame_node(panes, keys, window, outputs, node.policy)
+    return Select(windows, tuple((name, col(name)) for name in node.schema.names))
 
 
 def _rows_in_panes(node: Fold) -> Node:
-    """As many columns as arguments: what is returned for a pane is a tuple of the window."""
+    """The same for modules that return rows with as many columns as arguments: rows of panes are tuples of windows."""
     size = 1 if node.gives_value or not node.module.composes else pane_size(node.frame, (), node.input.schema)
     names = tuple(f"pane {i}" for i in range(len(node.names)))
     if size == 1 or node.policy.on_error != "fail" or any(name in node.schema for name in names):
@@ -57,8 +59,8 @@ def _rows_in_panes(node: Fold) -> Node:
         node, input=numbered(node.input, node.keys), keys=keys, window=Frame(size - 1, slide=Tuples(size)), names=names
     )
     mapping = tuple((field, col(name)) for field, name in zip(node.module.fields.names, names, strict=True))
-    whole = replace(node, input=panes, keys=keys, window=_of_panes(node.frame, size), mapping=mapping)
-    return Select(whole, tuple((name, col(name)) for name in node.schema.names))
+    windows = replace(node, input=panes, keys=keys, window=_of_panes(node.frame, size), mapping=mapping)
+    return Select(windows, tuple((name, col(name)) for name in node.schema.names))
 
 
 def _of_panes(frame: Frame, size: int) -> Frame:
