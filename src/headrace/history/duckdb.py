@@ -41,12 +41,12 @@ class DuckDBHistory:
         dialect = DuckDBDialect()
         script = translate(node, dialect, late=late, orphans=orphans)
         cursor = self._connection.cursor()  # temporary tables end with it
-        told: list[str] = []
+        registered: list[str] = []
         failures: list[Exception] = []
         try:
             for function in script.functions:
                 self._register(cursor, function, dialect, failures)
-                told.append(function.name)
+                registered.append(function.name)
             _load(cursor, script)
             for check in script.checks:
                 for row in _records(cursor, f"{check.query} LIMIT 1"):
@@ -60,7 +60,7 @@ class DuckDBHistory:
         except self._types.Error as error:
             raise next(iter(failures), error) from error
         finally:
-            for name in told:
+            for name in registered:
                 cursor.remove_function(name)
             cursor.close()
 

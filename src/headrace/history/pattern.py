@@ -165,11 +165,11 @@ class _GroupTuples:
         used = expr.columns()
         columns = {name: self.table.column(name).slice(place, 1) for name in used if name not in self.refs}
         for name in used & self.refs.keys():
-            asked = whole if whole is not None and self.refs[name].final else labels
+            references = whole if whole is not None and self.refs[name].final else labels
             if self.refs[name].function == "match_number":
                 columns[name] = pa.array([number], pa.int64())
                 continue
-            found = self._reference_value(name, self.refs[name], first, asked, exact=whole is not None)
+            found = self._reference_value(name, self.refs[name], first, references, exact=whole is not None)
             columns[name] = pa.array([found], self.refs[name].type.arrow)
         table = pa.table(columns) if columns else pa.table({"__one": [0]})
         return evaluate(expr, table).to_pylist()[0]

@@ -111,14 +111,14 @@ def table_join(t: Translation, node: TableJoin) -> None:
     """Every row joined with the rows of a table that have equal keys."""
     table = node.table.read() if isinstance(node.table, TableFiles) else node.table
     assert isinstance(table, TableRows)
-    mine, theirs = t.of(node), HistoryRelation("", node.columns)
-    rows = t.table(table.table.rename_columns(list(theirs.columns.values())))
-    keys = " AND ".join(f"l.{t.quote(mine.columns[a])} = r.{t.quote(theirs.columns[b])}" for a, b in node.on)
-    values = {name: f"l.{t.quote(column)}" for name, column in mine.columns.items()}
-    values |= {new: f"r.{t.quote(theirs.columns[name])}" for name, new in node.table_columns.items()}
+    stream_key, table_key = t.of(node), HistoryRelation("", node.columns)
+    rows = t.table(table.table.rename_columns(list(table_key.columns.values())))
+    keys = " AND ".join(f"l.{t.quote(stream_key.columns[a])} = r.{t.quote(table_key.columns[b])}" for a, b in node.on)
+    values = {name: f"l.{t.quote(column)}" for name, column in stream_key.columns.items()}
+    values |= {new: f"r.{t.quote(table_key.columns[name])}" for name, new in node.table_columns.items()}
     how = "LEFT JOIN" if node.how == "left" else "JOIN"
     payload = t.named(values, node.schema)
-    t.give(node, f"SELECT l.le AS le, l.re AS re, {payload} FROM {mine.name} l {how} {rows} r ON {keys}")
+    t.give(node, f"SELECT l.le AS le, l.re AS re, {payload} FROM {stream_key.name} l {how} {rows} r ON {keys}")
 
 
 def union(t: Translation, node: Union) -> None:

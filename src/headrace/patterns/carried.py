@@ -178,9 +178,9 @@ class Carried:
 
     def _if_mapped(self, ref: Ref, value: Expr, old: Expr, *conditions: Expr) -> Expr:
         """The new value for tuples of these variables, if conditions hold; else the old one."""
-        mine = () if ref.variable is None else (_one_of(self.references.members[ref.variable]),)
-        asked = (*mine, *conditions)
-        return if_else(reduce(lambda a, b: a & b, asked), value, old) if asked else value
+        variable_condition = () if ref.variable is None else (_one_of(self.references.members[ref.variable]),)
+        all_conditions = (*variable_condition, *conditions)
+        return if_else(reduce(lambda a, b: a & b, all_conditions), value, old) if all_conditions else value
 
 
 def _one_of(variables: Sequence[str]) -> Expr:

@@ -132,15 +132,15 @@ def of_words(nfa: Automaton) -> Automaton:
     at = 0
     while at < len(sets):
         reached = dict.fromkeys(q for p in sorted(sets[at]) for q in nfa.moves[p])
-        mine = [ACCEPT] if ACCEPT in reached else []
+        own_moves = [ACCEPT] if ACCEPT in reached else []
         for name in dict.fromkeys(names[q] for q in reached if q != ACCEPT):
             found = frozenset(q for q in reached if q != ACCEPT and names[q] == name)
             if found not in sets:
                 sets.append(found)
                 variables.append(name)
                 _check_size(sets)
-            mine.append(sets.index(found))
-        moves.append(tuple(mine))
+            own_moves.append(sets.index(found))
+        moves.append(tuple(own_moves))
         at += 1
     return Automaton(tuple(variables), tuple(moves))
 

@@ -335,9 +335,9 @@ class _Compiler:
         if ref.argument is not None:
             argument = ref.argument if ref.function != "sum" else ref.argument.cast(ref.type)
             column = self.column(argument, ref.type if ref.function != "count" else ref.argument.type(self.schema))
-        mine = self.variables_of(ref)
-        seen = sum(1 << number for number in mine) if kind == FIRST else 0
-        for number in mine:
+        numbers = self.variables_of(ref)
+        seen = sum(1 << number for number in numbers) if kind == FIRST else 0
+        for number in numbers:
             self.program.updates[number].append(SlotUpdate(kind, slot, column, seen))
         return slot
 

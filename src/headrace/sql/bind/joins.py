@@ -78,7 +78,7 @@ class Joins:
                 return replace(left, stream=left.stream.clip(right.stream, **both))
             keys = tuple(on)
             names = names_beside(left.stream.schema, right.stream.schema, keys)
-            shared = {theirs: mine for mine, theirs in keys if mine == theirs}
+            shared = {right_column: left_column for left_column, right_column in keys if left_column == right_column}
             hidden = shared if join.kind == "left" else {}
             beside = tuple(relation.without(hidden).renamed({**names, **shared}) for relation in right.relations)
             relations = (*left.relations, *beside)
@@ -113,15 +113,15 @@ class Joins:
         self, left: Item, right: tuple[Relation, ...], join: s.Join
     ) -> tuple[list[tuple[str, str]], list[s.Expression]]:
         """The columns that must be equal, and the rest of the ON condition."""
-        mine, theirs = Scope(self.context, left.relations), Scope(self.context, right)
+        left_column, right_column = Scope(self.context, left.relations), Scope(self.context, right)
         if join.using:
-            return [(mine.column(s.Column(name, at=name.at)), theirs.column(s.Column(name, at=name.at)))
+            return [(left_column.column(s.Column(name, at=name.at)), right_column.column(s.Column(name, at=name.at)))
                     for name in join.using], []  # fmt: skip
         if join.on is None:
             return [], []
         on, rest = [], []
         for one in _conjuncts(join.on):
-            pair = _equal(one, mine, theirs)
+            pair = _equal(one, left_column, right_column)
             if pair is None:
                 rest.append(one)
             else:
@@ -145,7 +145,7 @@ class Joins:
             )
         keys = tuple(on)
         names = names_beside(left.stream.schema, table.schema, keys)
-        shared = {theirs: mine for mine, theirs in keys if mine == theirs}
+        shared = {right_column: left_column for left_column, right_column in keys if left_column == right_column}
         with self.context.at(join):
             how: TableJoinKind = "left" if join.kind == "left" else "inner"
             stream = Stream(TableJoin(left.stream.node, table.table, table.schema, keys, how))
@@ -156,7 +156,11 @@ class Joins:
 
 def _keys_apart(left: Item, right: Item, on: list[tuple[str, str]]) -> tuple[Item, list[tuple[str, str]]]:
     """The right side of an outer join with keys of their own names: where nothing matches, they are null."""
-    shared = [theirs for mine, theirs in on if mine == theirs and not theirs.startswith(_OURS)]
+    shared = [
+        right_column
+        for left_column, right_column in on
+        if left_column == right_column and not right_column.startswith(_OURS)
+    ]
     if not shared:
         return right, on
     taken = {*left.stream.schema.names, *right.stream.schema.names}
@@ -173,7 +177,7 @@ def _keys_apart(left: Item, right: Item, on: list[tuple[str, str]]) -> tuple[Ite
         stream=Stream(Select(right.stream.node, outputs)),
         relations=tuple(relation.renamed(names) for relation in right.relations),
     )
-    return renamed, [(mine, names.get(theirs, theirs)) for mine, theirs in on]
+    return renamed, [(left_column, names.get(right_column, right_column)) for left_column, right_column in on]
 
 
 def _conjuncts(part: s.Expression) -> list[s.Expression]:

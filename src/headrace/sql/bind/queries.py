@@ -462,19 +462,22 @@ def without_duplicates(stream: Stream) -> Stream:
 
 def united(context: Context, part: s.Part, left: Stream, right: Stream) -> Stream:
     """The union of both streams: columns match by position, and types widen."""
-    mine, other = left.schema.fields, right.schema.fields
-    if len(mine) != len(other):
+    left_columns, right_columns = left.schema.fields, right.schema.fields
+    if len(left_columns) != len(right_columns):
         raise context.error(
             part,
             "streams in a UNION must have the same number of columns",
-            given=f"{len(mine)} and {len(other)}: {left.schema} | {right.schema}",
+            given=f"{len(left_columns)} and {len(right_columns)}: {left.schema} | {right.schema}",
         )
-    kinds = [common(f"{a.name} and {b.name}", [a.type, b.type]) or a.type for a, b in zip(mine, other, strict=True)]
+    kinds = [
+        common(f"{a.name} and {b.name}", [a.type, b.type]) or a.type
+        for a, b in zip(left_columns, right_columns, strict=True)
+    ]
     sides = []
-    for stream, fields in ((left, mine), (right, other)):
+    for stream, fields in ((left, left_columns), (right, right_columns)):
         outputs = [
             (a.name, col(b.name) if b.type is kind else col(b.name).cast(kind))
-            for a, b, kind in zip(mine, fields, kinds, strict=True)
+            for a, b, kind in zip(left_columns, fields, kinds, strict=True)
         ]
         same = same_columns(outputs, [(f.name, col(f.name)) for f in fields])
         sides.append(stream if same else Stream(Select(stream.node, tuple(outputs))))

@@ -255,16 +255,16 @@ class _Loop:
                 return seeds
             seeds = {name: _as(seed, wider[name]) for name, seed in seeds.items()}
 
-    def _wider(self, name: str, mine: Schema, other: Schema) -> Schema:
+    def _wider(self, name: str, own_schema: Schema, recursive_schema: Schema) -> Schema:
         relation = next(one for one in self.relations if one.part.name.text == name)
         with self.context.at(relation.steps[0]):
-            if len(mine) != len(other):
+            if len(own_schema) != len(recursive_schema):
                 raise self.context.error(
                     relation.steps[0],
                     f"the recursive part of {name} must have as many columns as its seed",
-                    given=f"{len(mine)} and {len(other)}: {mine} | {other}",
+                    given=f"{len(own_schema)} and {len(recursive_schema)}: {own_schema} | {recursive_schema}",
                 )
-            pairs = zip(mine, other, strict=True)
+            pairs = zip(own_schema, recursive_schema, strict=True)
             return Schema(
                 tuple(Field(a.name, common(f"{a.name} and {b.name}", [a.type, b.type]) or a.type) for a, b in pairs)
             )

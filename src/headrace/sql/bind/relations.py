@@ -87,7 +87,7 @@ def fitted(context: Context, part: s.Part, stream: Stream, wanted: Schema | None
     return Stream(Select(shown.node, tuple(outputs)))
 
 
-def _widens(mine: Type, wanted: Type) -> bool:
+def _widens(source: Type, target: Type) -> bool:
     """Whether values of one type are taken for another without a CAST (the dialect's table of types)."""
-    code = mine is Type.CHAR and widens(Type.INT, wanted)  # not every character has a number of 8 or 16 bits
-    return fits(mine, wanted) or (mine.is_text and wanted.is_text) or code
+    code = source is Type.CHAR and widens(Type.INT, target)  # not every character has a number of 8 or 16 bits
+    return fits(source, target) or (source.is_text and target.is_text) or code

@@ -33,7 +33,7 @@ class Relation:
 
     def renamed(self, names: Mapping[str, str]) -> Relation:
         """The same under other names in the plan."""
-        return replace(self, columns={mine: names.get(theirs, theirs) for mine, theirs in self.columns.items()})
+        return replace(self, columns={name: names.get(theirs, theirs) for name, theirs in self.columns.items()})
 
 
 @dataclass(frozen=True)

@@ -154,9 +154,9 @@ def source(context: Context, catalog: Catalog, part: s.CreateStream, schema: Sch
     if kind not in SOURCES:
         raise _unknown(context, part.source.kind, "source", SOURCES)
     wanted, needed, make = SOURCES[kind]
-    given = _Given.of(context, catalog, part.source, wanted, needed)
+    arguments = _Given.of(context, catalog, part.source, wanted, needed)
     with context.at(part.source):
-        schema = schema.renamed(given.renames())
+        schema = schema.renamed(arguments.renames())
     _check_names(context, part, schema, "rename" in wanted)
     lifetime = _lifetime(context, catalog, part, schema)
     reading = _Reading(
@@ -166,7 +166,7 @@ def source(context: Context, catalog: Catalog, part: s.CreateStream, schema: Sch
         part.policy.bad_rows or "divert",
     )
     with context.at(part.source):
-        return make(given, reading)
+        return make(arguments, reading)
 
 
 def _check_names(context: Context, part: s.CreateStream, schema: Schema, renames: bool) -> None:
@@ -237,8 +237,8 @@ def _is_clock(lifetime: s.Part, expressions: Expressions) -> bool:
 
 def _progress(context: Context, part: s.CreateStream, unit: int) -> ProgressPolicy | None:
     late: Any = "divert" if isinstance(part.policy.late, s.Name) else part.policy.late or "divert"
-    told = part.progress
-    if told is None:
+    late_policy = part.progress
+    if late_policy is None:
         by_arrival = part.lifetime is None or (
             isinstance(part.lifetime, s.PointLifetime)
             and isinstance(part.lifetime.value, s.Column)
@@ -251,25 +251,25 @@ def _progress(context: Context, part: s.CreateStream, unit: int) -> ProgressPoli
     def ticks(value: s.Duration | s.Number | None, default: int) -> int:
         return default if value is None else duration_of(context, value, unit)
 
-    with context.at(told):
-        if told.kind == "advance":
-            skew = None if told.skew is None else duration_of(context, told.skew, unit)
-            return inputs.advance(ticks(told.amount, 0), ticks(told.every, 1), late, skew)
-        if told.kind == "heartbeat":
-            return inputs.heartbeat(ticks(told.amount, 1_000_000), ticks(told.delay, 0), late)
-        return inputs.ordered(late) if told.kind == "ordered" else inputs.explicit(late)
+    with context.at(late_policy):
+        if late_policy.kind == "advance":
+            skew = None if late_policy.skew is None else duration_of(context, late_policy.skew, unit)
+            return inputs.advance(ticks(late_policy.amount, 0), ticks(late_policy.every, 1), late, skew)
+        if late_policy.kind == "heartbeat":
+            return inputs.heartbeat(ticks(late_policy.amount, 1_000_000), ticks(late_policy.delay, 0), late)
+        return inputs.ordered(late) if late_policy.kind == "ordered" else inputs.explicit(late)
 
 
-def _csv(given: _Given, reading: _Reading) -> Stream:
-    path, delimiter = given.path(), given.text("delimiter", ",").replace("\\t", "\t")
+def _csv(arguments: _Given, reading: _Reading) -> Stream:
+    path, delimiter = arguments.path(), arguments.text("delimiter", ",").replace("\\t", "\t")
     if len(delimiter) != 1:
-        raise given.context.error(
-            given.part, "a delimiter is one character", given=delimiter, allowed="',', ';', '\\t'"
+        raise arguments.context.error(
+            arguments.part, "a delimiter is one character", given=delimiter, allowed="',', ';', '\\t'"
         )
-    header = given.values.get("header")
+    header = arguments.values.get("header")
     if header is None:
-        header = _has_header(path, delimiter, reading.schema, given.renames())
-    how = {"delimiter": delimiter, "header": bool(header), **given.limits()}
+        header = _has_header(path, delimiter, reading.schema, arguments.renames())
+    how = {"delimiter": delimiter, "header": bool(header), **arguments.limits()}
     return inputs.read_csv(path, reading.schema, **how, **reading.options)
 
 
@@ -282,41 +282,41 @@ def _has_header(path: str, delimiter: str, schema: Schema, renames: Mapping[str,
     return bool(names) and set(names) >= {name.lower() for name in schema.names}
 
 
-def _json(given: _Given, reading: _Reading) -> Stream:
-    return inputs.read_json(given.path(), reading.schema, **given.limits(), **reading.options)
+def _json(arguments: _Given, reading: _Reading) -> Stream:
+    return inputs.read_json(arguments.path(), reading.schema, **arguments.limits(), **reading.options)
 
 
-def _parquet(given: _Given, reading: _Reading) -> Stream:
-    return inputs.read_parquet(given.path(), reading.schema, **given.limits(), **reading.options)
+def _parquet(arguments: _Given, reading: _Reading) -> Stream:
+    return inputs.read_parquet(arguments.path(), reading.schema, **arguments.limits(), **reading.options)
 
 
-def _events(given: _Given, reading: _Reading) -> Stream:
-    options = {"progress": reading.progress, "bad_rows": reading.bad_rows, **given.limits()}
-    return inputs.read_events(given.path(), reading.schema, format=given.values.get("format"), **options)
+def _events(arguments: _Given, reading: _Reading) -> Stream:
+    options = {"progress": reading.progress, "bad_rows": reading.bad_rows, **arguments.limits()}
+    return inputs.read_events(arguments.path(), reading.schema, format=arguments.values.get("format"), **options)
 
 
-def _host(given: _Given, reading: _Reading) -> Stream:
-    host, port, rest = given.text("host"), given.values["port"], given.rest("host", "port", "rename")
-    rest |= given.limits()
+def _host(arguments: _Given, reading: _Reading) -> Stream:
+    host, port, rest = arguments.text("host"), arguments.values["port"], arguments.rest("host", "port", "rename")
+    rest |= arguments.limits()
     if "spool" in rest:
-        rest["spool"] = given.path("spool")
+        rest["spool"] = arguments.path("spool")
     return inputs.read_host(host, port, reading.schema, **rest, **reading.options)
 
 
-def _topic(given: _Given, reading: _Reading) -> Stream:
-    options = {"kafka.bootstrap.servers": given.text("servers"), "subscribe": given.text("topic")}
-    options["startingOffsets"] = given.text("start", "earliest")
+def _topic(arguments: _Given, reading: _Reading) -> Stream:
+    options = {"kafka.bootstrap.servers": arguments.text("servers"), "subscribe": arguments.text("topic")}
+    options["startingOffsets"] = arguments.text("start", "earliest")
     return inputs.read_spark("kafka", reading.schema, options=options, **reading.options)
 
 
-def _spark_table(given: _Given, reading: _Reading) -> Stream:
+def _spark_table(arguments: _Given, reading: _Reading) -> Stream:
     return inputs.read_spark(
-        "table", reading.schema, path=given.text("name"), rename=given.renames(), **reading.options
+        "table", reading.schema, path=arguments.text("name"), rename=arguments.renames(), **reading.options
     )
 
 
-def _generator(given: _Given, reading: _Reading) -> Stream:
-    return inputs.generated(given.text("name"), reading.schema, **given.rest("name"), **reading.options)
+def _generator(arguments: _Given, reading: _Reading) -> Stream:
+    return inputs.generated(arguments.text("name"), reading.schema, **arguments.rest("name"), **reading.options)
 
 
 _Make = Callable[[_Given, _Reading], Stream]
@@ -344,26 +344,26 @@ def table(context: Context, catalog: Catalog, part: s.CreateTable, schema: Schem
     kinds = ("FILE", "CSV", "JSON", "PARQUET")
     if part.source.kind.text.upper() not in kinds:
         raise _unknown(context, part.source.kind, "source of a table", dict.fromkeys(kinds))
-    given = _Given.of(context, catalog, part.source, ("path",), 1)
+    arguments = _Given.of(context, catalog, part.source, ("path",), 1)
     with context.at(part.source):
-        return TableEntry(part.name.text, table_of(given.path(), schema), to_sql(part))
+        return TableEntry(part.name.text, table_of(arguments.path(), schema), to_sql(part))
 
 
-def _file_sink(given: _Given, format: str) -> Any:
-    format = given.text("format", format)
-    return outputs.files(given.path(), format=format, encoding=_encoding(given), key=_keys(given))  # type: ignore[arg-type]
+def _file_sink(arguments: _Given, format: str) -> Any:
+    format = arguments.text("format", format)
+    return outputs.files(arguments.path(), format=format, encoding=_encoding(arguments), key=_keys(arguments))  # type: ignore[arg-type]
 
 
-def _console(given: _Given) -> Any:
-    return outputs.console(encoding=_encoding(given), key=_keys(given), rows=given.values.get("rows", 20))
+def _console(arguments: _Given) -> Any:
+    return outputs.console(encoding=_encoding(arguments), key=_keys(arguments), rows=arguments.values.get("rows", 20))
 
 
-def _encoding(given: _Given) -> Any:
-    return given.text("encoding", "events")
+def _encoding(arguments: _Given) -> Any:
+    return arguments.text("encoding", "events")
 
 
-def _keys(given: _Given) -> tuple[str, ...]:
-    return tuple(key.strip() for key in given.text("key").split(",") if key.strip())
+def _keys(arguments: _Given) -> tuple[str, ...]:
+    return tuple(key.strip() for key in arguments.text("key").split(",") if key.strip())
 
 
 _FILES = ("path", "format", "encoding", "key")

@@ -250,10 +250,13 @@ _WINDOWS: Mapping[type[s.Window], Callable[[_BoundStream, Any], tuple[_BoundStre
 def _clock(context: Context, size: s.Measure, every: s.Measure) -> s.Application | s.Arrival | None:
     """The column that must be the stream's time; None if any will do."""
     if isinstance(size, s.Application) and isinstance(every, s.Application):
-        mine, other = size.column.name.text, every.column.name.text
-        if mine.lower() != other.lower():
+        size_column, every_column = size.column.name.text, every.column.name.text
+        if size_column.lower() != every_column.lower():
             raise context.error(
-                every.column, "SIZE and EVERY use different columns", given=f"{mine} and {other}", instead=mine
+                every.column,
+                "SIZE and EVERY use different columns",
+                given=f"{size_column} and {every_column}",
+                instead=size_column,
             )
     for measure in (every, size):
         if isinstance(measure, (s.Application, s.Arrival)):

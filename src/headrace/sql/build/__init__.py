@@ -50,12 +50,12 @@ class Builder(PatternBuilder):
         policy, rest = self._split_clauses(s.Policy, frozenset({"late", "bad_rows"}), given)
         return self.make(s.CreateStream, at, rest, name=name, policy=policy)
 
-    def _split_clauses(self, kind: type[P], fields: frozenset[str], given: Iterable[Clause]) -> tuple[P, list[Clause]]:
+    def _split_clauses(self, kind: type[P], fields: frozenset[str], clauses: Iterable[Clause]) -> tuple[P, list[Clause]]:
         """A node from the clauses for these fields, and the other clauses."""
-        given = list(given)
-        own = [part for part in given if part.field in fields]
+        clauses = list(clauses)
+        own = [part for part in clauses if part.field in fields]
         place = (own[0].at[0], own[-1].at[1]) if own else s.NOWHERE
-        return self.make(kind, place, own), [part for part in given if part.field not in fields]
+        return self.make(kind, place, own), [part for part in clauses if part.field not in fields]
 
     def create_table(self, at: Span, name: s.Name, *given: Clause) -> s.CreateTable:
         return self.make(s.CreateTable, at, given, name=name)
@@ -246,8 +246,8 @@ class Builder(PatternBuilder):
     def subquery(self, at: Span, query: s.Query) -> s.Subquery:
         return s.Subquery(query, at=at)
 
-    def _join(self, kind: str, at: Span, right: s.FromItem, given: Iterable[Clause]) -> s.Join:
-        return self.make(s.Join, at, given, kind=kind, right=right)
+    def _join(self, kind: str, at: Span, right: s.FromItem, clauses: Iterable[Clause]) -> s.Join:
+        return self.make(s.Join, at, clauses, kind=kind, right=right)
 
     def cross_join(self, at: Span, right: s.FromItem) -> s.Join:
         return self._join("cross", at, right, ())
@@ -278,10 +278,10 @@ class Builder(PatternBuilder):
     def size_window(self, at: Span, size: s.Measure, *given: Clause) -> s.SizeWindow:
         return self._window(s.SizeWindow, at, given, size=size)
 
-    def rows_window(self, at: Span, rows: Token, *given: Clause) -> s.SizeWindow:
-        if not any(part.field == "every" for part in given):
-            given = (Clause("every", s.Tuples(1, at=at), at), *given)
-        return self._window(s.SizeWindow, at, given, size=self.tuples((rows.start, rows.end), rows))
+    def rows_window(self, at: Span, rows: Token, *clauses: Clause) -> s.SizeWindow:
+        if not any(part.field == "every" for part in clauses):
+            clauses = (Clause("every", s.Tuples(1, at=at), at), *clauses)
+        return self._window(s.SizeWindow, at, clauses, size=self.tuples((rows.start, rows.end), rows))
 
     def slide_rows(self, at: Span, rows: Token) -> Clause:
         return Clause("every", self.tuples((rows.start, rows.end), rows), at)

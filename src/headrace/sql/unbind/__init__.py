@@ -147,17 +147,17 @@ class Unbinder:
         if node.groups or node.names is not None or instants:
             raise NotInSql(node.describe())
         on: s.Expression | None = None
-        for mine, theirs in node.on:
-            on = _both(on, s.Binary("=", _of(_LEFT, mine), _of(_RIGHT, theirs)))
+        for left_key, right_key in node.on:
+            on = _both(on, s.Binary("=", _of(_LEFT, left_key), _of(_RIGHT, right_key)))
         names = names_beside(node.left.schema, node.right.schema, node.on)
         columns: dict[str, s.Expression] = {name: _of(_LEFT, name) for name in node.left.schema.names}
         columns |= {new: _of(_RIGHT, old) for old, new in names.items()}
         if node.where is not None:
             on = _both(on, replace(self, columns=columns).expression(node.where))
-        if node.kind == "left" and node.where is None and all(mine == theirs for mine, theirs in node.on):
+        if node.kind == "left" and node.where is None and all(left_key == right_key for left_key, right_key in node.on):
             # By USING, which has each key once, like the plan.
-            using = tuple(_name(mine) for mine, _ in node.on)
-            columns |= {mine: _column(mine) for mine, _ in node.on}
+            using = tuple(_name(left_key) for left_key, _ in node.on)
+            columns |= {left_key: _column(left_key) for left_key, _ in node.on}
             return self._listed(node, columns, s.Join("left", self.item(node.right, alias=_RIGHT), None, using))
         kind: Any = node.kind if on is not None or node.kind != "inner" else "cross"
         return self._listed(node, columns, s.Join(kind, self.item(node.right, alias=_RIGHT), on))
@@ -170,8 +170,8 @@ class Unbinder:
         if node.groups:
             raise NotInSql(node.describe())
         on: s.Expression | None = None
-        for mine, theirs in node.on:
-            on = _both(on, s.Binary("=", _of(_LEFT, mine), _of(_RIGHT, theirs)))
+        for left_key, right_key in node.on:
+            on = _both(on, s.Binary("=", _of(_LEFT, left_key), _of(_RIGHT, right_key)))
         join = s.Join("clip", self.item(node.by, alias=_RIGHT), on)
         return s.Query(s.Select((s.Entry(s.Star(_name(_LEFT))),), self.item(node.input, alias=_LEFT), (join,)))
 

@@ -32,15 +32,7 @@ from headrace.errors import HeadraceError, HostError, ModuleError
 from headrace.events import history_diff
 from headrace.modules.base import Module, Operator, Window
 from headrace.operators.per_window.calling import Failure
-from headrace.testing.module_check.claims import (
-    FilteredWindow,
-    added,
-    filters,
-    merge_orders,
-    name_problem,
-    outputs_differ,
-    removed,
-)
+from headrace.testing.module_check.claims import FilteredWindow, added, differ, filters, merges, name_problem, removed
 from headrace.testing.module_check.process import CALL_LIMIT, answer_of, answers_elsewhere, caller_of
 from headrace.testing.module_check.report import Finding, ModuleReport
 from headrace.testing.module_check.streams import (
@@ -278,11 +270,11 @@ class _Checks:
         except HostError as error:
             return Finding(name, "skipped", error.message)
         comparisons = [(bag, a, b) for other in others for bag, a, b in zip(windows, own_answers, other, strict=True)]
-        differ = [(bag, a, b) for bag, a, b in comparisons if not same_answer(a, b)]
+        different = [(bag, a, b) for bag, a, b in comparisons if not same_answer(a, b)]
         seconds = time.monotonic() - started
-        if not differ:
+        if not different:
             return Finding(name, "ok", "", len(windows), seconds)
-        bag, a, b = min(differ, key=lambda comparison: len(comparison[0].events))
+        bag, a, b = min(different, key=lambda comparison: len(comparison[0].events))
         detail = f"it gave {a!r} in one process and {b!r} in another{reason}"
         return Finding(name, "failed", detail, len(windows), seconds, str(bag))
 
@@ -373,19 +365,17 @@ class _Checks:
         def states() -> list[Any]:
             return [self._build_state(parts_.bag, [("add", part)]) for part in parts]
 
-        for order_name, merged in merge_orders(self.module.merge, states):
-            steps_text = f"merge {' + '.join(str(parts_.bag.items(part)) for part in parts)} {order_name}"
-            self._differ(
-                parts_.bag, parts_.bag.events, merged, "merged states must be the state of all items", steps_text
-            )
+        for order_name, merged in merges(self.module.merge, states):
+            label = f"merge {' + '.join(str(parts_.bag.items(part)) for part in parts)} {order_name}"
+            self._differ(parts_.bag, parts_.bag.events, merged, "merged states must be the state of all items", label)
 
     def _compare(self, bag: WindowContent, steps: Sequence[Step], remaining: Sequence[Drawn], rule: str) -> None:
-        steps_text = ", then ".join(f"{step} {bag.items(events)}" for step, events in steps if events)
-        self._differ(bag, remaining, self._build_state(bag, steps), rule, steps_text)
+        label = ", then ".join(f"{step} {bag.items(events)}" for step, events in steps if events)
+        self._differ(bag, remaining, self._build_state(bag, steps), rule, label)
 
-    def _differ(self, bag: WindowContent, remaining: Sequence[Drawn], state: Any, rule: str, steps_text: str) -> None:
+    def _differ(self, bag: WindowContent, remaining: Sequence[Drawn], state: Any, rule: str, label: str) -> None:
         """Refuse a state whose answer differs from that of a state built from the remaining items."""
-        shown = f"{steps_text}\n{bag.with_events(remaining)}"
+        shown = f"{label}\n{bag.with_events(remaining)}"
         expected = self._read(bag, self._build_state(bag, [("add", remaining)]), shown)
         answer = self.caller.read(pickle.dumps(state), bag.window)
         if isinstance(answer, Failure):
@@ -457,7 +447,7 @@ class _Checks:
         """The outputs that a filter keeps are the outputs of the events that it keeps."""
         after = drawn.after(self._answer(drawn.bag))
         before = self._answer(drawn.before) if drawn.before.events else []
-        if outputs_differ(after, before):
+        if differ(after, before):
             raise _Broken(
                 f"it declares filter_through = {tuple(self.module.filter_through)!r}, but the filter changes its "
                 f"outputs: applied after the module it leaves {after!r}, before it {before!r}",

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from headrace.modules.base import Module, Operator
 from headrace.testing.module_check.streams import Drawn, WindowContent, bags, without
 
-__all__ = ["FilteredWindow", "added", "filters", "merge_orders", "name_problem", "outputs_differ", "removed"]
+__all__ = ["FilteredWindow", "added", "differ", "filters", "merges", "name_problem", "removed"]
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def filters(draw: st.DrawFn, module: Module, sample: tuple[Drawn, ...] = (), *, 
     return FilteredWindow(bag, column, kind, draw(st.sampled_from(known)))
 
 
-def outputs_differ(first: Sequence[Any], others: Sequence[Any]) -> bool:
+def differ(first: Sequence[Any], others: Sequence[Any]) -> bool:
     """Whether two bags of outputs differ."""
     return bool(without(first, others) or without(others, first))
 
@@ -89,7 +89,7 @@ def removed(module: Module, state: Any, items: list[Any]) -> Any:
     return state if after is None else after
 
 
-def merge_orders(merge: Callable[[Any, Any], Any], states: Callable[[], list[Any]]) -> Iterator[tuple[str, Any]]:
+def merges(merge: Callable[[Any, Any], Any], states: Callable[[], list[Any]]) -> Iterator[tuple[str, Any]]:
     """States of parts merged in several orders; `states` makes new ones for each, because a merge may change them."""
 
     def merge_pair(left: Any, right: Any) -> Any:

@@ -191,20 +191,20 @@ class SelectReader:
     def assigned(self, part: s.Expression, value: Expr, column: Field, name: str) -> Bound:
         """A value converted for a column: numbers widen, but nothing is lost implicitly."""
         bound = value.bind(self.schema)
-        mine, wanted = bound.type, column.type
-        fitting = widens(mine, wanted) or wanted.is_floating or _holds(wanted, value)
-        numbers = mine.is_numeric and wanted.is_numeric and fitting
-        if not (bound.untyped or mine is wanted or numbers or (mine.is_text and wanted.is_text)):
+        own_type, target_type = bound.type, column.type
+        fitting = widens(own_type, target_type) or target_type.is_floating or _holds(target_type, value)
+        numbers = own_type.is_numeric and target_type.is_numeric and fitting
+        if not (bound.untyped or own_type is target_type or numbers or (own_type.is_text and target_type.is_text)):
             raise self.context.error(
                 part,
-                f"{column.name} of {name} is {wanted.value}, and this is {mine.value}",
+                f"{column.name} of {name} is {target_type.value}, and this is {own_type.value}",
                 given=to_sql(part),
-                allowed=wanted.value,
-                instead=f"CAST({to_sql(part)} AS {wanted.value})" if wanted is not Type.DATETIME else "",
+                allowed=target_type.value,
+                instead=f"CAST({to_sql(part)} AS {target_type.value})" if target_type is not Type.DATETIME else "",
             )
-        if isinstance(value, Literal) and wanted.is_floating:
-            return bound.widened(wanted)
-        return engine.Cast(value, wanted).bind(self.schema)
+        if isinstance(value, Literal) and target_type.is_floating:
+            return bound.widened(target_type)
+        return engine.Cast(value, target_type).bind(self.schema)
 
     # --- names and expressions ---------------------------------------------------------------------------------------
 
