@@ -28,7 +28,7 @@ vwap = (
 
 # On its own data and on generated streams, the live answer must equal that of the history.
 report = vwap.verify(seeds=10, over="disordered & revised")
-print(f"{report.cases} streams, {report.rows} rows, {sum(report.checks.values())} checks: all of them held")
+print(f"{report.cases} streams, {report.rows} rows, {sum(report.checks.values())} checks: all passed")
 
 
 class Largest(hr.IncrementalAggregate):

@@ -129,7 +129,7 @@ class Cells:
                 "\n".join(" | ".join(row) for row in (outcome.columns, *rows)), _texts(outcome.columns, rows)
             )
         if isinstance(outcome, Verified):
-            return TextOutput(f"{outcome.report.cases} cases: all of them held")
+            return TextOutput(f"{outcome.report.cases} cases: all passed")
         assert isinstance(outcome, (Done, Words))
         return TextOutput(outcome.message if isinstance(outcome, Done) else outcome.text)
 
