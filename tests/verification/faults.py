@@ -362,7 +362,7 @@ _JOINS = (
         "inside apply the events of the group whose key is null do not meet each other",
     ),
     Fault(
-        "covered by the last alone", "headrace.operators.uncovered", "gaps",
+        "covered by the last alone", "headrace.operators.uncovered", "uncovered_parts",
         "_running_maximum(rows, covers, cover_end)", "cover_end[covers]",
         "a short match inside a long one uncovers the rest of the long one",
     ),

@@ -27,7 +27,7 @@ from headrace.changes import Changes
 from headrace.columnar import canonical_floats, hash_rows
 from headrace.expr import AggregateCall, Expr
 from headrace.operators.aggregate.exact import float_limbs, float_squares, integer_limbs, integer_squares
-from headrace.operators.evaluated import evaluated
+from headrace.operators.evaluate import evaluate_changes
 from headrace.plan.nodes import Aggregate
 from headrace.schema import Type
 
@@ -197,7 +197,7 @@ class Layout:
         columns: dict[str, object] = {COUNT: changes.weight}
         plain = bool((changes.weight == 1).all())
         for argument in self.arguments.values():
-            values = _whole(evaluated(argument.expr, changes.payload, changes.weight))
+            values = _whole(evaluate_changes(argument.expr, changes.payload, changes.weight))
             for name, column in argument.sums(values).items():
                 columns[name] = column if plain else column * changes.weight
             columns |= argument.extremes(values)
@@ -208,7 +208,7 @@ class Layout:
         return [self._bag(a, changes, keys) for a in self.arguments.values() if a.bag]
 
     def _bag(self, argument: Argument, changes: Changes, keys: pa.Table) -> pa.Table:
-        values = _whole(evaluated(argument.expr, changes.payload, changes.weight))
+        values = _whole(evaluate_changes(argument.expr, changes.payload, changes.weight))
         there = pc.is_valid(values)
         if argument.sketch:
             values = pa.array(hash_rows(pa.table({"v": values})))

@@ -11,7 +11,7 @@ from headrace.expr import AggregateCall
 from headrace.operators.aggregate.accumulators import COUNT, PART, Argument, Layout
 from headrace.operators.aggregate.bags import Bag
 from headrace.operators.aggregate.exact import as_integers, lowest_limb, total_float, total_integer
-from headrace.operators.evaluated import evaluated
+from headrace.operators.evaluate import evaluate_changes
 
 __all__ = ["answers", "outputs"]
 
@@ -32,7 +32,7 @@ def outputs(state: pa.Table, layout: Layout, window: str, weight: int) -> tuple[
     table = answers(state, layout, window)
     weights = np.full(table.num_rows, weight, np.int64)
     columns = [table.column(name) for name in layout.keys]
-    columns += [evaluated(expr, table, weights) for expr in layout.node.split[1].values()]
+    columns += [evaluate_changes(expr, table, weights) for expr in layout.node.split[1].values()]
     payload = pa.Table.from_arrays(columns, schema=layout.node.schema.arrow)
     return to_numpy(table.column(window)), weights, payload
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from headrace.changes import Changes
 from headrace.columnar import Int64s, canonical_floats, concat, factorize, group_sum, to_numpy
 from headrace.operators.aggregate.accumulators import BAG_LE, COUNT, PART, Argument, Layout
-from headrace.operators.evaluated import evaluated
+from headrace.operators.evaluate import evaluate_changes
 from headrace.plan.nodes import Combine
 from headrace.plan.windows import Grid
 
@@ -32,7 +32,8 @@ def combine(node: Combine, changes: Changes) -> pa.Table:
     first, last = window.first(changes.le), window.last(changes.le, changes.re)
     # Under jumping windows an event may belong to none: its run is empty, but its reach still counts (rule 5.3).
     keys = pa.Table.from_arrays(
-        [evaluated(expr, changes.payload, changes.weight) for _, expr in node.aggregate.keys], schema=node.schema.arrow
+        [evaluate_changes(expr, changes.payload, changes.weight) for _, expr in node.aggregate.keys],
+        schema=node.schema.arrow,
     ) if node.aggregate.keys else pa.table({"__all": pa.nulls(len(changes))}).select([])  # fmt: skip
     keys = canonical_floats(keys)
     keys = keys.append_column(FIRST, pa.array(first)).append_column(LAST, pa.array(last))

@@ -23,8 +23,8 @@ from headrace.operators.aggregate.accumulators import COUNT, PART, Layout
 from headrace.operators.aggregate.answers import outputs
 from headrace.operators.aggregate.combine import compact
 from headrace.operators.aggregate.running import negative, present, running_sums
-from headrace.operators.evaluated import evaluated
-from headrace.operators.kernel import Data, Kernel, names_of
+from headrace.operators.evaluate import evaluate_changes
+from headrace.operators.kernel import Data, Kernel, expression_texts
 from headrace.plan.nodes import Aggregate
 from headrace.plan.windows import Snapshot
 from headrace.progress import Progress
@@ -60,7 +60,7 @@ class SnapshotKernel(Kernel):
         self.scalars = {"cti": NEG_INFINITY}
 
     def column_names(self) -> dict[str, str]:
-        return names_of(self.aggregate.keys) | self.layout.column_names()
+        return expression_texts(self.aggregate.keys) | self.layout.column_names()
 
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
         (changes,), (now,) = inputs, progress
@@ -75,7 +75,7 @@ class SnapshotKernel(Kernel):
         """What enters at starts and leaves at ends."""
         keys = pa.table({PART: np.zeros(len(changes), np.int8)})
         for name, expr in self.aggregate.keys:
-            keys = keys.append_column(name, evaluated(expr, changes.payload, changes.weight))
+            keys = keys.append_column(name, evaluate_changes(expr, changes.payload, changes.weight))
         sums = self.layout.sums_table(changes, canonical_floats(keys))
         entering = sums.append_column(_AT, pa.array(changes.le)).append_column(_ENDS, pa.array(changes.weight))
         leaving = negative(sums, self._not_sums).append_column(_AT, pa.array(changes.re))

@@ -28,7 +28,7 @@ from headrace.errors import ModuleFailed
 from headrace.expr import Expr, col, evaluate
 from headrace.modules.folding import FoldFailure, Folding, FoldResult
 from headrace.operators.groups import OUT, PREFIX, REASON, SILENT, UNTIL, Groups, Hashes
-from headrace.operators.kernel import Data, Kernel, consolidated_rows, names_of
+from headrace.operators.kernel import Data, Kernel, consolidated_rows, expression_texts
 from headrace.operators.ordered.divide import without_prefix
 from headrace.operators.ordered.gathered import ARGUMENT, COUNT, START, STATE, Arrivals, FoldAnswers, FoldGroups
 from headrace.operators.ordered.stepping import Stepping
@@ -94,14 +94,14 @@ class FoldKernel(Kernel):
         self.frame = node.window
 
     def column_names(self) -> dict[str, str]:
-        return names_of(self.groups.projection)
+        return expression_texts(self.groups.projection)
 
     # --- one batch ---------------------------------------------------------------------------------------------------
 
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
         (changes,), (now,) = inputs, progress
         assert isinstance(changes, Changes)
-        delta = self.groups.projected(changes, changes.re if self.folds.beside else changes.le + 1).cancelled()
+        delta = self.groups.project(changes, changes.re if self.folds.beside else changes.le + 1).cancelled()
         cti = max(now.cti, self.scalars["cti"])
         seen = max(now.seen, self.scalars["seen"])
         self.side = Changes.empty(DIVERTED)
@@ -168,7 +168,7 @@ class FoldKernel(Kernel):
         states = self.traces["states"].lookup(touched)
         states = None if states is None else self._latest(states)
         tables = [pending.payload, fresh_keys, fresh_keys.slice(0, 0) if states is None else states]
-        (mine, of_fresh, of_states), keys = self.groups.numbered(*tables)
+        (mine, of_fresh, of_states), keys = self.groups.number(*tables)
         both = Changes.concat([pending, fresh])
         group = np.r_[mine, of_fresh[numbers]] if len(pending) else of_fresh[numbers]
         if (both.weight < 0).any():

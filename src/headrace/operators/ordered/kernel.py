@@ -27,7 +27,7 @@ from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, canonical_floats, to_numpy
 from headrace.expr import col, evaluate
 from headrace.operators.groups import HOLD, OUT, PREFIX, UNTIL, Groups, Hashes
-from headrace.operators.kernel import Data, Kernel, cancelled_rows, names_of
+from headrace.operators.kernel import Data, Kernel, cancelled_rows, expression_texts
 from headrace.operators.ordered.divide import Reach, Spans, closing, divide, next_slide, without_prefix
 from headrace.operators.ordered.keep import Kept, kept, least_bound, next_settled, next_shown
 from headrace.operators.ordered.line import OrderedTuples, Past, lined_up, ranges
@@ -70,7 +70,7 @@ class OrderedKernel(Kernel):
         self.sums = RunSums.of(asked) if isinstance(asked, Aggregate) else None
 
     def column_names(self) -> dict[str, str]:
-        return names_of(self.groups.projection) | {OUT + name: name for name in self.node.schema.names}
+        return expression_texts(self.groups.projection) | {OUT + name: name for name in self.node.schema.names}
 
     # --- one batch ---------------------------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class OrderedKernel(Kernel):
 
     def _projected(self, changes: Changes) -> Changes:
         """The changes of the tuples that windows may be made of; ends go only where a module sees them."""
-        delta = self.groups.projected(changes, changes.re if self._sees_ends else changes.le + 1)
+        delta = self.groups.project(changes, changes.re if self._sees_ends else changes.le + 1)
         if isinstance(self.ordered, (Fixed, Landmark)):
             delta = delta.filter(delta.le >= self.ordered.start)
         if isinstance(self.ordered, Fixed):
@@ -146,7 +146,7 @@ class OrderedKernel(Kernel):
         if self._sees_ends and len(delta):
             delta = of_kept(delta, known, self.scalars["cti"])
         after = Changes.concat([known, delta]).cancelled()
-        codes, keys = self.groups.numbered(*(x.payload for x in (after, known, pasts) if x is not None))
+        codes, keys = self.groups.number(*(x.payload for x in (after, known, pasts) if x is not None))
         line, _ = lined_up(after, codes[0], keys.num_rows, self.order)
         past = Past.none(keys.num_rows)
         if pasts is not None:
@@ -202,7 +202,7 @@ class OrderedKernel(Kernel):
             # Nobody sees when they are: what is first, and what is last, is so by its place, not by time and value.
             places = np.arange(len(line), dtype=np.int64)
             tuples = Changes(places, places + 1, tuples.weight, tuples.payload)
-        named = self.groups.named(keys, windows.group)
+        named = self.groups.key_columns(keys, windows.group)
         states: dict[str, list[bytes | None]] = {name: [None] * len(spans) for name in self.content.stateful}
         nothing = np.empty(0, np.int64)
         earlier = Earlier(states, Members(nothing, nothing, tuples))

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, factorize, group_sum, to_numpy
-from headrace.operators.groups import OUT, REASON, SILENT, Hashes, place_among
+from headrace.operators.groups import OUT, REASON, SILENT, Hashes, positions_among
 from headrace.operators.ordered.divide import Spans
 from headrace.operators.ordered.keep import kept, next_shown
 from headrace.operators.ordered.kernel import OrderedKernel
@@ -140,7 +140,7 @@ class OverKernel(OrderedKernel):
         found = self.traces["carried"].lookup(touched) if self.carries else None
         if found is None:
             return {}
-        of = place_among(keys, found.select(self.keys))
+        of = positions_among(keys, found.select(self.keys))
         found, of = found.filter(pa.array(of >= 0)), of[of >= 0]
         names = [name for name in found.column_names if name not in self.keys]
         return {name: group_sum(of, _filled(found.column(name)), keys.num_rows) for name in names}

@@ -24,7 +24,7 @@ from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, to_numpy
 from headrace.expr import Column, col
 from headrace.operators.groups import AT, HOLD, OUT, PREFIX, Groups, Hashes, as_rows, difference
-from headrace.operators.kernel import Data, Kernel, cancelled_rows, names_of
+from headrace.operators.kernel import Data, Kernel, cancelled_rows, expression_texts
 from headrace.operators.ordered.divide import without_prefix
 from headrace.operators.ordered.line import OrderedTuples, lined_up
 from headrace.operators.pattern.measures import Measures
@@ -73,13 +73,13 @@ class MatchKernel(Kernel):
         self.scalars = {"cti": NEG_INFINITY}
 
     def column_names(self) -> dict[str, str]:
-        return names_of(self.groups.projection)
+        return expression_texts(self.groups.projection)
 
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
         (changes,), (now,) = inputs, progress
         assert isinstance(changes, Changes)
         cti = max(now.cti, self.scalars["cti"])
-        delta = self.groups.projected(changes, changes.le + 1).cancelled()  # ends do not matter
+        delta = self.groups.project(changes, changes.le + 1).cancelled()  # ends do not matter
         result = Changes.empty(self.node.schema)
         held_back = {"groups": cti} if self.match.final and cti == INFINITY else {}
         touched = self.groups.touched(delta, alarms=cti, **held_back)
@@ -114,7 +114,7 @@ class MatchKernel(Kernel):
     def _search(self, touched: Hashes, delta: Changes) -> _Search:
         known, pasts = self.groups.known("events", touched), self.groups.known("groups", touched)
         after = delta if known is None else Changes.concat([known, delta]).cancelled()
-        codes, keys = self.groups.numbered(*(x.payload for x in (after, known, pasts) if x is not None))
+        codes, keys = self.groups.number(*(x.payload for x in (after, known, pasts) if x is not None))
         line, which = lined_up(after, codes[0], keys.num_rows, self.order)
         begin, count = line.start[:-1].copy(), np.zeros(keys.num_rows, np.int64)
         if pasts is not None:

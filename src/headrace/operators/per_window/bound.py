@@ -31,7 +31,7 @@ from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, canonical_floats, factorize, to_numpy
 from headrace.errors import ModuleFailed
 from headrace.expr import evaluate
-from headrace.operators.groups import OUT, REASON, UNTIL, numbered
+from headrace.operators.groups import OUT, REASON, UNTIL, number_rows
 from headrace.operators.kernel import Data
 from headrace.operators.per_window.divide import GroupedLifetimes, Windows, pairs
 from headrace.operators.per_window.kernel import WindowKernel
@@ -148,7 +148,7 @@ class BoundWindowKernel(WindowKernel):
         names = [*self._unit, *(name for name in fresh.payload.column_names if name.startswith(OUT))]
         old, new = (x.with_payload(x.payload.select(names)) for x in (stood, fresh))
         moved, sync = Changes.concat([old.negated(), new]).consolidate().pieces()
-        (of_causes, of_moved), _ = self.groups.numbered(causes.keys, moved.payload)
+        (of_causes, of_moved), _ = self.groups.number(causes.keys, moved.payload)
         cause = np.full(len(moved), INFINITY, np.int64)
         if isinstance(self.window, Grid):
             wle, wre = (to_numpy(moved.payload.column(name)) for name in (WLE, WRE))
@@ -164,7 +164,7 @@ class BoundWindowKernel(WindowKernel):
 
     def _row_of(self, moved: Changes, outputs: Changes) -> int:
         """An output of the window that the first of these changes is of."""
-        (one, all_), _ = numbered(*(x.payload.select(self._unit) for x in (moved.take(np.zeros(1, int)), outputs)))
+        (one, all_), _ = number_rows(*(x.payload.select(self._unit) for x in (moved.take(np.zeros(1, int)), outputs)))
         same = all_ == one[0]
         exact = same & (outputs.le == moved.le[0])
         return int(np.flatnonzero(exact if exact.any() else same)[0])
@@ -197,7 +197,7 @@ class BoundWindowKernel(WindowKernel):
     def _settled(self, breach: _Breach, stood: Changes, fresh: Changes, alive: pa.Table) -> Changes:
         """Of what breaks the bound: what stood, up to the cause, and a failure."""
         tables = [breach.moved.payload, stood.payload, fresh.payload, alive]
-        (moved, old, new, now), units = numbered(*(table.select(self._unit) for table in tables))
+        (moved, old, new, now), units = number_rows(*(table.select(self._unit) for table in tables))
         limit = np.full(units.num_rows, INFINITY, np.int64)
         early = breach.early
         np.minimum.at(limit, moved[early], breach.cause[early])

@@ -31,8 +31,8 @@ import pyarrow as pa
 
 from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, to_numpy
-from headrace.operators.groups import HOLD, OUT, UNTIL, Groups, Hashes, difference, place_among
-from headrace.operators.kernel import Data, Kernel, cancelled_rows, names_of
+from headrace.operators.groups import HOLD, OUT, UNTIL, Groups, Hashes, difference, positions_among
+from headrace.operators.kernel import Data, Kernel, cancelled_rows, expression_texts
 from headrace.operators.per_window.content import Earlier, content_of
 from headrace.operators.per_window.divide import (
     GroupedLifetimes,
@@ -90,7 +90,7 @@ class WindowKernel(Kernel):
         self._latest: tuple[GroupedLifetimes, Windows] | None = None
 
     def column_names(self) -> dict[str, str]:
-        return names_of(self.groups.projection) | {OUT + name: name for name in self.node.schema.names}
+        return expression_texts(self.groups.projection) | {OUT + name: name for name in self.node.schema.names}
 
     # --- one batch ---------------------------------------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ class WindowKernel(Kernel):
     def _projected(self, changes: Changes) -> Changes:
         """What is needed of the changes, with lifetimes cut down to what matters, so that the rest cancels."""
         starts_only = self._by_start and not self.per_window.sensitive
-        delta = self.groups.projected(changes, changes.le + 1 if starts_only else changes.re)
+        delta = self.groups.project(changes, changes.le + 1 if starts_only else changes.re)
         if isinstance(self.window, Count) and self.window.by == "end":
             delta = delta.filter(delta.re != INFINITY)
         if isinstance(self.window, Grid):
@@ -145,7 +145,7 @@ class WindowKernel(Kernel):
         if self._by_start and self.per_window.sensitive and not self.per_window.holds_ends:
             delta = of_kept(delta, known, self.scalars["cti"])
         after = Changes.concat([known, delta]).cancelled()
-        codes, keys = self.groups.numbered(known.payload, after.payload, delta.payload)
+        codes, keys = self.groups.number(known.payload, after.payload, delta.payload)
         old, new, changed = (GroupedLifetimes(c, x.le, x.re) for c, x in zip(codes, (known, after, delta), strict=True))
         old = _NOTHING if self.per_window.final else old  # nothing has been given of windows that are not forgotten
         before, was_shown = self._windows(old, keys.num_rows, self.scalars["seen"], None)
@@ -215,7 +215,7 @@ class WindowKernel(Kernel):
         """Outputs of the windows that were, for those of the windows that are."""
         windows, keys = work.windows, work.keys
         i, j = pairs(windows, places(self.window, new))
-        named = self.groups.named(keys, windows.group)
+        named = self.groups.key_columns(keys, windows.group)
         stale, _ = self._stale("given", work)
         states, of_states = self._stale("states", work) if self.stateful else (None, None)
         earlier = Earlier(self._found_again(windows, states, of_states), changed)
@@ -245,7 +245,7 @@ class WindowKernel(Kernel):
         standing = self.groups.known(trace, work.touched)
         if standing is None:
             return None, None
-        group = place_among(work.keys, standing.payload.select(self.keys))
+        group = positions_among(work.keys, standing.payload.select(self.keys))
         wle, wre = (to_numpy(standing.payload.column(name)) for name in (WLE, WRE))
         of = Windows(group, wle, wre, work.same.waiting)
         stale = ~among(of, work.same)
@@ -257,7 +257,7 @@ class WindowKernel(Kernel):
         """The state that each window had before, if it had one."""
         if states is None or of is None:
             return {name: [None] * len(windows) for name in self.content.stateful}
-        row = place_among(*(pa.table({"g": w.group, "a": w.le, "b": w.re}) for w in (of, windows)))
+        row = positions_among(*(pa.table({"g": w.group, "a": w.le, "b": w.re}) for w in (of, windows)))
         rows = pa.array(row, mask=row < 0)
         return {name: states.payload.column(name).take(rows).to_pylist() for name in self.content.stateful}
 
