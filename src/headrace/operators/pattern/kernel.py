@@ -26,7 +26,7 @@ from headrace.expr import Column, col
 from headrace.operators.groups import AT, HOLD, OUT, PREFIX, Groups, Hashes, as_rows, difference
 from headrace.operators.kernel import Data, Kernel, cancelled_rows, expression_texts
 from headrace.operators.ordered.divide import without_prefix
-from headrace.operators.ordered.line import OrderedTuples, lined_up
+from headrace.operators.ordered.tuples import OrderedTuples, order_tuples
 from headrace.operators.pattern.measures import Measures
 from headrace.operators.pattern.tables import Found, Searcher, with_earlier
 from headrace.plan.nodes import Match
@@ -115,7 +115,7 @@ class MatchKernel(Kernel):
         known, pasts = self.groups.known("events", touched), self.groups.known("groups", touched)
         after = delta if known is None else Changes.concat([known, delta]).cancelled()
         codes, keys = self.groups.number(*(x.payload for x in (after, known, pasts) if x is not None))
-        line, which = lined_up(after, codes[0], keys.num_rows, self.order)
+        line, which = order_tuples(after, codes[0], keys.num_rows, self.order)
         begin, count = line.start[:-1].copy(), np.zeros(keys.num_rows, np.int64)
         if pasts is not None:
             begin[codes[-1]] += to_numpy(pasts.payload.column(_SKIP))

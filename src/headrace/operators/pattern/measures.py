@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, canonical_floats
 from headrace.expr import AggregateCall, col, evaluate, lit
-from headrace.operators.ordered.line import ranges
+from headrace.operators.ordered.tuples import ranges
 from headrace.operators.pattern.registers import Registers
 from headrace.operators.pattern.tables import Found
-from headrace.operators.per_window.content import AggregateContent, Earlier
+from headrace.operators.per_window.content import AggregateContent, EarlierState
 from headrace.operators.per_window.divide import Windows
 from headrace.operators.per_window.items import Members
 from headrace.patterns.references import Ref
@@ -153,7 +153,7 @@ class _Asked:
         windows = Windows(of, of, of + 1, np.empty(0, np.int64))
         nothing = Members(of[:0], of[:0], members.events)
         keys = pa.table({"": pa.nulls(len(of))}).select([])
-        outputs = self.content.outputs(windows, members, keys, np.ones(len(of), bool), Earlier({}, nothing))
+        outputs = self.content.outputs(windows, members, keys, np.ones(len(of), bool), EarlierState({}, nothing))
         return {name: outputs.payload.column(mine) for mine, (name, _) in self.aggregates.items()}
 
     def _column(self, ref: Ref, parts: _Parts, tuples: pa.Table) -> pa.Array:

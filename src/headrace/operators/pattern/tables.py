@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from headrace.columnar import Bools, Int64s
 from headrace.errors import PatternError
 from headrace.expr import evaluate, predicate_mask
-from headrace.operators.ordered.line import OrderedTuples
+from headrace.operators.ordered.tuples import OrderedTuples
 from headrace.operators.pattern import machine
 from headrace.patterns.nfa import ACCEPT
 from headrace.patterns.program import CONSTANT, TEXT, Program
