@@ -89,7 +89,7 @@ class Station:
             given = [message]
         else:
             given = self._guess(side, message)
-        return given + [self._answered(guess) for guess in self.gate.moved(self._outer())]
+        return given + [self._answered(guess) for guess in self.gate.set_sure(self._outer())]
 
     def _promise(self, side: int, promise: Definite) -> list[Message]:
         before = self._outer()

@@ -304,7 +304,7 @@ _WINDOWS = (
     ),
     Fault(
         "ties as they came", "headrace.operators.per_window.content", "TopContent.outputs",
-        '+ [(n, "ascending") for n in rest]', "",
+        '+ [(n, "ascending") for n in payload_names]', "",
         "events of equal rank are told apart by where they happen to stand",
     ),
     Fault(
@@ -314,8 +314,8 @@ _WINDOWS = (
     ),
     Fault(
         "states that only grow", "headrace.operators.per_window.items", "Calls._states",
-        "removed = self.items(numbers, _only(changed, ~coming))",
-        "removed = self.items(numbers, _only(changed, coming & ~coming))",
+        "removed = self.items(numbers, _members_of(changed, ~coming))",
+        "removed = self.items(numbers, _members_of(changed, coming & ~coming))",
         "an incremental module is not told of items that have gone",
     ),
 )  # fmt: skip
@@ -362,7 +362,7 @@ _JOINS = (
         "inside apply the events of the group whose key is null do not meet each other",
     ),
     Fault(
-        "covered by the last alone", "headrace.operators.uncovered", "gaps",
+        "covered by the last alone", "headrace.operators.uncovered", "uncovered_parts",
         "_running_maximum(rows, covers, cover_end)", "cover_end[covers]",
         "a short match inside a long one uncovers the rest of the long one",
     ),

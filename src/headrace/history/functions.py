@@ -21,7 +21,7 @@ from headrace.expr.python import Udf, run
 from headrace.history.script import HistoryFunction
 from headrace.modules.base import Module, Window
 from headrace.modules.items import items_of
-from headrace.operators.per_window.calling import Caller, Failure, failed
+from headrace.operators.per_window.calling import Caller, Failure, module_error
 from headrace.plan.nodes import Operate, PerWindow
 from headrace.schema import Type
 
@@ -216,9 +216,9 @@ def operator_function(name: str, node: Operate) -> HistoryFunction:
 def _answer(caller: Caller, node: PerWindow, items: list[dict[str, Any]], window: Window) -> Any:
     module = caller.module
     given = _items(module, node, items, window)
-    found = caller.whole(given, window) if module.incremental else caller.compute(given, window)
+    found = caller.compute_all(given, window) if module.incremental else caller.compute(given, window)
     if isinstance(found, Failure) and node.policy.on_error == "fail":
-        raise failed(module, {}, window, found)
+        raise module_error(module, {}, window, found)
     return found
 
 

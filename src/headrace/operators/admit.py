@@ -1,13 +1,13 @@
-"""Admission: a retraction is let in only if the event it speaks of is there.
+"""Admission: a retraction is accepted only if its event is there.
 
-A stream of physical events may retract an event that never came in: because its sender erred, or because the insert
-was late and was diverted. Taken at its word such a retraction would count an event away that was never counted in, and
-every answer after it would be wrong. So the events that a legal retraction may still name (those with RE at or after
-the CTI, rule 3.1) are remembered, and a retraction that finds no event is diverted with the reason, like any bad row.
+A stream of physical events may retract an event that never arrived: its sender made a mistake, or the insert was late
+and was diverted. Such a retraction would subtract an event that was never added, and every later answer would be wrong.
+So the kernel keeps the events that a legal retraction may still name (those with RE at or after the CTI, rule 3.1), and
+diverts a retraction that finds no event, with the reason, like any bad row.
 
-When all is well, which is checked for the whole batch at once, nothing more is done. Only payloads for which the sums
-do not work out are gone through retraction by retraction. Where late inserts are adjusted, a retraction that names the
-lifetime as it was sent finds the event by its end.
+The check runs for the whole batch at once. Only if the sums of some payloads are negative, their retractions are
+applied one by one. Where late inserts are adjusted, a retraction that names the lifetime as sent finds the event by its
+end.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REASON = "it retracts an event that is not there: never inserted, or diverted"
 
 
 class AdmitKernel(Kernel):
-    """Turns physical events into changes, and sets retractions of unknown events aside."""
+    """Turns physical events into changes, and diverts retractions of unknown events."""
 
     divisible = True
     merged: ClassVar[Mapping[str, str]] = {"orphans": "sum"}
@@ -62,8 +62,8 @@ class AdmitKernel(Kernel):
 
     def _checked(self, events: Changes, changes: Changes) -> Changes:
         changes = changes.consolidate()
-        gone = changes.filter(changes.weight < 0)
-        known = self.traces["open"].lookup(_hashes(gone))
+        retracted = changes.filter(changes.weight < 0)
+        known = self.traces["open"].lookup(_hashes(retracted))
         held = Changes.from_table(known) if known is not None else Changes.empty(self.node.schema)
         both = Changes.concat([held, changes]).consolidate()
         missing = both.filter(both.weight < 0)
@@ -75,7 +75,7 @@ class AdmitKernel(Kernel):
         return Changes.concat([as_changes(events.filter(~suspects)), repaired]).consolidate()
 
     def _sort_out(self, events: Changes) -> tuple[Changes, Changes]:
-        """`(retractions of unknown events, changes of the rest)`, for the few payloads that do not work out."""
+        """`(retractions of unknown events, changes of the rest)`, for the few payloads with negative sums."""
         re_new = events.payload.column(RE_NEW).to_pylist()
         codes, _ = factorize(events.payload.drop_columns([RE_NEW]))
         live = self._live(events, codes)
@@ -86,7 +86,7 @@ class AdmitKernel(Kernel):
             [i for i, end in enumerate(re_new) if end is not None],
             [(i, int(events.le[i]), int(events.re[i]), 1) for i in inserts],
         )
-        while True:  # retractions of one event form a chain, in whatever order they are found here
+        while True:  # retractions of one event form a chain, but stand here in any order
             waiting = []
             for i in rows:
                 moved = self._applied(int(codes[i]), int(events.le[i]), int(events.re[i]), int(re_new[i]), live)
@@ -107,26 +107,26 @@ class AdmitKernel(Kernel):
         known = Changes.from_table(held).consolidate()
         payload = events.payload.drop_columns([RE_NEW])
         both, _ = factorize(concat([payload, known.payload.select(payload.column_names)]))
-        mine = dict(zip(both[: len(events)].tolist(), codes.tolist(), strict=True))
+        code_in_batch = dict(zip(both[: len(events)].tolist(), codes.tolist(), strict=True))
         for code, le, re, weight in zip(both[len(events) :].tolist(), known.le, known.re, known.weight, strict=True):
-            if code in mine:
-                live[mine[code], int(le), int(re)] += int(weight)
+            if code in code_in_batch:
+                live[code_in_batch[code], int(le), int(re)] += int(weight)
         return live
 
     def _applied(
         self, code: int, le: int, re: int, re_new: int, live: Counter[tuple[int, int, int]]
     ) -> list[tuple[int, int, int]]:
-        """The changes of a retraction, as `(le, re, weight)`; none if there is no event for it."""
-        found = (code, le, re)
-        if live[found] <= 0 and self.source.policy.late == "adjust":
+        """The changes of a retraction, as `(le, re, weight)`; none if its event is unknown."""
+        event = (code, le, re)
+        if live[event] <= 0 and self.source.policy.late == "adjust":
             later = [
                 key for key, count in live.items() if key[0] == code and key[2] == re and key[1] > le and count > 0
             ]
-            found = min(later, default=found)
-        if live[found] <= 0:
+            event = min(later, default=event)
+        if live[event] <= 0:
             return []
-        live[found] -= 1
-        start = found[1]
+        live[event] -= 1
+        start = event[1]
         if re_new <= start:
             return [(start, re, -1)]
         live[code, start, re_new] += 1

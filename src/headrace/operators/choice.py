@@ -1,4 +1,4 @@
-"""The choice of a kernel: what runs a node, and how and why so, in words."""
+"""The choice of a kernel for a node, with a text that says how the kernel runs and why."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ INCREMENTAL = "columnar, incremental"
 
 @dataclass(frozen=True)
 class KernelChoice:
-    """What makes a fresh kernel for a node; how that runs, as `explain` tells; and code that was made for it, if any.
-
-    The code has titles, which say what it is of.
-    """
+    """The constructor of a node's kernel; how the kernel runs, for `explain`; and code generated for it, by title."""
 
     kernel: Callable[[], Kernel]
     runs: str
@@ -30,7 +27,7 @@ Choose = Callable[[Any], KernelChoice]
 
 
 def always(kernel: Callable[[Any], Kernel]) -> Choose:
-    """The choice of nodes that one kernel runs, whatever is asked of them."""
+    """The choice of nodes that always run in the same kernel."""
 
     def choose(node: Node) -> KernelChoice:
         return KernelChoice(lambda: kernel(node), INCREMENTAL)

@@ -1,12 +1,12 @@
 """Clipping: an event ends where the first event of the other stream starts strictly inside it (rule 4).
 
-Of the other stream only keys and starts matter, so its corrections of ends cancel before anything is looked at. An
-event's end is found by one search among the starts of its key. When starts come or go, the known events of their keys
-are looked at before and after, and those whose end differs are given anew.
+Of the other stream only keys and starts matter, so its corrections of ends cancel first. One search among the starts of
+its key finds an event's end. When starts come or go, the kernel computes the ends of the known events of their keys
+before and after, and corrects those that differ.
 
-A start that both CTIs have passed is there for good, and so is the end of every event it has cut. Both are forgotten.
-A later correction of such an event moves an end that lies behind the cut, and changes nothing. It is told from the
-correction of an event that was not cut by its absence: of those, all that may still be corrected are known.
+A start that both CTIs have passed is final, and so is the end of every event that it has cut. Both are forgotten. A
+later correction of such an event moves an end after the cut, and changes nothing. The kernel recognizes it because the
+event is unknown: it knows all events that are not cut and may still be corrected.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ClipKernel(Kernel):
     def __init__(self, node: Clip) -> None:
         super().__init__(node)
         self.groups = node.groups
-        self.keys = ([mine for mine, _ in node.on], [theirs for _, theirs in node.on])
+        self.keys = ([name for name, _ in node.on], [name for _, name in node.on])
         self.traces = {"events": Trace(consolidated_rows), "starts": Trace(consolidated_rows)}
         self.empty = {
             "events": Changes.empty(node.input.schema),
@@ -60,19 +60,19 @@ class ClipKernel(Kernel):
         old, new = self._ends(known, before), self._ends(known, after)
         moved = old != new
         touched = known.filter(moved)
-        given = [
+        outputs = [
             Changes(events.le, self._ends(events, after), events.weight, events.payload),
             Changes(touched.le, new[moved], touched.weight, touched.payload),
             Changes(touched.le, old[moved], -touched.weight, touched.payload),
         ]
         self._settle(min(part.cti for part in progress))
-        return Changes.concat(given).consolidate(), self.node.progress(list(progress))
+        return Changes.concat(outputs).consolidate(), self.node.progress(list(progress))
 
     def _keys(self, events: Changes) -> pa.Table:
         return _columns(events.payload, self.keys[0], len(events))
 
     def _starts(self, others: Changes) -> Changes:
-        """Keys and starts alone, of those that may match something; the end is that of the start itself."""
+        """Keys and starts of the events that may match; their RE is the start too."""
         starts = Changes(others.le, others.le, others.weight, _columns(others.payload, self.keys[1], len(others)))
         keyed = without_nulls(others.payload.select(self.keys[1][self.groups :]))
         return starts if keyed is None else starts.filter(keyed)
@@ -82,22 +82,22 @@ class ClipKernel(Kernel):
         return self.empty[name] if found is None else Changes.from_table(found).consolidate()
 
     def _ends(self, events: Changes, starts: Changes) -> Int64s:
-        """Where each event ends, given these starts."""
+        """The end of each event, cut by these starts."""
         if len(events) == 0 or len(starts) == 0:
             return events.re
-        mine, theirs = key_codes(self._keys(events), starts.payload, len(events), self.groups)
+        event_key, start_key = key_codes(self._keys(events), starts.payload, len(events), self.groups)
         # Times as ranks, so that key and time make one sortable number; a null key sorts before all others.
         times, ranks = np.unique(np.concatenate([starts.le, events.le]), return_inverse=True)
         ranks = ranks.astype(np.int64)
-        place = theirs * len(times) + ranks[: len(starts)]
+        place = start_key * len(times) + ranks[: len(starts)]
         order = np.argsort(place)
-        next_ = np.searchsorted(place[order], mine * len(times) + ranks[len(starts) :], "right")
+        next_ = np.searchsorted(place[order], event_key * len(times) + ranks[len(starts) :], "right")
         next_ = order[np.minimum(next_, len(order) - 1)]
-        cuts = (mine >= 0) & (theirs[next_] == mine) & (starts.le[next_] > events.le)
+        cuts = (event_key >= 0) & (start_key[next_] == event_key) & (starts.le[next_] > events.le)
         return np.where(cuts, np.minimum(starts.le[next_], events.re), events.re)
 
     def _not_cut_off(self, events: Changes) -> Changes:
-        """Without the corrections of events that are forgotten because a start has cut them for good."""
+        """The events without corrections of forgotten ones, which a final start has cut."""
         old = np.flatnonzero(events.le < self.traces["events"].floor)
         if len(old) == 0:
             return events
@@ -123,11 +123,11 @@ class ClipKernel(Kernel):
         self.traces["events"].append(gone.to_table(), hash_rows(self._keys(gone)), gone.re)
 
     def held_by(self) -> str:
-        return "events that nothing has cut for good, and starts, which the lesser of both CTIs has not passed"
+        return "events without a final cut, and starts, which the lesser of both CTIs has not passed"
 
 
 def _columns(payload: pa.Table, names: list[str], size: int) -> pa.Table:
-    """The key columns; without any, one that is the same for all."""
+    """The key columns; without keys, one constant column."""
     return payload.select(names) if names else pa.table({"all": np.zeros(size, np.int8)})
 
 

@@ -1,13 +1,13 @@
 """Coalescing: for each payload, the spans in which at least one event of it is alive (rule 4).
 
-For the payloads of a batch the known events are looked up, the spans before and after the batch are worked out, and
-their difference is given. Two traces carry the state, c being the CTI: `later`, events that start at or after c, and
+For the payloads of a batch the kernel looks up the known events, computes the spans before and after the batch, and
+emits the difference. Two traces carry the state, c being the CTI: `later`, events that start at or after c, and
 `open`, events that start before c and may still be moved (they end at or after c; one that ends exactly at c may be
 extended, or met by the next).
 
-What lies before c is settled. All open events of a payload are alive at c - h, so they are part of one span, and where
-it began is all that matters about their past: an open event is remembered as starting there, and a later change of it
-is read so too. So events that ended before c are forgotten, however long the span they were part of.
+Time before c is settled. All open events of a payload are alive at c - h, so they are part of one span, and only the
+start of that span matters: the kernel stores an open event as starting there, and reads a later change of it in the
+same way. So it forgets events that ended before c, however long their span is.
 """
 
 from __future__ import annotations
@@ -50,34 +50,34 @@ class CoalesceKernel(Kernel):
         if len(changes) == 0:
             return changes
         hashes = hash_rows(changes.payload)
-        open_ = self._found("open", hashes)
-        known = Changes.concat([open_, self._found("later", hashes)])
+        open_ = self._lookup("open", hashes)
+        known = Changes.concat([open_, self._lookup("later", hashes)])
         changes = _starting_with(open_, changes, self.scalars["cti"])
         self._remember(changes)
         before, after = _spans(known), _spans(Changes.concat([known, changes]).consolidate())
         taken_back = before.negated()
         return Changes.concat([after, taken_back]).consolidate()
 
-    def _found(self, trace: str, hashes: NDArray[np.uint64]) -> Changes:
+    def _lookup(self, trace: str, hashes: NDArray[np.uint64]) -> Changes:
         rows = self.traces[trace].lookup(hashes)
         return Changes.empty(self.node.schema) if rows is None else Changes.from_table(rows).consolidate()
 
     def _remember(self, events: Changes) -> None:
-        """Each in its trace, to be forgotten by its end if it is open, to be looked at again at its start if not."""
+        """Store open events until their end, and later ones until their start."""
         opened = events.le < self.scalars["cti"]
         for trace, mask, times in (("open", opened, events.re), ("later", ~opened, events.le)):
             rows = events.filter(mask)
             self.traces[trace].append(rows.to_table(), hash_rows(rows.payload), times[mask])
 
     def _settle(self, cti: int) -> None:
-        """The CTI has moved: events that it has passed the start of are open now, or are over."""
+        """Move events whose start the CTI has passed to `open`, and forget those that have ended."""
         later = self.traces["later"]
         rows = later.until(cti - 1)
         later.drop(cti - 1)
         self.scalars = {"cti": cti}
         if rows is not None:
             passed = Changes.from_table(rows).consolidate()
-            spans = _spans(Changes.concat([passed, self._found("open", hash_rows(passed.payload))]))
+            spans = _spans(Changes.concat([passed, self._lookup("open", hash_rows(passed.payload))]))
             reaching = spans.filter((spans.le < cti) & (spans.re >= cti))
             self._remember(_starting_with(reaching, passed.filter(passed.re >= cti), cti))
         self.traces["open"].drop(cti if cti == INFINITY else cti - 1)
@@ -87,7 +87,7 @@ class CoalesceKernel(Kernel):
 
 
 def _starting_with(spans: Changes, events: Changes, cti: int) -> Changes:
-    """`events`; those that start before the CTI start where the span of their payload does, one for each payload."""
+    """`events`, where those that start before the CTI start with the span of their payload; a payload has one span."""
     settled = events.le < cti
     if len(spans) == 0 or not settled.any():
         return events

@@ -4,11 +4,11 @@ A sample lasts until the next distinct sample time of its key, or for ever. A la
 deleted sample lengthens it. Two traces carry the state: `recent`, samples at or after the CTI, and `last`, for each key
 the last sample before the CTI, whose end is still open. When the CTI passes samples they move from one to the other.
 
-Where only the latest value of each key is asked for (`latest`, for upsert rows), `last` has only keys that have samples
-after the CTI too, and what the CTI has passed of others is forgotten: see `io/upserts.py` for why that is enough. A
-third trace, `since`, has for every key with samples but no `last` the CTI at which its samples began. All this changes
-only between batches (`end_batch`). The output then is no history. It says what is new: +1 for a key's latest row, -1
-for the one it replaces; a key of which no known row is left has a -1 at the time in `since`.
+If a query needs only the latest value of each key (`latest`, for upsert rows), `last` has only keys with samples after
+the CTI; settled samples of other keys are forgotten: `io/upserts.py` says why that is enough. A third trace, `since`,
+has for every key with samples but no `last` the CTI at which its samples began. All this changes only between batches
+(`end_batch`). The output then is not a history but a list of changes: +1 for a key's latest row, -1 for the row that it
+replaces; a key without known rows has a -1 at the time in `since`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class EdgeKernel(Kernel):
     def restore(self, scalars: dict[str, int], traces: SavedTraces, held: Mapping[str, Segment]) -> None:
         if self.latest and "since" not in traces:
             raise CheckpointError(
-                "an earlier Headrace made the checkpoint: what it remembers of upsert rows is not enough to go on",
+                "an earlier Headrace wrote the checkpoint: its state of upsert rows is not enough to continue",
                 given=self.node.describe(),
                 instead="a new checkpoint with new sinks, which reads all input again",
             )
@@ -86,21 +86,26 @@ class EdgeKernel(Kernel):
         before = self._signal(known)
         after = self._signal(Changes.concat([known, samples]).consolidate())
         taken_back = before.negated()
-        told = Changes.concat([after, taken_back]).consolidate()
-        return self._ended(told, after) if self.latest and len(told) else told
+        corrections = Changes.concat([after, taken_back]).consolidate()
+        return self._ended(corrections, after) if self.latest and len(corrections) else corrections
 
-    def _ended(self, told: Changes, after: Changes) -> Changes:
-        """Keys of which no known row is left have lost all rows since theirs began, whichever those were."""
-        since = self._found("since", self._hashes(told.payload))
-        of_told, of_after, of_since = self._codes_of(told, after, since)
-        begun = np.full(int(max(of_told.max(), of_since.max(initial=0))) + 1, NEG_INFINITY, np.int64)
+    def _ended(self, corrections: Changes, after: Changes) -> Changes:
+        """Keys without known rows have lost all rows since their samples began."""
+        since = self._lookup("since", self._hashes(corrections.payload))
+        of_corrections, of_after, of_since = self._codes_of(corrections, after, since)
+        begun = np.full(int(max(of_corrections.max(), of_since.max(initial=0))) + 1, NEG_INFINITY, np.int64)
         begun[of_since] = since.le
-        lost = (told.weight < 0) & ~np.isin(of_told, of_after)
-        return Changes(np.where(lost, begun[of_told], told.le), told.re, told.weight, told.payload)
+        lost = (corrections.weight < 0) & ~np.isin(of_corrections, of_after)
+        return Changes(
+            np.where(lost, begun[of_corrections], corrections.le),
+            corrections.re,
+            corrections.weight,
+            corrections.payload,
+        )
 
     def _note_beginning(self, samples: Changes, known: Changes, hashes: NDArray[np.uint64]) -> None:
-        """Remember the CTI of keys that have samples now and had none."""
-        of_samples, *of_others = self._codes_of(samples, known, self._found("since", hashes))
+        """Store the CTI for keys that have their first samples now."""
+        of_samples, *of_others = self._codes_of(samples, known, self._lookup("since", hashes))
         first = np.unique(of_samples, return_index=True)[1]
         new = samples.take(first[~np.isin(of_samples[first], np.concatenate(of_others))])
         columns = [
@@ -113,9 +118,9 @@ class EdgeKernel(Kernel):
         self.traces["since"].append(begun.to_table(), hash_rows(payload.select(self.keys)), begun.re)
 
     def _known(self, hashes: NDArray[np.uint64]) -> Changes:
-        return Changes.concat([self._found("recent", hashes), self._found("last", hashes)]).consolidate()
+        return Changes.concat([self._lookup("recent", hashes), self._lookup("last", hashes)]).consolidate()
 
-    def _found(self, trace: str, hashes: NDArray[np.uint64]) -> Changes:
+    def _lookup(self, trace: str, hashes: NDArray[np.uint64]) -> Changes:
         return self._rows(self.traces[trace].lookup(hashes))
 
     def _signal(self, samples: Changes) -> Changes:
@@ -135,13 +140,13 @@ class EdgeKernel(Kernel):
         return self._best(self._open(signal)) if self.latest else self._open(signal)
 
     def _open(self, samples: Changes) -> Changes:
-        """Without those that only close a signal."""
+        """The samples without those that only close a signal."""
         if self.closes is None:
             return samples
         return samples.filter(~np.asarray(predicate_mask(self.closes, samples.payload)))
 
     def _best(self, signal: Changes) -> Changes:
-        """Of each key the sample that lasts; of several the greatest, so that arrival does not decide."""
+        """The sample of each key that lasts; of several the greatest, so that the order of arrival does not decide."""
         lasting = signal.filter((signal.re == INFINITY) & (signal.weight > 0))
         if len(lasting) == 0:
             return lasting
@@ -159,11 +164,11 @@ class EdgeKernel(Kernel):
         return factorize(samples.payload.select(self.keys))[0]
 
     def _codes_of(self, *parts: Changes) -> list[NDArray[np.int64]]:
-        """A number for each row, equal where keys are, also in different parts."""
+        """A number for each row, equal for equal keys, also across parts."""
         return np.split(self._codes(Changes.concat(parts)), np.cumsum([len(part) for part in parts])[:-1])
 
     def _settle(self, cti: int) -> None:
-        """Of the samples before the CTI only the last of each key can still change."""
+        """Forget settled samples: before the CTI, only the last of each key can still change."""
         recent, last = self.traces["recent"], self.traces["last"]
         passed = recent.until(cti - 1)
         recent.drop(cti - 1)
@@ -186,12 +191,12 @@ class EdgeKernel(Kernel):
         last.append(rows, self._hashes(rows), np.full(rows.num_rows, INFINITY, np.int64))
 
     def _forget(self, cti: int) -> None:
-        """Of keys that have rows after the CTI, keep the last settled one, or when they began; of others nothing."""
+        """For keys with rows after the CTI, keep the last settled row, or when they began; forget other keys."""
         recent, last, since = (self.traces[name] for name in ("recent", "last", "since"))
         settled, begun = self._rows(recent.until(cti - 1), last.scan()), self._rows(since.scan())
         recent.drop(cti - 1)
         self.scalars = self.scalars | {"cti": cti}
-        active = self._found("recent", self._hashes(Changes.concat([settled, begun]).payload))
+        active = self._lookup("recent", self._hashes(Changes.concat([settled, begun]).payload))
         of_settled, of_begun, of_active = self._codes_of(settled, begun, active)
         newest = np.full(int(of_settled.max(initial=-1)) + 1, NEG_INFINITY, np.int64)
         np.maximum.at(newest, of_settled, settled.le)

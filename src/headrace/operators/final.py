@@ -1,7 +1,7 @@
-"""Finality: only what a CTI has settled leaves, and nothing is ever taken back (rule 3.5).
+"""Finality: only events that a CTI has settled leave, and nothing is ever taken back (rule 3.5).
 
-Changes wait in a trace until no legal later change can touch them: until the CTI is past their LE where lifetimes never
-change once given, past their RE otherwise. What cancels meanwhile never leaves.
+Changes wait in a trace until no legal later change can touch them: until the CTI is past their LE if lifetimes never
+change, past their RE otherwise. Changes that cancel in the meantime never leave.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FinalKernel(Kernel):
         changes = changes.consolidate()
         times = changes.le if self.settled else changes.re
         rows = changes.to_table()
-        waiting.append(rows, hash_rows(rows.drop_columns([WEIGHT])), times)  # what cancels must share a hash
+        waiting.append(rows, hash_rows(rows.drop_columns([WEIGHT])), times)  # changes that cancel must share a hash
         limit = INFINITY if now.cti == INFINITY else now.cti - 1
         ready = waiting.until(limit)
         waiting.drop(limit)
@@ -46,13 +46,13 @@ class FinalKernel(Kernel):
         return out, Progress(self._promise(now.cti), now.high)
 
     def _promise(self, cti: int) -> int:
-        """An event that waits will enter at its LE, which no CTI may have passed by then."""
+        """The output CTI: a waiting event will leave with its LE, which the CTI must not pass before."""
         if self.settled:
             return cti
         held = self.traces["waiting"].scan()
         if held is None:
             return cti
-        left = Changes.from_table(held).consolidate()  # what cancels holds nobody up
+        left = Changes.from_table(held).consolidate()  # changes that cancel hold nothing back
         return min(cti, int(np.min(left.le, initial=INFINITY)))
 
     def held_by(self) -> str:

@@ -4,14 +4,14 @@ Each side is a trace looked up by the hash of the join keys. The pairs that come
 `ΔL ⋈ R + L ⋈ ΔR + ΔL ⋈ ΔR`. An event may be forgotten when the *other* side's CTI has passed its end: no later event
 of the other side can overlap it, and a later correction of the other side changes nothing that far back.
 
-A left or anti join also tells which parts of a left lifetime have no match. The left events that changed, and those
-that a changed right event matches, are looked at before and after, and the difference is given.
+A left or anti join also emits the parts of a left lifetime without match. It computes them before and after a batch,
+for the left events that changed and for those that a changed right event matches, and emits the difference.
 
-There a right event that has ended still says where the part behind it starts. So that it can be forgotten all the
-same, every left event carries the time it is settled up to: its LE at first, and the end of the last match that was
-forgotten later on. What starts before that time is given and final; what starts there or later follows from the right
-events that are still known. Events are forgotten when both CTIs have passed their end, since one that ends exactly at
-a CTI may still be extended (rule 3.1).
+A right event that has ended still says where the next such part starts. So that it can be forgotten nevertheless, every
+left event has the time up to which it is settled: at first its LE, later the end of the last forgotten match. Parts
+that start before that time are final; later ones follow from the right events that are still known. Events are
+forgotten when both CTIs have passed their end, since an event that ends exactly at a CTI may still be extended (rule
+3.1).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from headrace.changes import LE, WEIGHT, Changes
 from headrace.columnar import Int64s, concat, factorize, group_sum, hash_rows, to_numpy
-from headrace.operators.evaluated import passing
+from headrace.operators.evaluate import passing_mask
 from headrace.operators.kernel import Data, Kernel, consolidated_rows
 from headrace.operators.overlap import overlapping, without_nulls
-from headrace.operators.uncovered import gaps
+from headrace.operators.uncovered import uncovered_parts
 from headrace.plan.join import Join
 from headrace.progress import Progress
 from headrace.time import INFINITY, NEG_INFINITY
@@ -36,14 +36,14 @@ from headrace.trace import Trace
 
 __all__ = ["JoinKernel"]
 
-#: The column of a known left event that says up to when it is settled.
+#: A column of known left events: the time up to which they are settled.
 SETTLED = "__settled"
 Hashes = NDArray[np.uint64]
 Flags = NDArray[np.bool_]
 
 
 class JoinKernel(Kernel):
-    """Pairs with equal keys and overlapping lifetimes, and what is left over of the left side."""
+    """Pairs with equal keys and overlapping lifetimes, and the unmatched parts of left lifetimes."""
 
     divisible = True
     inputs_of: ClassVar[Mapping[str, int]] = {"right": 1}
@@ -51,9 +51,9 @@ class JoinKernel(Kernel):
     def __init__(self, node: Join) -> None:
         super().__init__(node)
         self.join = node
-        self.keys = ([mine for mine, _ in node.on], [theirs for _, theirs in node.on])
+        self.keys = ([name for name, _ in node.on], [name for _, name in node.on])
         self.traces = {"left": Trace(consolidated_rows), "right": Trace(consolidated_rows)}
-        self.nothing = Changes.empty(node.paired)
+        self.no_pairs = Changes.empty(node.paired)
         self.empty = (Changes.empty(node.left.schema), Changes.empty(node.right.schema))
         if node.kind != "inner":
             self.empty = (_settled(self.empty[0], self.empty[0].le), self.empty[1])
@@ -61,11 +61,11 @@ class JoinKernel(Kernel):
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
         left, right = (part for part in inputs if isinstance(part, Changes))
         if self.join.kind == "inner":
-            given = self._inner(left, right, progress[0].cti, progress[1].cti)
+            outputs = self._inner(left, right, progress[0].cti, progress[1].cti)
         else:
-            given = self._outer(left.consolidate(), right.consolidate())
+            outputs = self._outer(left.consolidate(), right.consolidate())
             self._settle(min(part.cti for part in progress))
-        return Changes.concat(given).consolidate(), self.node.progress(list(progress))
+        return Changes.concat(outputs).consolidate(), self.node.progress(list(progress))
 
     # --- pairs -------------------------------------------------------------------------------------------------------
 
@@ -78,7 +78,7 @@ class JoinKernel(Kernel):
         self._remember("left", left, left_hashes)
         self._remember("right", right, right_hashes)
         met = ((a, b) for a, b in ((left, others), (known, right)) if len(a) and len(b))
-        return [self._paired(a, b, self._matches(a, b)) for a, b in met] or [self.nothing]
+        return [self._paired(a, b, self._matches(a, b)) for a, b in met] or [self.no_pairs]
 
     def _hashes(self, changes: Changes, side: int) -> Hashes:
         if not self.keys[side] or len(changes) == 0:
@@ -90,7 +90,7 @@ class JoinKernel(Kernel):
         return self.empty[side == "right"] if found is None else Changes.from_table(found)
 
     def _remember(self, side: str, changes: Changes, hashes: Hashes) -> None:
-        """Keep what may match something later: nothing that has a null among its keys."""
+        """Store the events that may match later: those without a null among their keys."""
         if len(changes) == 0:
             return
         keyed = without_nulls(changes.payload.select(self.keys[side == "right"][self.join.groups :]))
@@ -106,23 +106,23 @@ class JoinKernel(Kernel):
         if where is None or len(i) == 0:
             return i, j
         used = where.columns() or {self.join.left.schema.names[0]}  # a table needs a column to know its length
-        mine = [name for name in self.join.left.schema.names if name in used]
-        theirs = {name: new for name, new in self.join.right_columns.items() if new in used}
-        columns = [left.payload.column(name).take(pa.array(i)) for name in mine]
-        columns += [right.payload.column(name).take(pa.array(j)) for name in theirs]
-        pairs = pa.table(columns, names=[*mine, *theirs.values()])
-        pass_ = passing(where, pairs, left.weight[i] * right.weight[j])
+        left_names = [name for name in self.join.left.schema.names if name in used]
+        right_names = {name: new for name, new in self.join.right_columns.items() if new in used}
+        columns = [left.payload.column(name).take(pa.array(i)) for name in left_names]
+        columns += [right.payload.column(name).take(pa.array(j)) for name in right_names]
+        pairs = pa.table(columns, names=[*left_names, *right_names.values()])
+        pass_ = passing_mask(where, pairs, left.weight[i] * right.weight[j])
         return i[pass_], j[pass_]
 
     def _paired(self, left: Changes, right: Changes, rows: tuple[Int64s, Int64s]) -> Changes:
-        mine, theirs = left.take(rows[0]), right.take(rows[1])
-        columns = [mine.payload.column(name) for name in self.join.left.schema.names]
-        columns += [theirs.payload.column(name) for name in self.join.right_columns]
+        left, right = left.take(rows[0]), right.take(rows[1])
+        columns = [left.payload.column(name) for name in self.join.left.schema.names]
+        columns += [right.payload.column(name) for name in self.join.right_columns]
         payload = pa.Table.from_arrays(columns, schema=self.join.paired.arrow)
-        le, re = np.maximum(mine.le, theirs.le), np.minimum(mine.re, theirs.re)
-        return Changes(le, re, mine.weight * theirs.weight, payload)
+        le, re = np.maximum(left.le, right.le), np.minimum(left.re, right.re)
+        return Changes(le, re, left.weight * right.weight, payload)
 
-    # --- what has no match -------------------------------------------------------------------------------------------
+    # --- parts without match -----------------------------------------------------------------------------------------
 
     def _outer(self, left: Changes, right: Changes) -> list[Changes]:
         left_hashes, right_hashes = self._hashes(left, 0), self._hashes(right, 1)
@@ -133,39 +133,39 @@ class JoinKernel(Kernel):
         self._remember("right", right, right_hashes)
         met = self._matches(known, right)
         touched = known.take(np.unique(met[0]))
-        looked_at = Changes.concat([left, touched])
-        i, j = self._matches(looked_at, others)
+        affected = Changes.concat([left, touched])
+        i, j = self._matches(affected, others)
         now, once = is_[j], was[j] & (i >= len(left))
-        given = [
-            self._left_over(looked_at, others, i[now], j[now]),
-            self._left_over(touched, others, i[once] - len(left), j[once]).negated(),
+        outputs = [
+            self._unmatched(affected, others, i[now], j[now]),
+            self._unmatched(touched, others, i[once] - len(left), j[once]).negated(),
         ]
         if self.join.kind == "left":
             fresh = now & (i < len(left))
-            given += [self._paired(looked_at, others, (i[fresh], j[fresh])), self._paired(known, right, met)]
-        return given
+            outputs += [self._paired(affected, others, (i[fresh], j[fresh])), self._paired(known, right, met)]
+        return outputs
 
     def _as_known(self, left: Changes, hashes: Hashes) -> Changes:
-        """Changed left events with the time they are settled up to, which all of one payload and LE have in common.
+        """Changed left events with the time up to which they are settled, the same for equal payload and LE.
 
-        The right events that are forgotten end before any left event that is still known, so whether they matched one
-        is a matter of its payload and LE alone.
+        Forgotten right events end before any left event that is still known, so only payload and LE decide whether they
+        matched it.
         """
         since = left.le.copy()
         old = np.flatnonzero(left.le < self.traces["left"].floor)
         known = self.traces["left"].lookup(hashes[old]) if len(old) else None
         if known is not None:
             columns = [*self.join.left.schema.names, LE]
-            mine = left.take(old).to_table().select(columns)
-            codes, first = factorize(concat([mine, known.select(columns)]))
+            rows = left.take(old).to_table().select(columns)
+            codes, first = factorize(concat([rows, known.select(columns)]))
             latest = np.full(len(first), NEG_INFINITY, np.int64)
             np.maximum.at(latest, codes[len(old) :], to_numpy(known.column(SETTLED)))
             since[old] = np.maximum(since[old], latest[codes[: len(old)]])
         return _settled(left, since)
 
-    def _left_over(self, left: Changes, right: Changes, i: Int64s, j: Int64s) -> Changes:
-        """The parts of left lifetimes behind what is settled that none of their matches covers."""
-        rows, le, re = gaps(to_numpy(left.payload.column(SETTLED)), left.re, i, j, right.le, right.re)
+    def _unmatched(self, left: Changes, right: Changes, i: Int64s, j: Int64s) -> Changes:
+        """The parts of left lifetimes, after the settled time, that none of their matches covers."""
+        rows, le, re = uncovered_parts(to_numpy(left.payload.column(SETTLED)), left.re, i, j, right.le, right.re)
         payload = left.payload.select(list(self.join.left.schema.names)).take(pa.array(rows))
         for field in self.node.schema.arrow:
             if field.name not in payload.column_names:
@@ -173,7 +173,7 @@ class JoinKernel(Kernel):
         return Changes(le, re, left.weight[rows], payload)
 
     def _settle(self, cti: int) -> None:
-        """Forget what has ended before both CTIs; left events remember how far forgotten matches covered them."""
+        """Forget events that ended before both CTIs; left events store how far forgotten matches covered them."""
         limit = INFINITY if cti == INFINITY else max(cti - 1, NEG_INFINITY)
         self.traces["left"].drop(limit)
         ended = self.traces["right"].until(limit)
@@ -199,7 +199,7 @@ class JoinKernel(Kernel):
 
 
 def _before_and_after(known: Changes, changed: Changes) -> tuple[Changes, Flags, Flags]:
-    """The events of a side, each once and with its weight now; which of them were there before, and which are now."""
+    """The events of a side, each once and with its weight now; masks of those there before, and of those there now."""
     both = Changes.concat([known, changed])
     codes, first = factorize(both.to_table().drop_columns([WEIGHT]))
     was = group_sum(codes[: len(known)], known.weight, len(first))
@@ -209,7 +209,7 @@ def _before_and_after(known: Changes, changed: Changes) -> tuple[Changes, Flags,
 
 
 def _settled(left: Changes, since: Int64s) -> Changes:
-    """Left events with the time they are settled up to."""
+    """Left events with the time up to which they are settled."""
     payload = left.payload
     if SETTLED in payload.column_names:
         payload = payload.drop_columns([SETTLED])

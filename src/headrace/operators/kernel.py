@@ -1,4 +1,4 @@
-"""What a stateful operator is to the stage that runs it."""
+"""The interface between a stateful operator and the stage that runs it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.plan.nodes import Node
 from headrace.progress import Progress
 from headrace.trace import Segment, Trace
 
-__all__ = ["Data", "Kernel", "SavedTraces", "cancelled_rows", "consolidated_rows", "names_of"]
+__all__ = ["Data", "Kernel", "SavedTraces", "cancelled_rows", "consolidated_rows", "expression_texts"]
 
 Data: TypeAlias = "Changes | pa.Table"
 #: Traces by name, as they were saved.
@@ -22,22 +22,20 @@ SavedTraces: TypeAlias = "Mapping[str, Mapping[str, Any]]"
 
 
 class Kernel(ABC):
-    """A stateful operator in one bucket: traces for what is large, `scalars` for a few numbers, and one step a
-    batch.
+    """A stateful operator in one bucket: traces hold large state, `scalars` a few numbers; each batch is one step.
 
-    Other code divides its state anew when a query gets another number of buckets (`stages/declared.py`). Rows of a
-    trace go where rows of the input go that they come from, so they must carry the columns these are routed by. Numbers
-    are the same in all buckets, but for those that `merged` names.
+    When a query gets another number of buckets, `stages/declared.py` divides the state anew. It routes the rows of a
+    trace like the input rows that they come from, so they must have the columns that these are routed by. Scalars are
+    the same in all buckets, except those in `merged`.
     """
 
-    #: Whether its state can be divided so: said of kernels for which tests have shown it.
+    #: Whether the state can be divided like this. Only kernels for which tests show it set it.
     divisible: ClassVar[bool] = False
-    #: How numbers of `scalars` that are not the same in all buckets become one: `sum` (which one bucket has then), or
-    #: `min` or `max` (which all have).
+    #: How to merge scalars that differ between buckets: `sum` (one bucket then has it), `min` or `max` (all have it).
     merged: ClassVar[Mapping[str, str]] = {}
-    #: Whether it exists only where there are several buckets: with one, the plan is another.
+    #: Whether the kernel runs only with several buckets; with one bucket, the plan differs.
     spread: ClassVar[bool] = False
-    #: Which input the rows of a trace come from, where it is not the first.
+    #: The number of the input that the rows of a trace come from, if it is not the first.
     inputs_of: ClassVar[Mapping[str, int]] = {}
 
     def __init__(self, node: Node) -> None:
@@ -47,32 +45,32 @@ class Kernel(ABC):
         #: A second output of the latest step, for operators that have one.
         self.side: Changes | None = None
 
-    def end_batch(self) -> None:  # noqa: B027 - most operators do not tell trips from batches
-        """A batch has ended. It had a step for each of its trips; what they gave leaves together."""
+    def end_batch(self) -> None:  # noqa: B027 - most operators do not distinguish trips from batches
+        """End a batch. It has one step for each of its trips; their outputs leave together."""
 
     @abstractmethod
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
-        """Take one batch of each input, with its progress after the batch; give the output's changes and progress."""
+        """Process one batch of each input, with its progress after the batch; the output's changes and progress."""
 
     def restore(self, scalars: dict[str, int], traces: SavedTraces, held: Mapping[str, Segment]) -> None:
-        """Become what was saved; `held` has the segments."""
+        """Restore the saved state; `held` has the segments."""
         self.scalars = scalars
         for name, trace in self.traces.items():
             trace.restore(traces[name], held)
 
     def column_names(self) -> dict[str, str]:
-        """What columns of its traces are to users, where their own names do not say it.
+        """Texts for users in place of the names of trace columns, where those are internal.
 
         A name that ends in a dot stands for all columns that begin with it.
         """
         return {}
 
     def held_by(self) -> str:
-        """What keeps the state that is there, for people."""
+        """Why state is kept, as a text for users."""
         return "open events"
 
     def state(self) -> dict[str, Any]:
-        """How much is remembered, and why."""
+        """The size of the state, and why it is kept."""
         return {
             "rows": sum(t.rows for t in self.traces.values()),
             "bytes": sum(t.nbytes for t in self.traces.values()),
@@ -81,17 +79,17 @@ class Kernel(ABC):
         }
 
 
-def names_of(projection: Iterable[tuple[str, Expr]]) -> dict[str, str]:
-    """What columns that are made from expressions are to users."""
+def expression_texts(projection: Iterable[tuple[str, Expr]]) -> dict[str, str]:
+    """The expressions that columns are computed from, as texts for users, by column."""
     return {name: str(expr) for name, expr in projection if expr.columns()}
 
 
 def consolidated_rows(table: pa.Table) -> pa.Table:
-    """How a trace of changes compacts: equal rows are summed (their hashes and times are equal too)."""
+    """Compact a trace of changes: sum equal rows (their hashes and times are equal too)."""
     return Changes.from_table(table).consolidate().to_table()
 
 
 def cancelled_rows(table: pa.Table) -> pa.Table:
-    """As `consolidated_rows`, where equal rows may stay apart."""
+    """Like `consolidated_rows`, but equal rows may remain separate."""
     changes = Changes.from_table(table)
     return table if bool((changes.weight > 0).all()) else changes.consolidate().to_table()

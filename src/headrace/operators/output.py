@@ -12,7 +12,7 @@ __all__ = ["OutputKernel"]
 
 
 class OutputKernel(Kernel):
-    """Consolidates what leaves."""
+    """Consolidates the changes that leave."""
 
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
         (changes,), (now,) = inputs, progress

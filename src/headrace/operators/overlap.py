@@ -1,4 +1,4 @@
-"""Which rows of two bags have equal keys and overlapping lifetimes, found without looking at all pairs.
+"""Pairs of rows of two bags that have equal keys and overlapping lifetimes, found without looking at all pairs.
 
 Right rows are sorted by key and start. A left row `[l, r)` overlaps the right rows of its key that start before r and
 end after l. Ends are not sorted, so the right rows are first divided by duration, in powers of four: among rows no
@@ -53,7 +53,7 @@ def key_codes(left_keys: pa.Table, right_keys: pa.Table, size: int, groups: int)
 
 
 def without_nulls(keys: pa.Table) -> NDArray[np.bool_] | None:
-    """Which rows have no null; None if there is not one null."""
+    """A mask of the rows without nulls; None if there are no nulls."""
     masks = [np.asarray(pc.is_valid(column)) for column in keys.columns if column.null_count]
     return np.logical_and.reduce(masks) if masks else None
 
@@ -85,8 +85,7 @@ def _within(left: Changes, right: Changes, a: Int64s, b: Int64s, rows: Int64s) -
 def _ranked(starts: Int64s, low: Int64s, high: Int64s, keys: int) -> tuple[Int64s, Int64s, Int64s, int]:
     """Times as small numbers in the same order, and how many there are, so that key and time make one number.
 
-    What is before or after all starts need only be told apart from them. Mostly the times themselves are near enough to
-    each other; otherwise they are ranked.
+    Times before or after all starts need no exact value. Mostly all times fit such numbers; otherwise they are ranked.
     """
     begin, end = int(starts.min()), int(starts.max()) + 1
     low, high = np.clip(low, begin, end), np.clip(high, begin, end)
@@ -103,5 +102,5 @@ def _longest(right: Changes, rows: Int64s) -> int:
 
 
 def _durations(right: Changes, rows: Int64s) -> NDArray[np.uint64]:
-    """How long these rows last: as unsigned numbers, which hold the difference of any two times exactly."""
+    """The durations of these rows, unsigned: such numbers hold the difference of any two times exactly."""
     return right.re[rows].view(np.uint64) - right.le[rows].view(np.uint64)

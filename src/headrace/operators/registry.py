@@ -1,4 +1,4 @@
-"""What runs which node, in tables: a missing kernel fails with the node's name; `explain` reads here how and why."""
+"""The kernels of all nodes, in tables: a missing kernel fails with the node's name; `explain` shows the choice."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from headrace.plan.nodes import (
     Top,
 )
 
-__all__ = ["BY_THE_STAGE", "STATEFUL", "code_of", "kernel_of", "linear_of", "runs_as"]
+__all__ = ["RUN_BY_THE_STAGE", "STATEFUL", "code_of", "kernel_of", "linear_of", "runs_as"]
 
 #: The choice of a kernel for every node with a state.
 STATEFUL: Mapping[type[Node], Choose] = {
@@ -72,9 +72,9 @@ STATEFUL: Mapping[type[Node], Choose] = {
     Top: window_choice,
 }
 
-#: Nodes that no kernel runs, because the stage itself has what they give: rows that it reads, that another operator
-#: has diverted, or that went round a loop.
-BY_THE_STAGE: frozenset[type[Node]] = frozenset({Diverted, Failures, LoopStart, Orphans, Source})
+#: Nodes without a kernel. The stage itself has their rows: it reads them, or another operator has diverted them, or
+#: they went round a loop.
+RUN_BY_THE_STAGE: frozenset[type[Node]] = frozenset({Diverted, Failures, LoopStart, Orphans, Source})
 
 
 def _choice(node: Node) -> KernelChoice:
@@ -96,7 +96,7 @@ def linear_of(node: Node) -> Callable[[Any, Any], Any]:
 
 
 def runs_as(node: Node) -> str:
-    """How a node runs and, where there was a choice, why so."""
+    """How a node runs and, where there is a choice, why."""
     if not node.linear:
         return _choice(node).runs
     if isinstance(node, Combine):
@@ -105,5 +105,5 @@ def runs_as(node: Node) -> str:
 
 
 def code_of(node: Node) -> Mapping[str, str]:
-    """Code that was made for a node, with titles."""
+    """The code generated for a node, by title."""
     return {} if node.linear else _choice(node).code()

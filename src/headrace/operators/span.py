@@ -1,7 +1,6 @@
 """Span operators (rule 4): each event gives at most one event, and no state is kept.
 
-They are linear, so they run on whatever part of a stream is at hand: before the shuffle, in the task that reads the
-rows.
+They are linear, so they run on any part of a stream: before the shuffle, in the task that reads the rows.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import pyarrow as pa
 
 from headrace.changes import Changes
 from headrace.operators.aggregate.combine import combine
-from headrace.operators.evaluated import evaluated, passing
+from headrace.operators.evaluate import evaluate_changes, passing_mask
 from headrace.operators.per_window.panes import panes
 from headrace.operators.table import table_join
 from headrace.plan.nodes import (
@@ -40,12 +39,12 @@ __all__ = ["LINEAR"]
 
 def where(node: Where, changes: Changes) -> Changes:
     """Keep the rows whose predicate is true, not null."""
-    return changes.filter(passing(node.predicate, changes.payload, changes.weight))
+    return changes.filter(passing_mask(node.predicate, changes.payload, changes.weight))
 
 
 def select(node: Select, changes: Changes) -> Changes:
     """Compute the output columns."""
-    columns = [evaluated(expr, changes.payload, changes.weight) for _, expr in node.outputs]
+    columns = [evaluate_changes(expr, changes.payload, changes.weight) for _, expr in node.outputs]
     return changes.with_payload(pa.Table.from_arrays(columns, schema=node.schema.arrow))
 
 
@@ -70,13 +69,13 @@ def point_at_start(_: PointAtStart, changes: Changes) -> Changes:
 
 
 def point_at_end(_: PointAtEnd, changes: Changes) -> Changes:
-    """Keep the instant of the end, of events that end."""
+    """Keep the instant of the end; drop events that never end."""
     ending = changes.filter(changes.re < INFINITY)
     return ending.with_lifetimes(ending.re, add(ending.re, CHRONON))
 
 
 def cap_duration(node: CapDuration, changes: Changes) -> Changes:
-    """End what lasts too long."""
+    """End events that last too long."""
     return changes.with_lifetimes(changes.le, np.minimum(changes.re, add(changes.le, node.duration)))
 
 

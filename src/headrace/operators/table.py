@@ -1,7 +1,7 @@
 """Joining a stream with a table (rule 4): a lookup per event, without state.
 
-The table's rows are sorted by the hash of their keys once in a process, and every batch is answered by a binary search
-and a comparison of what was found.
+A process sorts the table's rows once by the hash of their keys, and answers every batch by a binary search and a
+comparison of the keys found.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def table_join(node: TableJoin, changes: Changes) -> Changes:
     assert isinstance(node.table, TableRows), "tables are read before the query runs"
     events, rows = _matches(node, node.table, changes)
     if node.how == "left":
-        found = np.zeros(len(changes), bool)
-        found[events] = True
-        alone = np.flatnonzero(~found)
-        events, rows = np.concatenate([events, alone]), np.concatenate([rows, np.full(len(alone), -1)])
+        matched = np.zeros(len(changes), bool)
+        matched[events] = True
+        unmatched = np.flatnonzero(~matched)
+        events, rows = np.concatenate([events, unmatched]), np.concatenate([rows, np.full(len(unmatched), -1)])
     kept = changes.take(events)
     places = pa.array(rows, mask=rows < 0)  # a missing place gives nulls
     added = [node.table.table.column(name).take(places) for name in node.table_columns]
@@ -46,9 +46,9 @@ def table_join(node: TableJoin, changes: Changes) -> Changes:
 
 def _matches(node: TableJoin, table: TableRows, changes: Changes) -> tuple[Int64s, Int64s]:
     """Row numbers of events and of table rows with equal keys."""
-    mine, theirs = [a for a, _ in node.on], [b for _, b in node.on]
-    hashes, order = _index(table, tuple(theirs))
-    wanted = hash_rows(changes.payload.select(mine))
+    keys, table_keys = [a for a, _ in node.on], [b for _, b in node.on]
+    hashes, order = _index(table, tuple(table_keys))
+    wanted = hash_rows(changes.payload.select(keys))
     low = np.searchsorted(hashes, wanted, "left")
     count = np.searchsorted(hashes, wanted, "right") - low
     events = np.repeat(np.arange(len(changes)), count)

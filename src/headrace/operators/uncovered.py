@@ -1,9 +1,9 @@
 """The parts of lifetimes that no other lifetime covers, found for all events of a batch at once.
 
 Each left row comes with the right rows that match it, as pairs of row numbers. Sorted by left row and right start, the
-running maximum of the right ends says how far a left row is covered; wherever the next right row starts beyond it, and
-behind the last one, there is a gap. Times are replaced by ranks, so that a left row and a time make one number: pairs
-are sorted as plain integers, and a maximum never runs from one left row into the next.
+running maximum of the right ends says how far a left row is covered; there is a gap wherever the next right row starts
+later than that, and after the last one. Times are replaced by ranks, so that a left row and a time make one number:
+pairs are sorted as plain integers, and a maximum never runs from one left row into the next.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import numpy as np
 
 from headrace.columnar import Int64s
 
-__all__ = ["gaps"]
+__all__ = ["uncovered_parts"]
 
 
-def gaps(
+def uncovered_parts(
     start: Int64s, end: Int64s, rows: Int64s, covers: Int64s, cover_start: Int64s, cover_end: Int64s
 ) -> tuple[Int64s, Int64s, Int64s]:
     """`(rows, starts, ends)` of the maximal parts of `[start, end)` that are not covered, row by row.
@@ -32,12 +32,12 @@ def gaps(
     begins = np.minimum(cover_start[covers], end[rows])
     covered_to = start.copy()
     covered_to[rows[last]] = reached[last]
-    everyone = np.arange(len(start), dtype=np.int64)
-    inside, behind = before < begins, covered_to < end
+    all_rows = np.arange(len(start), dtype=np.int64)
+    between, after = before < begins, covered_to < end
     return (
-        np.concatenate([rows[inside], everyone[behind]]),
-        np.concatenate([before[inside], covered_to[behind]]),
-        np.concatenate([begins[inside], end[behind]]),
+        np.concatenate([rows[between], all_rows[after]]),
+        np.concatenate([before[between], covered_to[after]]),
+        np.concatenate([begins[between], end[after]]),
     )
 
 

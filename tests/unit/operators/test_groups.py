@@ -11,7 +11,7 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.changes import Changes
-from headrace.operators.groups import AT, HOLD, REASON, SILENT, Groups, difference, numbered, place_among
+from headrace.operators.groups import AT, HOLD, REASON, SILENT, Groups, difference, number_rows, positions_among
 from headrace.operators.kernel import cancelled_rows
 from headrace.plan.nodes import PerWindow
 from headrace.time import INFINITY
@@ -41,7 +41,7 @@ def rows_of(found: Changes | None, *names: str) -> list[tuple[Any, ...]]:
 
 def test_the_input_is_projected_to_keys_and_what_is_needed():
     groups = groups_of()
-    delta = groups.projected(changes((1, "a", -0.0), (-1, "a", 0.0)), np.array([1, 1]))
+    delta = groups.project(changes((1, "a", -0.0), (-1, "a", 0.0)), np.array([1, 1]))
     assert delta.payload.column_names == ["key0", "in.k", "in.x"]
     assert len(delta.cancelled()) == 0, "minus zero is zero, and ends are those that were handed in"
 
@@ -52,21 +52,19 @@ def test_without_keys_all_events_are_one_group():
     assert isinstance(node, PerWindow)
     groups = Groups(node, [("in.x", col("x"))], {})
     table = pa.table({"x": [1.0, 2.0]})
-    delta = groups.projected(Changes.inserts(np.zeros(2, np.int64), np.ones(2, np.int64), table), np.ones(2, np.int64))
+    delta = groups.project(Changes.inserts(np.zeros(2, np.int64), np.ones(2, np.int64), table), np.ones(2, np.int64))
     assert groups.keys == ["key0"]
     assert len(groups.touched(delta)) == 1
-    assert groups.named(delta.payload.select(groups.keys), np.array([0, 1, 1])).num_rows == 3
+    assert groups.key_columns(delta.payload.select(groups.keys), np.array([0, 1, 1])).num_rows == 3
 
 
 def test_touched_are_groups_that_change_and_groups_that_are_due():
     groups = groups_of("forget", "show")
-    keys = groups.projected(changes((1, "a", 1.0), (1, "b", 1.0), (1, "c", 1.0)), np.full(3, 9)).payload.select(
-        ["key0"]
-    )
+    keys = groups.project(changes((1, "a", 1.0), (1, "b", 1.0), (1, "c", 1.0)), np.full(3, 9)).payload.select(["key0"])
     touched, never = groups.hashes(keys), np.full(3, INFINITY)
     groups.set_alarms("forget", touched, keys, np.array([5, 10, INFINITY]))
     groups.set_alarms("show", touched, keys, np.array([INFINITY, INFINITY, 7]), never)
-    delta = groups.projected(changes((1, "b", 2.0)), np.array([9]))
+    delta = groups.project(changes((1, "b", 2.0)), np.array([9]))
 
     def found(**until: int) -> list[str]:
         hashes = groups.touched(delta, **until)
@@ -125,7 +123,7 @@ def test_what_failed_is_diverted_and_what_is_silent_stays():
 
 
 def test_equal_rows_have_equal_numbers_in_all_tables():
-    (one, two), rows = numbered(pa.table({"k": ["a", "b", "a"]}), pa.table({"k": ["c", "b"]}))
+    (one, two), rows = number_rows(pa.table({"k": ["a", "b", "a"]}), pa.table({"k": ["c", "b"]}))
     assert rows.column("k").take(pa.array(np.r_[one, two])).to_pylist() == ["a", "b", "a", "c", "b"]
     assert rows.num_rows == 3
 
@@ -133,7 +131,7 @@ def test_equal_rows_have_equal_numbers_in_all_tables():
 @pytest.mark.parametrize(("known", "places"), [(["a", "b"], [1, -1, 0]), ([], [-1, -1, -1])])
 def test_where_rows_are_among_known_ones(known: list[str], places: list[int]):
     rows = pa.table({"k": ["b", "c", "a"]})
-    assert place_among(pa.table({"k": pa.array(known, pa.string())}), rows).tolist() == places
+    assert positions_among(pa.table({"k": pa.array(known, pa.string())}), rows).tolist() == places
 
 
 def test_without_anything_old_the_difference_is_the_new():

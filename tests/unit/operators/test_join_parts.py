@@ -18,7 +18,7 @@ from headrace.api.running import outputs_of
 from headrace.changes import Changes
 from headrace.host.local import run_local
 from headrace.operators.overlap import overlapping
-from headrace.operators.uncovered import gaps
+from headrace.operators.uncovered import uncovered_parts
 from headrace.optimizer import RULES, optimize, prune_columns
 from headrace.plan.nodes import Source, walk
 from headrace.time import INFINITY
@@ -59,7 +59,7 @@ def test_gaps_are_the_instants_that_nothing_covers(rows: list, covers: list, dat
     pairs = data.draw(st.lists(st.sampled_from(every), unique=True)) if every else []
     numbers = [np.array(part, np.int64) for part in ([p[0] for p in pairs], [p[1] for p in pairs])]
     ends = [np.array([span[end] for span in some], np.int64) for some in (rows, covers) for end in (0, 1)]
-    found = zip(*(part.tolist() for part in gaps(ends[0], ends[1], *numbers, ends[2], ends[3])), strict=True)
+    found = zip(*(part.tolist() for part in uncovered_parts(ends[0], ends[1], *numbers, ends[2], ends[3])), strict=True)
     expected = []
     for row, (start, end) in enumerate(rows):
         mine = [covers[j] for i, j in pairs if i == row]

@@ -16,7 +16,7 @@ from headrace.expr import AggregateCall, col
 from headrace.expr.aggregates import AGGREGATES
 from headrace.operators.aggregate.accumulators import Layout
 from headrace.operators.reference.plan import TWINS, WHOLE_PLANS
-from headrace.operators.registry import BY_THE_STAGE, STATEFUL, kernel_of, runs_as
+from headrace.operators.registry import RUN_BY_THE_STAGE, STATEFUL, kernel_of, runs_as
 from headrace.operators.span import LINEAR
 from headrace.plan import nodes
 from headrace.plan.aggregate import Aggregate
@@ -175,11 +175,11 @@ def test_what_is_made_of_instants_is_the_same_wherever_events_are_cut(name: str)
 
 def test_every_node_has_one_place_that_runs_it():
     never_run = {"GroupInput", "LoopInput"}  # which stand for streams inside `apply` and loops
-    tables = (set(STATEFUL), set(LINEAR), set(BY_THE_STAGE))
+    tables = (set(STATEFUL), set(LINEAR), set(RUN_BY_THE_STAGE))
     assert {kind.__name__ for kind in leaves(Node) - set().union(*tables)} == never_run
     assert sum(map(len, tables)) == len(set().union(*tables))
     assert all(not kind.linear for kind in STATEFUL)
-    assert all(kind.linear for kind in (*LINEAR, *BY_THE_STAGE))
+    assert all(kind.linear for kind in (*LINEAR, *RUN_BY_THE_STAGE))
 
 
 class Total(hr.Aggregate):

@@ -244,13 +244,13 @@ def test_tumbles_are_native_and_give_what_python_gives(asked: str, frame: str, m
     text = f"SET on_error = 'skip'; {SUM}{PLAIN}{TUMBLED} SELECT item, price, {over} FROM bids"
     made = hr.sql(text, bids=bids())
     node = next(node for node in walk(made.node) if isinstance(node, (Over, Fold)))
-    assert isinstance(kernel_of(node).folding, (NativeFolding, tumbling.Together))
+    assert isinstance(kernel_of(node).folding, (NativeFolding, tumbling.NativeValues))
     sides = [side for node in walk(made.node) if isinstance(node, (Over, Fold)) and (side := node.side())]
     native = [made.cht(), *(hr.Stream(side).cht() for side in sides)]
     assert native[0].num_rows > 3
     monkeypatch.setattr(Module, "by_slots", lambda *_: None)
     monkeypatch.setattr(_Stepwise, "by_slots", lambda *_: None)
-    assert not isinstance(kernel_of(node).folding, (NativeFolding, tumbling.Together))
+    assert not isinstance(kernel_of(node).folding, (NativeFolding, tumbling.NativeValues))
     in_python = [made.cht(), *(hr.Stream(side).cht() for side in sides)]
     for one, other in zip(native, in_python, strict=True):
         assert not hr.history_diff(one, other)

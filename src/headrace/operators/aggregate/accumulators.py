@@ -1,16 +1,16 @@
-"""What an aggregate remembers of a bag of values, as columns.
+"""The state of an aggregate over a bag of values, as columns.
 
-A bag that changes by weights is remembered in two ways:
+A bag that changes by weights is stored in two ways:
 
 - *sums*: int64 columns that add up, so that partial results merge and retractions subtract. Counts, exact sums (see
-  `exact`), sums of squares and of logarithms. When nothing is ever taken back, the least and greatest value are columns
+  `exact`), sums of squares and of logarithms. If the input has no retractions, the least and greatest value are columns
   of this part too, merged by min and max.
-- *bags*: the values themselves with their weights, for what cannot be subtracted: min and max over streams with
-  retractions, quantiles, lists, what is distinct or frequent. Some also need the starts of the events. When nothing is
-  ever taken back, `first` and `last` need only the ends of a bag, and `approx_distinct` a *sketch*: the least of the
-  hashes of its values, for as many different values there are, as many times smaller is the least of so many hashes.
+- *bags*: the values themselves with their weights, for functions that cannot be subtracted: min and max over streams
+  with retractions, quantiles, lists, distinct or frequent values. Some also need the starts of the events. If the input
+  has no retractions, `first` and `last` need only the ends of a bag, and `approx_distinct` a *sketch*: the least hashes
+  of its values. The more distinct values there are, the smaller are these.
 
-All parts live in one table, told apart by the column `PART`: 0 for sums, 1, 2, … for the bags.
+All parts are in one table. The column `PART` is 0 for sums, and 1, 2, … for the bags.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headrace.changes import Changes
 from headrace.columnar import canonical_floats, hash_rows
 from headrace.expr import AggregateCall, Expr
 from headrace.operators.aggregate.exact import float_limbs, float_squares, integer_limbs, integer_squares
-from headrace.operators.evaluated import evaluated
+from headrace.operators.evaluate import evaluate_changes
 from headrace.plan.nodes import Aggregate
 from headrace.schema import Type
 
@@ -45,14 +45,14 @@ _VALUES = {"median", "quantile", "distinct_count", "top_frequent", _SKETCHED}
 
 @dataclass(frozen=True, eq=False)
 class Argument:
-    """An expression that aggregates are taken of, and what has to be remembered for them."""
+    """An argument of aggregates, and the columns that they need."""
 
     number: int
     expr: Expr
     type: Type
     functions: frozenset[str]
     insert_only: bool
-    #: How many hashes a sketch has: the more, the better the estimate (its error is about one over the root of it).
+    #: The number of hashes in a sketch. The error of the estimate is about one over its square root.
     sketch_size: ClassVar[int] = 1024
 
     @property
@@ -78,7 +78,7 @@ class Argument:
 
     @property
     def bag(self) -> str | None:
-        """`values`, or `starts` beside them, when the values themselves must be kept."""
+        """`values`, or `starts` for values with starts, if the values themselves must be kept."""
         if self.functions & _ORDERED:
             return "starts"
         kept = self.functions & _VALUES or (self.functions & _EXTREMES and not self.insert_only)
@@ -91,12 +91,12 @@ class Argument:
 
     @property
     def only_ends(self) -> bool:
-        """Whether the first and the last row of its bag are all that is asked for, and nothing is taken back."""
+        """Whether the first and the last row of its bag are enough, as nothing is taken back."""
         return self.insert_only and not self.functions & ((_ORDERED - _ENDS) | _VALUES)
 
     @property
     def kept(self) -> pa.DataType:
-        """The type of what its bag holds."""
+        """The type of the values in its bag."""
         return pa.uint64() if self.sketch else self.type.arrow
 
     @property
@@ -108,7 +108,7 @@ class Argument:
         return f"__b{self.number}"
 
     def sums(self, values: pa.Array) -> dict[str, pa.Array]:
-        """The columns of the sums part, one row a value, weight not yet applied."""
+        """The columns of the sums part, one row per value, without the weight."""
         valid = np.asarray(pc.is_valid(values))
         columns = {f"{self.prefix}n": valid.astype(np.int64)}
         if self.type.is_floating and (self.summed or self.mergeable_extremes):
@@ -128,9 +128,11 @@ class Argument:
         return columns | self._squares(integer_squares(values)) if self.squared else columns
 
     def _logarithms(self, values: pa.Array) -> dict[str, np.ndarray]:
-        """Limbs of logarithms, and how many values have none."""
+        """Limbs of logarithms, and the number of values without one."""
         none = pc.less_equal(values, 0.0)
-        logarithms = pc.ln(pc.if_else(none, pa.scalar(1.0), values))  # one call a value, the same wherever it stands
+        logarithms = pc.ln(
+            pc.if_else(none, pa.scalar(1.0), values)
+        )  # one call for each value, so the result does not depend on its place
         columns = {f"{self.prefix}l{suffix}": limb for suffix, limb in float_limbs(np.asarray(logarithms)).items()}
         return columns | {f"{self.prefix}z": np.asarray(none).astype(np.int64)}
 
@@ -162,7 +164,7 @@ class Layout:
 
     @cached_property
     def arguments(self) -> dict[str, Argument]:
-        """Each distinct argument expression, by its text; what is sketched is apart from what is kept."""
+        """Each distinct argument expression, by its text; sketched arguments are separate."""
         functions: dict[str, tuple[Expr, set[str]]] = {}
         for call in self.node.split[0].values():
             if call.argument is not None:
@@ -181,54 +183,54 @@ class Layout:
         return self.arguments[self._place(call)]
 
     def column_names(self) -> dict[str, str]:
-        """What the columns of sums and bags are to users: the argument, and what is kept of it."""
+        """Texts for users for the columns of sums and bags: the argument, and what is kept of it."""
         sums = {argument.prefix: f"{place}: " for place, argument in self.arguments.items()}
         return sums | {argument.value: f"{place}: value" for place, argument in self.arguments.items()}
 
     @property
     def bag_columns(self) -> list[str]:
-        """Columns that tell rows of a bag apart."""
+        """The columns that identify the rows of a bag."""
         bags = [a for a in self.arguments.values() if a.bag]
         ordered = [BAG_LE] if any(a.bag == "starts" for a in bags) else []
         return [a.value for a in bags] + ordered
 
     def sums_table(self, changes: Changes, keys: pa.Table) -> pa.Table:
-        """One row a change: keys, weighted sums."""
+        """One row per change: keys, weighted sums."""
         columns: dict[str, object] = {COUNT: changes.weight}
         plain = bool((changes.weight == 1).all())
         for argument in self.arguments.values():
-            values = _whole(evaluated(argument.expr, changes.payload, changes.weight))
+            values = _one_chunk(evaluate_changes(argument.expr, changes.payload, changes.weight))
             for name, column in argument.sums(values).items():
                 columns[name] = column if plain else column * changes.weight
             columns |= argument.extremes(values)
-        return _beside(keys, columns)
+        return _with_columns(keys, columns)
 
     def bag_tables(self, changes: Changes, keys: pa.Table) -> list[pa.Table]:
-        """One table a bag, one row a change with a value."""
+        """One table per bag, one row per change with a value."""
         return [self._bag(a, changes, keys) for a in self.arguments.values() if a.bag]
 
     def _bag(self, argument: Argument, changes: Changes, keys: pa.Table) -> pa.Table:
-        values = _whole(evaluated(argument.expr, changes.payload, changes.weight))
-        there = pc.is_valid(values)
+        values = _one_chunk(evaluate_changes(argument.expr, changes.payload, changes.weight))
+        valid = pc.is_valid(values)
         if argument.sketch:
             values = pa.array(hash_rows(pa.table({"v": values})))
         else:
-            values = canonical_floats(pa.table({"v": values})).column("v")  # what is equal must cancel
+            values = canonical_floats(pa.table({"v": values})).column("v")  # equal values must cancel
         columns: dict[str, object] = {
             PART: np.full(len(changes), argument.part, np.int8), COUNT: changes.weight, argument.value: values
         }  # fmt: skip
         if argument.bag == "starts":
             columns[BAG_LE] = changes.le
-        return _beside(keys, columns).filter(there)
+        return _with_columns(keys, columns).filter(valid)
 
 
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
 
 
-def _beside(keys: pa.Table, columns: dict[str, object]) -> pa.Table:
+def _with_columns(keys: pa.Table, columns: dict[str, object]) -> pa.Table:
     for name, column in columns.items():
         keys = keys.append_column(name, column if isinstance(column, (pa.Array, pa.ChunkedArray)) else pa.array(column))
     return keys

@@ -11,13 +11,13 @@ from headrace.expr import AggregateCall
 from headrace.operators.aggregate.accumulators import COUNT, PART, Argument, Layout
 from headrace.operators.aggregate.bags import Bag
 from headrace.operators.aggregate.exact import as_integers, lowest_limb, total_float, total_integer
-from headrace.operators.evaluated import evaluated
+from headrace.operators.evaluate import evaluate_changes
 
 __all__ = ["answers", "outputs"]
 
 
 def answers(state: pa.Table, layout: Layout, window: str) -> pa.Table:
-    """One row per group and window that has events: keys, window, and a column for every aggregate call."""
+    """One row per group and window with events: keys, window, and a column for every aggregate call."""
     part = to_numpy(state.column(PART))
     sums = state.filter(pa.array((part == 0) & (to_numpy(state.column(COUNT)) > 0)))
     table = sums.select([*layout.keys, window])
@@ -28,26 +28,26 @@ def answers(state: pa.Table, layout: Layout, window: str) -> pa.Table:
 
 
 def outputs(state: pa.Table, layout: Layout, window: str, weight: int) -> tuple[Int64s, Int64s, pa.Table]:
-    """For every answer: the number of its window, the weight, and the payload that leaves."""
+    """For every answer: the number of its window, the weight, and the output payload."""
     table = answers(state, layout, window)
     weights = np.full(table.num_rows, weight, np.int64)
     columns = [table.column(name) for name in layout.keys]
-    columns += [evaluated(expr, table, weights) for expr in layout.node.split[1].values()]
+    columns += [evaluate_changes(expr, table, weights) for expr in layout.node.split[1].values()]
     payload = pa.Table.from_arrays(columns, schema=layout.node.schema.arrow)
     return to_numpy(table.column(window)), weights, payload
 
 
 class _Bags:
-    """The bags of all arguments, each looked at once however many functions there are of it."""
+    """The bags of all arguments; each is built once for all its functions."""
 
     def __init__(self, rows: pa.Table, sums: pa.Table, by: list[str]) -> None:
         self._rows, self._sums, self._by = rows, sums, by
-        self._found: dict[int, Bag] = {}
+        self._bags: dict[int, Bag] = {}
 
     def of(self, argument: Argument) -> Bag:
-        if argument.number not in self._found:
-            self._found[argument.number] = Bag.of(argument, self._rows, self._sums, self._by)
-        return self._found[argument.number]
+        if argument.number not in self._bags:
+            self._bags[argument.number] = Bag.of(argument, self._rows, self._sums, self._by)
+        return self._bags[argument.number]
 
 
 def _value(call: AggregateCall, sums: pa.Table, bags: _Bags, layout: Layout) -> pa.Array:
@@ -81,7 +81,7 @@ def _sum(argument: Argument, sums: pa.Table, count: Int64s) -> pa.Array:
     if argument.type.is_floating:
         return pa.array(total_float(limbs, len(count)), pa.float64(), mask=count == 0)
     value, fits = total_integer(limbs, len(count))
-    return pa.array(value, mask=(count == 0) | ~fits)  # what cannot be computed is null
+    return pa.array(value, mask=(count == 0) | ~fits)  # values that cannot be computed are null
 
 
 def _avg(argument: Argument, sums: pa.Table, count: Int64s) -> pa.Array:
@@ -119,7 +119,7 @@ def _geometric_mean(argument: Argument, sums: pa.Table, count: Int64s) -> pa.Arr
     total = total_float(_columns(sums, f"{argument.prefix}l"), len(count))
     without = _column(sums, f"{argument.prefix}z") > 0
     value = np.exp(np.where(without, 0.0, total / np.maximum(count, 1)))
-    return pa.array(value, pa.float64(), mask=(count == 0) | without)  # what cannot be computed is null
+    return pa.array(value, pa.float64(), mask=(count == 0) | without)  # values that cannot be computed are null
 
 
 _SUMMED = {"sum": _sum, "avg": _avg, "var": _var, "stddev": _stddev, "geometric_mean": _geometric_mean}

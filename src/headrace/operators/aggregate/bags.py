@@ -24,7 +24,7 @@ __all__ = ["Bag"]
 
 @dataclass(frozen=True, eq=False)
 class _Sorted:
-    """Rows of a bag in order of their groups, and where each group starts; the last start is the end of all."""
+    """Rows of a bag in order of their groups, and the start of each group; the last start is the end of all rows."""
 
     groups: Int64s
     values: pa.Array
@@ -37,15 +37,15 @@ class _Sorted:
 
     @property
     def empty(self) -> NDArray[np.bool_]:
-        """The groups that have no row."""
+        """A mask of the groups without rows."""
         return np.equal(self.starts[1:], self.starts[:-1])
 
     def take(self, rows: Int64s) -> pa.Array:
-        """The value at one row a group; null for groups that are empty."""
+        """The value at one row per group; null for empty groups."""
         return self.values.take(pa.array(np.where(self.empty, 0, rows), mask=self.empty))
 
     def lists(self, rows: Int64s) -> pa.Array:
-        """The values at these rows, which are in order, as one list a group."""
+        """The values at these rows, which are in order, as one list per group."""
         offsets = np.searchsorted(self.groups[rows], np.arange(len(self.starts)))
         elements = self.values.take(pa.array(rows))
         return Lists(offsets, elements, np.zeros(len(offsets) - 1, bool)).array()
@@ -62,7 +62,7 @@ class Bag:
 
     @classmethod
     def of(cls, argument: Argument, bags: pa.Table, sums: pa.Table, by: list[str]) -> Bag:
-        """The rows of `bags` that are the argument's; the groups are the rows of `sums`, told apart by `by`."""
+        """The rows of `bags` of an argument; the groups are the rows of `sums`, with the keys `by`."""
         rows = bags.filter((pc.field(PART) == argument.part) & (pc.field(COUNT) > 0)) if bags.num_rows else bags
         if rows.num_rows == 0:
             schema = pa.schema([(argument.value, argument.kept), (BAG_LE, pa.int64()), (COUNT, pa.int64())])
@@ -87,7 +87,7 @@ class Bag:
 
     @cached_property
     def by_start(self) -> _Sorted:
-        """By start and then value. Ends do not decide: one may still move after a window is closed (rule 6.4)."""
+        """By start and then value. Ends do not count: they may still move after a window is closed (rule 6.4)."""
         return self._sorted(BAG_LE, self.argument.value)
 
     @cached_property
@@ -97,7 +97,7 @@ class Bag:
 
     @cached_property
     def distinct(self) -> _Sorted:
-        """By value, each of them once: a bag with starts may have it in several rows."""
+        """By value, each value once: a bag with starts may have it in several rows."""
         rows = self.by_value
         if self.argument.bag == "values":
             return rows
@@ -130,21 +130,21 @@ class Bag:
         return pa.array(np.diff(self.distinct.starts))
 
     def approx_distinct(self) -> pa.Array:
-        """From a sketch of the k least hashes: if the k-th is the fraction f of all there may be, (k - 1) / f."""
+        """From a sketch of the k least hashes: (k - 1) / f, f is the k-th as a fraction of the hash range."""
         if not self.argument.sketch:
             return self.distinct_count()
         size, rows = self.argument.sketch_size, self.by_value
-        found = np.diff(rows.starts)
-        full = found >= size
+        sizes = np.diff(rows.starts)
+        full = sizes >= size
         if not full.any():
-            return pa.array(found)
+            return pa.array(sizes)
         last = to_numpy(rows.values)[np.where(full, rows.starts[:-1] + size - 1, 0)].astype(np.float64)
         estimate = np.rint((size - 1) / ((last + 1.0) / 2.0**64))
-        return pa.array(np.where(full, estimate, found).astype(np.int64))
+        return pa.array(np.where(full, estimate, sizes).astype(np.int64))
 
     def top_frequent(self, k: int) -> pa.Array:
         rows = self.distinct
-        order = np.lexsort((-rows.counts, rows.groups))  # stable: the lesser value stays before its equals
+        order = np.lexsort((-rows.counts, rows.groups))  # stable: the lesser value stays before equally frequent ones
         place = np.arange(len(order)) - rows.starts[rows.groups]
         return rows.lists(order[place < k])
 
@@ -168,16 +168,16 @@ class Bag:
         values: NDArray[np.float64], through: Int64s, rank: Int64s, empty: NDArray[np.bool_]
     ) -> NDArray[np.float64]:
         """The values at ranks counted over all groups."""
-        found = np.zeros(len(rank), np.float64)
-        found[~empty] = values[np.searchsorted(through, rank[~empty], side="right") - 1]
-        return found
+        picked = np.zeros(len(rank), np.float64)
+        picked[~empty] = values[np.searchsorted(through, rank[~empty], side="right") - 1]
+        return picked
 
 
 def _between(low: NDArray[np.float64], high: NDArray[np.float64], part: NDArray[np.float64]) -> NDArray[np.float64]:
-    """`part` of the way from `low` to `high`, never beyond them; from one infinity to the other there is no way."""
+    """`part` of the way from `low` to `high`, never beyond them; NaN between opposite infinities."""
     with np.errstate(invalid="ignore"):
-        way = np.clip(low * (1.0 - part) + high * part, low, high)
-    return np.where((part == 0.0) | (low == high), low, way)
+        value = np.clip(low * (1.0 - part) + high * part, low, high)
+    return np.where((part == 0.0) | (low == high), low, value)
 
 
 _ANSWERS: dict[str, Callable[..., pa.Array]] = {

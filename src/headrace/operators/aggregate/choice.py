@@ -1,10 +1,10 @@
-"""Which kernels run the halves of an aggregate, `Combine` and `Merge`, and what they keep."""
+"""The choice of the kernels for the halves of an aggregate, `Combine` and `Merge`, and their state."""
 
 from __future__ import annotations
 
 from headrace.operators.aggregate.accumulators import Layout
 from headrace.operators.aggregate.merge import MergeKernel
-from headrace.operators.aggregate.overlapping import OverlappingKernel, slides
+from headrace.operators.aggregate.overlapping import OverlappingKernel, can_slide
 from headrace.operators.choice import INCREMENTAL, KernelChoice
 from headrace.plan.nodes import Combine, Merge
 
@@ -12,12 +12,12 @@ __all__ = ["combine_runs", "merge_choice"]
 
 
 def merge_choice(node: Merge) -> KernelChoice:
-    """By what enters and leaves overlapping windows, where all of it adds up; else window by window."""
+    """Overlapping windows by steps, if all aggregates add up; else window by window."""
     layout = Layout(node.aggregate)
-    # Numbers too large for 64 bits: Python's own, one answer at a time.
+    # Numbers too large for 64 bits are Python integers, one answer at a time.
     squared = [str(argument.expr) for argument in layout.arguments.values() if argument.squared]
     exact = f"; variance of {', '.join(squared)} in exact arithmetic, answer by answer" if squared else ""
-    kernel: type[OverlappingKernel | MergeKernel] = OverlappingKernel if slides(node) else MergeKernel
+    kernel: type[OverlappingKernel | MergeKernel] = OverlappingKernel if can_slide(node) else MergeKernel
     return KernelChoice(lambda: kernel(node), f"{INCREMENTAL}{_kept(layout)}{exact}")
 
 

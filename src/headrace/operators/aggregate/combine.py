@@ -1,4 +1,4 @@
-"""Combining: the first half of a windowed aggregate, wherever the rows are.
+"""Combining: the first half of a windowed aggregate, before rows are brought together by key.
 
 Rows of one group that belong to the same run of windows `FIRST..LAST` are combined into one row of partial results. For
 points under tumbling windows that is one row per group and window; under hopping windows it is the *pane* of the
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from headrace.changes import Changes
 from headrace.columnar import Int64s, canonical_floats, concat, factorize, group_sum, to_numpy
 from headrace.operators.aggregate.accumulators import BAG_LE, COUNT, PART, Argument, Layout
-from headrace.operators.evaluated import evaluated
+from headrace.operators.evaluate import evaluate_changes
 from headrace.plan.nodes import Combine
 from headrace.plan.windows import Grid
 
@@ -30,9 +30,10 @@ def combine(node: Combine, changes: Changes) -> pa.Table:
     window = node.aggregate.window
     assert isinstance(window, Grid)
     first, last = window.first(changes.le), window.last(changes.le, changes.re)
-    # Under jumping windows an event may belong to none: its run is empty, but its reach still counts (rule 5.3).
+    # Under jumping windows an event may be in no window: its run is empty, but its end still counts (rule 5.3).
     keys = pa.Table.from_arrays(
-        [evaluated(expr, changes.payload, changes.weight) for _, expr in node.aggregate.keys], schema=node.schema.arrow
+        [evaluate_changes(expr, changes.payload, changes.weight) for _, expr in node.aggregate.keys],
+        schema=node.schema.arrow,
     ) if node.aggregate.keys else pa.table({"__all": pa.nulls(len(changes))}).select([])  # fmt: skip
     keys = canonical_floats(keys)
     keys = keys.append_column(FIRST, pa.array(first)).append_column(LAST, pa.array(last))
@@ -42,7 +43,7 @@ def combine(node: Combine, changes: Changes) -> pa.Table:
 
 
 def compact(table: pa.Table, layout: Layout, windows: list[str]) -> pa.Table:
-    """Rows of the same part, group and windows (and value, in a bag) added up; rows that cancel dropped."""
+    """Sum rows of the same part, group and windows (and value, in a bag); drop rows that cancel."""
     if table.num_rows == 0:
         return table
     table = _least_hashes(_only_ends(table, layout, windows), layout, windows)
@@ -51,7 +52,7 @@ def compact(table: pa.Table, layout: Layout, windows: list[str]) -> pa.Table:
     for name in rest:  # a limb that one part lacks is zero there
         if _merge_of(name) == "sum" and table.column(name).null_count:
             table = table.set_column(table.schema.get_field_index(name), name, pc.fill_null(table.column(name), 0))
-    merged = _grouped(table, by, [(name, _merge_of(name)) for name in rest])
+    merged = _sum_by_group(table, by, [(name, _merge_of(name)) for name in rest])
     if layout.insert_only:
         return merged
     zero = pc.equal(merged.column(COUNT), 0)
@@ -61,29 +62,29 @@ def compact(table: pa.Table, layout: Layout, windows: list[str]) -> pa.Table:
     return merged.filter(pc.invert(zero)) if pc.any(zero).as_py() else merged
 
 
-def _grouped(table: pa.Table, by: list[str], merges: list[tuple[str, str]]) -> pa.Table:
-    """Sums by group. Columns that say nothing new (the same everywhere, or a window that follows from the first) are
-    left out of the grouping, which costs by the column, and put back.
+def _sum_by_group(table: pa.Table, by: list[str], merges: list[tuple[str, str]]) -> pa.Table:
+    """Sums by group. Redundant columns (constant, or a last window that follows from the first) are not grouped by,
+    which saves time, and added afterwards.
     """
-    told = {PART: _constant(table.column(PART))} if PART in by else {}
+    constants = {PART: _constant(table.column(PART))} if PART in by else {}
     runs = FIRST in by and LAST in by
     length = _constant(pc.subtract(table.column(LAST), table.column(FIRST))) if runs else None
-    keys = [n for n in by if told.get(n) is None and not (n == LAST and length is not None)]
-    merged = _counted(table, keys, merges)
+    keys = [n for n in by if constants.get(n) is None and not (n == LAST and length is not None)]
+    merged = _sum_by_counting(table, keys, merges)
     if merged is None:
         merged = table.group_by(keys, use_threads=False).aggregate(merges)
         merged = merged.rename_columns({f"{name}_{how}": name for name, how in merges})
     if length is not None:
         merged = merged.append_column(LAST, pc.add(merged.column(FIRST), length))
-    if told.get(PART) is not None:
-        merged = merged.append_column(PART, pa.array(np.full(merged.num_rows, told[PART], np.int8)))
+    if constants.get(PART) is not None:
+        merged = merged.append_column(PART, pa.array(np.full(merged.num_rows, constants[PART], np.int8)))
     return merged.select([*by, *(name for name, _ in merges)])
 
 
-def _counted(table: pa.Table, keys: list[str], merges: list[tuple[str, str]]) -> pa.Table | None:
-    """The same sums, found by counting: groups are numbered, and each sum is one pass over the rows.
+def _sum_by_counting(table: pa.Table, keys: list[str], merges: list[tuple[str, str]]) -> pa.Table | None:
+    """The same sums with numbered groups, one pass over the rows for each sum.
 
-    Quicker than hashing where all that is merged are sums; None where it is not, or there are few rows.
+    Faster than hashing; None if not all merges are sums, or there are few rows.
     """
     if table.num_rows < _WORTH_COUNTING or not keys or any(how != "sum" for _, how in merges):
         return None
@@ -103,7 +104,7 @@ def _sums(codes: Int64s, values: Int64s, groups: int) -> Int64s:
 
 
 def _constant(column: pa.ChunkedArray) -> int | None:
-    """The one value of a column of integers, if it has only one."""
+    """The value of a constant column of integers; None for others."""
     ends = pc.min_max(column).as_py()
     return ends["min"] if ends["min"] == ends["max"] else None
 
@@ -126,7 +127,7 @@ def _only_ends(table: pa.Table, layout: Layout, windows: list[str]) -> pa.Table:
 
 
 def _least_hashes(table: pa.Table, layout: Layout, windows: list[str]) -> pa.Table:
-    """Of a sketch only so many different hashes are kept, the least of each group."""
+    """Keep the least hashes of each group, up to the size of a sketch."""
     for argument in layout.arguments.values():
         if argument.sketch and argument.value in table.column_names:
             rows, codes = _rows_of(argument, table, layout, windows)

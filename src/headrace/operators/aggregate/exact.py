@@ -2,7 +2,7 @@
 
 Adding floats rounds, and the rounding depends on the order; so a sum built from batches, corrected by retractions and
 merged over partitions would differ in its last digits from run to run, and the law of the engine (rule 1.5) would not
-hold. So sums are kept exactly: a value is cut into *limbs*, integers `v_j` with `value = sum(v_j * 2**(32*j))`, and
+hold. So sums are exact: a value is cut into *limbs*, integers `v_j` with `value = sum(v_j * 2**(32*j))`, and
 each limb is added up in 64-bit integers, where addition is exact, associative and invertible. A 64-bit float has at
 most three limbs; a column of prices needs three columns, so exactness costs little. The total is rounded once, when it
 is read.
@@ -44,7 +44,7 @@ def integer_limbs(values: Int64s) -> dict[str, Int64s]:
 
 
 def float_limbs(values: Floats) -> dict[str, Int64s]:
-    """The limbs of floats, and counts of what has none, by column suffix; columns of zeros are left out."""
+    """The limbs of floats, and counts of special values, by column suffix; columns of zeros are left out."""
     finite = np.isfinite(values)
     columns: dict[str, Int64s] = {}
     rest = values
@@ -78,7 +78,7 @@ def integer_squares(values: Int64s) -> dict[str, Int64s]:
     if not high.any():
         square = low * low
         return {"0": (square & mask).astype(np.int64), "1": (square >> np.uint64(BITS)).astype(np.int64)}
-    parts = [low * low, low * high, low * high, high * high]  # what each is worth: 1, 2**32, 2**32, 2**64
+    parts = [low * low, low * high, low * high, high * high]  # their factors: 1, 2**32, 2**32, 2**64
     columns = {str(j): np.zeros(len(values), np.int64) for j in range(4)}
     for part, place in zip(parts, (0, 1, 1, 2), strict=True):
         columns[str(place)] += (part & mask).astype(np.int64)
@@ -87,7 +87,7 @@ def integer_squares(values: Int64s) -> dict[str, Int64s]:
 
 
 def float_squares(values: Floats) -> dict[str, Int64s]:
-    """The limbs of the squares of floats; what is not finite is counted as `nan`."""
+    """The limbs of the squares of floats; infinite and NaN values are counted as `nan`."""
     finite = np.isfinite(values)
     none = np.zeros(len(values), np.int64)
     columns = {} if finite.all() else {"nan": (~finite).astype(np.int64), "pinf": none, "ninf": none}
@@ -106,7 +106,7 @@ def float_squares(values: Floats) -> dict[str, Int64s]:
 
 
 def _squares(values: Floats) -> tuple[Floats, Floats]:
-    """`values**2` as an unevaluated sum of two floats, exact but for under- and overflow (Dekker's product)."""
+    """`values**2` as an unevaluated sum of two floats, exact except for under- and overflow (Dekker's product)."""
     product = values * values
     factor = values * 134217729.0  # 2**27 + 1 splits 53 bits into two halves
     high = factor - (factor - values)

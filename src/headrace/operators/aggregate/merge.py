@@ -2,13 +2,12 @@
 
 Two traces carry the state:
 
-- `windows`: partial results of every window that is *visible* (ends at or before m, so an answer has been given) and
+- `windows`: partial results of every window that is *visible* (ends at or before m, so it has an answer) and
   not yet closed by the CTI (`visible.py`);
-- `runs`: partial results of runs of windows that reach past m, and so are partly still to come. An event that never
-  ends is one row here, not endless windows.
+- `runs`: partial results of runs of windows that reach past m. An endless event is one row here, not endless windows.
 
-A batch moves m forward. Its own rows, and the rows of `runs` that now become visible, give the *delta*: partial results
-to add per group and window. So a batch costs as much as what it changes, not as much as what is remembered.
+A batch moves m forward. Its own rows, and the rows of `runs` that become visible, are the *delta*: partial results to
+add per group and window. So the cost of a batch depends on what it changes, not on the size of the state.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class MergeKernel(Kernel):
         super().__init__(node)
         self.visible = VisibleWindows(node)
         self.layout = self.visible.layout
-        self.runs = Trace(lambda table: self.visible.compacted(table, FIRST, LAST))
+        self.runs = Trace(lambda table: self.visible.compact(table, FIRST, LAST))
         self.traces = {"windows": self.visible.trace, "runs": self.runs}
         self.scalars = {"cti": NEG_INFINITY, "seen": NEG_INFINITY}
 
@@ -62,25 +61,29 @@ class MergeKernel(Kernel):
         before, after, window = horizon.before, horizon.after, self.visible.window
         old = self.runs.scan() if after > before else None
         parts = []
-        if horizon.ended is not None:  # nothing more will come: endless runs stop with the last thing that ends
+        if horizon.ended is not None:  # the input has ended: endless runs stop with the last end
             partial, old = self._ended(partial, old, horizon.ended)
         if partial.num_rows:
-            parts.append(self.visible.spread(partial, horizon.first_open, after))
+            parts.append(self.visible.expand(partial, horizon.first_open, after))
             waiting = partial.filter(pa.array(to_numpy(partial.column(LAST)) > after))
             self.visible.add(self.runs, waiting, FIRST, LAST)
         if old is not None:
-            parts.append(self.visible.spread(old, max(before + 1, horizon.first_open), after))
+            parts.append(self.visible.expand(old, max(before + 1, horizon.first_open), after))
             self.runs.drop(window.start_of(after) + window.size)
         if horizon.ended is not None:
             self.runs.drop(INFINITY)
-        found = [part for part in parts if part.num_rows]
-        return compact(concat(found), self.layout, [WINDOW]) if found else pa.table({WINDOW: pa.array([], pa.int64())})
+        nonempty = [part for part in parts if part.num_rows]
+        return (
+            compact(concat(nonempty), self.layout, [WINDOW])
+            if nonempty
+            else pa.table({WINDOW: pa.array([], pa.int64())})
+        )
 
     def _ended(self, partial: pa.Table, old: pa.Table | None, high: int) -> tuple[pa.Table, pa.Table | None]:
         both = concat([t for t in (partial, old) if t is not None])
         if both.num_rows == 0:
             return partial, old
-        kept = compact(both, self.layout, [FIRST, LAST])  # runs that were taken back reach nowhere
+        kept = compact(both, self.layout, [FIRST, LAST])  # runs that were taken back do not count
         size = both.num_rows
         codes, groups = factorize(concat([both, kept]).select(self.layout.keys))
         last, lasts = to_numpy(both.column(LAST)), to_numpy(kept.column(LAST))
@@ -96,7 +99,7 @@ class MergeKernel(Kernel):
 
 
 def empty_partial() -> pa.Table:
-    """What a bucket that got nothing has."""
+    """The partial results of a bucket without input."""
     return pa.table(
         {
             PART: pa.array([], pa.int8()),

@@ -1,12 +1,11 @@
 """Snapshot windows of aggregates that can be subtracted: running sums over endpoints (rules 5.1 and 6.4).
 
-The events alive between two neighbouring endpoints are those before, with what starts there and without what ends. So a
-group is remembered as *steps*, partial results that enter or leave at an endpoint, and a *base*: the endpoint where the
-window over the CTI starts, and the total of what is alive in it. Everything before is settled and forgotten. A change
-costs as much as the endpoints the CTI has not passed, not as much as the events that are alive, which may be many and
-may never end.
+The events alive after an endpoint are those alive before it, with those that start there and without those that end. So
+the state of a group is *steps*, partial results that enter or leave at an endpoint, and a *base*: the start of the
+window at the CTI, and the total of the events alive in it. Everything before is settled and forgotten. The cost of a
+change depends on the endpoints that the CTI has not passed, not on the events alive, which may be many and endless.
 
-A window that is split keeps its start and its answer, and so is corrected by shortening: the output CTI is the input's.
+A window that is split keeps its start and its answer, and is only shortened: so the output CTI is the input's.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from headrace.columnar import Int64s, canonical_floats, concat, factorize, hash_
 from headrace.operators.aggregate.accumulators import COUNT, PART, Layout
 from headrace.operators.aggregate.answers import outputs
 from headrace.operators.aggregate.combine import compact
-from headrace.operators.aggregate.running import negative, present, running_sums
-from headrace.operators.evaluated import evaluated
-from headrace.operators.kernel import Data, Kernel, names_of
+from headrace.operators.aggregate.running import negate, running_sums, without_zeros
+from headrace.operators.evaluate import evaluate_changes
+from headrace.operators.kernel import Data, Kernel, expression_texts
 from headrace.plan.nodes import Aggregate
 from headrace.plan.windows import Snapshot
 from headrace.progress import Progress
@@ -33,12 +32,12 @@ from headrace.trace import Trace
 
 __all__ = ["SnapshotKernel", "adds_up"]
 
-#: When a step is taken, and how many endpoints are there.
+#: The time of a step, and the number of endpoints there.
 _AT, _ENDS = "__window", "__ends"
 
 
 def adds_up(node: Aggregate) -> bool:
-    """Whether the windows are snapshots, and all that is remembered of them can be subtracted."""
+    """Whether the windows are snapshots, and all partial results can be subtracted."""
     return isinstance(node.window, Snapshot) and node.adds_up
 
 
@@ -52,7 +51,7 @@ class SnapshotKernel(Kernel):
         self.aggregate = node
         self.layout = Layout(node)
         self.keys = self.layout.keys
-        # Steps are settled when the CTI passes them; a base stays until another takes its place.
+        # Steps are settled when the CTI passes them; a base stays until another replaces it.
         self.traces = {
             "steps": Trace(lambda rows: self._compacted(rows, to_numpy)),
             "bases": Trace(lambda rows: self._compacted(rows, _never)),
@@ -60,7 +59,7 @@ class SnapshotKernel(Kernel):
         self.scalars = {"cti": NEG_INFINITY}
 
     def column_names(self) -> dict[str, str]:
-        return names_of(self.aggregate.keys) | self.layout.column_names()
+        return expression_texts(self.aggregate.keys) | self.layout.column_names()
 
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
         (changes,), (now,) = inputs, progress
@@ -72,27 +71,27 @@ class SnapshotKernel(Kernel):
         return result, now
 
     def _steps(self, changes: Changes) -> pa.Table:
-        """What enters at starts and leaves at ends."""
+        """The partial results that enter at starts and leave at ends."""
         keys = pa.table({PART: np.zeros(len(changes), np.int8)})
         for name, expr in self.aggregate.keys:
-            keys = keys.append_column(name, evaluated(expr, changes.payload, changes.weight))
+            keys = keys.append_column(name, evaluate_changes(expr, changes.payload, changes.weight))
         sums = self.layout.sums_table(changes, canonical_floats(keys))
         entering = sums.append_column(_AT, pa.array(changes.le)).append_column(_ENDS, pa.array(changes.weight))
-        leaving = negative(sums, self._not_sums).append_column(_AT, pa.array(changes.re))
+        leaving = negate(sums, self._not_sums).append_column(_AT, pa.array(changes.re))
         leaving = leaving.append_column(_ENDS, pa.array(changes.weight))
         ending = pa.array(changes.re != INFINITY)
-        return self._present(compact(concat([entering, leaving.filter(ending)]), self.layout, [_AT]))
+        return self._without_zeros(compact(concat([entering, leaving.filter(ending)]), self.layout, [_AT]))
 
     @property
     def _not_sums(self) -> tuple[str, ...]:
         return (*self.keys, PART, _AT, "__hash", "__time")
 
-    def _present(self, table: pa.Table) -> pa.Table:
-        return present(table, self._not_sums)
+    def _without_zeros(self, table: pa.Table) -> pa.Table:
+        return without_zeros(table, self._not_sums)
 
     def _compacted(self, table: pa.Table, until: Callable[[pa.ChunkedArray], Int64s]) -> pa.Table:
-        """Rows of one trace summed."""
-        merged = self._present(compact(table.drop_columns(["__hash", "__time"]), self.layout, [_AT]))
+        """Compact one trace."""
+        merged = self._without_zeros(compact(table.drop_columns(["__hash", "__time"]), self.layout, [_AT]))
         times = pa.array(until(merged.column(_AT)))
         return merged.append_column("__hash", pa.array(self._hashes(merged))).append_column("__time", times)
 
@@ -100,21 +99,21 @@ class SnapshotKernel(Kernel):
         return hash_rows(table.select(self.keys)) if self.keys else np.zeros(table.num_rows, np.uint64)
 
     def _known(self, hashes: NDArray[np.uint64]) -> pa.Table | None:
-        found = [t for t in (trace.lookup(hashes) for trace in self.traces.values()) if t is not None]
-        return self._present(compact(concat(found), self.layout, [_AT])) if found else None
+        tables = [t for t in (trace.lookup(hashes) for trace in self.traces.values()) if t is not None]
+        return self._without_zeros(compact(concat(tables), self.layout, [_AT])) if tables else None
 
     def _corrections(self, delta: pa.Table) -> Changes:
-        """Old answers of the groups in `delta` taken back, new ones given."""
+        """Take back the old answers of the groups in `delta`, and insert the new ones."""
         if delta.num_rows == 0:
             return Changes.empty(self.node.schema)
         known = self._known(self._hashes(delta))
-        after = delta if known is None else self._present(compact(concat([known, delta]), self.layout, [_AT]))
+        after = delta if known is None else self._without_zeros(compact(concat([known, delta]), self.layout, [_AT]))
         self.traces["steps"].append(delta, self._hashes(delta), to_numpy(delta.column(_AT)))
-        given = self._answers(after, 1)
-        return given if known is None else Changes.concat([self._answers(known, -1), given]).consolidate()
+        answers = self._answers(after, 1)
+        return answers if known is None else Changes.concat([self._answers(known, -1), answers]).consolidate()
 
     def _totals(self, steps: pa.Table) -> tuple[pa.Table, Int64s]:
-        """Running sums by group and time, and where the window that starts at each of them ends."""
+        """Running sums by group and time, and the end of the window that starts at each."""
         codes = factorize(steps.select(self.keys))[0] if self.keys else np.zeros(steps.num_rows, np.int64)
         order = np.lexsort((to_numpy(steps.column(_AT)), codes))
         steps, codes = steps.take(pa.array(order)), codes[order]
@@ -128,12 +127,12 @@ class SnapshotKernel(Kernel):
         alive = to_numpy(totals.column(COUNT)) > 0
         totals, ends = totals.filter(pa.array(alive)), ends[alive]
         starts = to_numpy(totals.column(_AT))
-        numbered = totals.set_column(totals.schema.get_field_index(_AT), _AT, pa.array(np.arange(len(ends))))
-        number, weights, payload = outputs(numbered, self.layout, _AT, weight)
+        windows = totals.set_column(totals.schema.get_field_index(_AT), _AT, pa.array(np.arange(len(ends))))
+        number, weights, payload = outputs(windows, self.layout, _AT, weight)
         return Changes(starts[number], ends[number], weights, payload)
 
     def _settle(self, cti: int) -> None:
-        """Endpoints before the CTI cannot change: only the last of each group, and what is alive there, matters."""
+        """Forget endpoints before the CTI, which cannot change: only the last of each group, and its total, matter."""
         steps, bases = self.traces["steps"], self.traces["bases"]
         passed = steps.until(cti - 1)
         steps.drop(cti - 1)
@@ -141,11 +140,11 @@ class SnapshotKernel(Kernel):
             return
         old = bases.lookup(self._hashes(passed))
         parts = [passed] if old is None else [passed, old]
-        totals, ends = self._totals(self._present(compact(concat(parts), self.layout, [_AT])))
+        totals, ends = self._totals(self._without_zeros(compact(concat(parts), self.layout, [_AT])))
         rows = totals.filter(pa.array((ends == INFINITY) & (to_numpy(totals.column(COUNT)) > 0)))
         rows = rows.set_column(rows.schema.get_field_index(_ENDS), _ENDS, pa.array(np.ones(rows.num_rows, np.int64)))
         if old is not None:
-            rows = self._present(compact(concat([rows, negative(old, self._not_sums)]), self.layout, [_AT]))
+            rows = self._without_zeros(compact(concat([rows, negate(old, self._not_sums)]), self.layout, [_AT]))
         if cti == INFINITY:
             bases.drop(INFINITY)
         else:

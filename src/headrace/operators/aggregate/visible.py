@@ -1,8 +1,8 @@
-"""Windows that are *visible*: they end at or before m, so an answer has been given, and the CTI has not closed them.
+"""Windows that are *visible*: they end at or before m, so they have an answer, and the CTI has not closed them.
 
-The kernels of grid windows differ in how they remember what is still to come. From that and from a batch they work out
-the *delta*: partial results to add per group and visible window. The rest is here. For each window in the delta the
-answer before is taken back and the answer after is given, and the delta is added to what is remembered.
+The kernels of grid windows differ in how they keep the partial results of later windows. From these and from a batch
+they compute the *delta*: partial results to add per group and visible window. `VisibleWindows` does the rest: for each
+window in the delta it takes back the old answer and inserts the new one, and adds the delta to its state.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.columnar import concat, hash_rows, to_numpy
 from headrace.operators.aggregate.accumulators import Layout
 from headrace.operators.aggregate.answers import outputs
 from headrace.operators.aggregate.combine import FIRST, LAST, compact
-from headrace.operators.aggregate.window_runs import spread
+from headrace.operators.aggregate.window_runs import expand_runs
 from headrace.plan.nodes import Merge
 from headrace.plan.windows import ENDLESS, Grid
 from headrace.progress import Progress
@@ -32,8 +32,9 @@ WINDOW = "__window"
 
 @dataclass(frozen=True)
 class Horizon:
-    """Which windows are visible, by their numbers: the last before a batch, the last after it, and the first that is
-    not closed. If nothing more will come, `ended` is how far the input came.
+    """The numbers of visible windows: the last before a batch, the last after it, and the first that is not closed.
+
+    If the input has ended, `ended` is its last window.
     """
 
     before: int
@@ -43,17 +44,17 @@ class Horizon:
 
 
 class VisibleWindows:
-    """Partial results of visible windows, and the answers that they come to."""
+    """Partial results of visible windows, and their answers."""
 
     def __init__(self, node: Merge) -> None:
         self.schema = node.schema
         self.layout = Layout(node.aggregate)
         assert isinstance(node.aggregate.window, Grid)
         self.window: Grid = node.aggregate.window
-        self.trace = Trace(lambda table: self.compacted(table, WINDOW, WINDOW))
+        self.trace = Trace(lambda table: self.compact(table, WINDOW, WINDOW))
 
     def horizon(self, scalars: Mapping[str, int], now: Progress) -> Horizon:
-        """What becomes visible, when time had come as far as the scalars say."""
+        """The windows that become visible, from the times in the scalars."""
         cti, seen, closed = scalars["cti"], scalars["seen"], self.window.closed
         first_open = -ENDLESS if cti == NEG_INFINITY else closed(cti) + 1
         reached = max(now.high, seen if seen != INFINITY else NEG_INFINITY)
@@ -66,13 +67,13 @@ class VisibleWindows:
         return Progress(self.window.cti(now.cti), high)
 
     def held_by(self, cti: int) -> str:
-        """What keeps the state, for people."""
+        """Why state is kept, as a text for users."""
         return f"windows from {format_ticks(self.window.cti(cti))} on: CTI {format_ticks(cti)} has not closed them"
 
     # --- partial results ---------------------------------------------------------------------------------------------
 
-    def compacted(self, table: pa.Table, first: str, last: str) -> pa.Table:
-        """How traces of partial results compact; the columns say which windows they are of."""
+    def compact(self, table: pa.Table, first: str, last: str) -> pa.Table:
+        """Compact a trace of partial results; the columns have the numbers of their windows."""
         kept = compact(table.drop_columns(["__hash", "__time"]), self.layout, list(dict.fromkeys([first, last])))
         times = self.window.end(to_numpy(kept.column(last)))
         hashes = hash_rows(kept.select([*self.layout.keys, first]))
@@ -84,33 +85,33 @@ class VisibleWindows:
             hashes = hash_rows(rows.select([*self.layout.keys, first]))
             trace.append(rows, hashes, self.window.end(to_numpy(rows.column(last))))
 
-    def spread(self, table: pa.Table, low: int, high: int) -> pa.Table:
-        """One row a window, for the windows of each run within `low..high`."""
+    def expand(self, table: pa.Table, low: int, high: int) -> pa.Table:
+        """One row per window, for the windows of each run within `low..high`."""
         first = np.maximum(to_numpy(table.column(FIRST)), low)
         last = np.minimum(to_numpy(table.column(LAST)), high)
-        rows, numbers = spread(first, last, self.window)
-        whole = table.drop_columns([FIRST, LAST])
-        alone = len(rows) == len(first) and bool((last == first).all())
-        return (whole if alone else whole.take(pa.array(rows))).append_column(WINDOW, pa.array(numbers))
+        rows, numbers = expand_runs(first, last, self.window)
+        partial = table.drop_columns([FIRST, LAST])
+        single = len(rows) == len(first) and bool((last == first).all())
+        return (partial if single else partial.take(pa.array(rows))).append_column(WINDOW, pa.array(numbers))
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
     def exchange(self, delta: pa.Table, before: int, now: Progress) -> Changes:
-        """Add a delta, and correct the answers; those of windows up to `before` have been given."""
+        """Add a delta, and correct the answers; windows up to `before` have answers."""
         result = self._corrections(delta, before)
         self.trace.drop(now.cti)
         self.add(self.trace, delta)
         return result
 
     def _corrections(self, delta: pa.Table, before: int) -> Changes:
-        """Old answers of the windows in `delta` taken back, new ones given."""
+        """Take back the old answers of the windows in `delta`, and insert the new ones."""
         if delta.num_rows == 0:
             return Changes.empty(self.schema)
-        given = to_numpy(delta.column(WINDOW)) <= before
-        fresh = self._answers(delta.filter(pa.array(~given)), 1)
-        if not given.any():
+        answered = to_numpy(delta.column(WINDOW)) <= before
+        fresh = self._answers(delta.filter(pa.array(~answered)), 1)
+        if not answered.any():
             return fresh
-        changed = delta.filter(pa.array(given))
+        changed = delta.filter(pa.array(answered))
         known = self.trace.lookup(hash_rows(changed.select([*self.layout.keys, WINDOW])))
         if known is None:
             return Changes.concat([fresh, self._answers(changed, 1)])
@@ -119,6 +120,6 @@ class VisibleWindows:
         return Changes.concat([fresh, Changes.concat([old, new]).consolidate()])
 
     def _answers(self, state: pa.Table, weight: int) -> Changes:
-        """The answer of every window that has events, from its partial results."""
+        """The answer of every window with events, from its partial results."""
         number, weights, payload = outputs(state, self.layout, WINDOW, weight)
         return Changes(self.window.start(number), self.window.end(number), weights, payload)

@@ -1,4 +1,4 @@
-"""Runs of windows, taken apart: one row for each window of each run."""
+"""Expansion of runs of windows: one row for each window of each run."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import numpy as np
 from headrace.columnar import Int64s
 from headrace.errors import EventError
 
-__all__ = ["spread"]
+__all__ = ["expand_runs"]
 
 _MOST_WINDOWS = 50_000_000
 
 
-def spread(first: Int64s, last: Int64s, window: object) -> tuple[Int64s, Int64s]:
-    """`(rows, numbers)`: which run each window is of, and the window's number; a run may be empty."""
+def expand_runs(first: Int64s, last: Int64s, window: object) -> tuple[Int64s, Int64s]:
+    """`(rows, numbers)`: the run of each window, and the window's number; a run may be empty."""
     count = np.maximum(last - first + 1, 0)
     total = int(count.sum())
     if total > _MOST_WINDOWS or count.max(initial=0) > _MOST_WINDOWS:  # the sum may have overflowed

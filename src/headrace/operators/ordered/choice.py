@@ -1,4 +1,4 @@
-"""Which kernel runs a frame that goes from tuple to tuple, and why (rules 7.4 and 7.5)."""
+"""The choice of the kernel for a frame that goes from tuple to tuple, and why (rules 7.4 and 7.5)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headrace.modules.folding import Folding
 from headrace.operators.choice import KernelChoice
 from headrace.operators.ordered.fold import FoldKernel, Folds, fold_kernel
 from headrace.operators.ordered.over import OverKernel
-from headrace.operators.ordered.tumbling import Rows, Together, TupleNumbers, Values, at_once
+from headrace.operators.ordered.tumbling import NativeValues, TumbledRows, TumbledValues, TupleNumbers, native_folds
 from headrace.plan.nodes import Fold, Over
 from headrace.plan.ordered import NUMBER, Frame
 from headrace.schema import Schema
@@ -17,58 +17,60 @@ __all__ = ["fold_choice", "over_choice"]
 
 
 def over_choice(node: Over) -> KernelChoice:
-    """What keeps as little as possible."""
+    """The kernel that keeps the least state."""
     if node.by_slots:
         return _by_slots(node)
-    kept_up = "computed anew over each frame"
+    method = "computed anew over each frame"
     if node.aggregate.by_sums:
-        kept_up = "by a total of each group" if node.frame.endless else "by running sums"
-    runs = f"{'Python' if node.modules else 'columnar'}; {box(node)}, {kept_up}"
+        method = "by a total of each group" if node.frame.endless else "by running sums"
+    runs = f"{'Python' if node.modules else 'columnar'}; {path_text(node)}, {method}"
     if _only_numbers(node):
         return KernelChoice(lambda: FoldKernel(_folds(node, (("one", lit(1)),)), TupleNumbers(node)), runs)
     return KernelChoice(lambda: OverKernel(node), runs, lambda: _sources(node))
 
 
 def fold_choice(node: Fold) -> KernelChoice:
-    """As `over_choice`, of a module that returns rows."""
-    parts = at_once(node) if node.by_slots else None
+    """Like `over_choice`, for a module that returns rows."""
+    parts = native_folds(node) if node.by_slots else None
     if parts is not None:
         folding = parts[0]
         return KernelChoice(
             lambda: FoldKernel(fold_kernel(node).folds, folding),
-            f"native code; {box(node)}, by a state of each slot",
-            lambda: _native(node, parts),
+            f"native code; {path_text(node)}, by a state of each slot",
+            lambda: _native_code(node, parts),
         )
     language, path = node.folder.language, "by a state of each slot" if node.by_slots else node.folder.path
     return KernelChoice(
-        lambda: FoldKernel(fold_kernel(node).folds, Rows(node)) if node.by_slots else fold_kernel(node),
-        f"{language}; {box(node)}, {path}",
-        lambda: {f"{node.module}, {box(node)}: {language}": node.folder.code},
+        lambda: FoldKernel(fold_kernel(node).folds, TumbledRows(node)) if node.by_slots else fold_kernel(node),
+        f"{language}; {path_text(node)}, {path}",
+        lambda: {f"{node.module}, {path_text(node)}: {language}": node.folder.code},
     )
 
 
 def _by_slots(node: Over) -> KernelChoice:
-    parts = at_once(node)
-    runs = f"{box(node)}, by a state of each slot"
+    parts = native_folds(node)
+    runs = f"{path_text(node)}, by a state of each slot"
     folds = _folds(node, _arguments(node))
     if parts is None:
         language = "Python" if node.modules else "columnar"
-        return KernelChoice(lambda: FoldKernel(folds, Values(node)), f"{language}; {runs}", lambda: _sources(node))
+        return KernelChoice(
+            lambda: FoldKernel(folds, TumbledValues(node)), f"{language}; {runs}", lambda: _sources(node)
+        )
     return KernelChoice(
-        lambda: FoldKernel(folds, Together(node, parts)), f"native code; {runs}", lambda: _native(node, parts)
+        lambda: FoldKernel(folds, NativeValues(node, parts)), f"native code; {runs}", lambda: _native_code(node, parts)
     )
 
 
 def _arguments(node: Over) -> tuple[tuple[str, Expr], ...]:
-    """What the modules of slots are given, by names that tell modules apart."""
+    """The arguments of the modules of slots, by names that are unique across modules."""
     arguments, calls = [], node.aggregate.split[0].values()
     for number, call in enumerate(calls, 1):
         assert isinstance(call, ModuleCall)
-        whose = f"{call.module.name}#{number}." if len(calls) > 1 else ""
+        prefix = f"{call.module.name}#{number}." if len(calls) > 1 else ""
         for name, expr in call.mapping.items():
             kind = call.module.fields[name].type
             plain = expr.type(node.input.schema) is kind
-            arguments.append((whose + name, expr if plain else expr.cast(kind)))
+            arguments.append((prefix + name, expr if plain else expr.cast(kind)))
     return tuple(arguments)
 
 
@@ -77,7 +79,7 @@ def _folds(node: Over, arguments: tuple[tuple[str, Expr], ...]) -> Folds:
 
 
 def _only_numbers(node: Over) -> bool:
-    """Whether no more is asked than the number of each tuple in its group."""
+    """Whether the only output is the number of each tuple in its group."""
     frame, calls = node.frame, list(node.aggregate.split[0].values())
     counts = len(calls) == 1 and calls[0].function == "count" and calls[0].argument is None
     return frame.endless and frame.slide is None and counts
@@ -86,8 +88,8 @@ def _only_numbers(node: Over) -> bool:
 # --- in words --------------------------------------------------------------------------------------------------------
 
 
-def box(node: Over | Fold) -> str:
-    """Where figure 2 of the ESL paper has it: how windows come down to the versions of an aggregate (rule 7.5)."""
+def path_text(node: Over | Fold) -> str:
+    """The box in figure 2 of the ESL paper: how windows reduce to the versions of an aggregate (rule 7.5)."""
     frame = node.frame
     if NUMBER in node.schema and frame.tumbles:
         return "panes, a tumble for each (box 4)" if frame.rows is not None else "yield tuples are left (box 5)"
@@ -105,6 +107,6 @@ def _sources(node: Over) -> dict[str, str]:
     return {f"{module}, over whole windows: Python": getattr(module, "source", "") for module in node.modules}
 
 
-def _native(node: Over | Fold, parts: list[Folding]) -> dict[str, str]:
+def _native_code(node: Over | Fold, parts: list[Folding]) -> dict[str, str]:
     pairs = zip(node.modules, parts, strict=True)
-    return {f"{module}, {box(node)}: native code": getattr(part, "code", "") for module, part in pairs}
+    return {f"{module}, {path_text(node)}: native code": getattr(part, "code", "") for module, part in pairs}

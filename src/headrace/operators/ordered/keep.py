@@ -1,8 +1,8 @@
-"""What windows of tuples need of the past, once the CTI has come to a time (rule 6.4).
+"""The past tuples that windows of tuples still need at a CTI (rule 6.4).
 
-Tuples that start before the CTI are settled: none will be added or deleted there. Of these, windows still to come need
-the last few, or the latest; all that is kept beside them are a few numbers a group. Tuples that start together are
-kept or forgotten together, so that a change of an end finds them all or none.
+Tuples that start before the CTI are settled: none will be added or deleted there. Later windows need the last few of
+these, or the latest; beside them the kernel keeps only a few numbers per group. Tuples that start together are kept or
+forgotten together, so that a change of an end finds all of them or none.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import numpy as np
 
 from headrace.columnar import Bools, Int64s
 from headrace.operators.ordered.divide import Spans, next_slide, within
-from headrace.operators.ordered.line import OrderedTuples, Past
+from headrace.operators.ordered.tuples import OrderedTuples, Past
 from headrace.operators.ordered.yields import slot_end
 from headrace.plan.ordered import By, Delta, Fixed, Frame, Landmark, Ordered, Slides, Time, Tuples
 from headrace.time import INFINITY, NEG_INFINITY, add, add_one
 
-__all__ = ["Kept", "kept", "least_bound", "next_settled", "next_shown"]
+__all__ = ["Retention", "least_bound", "next_settled", "next_shown", "retention"]
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Which tuples are still needed, and of each group: what is known of its past, the least lower bound of a window
-    that reaches back before the CTI (infinite if none does), and the CTI at which to look again.
+class Retention:
+    """Which tuples are still needed, and for each group: its past, the least lower bound of a window that reaches back
+    before the CTI (infinite if none does), and the CTI at which it is due.
     """
 
     keep: Bools
@@ -33,44 +33,44 @@ class Kept:
     alarm: Int64s
 
 
-def kept(window: Ordered, line: OrderedTuples, cti: int, spans: Spans | None = None) -> Kept:
-    """What to keep when the CTI is at `cti`; `spans` are all windows, for those that depend on the ones before."""
-    never = np.full(line.groups, INFINITY, np.int64)
+def retention(window: Ordered, tuples: OrderedTuples, cti: int, spans: Spans | None = None) -> Retention:
+    """The tuples to keep at a CTI; `spans` are all windows, if windows depend on the ones before."""
+    never = np.full(tuples.groups, INFINITY, np.int64)
     if cti == INFINITY:
-        return Kept(np.zeros(len(line), bool), Past.none(line.groups), never, never)
-    settled = line.until(cti)
-    alarm = next_settled(line, settled)
+        return Retention(np.zeros(len(tuples), bool), Past.empty(tuples.groups), never, never)
+    settled = tuples.until(cti)
+    alarm = next_settled(tuples, settled)
     if isinstance(window, Landmark):
-        return Kept(np.ones(len(line), bool), line.past, never, never)
+        return Retention(np.ones(len(tuples), bool), tuples.past, never, never)
     if isinstance(window, Fixed):
-        alarm[line.some] = window.end
-        return Kept(np.full(len(line), cti < window.end), line.past, never, alarm)
-    return _Keeping(window, line, cti, settled, alarm, spans).answer()
+        alarm[tuples.nonempty] = window.end
+        return Retention(np.full(len(tuples), cti < window.end), tuples.past, never, alarm)
+    return _SettledTuples(window, tuples, cti, settled, alarm, spans).retention()
 
 
-def next_settled(line: OrderedTuples, settled: Int64s) -> Int64s:
-    """For each group, the CTI at which its first tuple that is not settled will be."""
-    found = np.full(line.groups, INFINITY, np.int64)
-    waiting = settled < line.start[1:]
-    found[waiting] = add(line.le[settled[waiting]], 1)
-    return found
+def next_settled(tuples: OrderedTuples, settled: Int64s) -> Int64s:
+    """For each group, the CTI that settles its next tuple."""
+    times = np.full(tuples.groups, INFINITY, np.int64)
+    waiting = settled < tuples.start[1:]
+    times[waiting] = add(tuples.le[settled[waiting]], 1)
+    return times
 
 
-class _Keeping:
-    """The tuples that are settled, and which of them are needed."""
+class _SettledTuples:
+    """The settled tuples, and which of them are needed."""
 
     def __init__(
-        self, window: Ordered, line: OrderedTuples, cti: int, settled: Int64s, alarm: Int64s, spans: Spans | None
+        self, window: Ordered, tuples: OrderedTuples, cti: int, settled: Int64s, alarm: Int64s, spans: Spans | None
     ) -> None:
-        self.window, self.line, self.cti, self.spans = window, line, cti, spans
+        self.window, self.line, self.cti, self.spans = window, tuples, cti, spans
         self.settled, self.alarm = settled, alarm
-        self.some = settled > line.start[:-1]
-        self.hold = np.full(line.groups, INFINITY, np.int64)
-        count = line.past.count + np.maximum(settled - line.new, 0)
-        first = np.where(self.some, line.origin, line.past.first)
-        self.past = Past(count, np.full(line.groups, cti, np.int64), first, np.zeros(line.groups, np.int64))
+        self.has_settled = settled > tuples.start[:-1]
+        self.hold = np.full(tuples.groups, INFINITY, np.int64)
+        count = tuples.past.count + np.maximum(settled - tuples.new, 0)
+        first = np.where(self.has_settled, tuples.origin, tuples.past.first)
+        self.past = Past(count, np.full(tuples.groups, cti, np.int64), first, np.zeros(tuples.groups, np.int64))
 
-    def answer(self) -> Kept:
+    def retention(self) -> Retention:
         window = self.window
         if isinstance(window, Delta):
             keep = self._open_run()
@@ -84,10 +84,10 @@ class _Keeping:
                 keep = self._last(self._needed(window, window.size.count))
             else:
                 keep = self._recent(window, window.size.ticks)
-        return Kept(keep, self.past, self.hold, self.alarm)
+        return Retention(keep, self.past, self.hold, self.alarm)
 
     def _last(self, count: Int64s) -> Bools:
-        """So many of the last settled tuples of each group; the first of them holds the CTI."""
+        """The last `count` settled tuples of each group; the first of them holds the CTI."""
         first = np.maximum(self.settled - count, self.line.start[:-1])
         some = first < self.settled
         cut = np.full(self.line.groups, self.cti, np.int64)
@@ -96,7 +96,7 @@ class _Keeping:
         return self.line.le >= cut[self.line.group]
 
     def _needed(self, window: Slides, size: int) -> Int64s:
-        """How many settled tuples are in the next window of each group, if nothing comes before its trigger."""
+        """The number of settled tuples in the next window of each group, if none arrives before its trigger."""
         if isinstance(window.every, Time):
             return np.full(self.line.groups, size, np.int64)
         return self._before_trigger(window.every.count, size)
@@ -106,62 +106,62 @@ class _Keeping:
         return np.maximum(self.past.count - np.maximum(trigger - size, 0), 0)
 
     def _recent(self, window: Slides, size: int) -> Bools:
-        """Those whose LE is not too far back."""
-        line = self.line
+        """The tuples whose LE is not too far back."""
+        tuples = self.line
         if isinstance(window.every, Tuples):
-            cut = np.full(line.groups, add_one(self.cti, 1 - size), np.int64)
+            cut = np.full(tuples.groups, add_one(self.cti, 1 - size), np.int64)
             self._look_again(cut, size)
-            return line.le >= cut[line.group]
+            return tuples.le >= cut[tuples.group]
         every = window.every.ticks
-        origin = self.past.first if window.origin is None else np.full(line.groups, window.origin, np.int64)
+        origin = self.past.first if window.origin is None else np.full(tuples.groups, window.origin, np.int64)
         known = origin != INFINITY
-        slide = next_slide(np.full(line.groups, self.cti, np.int64), np.where(known, origin, 0), every)
+        slide = next_slide(np.full(tuples.groups, self.cti, np.int64), np.where(known, origin, 0), every)
         back = size + (every if window.tick != "tuple" else 0)
         cut = np.where(known, add(slide, -back), NEG_INFINITY)
         if window.origin is None:
             self.hold[known] = add(slide, -size)[known]
             self.alarm[known] = np.minimum(self.alarm[known], slide[known])
-        kept = line.le >= cut[line.group]
-        old = np.unique(line.group[kept & (line.le < self.cti)])
+        keep = tuples.le >= cut[tuples.group]
+        old = np.unique(tuples.group[keep & (tuples.le < self.cti)])
         self.alarm[old] = np.minimum(self.alarm[old], slide[old])
-        return kept
+        return keep
 
     def _look_again(self, cut: Int64s, size: int) -> None:
-        """When the first of the settled tuples that are kept is too old."""
-        line = self.line
-        first = line.place(np.arange(line.groups), cut)
+        """Set the alarm to when the first settled tuple that is kept is too old."""
+        tuples = self.line
+        first = tuples.place(np.arange(tuples.groups), cut)
         some = first < self.settled
-        self.alarm[some] = np.minimum(self.alarm[some], add(line.le[first[some]], size))
+        self.alarm[some] = np.minimum(self.alarm[some], add(tuples.le[first[some]], size))
 
     def _near(self, size: By) -> Bools:
-        """Those whose value is not too far below the highest."""
-        line = self.line
-        keep = line.le >= self.cti
+        """The tuples whose value is not too far below the highest."""
+        tuples = self.line
+        keep = tuples.le >= self.cti
         old = np.flatnonzero(~keep)
         if len(old):
-            keep[old] = within(size, line)(old, self.settled[line.group[old]] - 1)
-        early = np.flatnonzero(keep & (line.le < self.cti))
-        np.minimum.at(self.hold, line.group[early], line.le[early])
-        # When the input ends, windows go on to the slide behind the last tuple, whatever its value.
-        keep[self.settled[np.unique(line.group[early])] - 1] = True
+            keep[old] = within(size, tuples)(old, self.settled[tuples.group[old]] - 1)
+        early = np.flatnonzero(keep & (tuples.le < self.cti))
+        np.minimum.at(self.hold, tuples.group[early], tuples.le[early])
+        # When the input ends, windows continue to the slide after the last tuple, for any value of it.
+        keep[self.settled[np.unique(tuples.group[early])] - 1] = True
         return keep
 
     def _open_run(self) -> Bools:
-        """Those since the first of the window that the last settled tuple is in."""
-        line, spans = self.line, self.spans
+        """The tuples from the start of the window of the last settled tuple."""
+        tuples, spans = self.line, self.spans
         assert spans is not None
-        cut = np.full(line.groups, self.cti, np.int64)
+        cut = np.full(tuples.groups, self.cti, np.int64)
         begun = spans.first < self.settled[spans.group]
-        first = np.full(line.groups, -1, np.int64)
+        first = np.full(tuples.groups, -1, np.int64)
         np.maximum.at(first, spans.group[begun], spans.first[begun])
         some = first >= 0
-        cut[some] = line.le[first[some]]
+        cut[some] = tuples.le[first[some]]
         self.hold[some] = cut[some]
-        self.past.skip[some] = first[some] - line.place(np.arange(line.groups), cut)[some]
-        return line.le >= cut[line.group]
+        self.past.skip[some] = first[some] - tuples.place(np.arange(tuples.groups), cut)[some]
+        return tuples.le >= cut[tuples.group]
 
     def _frame(self, frame: Frame) -> Bools:
-        """What frames to come reach back to. Results start with their tuples, so it does not hold the CTI."""
+        """The tuples of later frames. Results start with their tuples, so these do not hold the CTI."""
         waits = self._waiting(frame)
         if frame.rows is not None:
             every = frame.slide.count if isinstance(frame.slide, Tuples) else 1
@@ -181,14 +181,14 @@ class _Keeping:
         return keep
 
     def _waiting(self, frame: Frame) -> Int64s:
-        """The groups whose last settled tuple is in a slot that is not over: a later one may take its place."""
+        """The groups whose last settled tuple is in an open slot: a later tuple may replace it."""
         if not isinstance(frame.slide, Time):
             return np.empty(0, np.int64)
-        some = np.flatnonzero(self.some)
+        some = np.flatnonzero(self.has_settled)
         return some[slot_end(frame.slide, self.line.le[self.settled[some] - 1]) > self.cti]
 
     def _after(self, groups: Int64s, end: Int64s) -> Int64s:
-        """When to look at groups again whose slot is open: when it ends, or when the next tuple is settled."""
+        """When groups with an open slot are due: at its end, or when the next tuple is settled."""
         coming = self.settled[groups]
         more = coming < self.line.start[groups + 1]
         end[more] = np.minimum(end[more], add(self.line.le[coming[more]], 1))
@@ -196,7 +196,7 @@ class _Keeping:
 
 
 def least_bound(window: Ordered, cti: int) -> int:
-    """The least lower bound that a window of any group may have once the CTI is at `cti`, a group's past left aside."""
+    """The least lower bound of a window of any group at a CTI, apart from the group's past."""
     bound = cti
     if isinstance(window, Landmark):
         bound = window.start
@@ -214,42 +214,42 @@ def least_bound(window: Ordered, cti: int) -> int:
     return min(cti, bound)
 
 
-def next_shown(window: Ordered, line: OrderedTuples, seen: int) -> Int64s:
-    """For each group, the time m at which a window may come that no tuple triggers."""
-    shows = np.full(line.groups, INFINITY, np.int64)
+def next_shown(window: Ordered, tuples: OrderedTuples, seen: int) -> Int64s:
+    """For each group, the time m at which time alone may trigger a window."""
+    shows = np.full(tuples.groups, INFINITY, np.int64)
     if seen == INFINITY:
         return shows
-    some = line.some
+    some = tuples.nonempty
     if isinstance(window, Fixed):
         shows[some] = window.end if window.end > seen else INFINITY
     elif isinstance(window, Landmark) and isinstance(window.every, Time):
-        begin = np.maximum(line.le[line.start[some]], seen)
+        begin = np.maximum(tuples.le[tuples.start[some]], seen)
         shows[some] = next_slide(begin, window.start, window.every.ticks)
     elif isinstance(window, Slides) and isinstance(window.every, Time):
-        _next_slides(window, window.every.ticks, line, seen, shows)
+        _next_slides(window, window.every.ticks, tuples, seen, shows)
     elif isinstance(window, Frame) and isinstance(window.slide, Time):
-        end = slot_end(window.slide, line.le)
+        end = slot_end(window.slide, tuples.le)
         later = end > seen
-        np.minimum.at(shows, line.group[later], end[later])
+        np.minimum.at(shows, tuples.group[later], end[later])
     return shows
 
 
-def _next_slides(window: Slides, every: int, line: OrderedTuples, seen: int, shows: Int64s) -> None:
-    origin = line.origin if window.origin is None else np.full(line.groups, window.origin, np.int64)
+def _next_slides(window: Slides, every: int, tuples: OrderedTuples, seen: int, shows: Int64s) -> None:
+    origin = tuples.origin if window.origin is None else np.full(tuples.groups, window.origin, np.int64)
     if window.tick == "tuple" and not isinstance(window.size, Time):
-        some = line.some
-        shows[some] = next_slide(np.maximum(line.le[line.start[some]], seen), origin[some], every)
+        some = tuples.nonempty
+        shows[some] = next_slide(np.maximum(tuples.le[tuples.start[some]], seen), origin[some], every)
         return
-    of = origin[line.group]
-    enters = next_slide(line.le, of, every)
+    of = origin[tuples.group]
+    enters = next_slide(tuples.le, of, every)
     times = [enters]
     if isinstance(window.size, Time):
-        leaves = next_slide(add(line.le, window.size.ticks), of, every)
-        # While a tuple is in the windows, each slide gives one; else only those that it enters or leaves.
+        leaves = next_slide(add(tuples.le, window.size.ticks), of, every)
+        # While a tuple is in the windows, each slide has one; else only the slides at which it enters or leaves.
         times = [enters, leaves]
         if window.tick == "tuple":
-            coming = np.maximum(enters, next_slide(np.full(len(line), seen, np.int64), of, every))
+            coming = np.maximum(enters, next_slide(np.full(len(tuples), seen, np.int64), of, every))
             times = [np.where(coming < leaves, coming, INFINITY)]
     for time in times:
         later = time > seen
-        np.minimum.at(shows, line.group[later], time[later])
+        np.minimum.at(shows, tuples.group[later], time[later])

@@ -1,12 +1,12 @@
-"""Aggregates over what precedes each tuple (rule 7.5).
+"""Aggregates over the tuples before each tuple (rule 7.5).
 
-A result lasts as long as its tuple, so it starts where the tuple does, and the output CTI is the input's; only under a
-slide of time it waits where a slot is open, whose last tuple is not known yet. What a frame
-says is settled when the CTI has passed the LE of its tuple; until then it is computed anew when the group changes.
-After that only the end of the tuple may move, and the end of its result with it. Of equal tuples with different ends,
-the one that ends first has the first result; so `given` knows the place of each among its equals.
+A result has the lifetime of its tuple, so the output CTI is the input's; only under a slide of time it waits for an
+open slot, whose last tuple is not known yet. A result is settled when the CTI has passed the LE of its tuple; until
+then it is computed anew when the group changes. After that only the end of the tuple may move, and the end of its
+result with it. Of equal tuples with different ends, the one that ends first has the first result; so `given` has the
+place of each among its equals.
 
-Where all that precedes is asked for, and the aggregates add up, settled tuples are kept as a total for each group
+If frames reach back to the first tuple, and the aggregates add up, settled tuples are kept as a total for each group
 (`carried`); otherwise all of them are kept.
 """
 
@@ -20,15 +20,15 @@ import pyarrow.compute as pc
 
 from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, factorize, group_sum, to_numpy
-from headrace.operators.groups import OUT, REASON, SILENT, Hashes, place_among
+from headrace.operators.groups import OUT, REASON, SILENT, Hashes, positions_among
 from headrace.operators.ordered.divide import Spans
-from headrace.operators.ordered.keep import kept, next_shown
+from headrace.operators.ordered.keep import next_shown, retention
 from headrace.operators.ordered.kernel import OrderedKernel
-from headrace.operators.ordered.line import OrderedTuples
-from headrace.operators.ordered.yields import TIE, equals, moved_ends, open_since, slot_end, ties, yields
+from headrace.operators.ordered.tuples import OrderedTuples
+from headrace.operators.ordered.yields import TIE, moved_ends, open_since, slot_end, ties, with_equals, yields
 from headrace.operators.per_window.content import Outputs
 from headrace.operators.per_window.divide import Windows
-from headrace.operators.per_window.rows import beside, stamped
+from headrace.operators.per_window.rows import with_columns, with_window_columns
 from headrace.plan.ordered import Time
 from headrace.plan.over import Over
 from headrace.progress import Progress
@@ -45,7 +45,7 @@ class OverKernel(OrderedKernel):
         super().__init__(node, node.aggregate)
         self.over, self.frame = node, node.frame
         self.endless = self.frame.endless
-        #: Where all that precedes is asked for and adds up, settled tuples become a total.
+        #: Whether settled tuples become a total: frames reach back to the first tuple, and aggregates add up.
         self.carries = self.endless and self.sums is not None
         if self.carries:
             self.traces["carried"] = Trace(self._summed)
@@ -56,116 +56,113 @@ class OverKernel(OrderedKernel):
 
     @property
     def _open(self) -> int:
-        """From when on results are not settled: of earlier ones only the ends change, with those of their tuples."""
+        """The time from which results are not settled; earlier ones change only their ends, with their tuples."""
         return open_since(self.frame, self.scalars["cti"])
 
-    def _look(self, touched: Hashes, moving: Hashes, delta: Changes, now: Progress, limit: int) -> Changes:
+    def _recompute(self, touched: Hashes, moving: Hashes, delta: Changes, now: Progress, limit: int) -> Changes:
         known_until, cti = self._open, now.cti
-        line, keys, known = self._lines(touched, delta)
-        unsettled = (line.le >= known_until) & np.isin(self.groups.hashes(keys), moving)[line.group]
-        given = unsettled & yields(self.frame, line, limit)
+        tuples, keys, known = self._order(touched, delta)
+        unsettled = (tuples.le >= known_until) & np.isin(self.groups.hashes(keys), moving)[tuples.group]
+        yielding = unsettled & yields(self.frame, tuples, limit)
         standing = self._standing(np.union1d(moving, self.groups.hashes(delta.payload)))
         stale = standing.filter((standing.le >= known_until) & np.isin(self.groups.hashes(standing.payload), moving))
         ends = delta.filter(delta.le < known_until)
         old, new = moved_ends(standing.filter(standing.le < known_until), ends, self.groups.schema.names)
-        fresh = self._results(line, keys, given, self._carried(touched, keys))
+        fresh = self._results(tuples, keys, yielding, self._carried(touched, keys))
         result = self._exchange(Changes.concat([stale, old]), Changes.concat([fresh, new]))
-        left = kept(self.frame, line, cti)
+        needed = retention(self.frame, tuples, cti)
         if self.carries:
-            left = replace(left, keep=self._carry(line, keys, np.minimum(left.hold, cti)))
+            needed = replace(needed, keep=self._carry(tuples, keys, np.minimum(needed.hold, cti)))
         elif self.endless and self.over.prompt:
-            left = replace(left, alarm=np.full(line.groups, INFINITY, np.int64))  # nothing is ever forgotten
-        self._keep(touched, line, keys, left, known)
+            needed = replace(needed, alarm=np.full(tuples.groups, INFINITY, np.int64))  # tuples are never forgotten
+        self._keep(touched, tuples, keys, needed, known)
         if not self.over.prompt:
-            shows = next_shown(self.frame, line, limit)
+            shows = next_shown(self.frame, tuples, limit)
             self.groups.set_alarms("show", touched, keys, shows)
         return result
 
     def _standing(self, hashes: Hashes) -> Changes:
-        """What was given of some groups and may still change."""
-        found = self.groups.known("given", hashes)
-        if found is not None:
-            return found
-        none = Changes.empty(self.groups.schema)
-        nothing = OrderedTuples(*(np.empty(0, np.int64),) * 2, np.zeros(1, np.int64), none)
-        return self._results(nothing, none.payload.select(self.keys), np.empty(0, bool))
+        """The outputs of some groups that may still change."""
+        outputs = self.groups.known("given", hashes)
+        if outputs is not None:
+            return outputs
+        no_events = Changes.empty(self.groups.schema)
+        no_tuples = OrderedTuples(*(np.empty(0, np.int64),) * 2, np.zeros(1, np.int64), no_events)
+        return self._results(no_tuples, no_events.payload.select(self.keys), np.empty(0, bool))
 
     # --- results ------------------------------------------------------------------------------------------------------
 
     def _results(
-        self, line: OrderedTuples, keys: pa.Table, given: Bools, carried: dict[str, Int64s] | None = None
+        self, tuples: OrderedTuples, keys: pa.Table, yielding: Bools, carried: dict[str, Int64s] | None = None
     ) -> Changes:
-        """The results of these tuples, and which of them have none because a module failed.
-
-        Also the tuples that are equal to them, which say nothing.
-        """
-        rows = np.flatnonzero(equals(line, given))
-        loud = np.flatnonzero(given[rows])
-        every = self._frames(line, rows)
-        spans = every.filter(given[rows])
+        """The results of these tuples, with failures of modules; also the tuples equal to them, as silent rows."""
+        rows = np.flatnonzero(with_equals(tuples, yielding))
+        answered = np.flatnonzero(yielding[rows])
+        frames = self._frames(tuples, rows)
+        spans = frames.filter(yielding[rows])
         windows = Windows(spans.group, spans.le, spans.re, np.empty(0, np.int64))
         if self.sums is not None:
-            outputs = self.sums.outputs(windows, spans.first, spans.last, self._evaluated(line), carried)
+            outputs = self.sums.outputs(windows, spans.first, spans.last, self._with_arguments(tuples), carried)
         else:
-            outputs = self._outputs_of(spans, None, line, keys)
+            outputs = self._outputs_of(spans, None, tuples, keys)
         reasons = np.full(len(rows), None, object)
         for number, reason in outputs.failures:
-            reasons[loud[number]] = reason
-        events = line.events.take(rows)
+            reasons[answered[number]] = reason
+        events = tuples.events.take(rows)
         until = np.where(events.re == INFINITY, INFINITY, add(events.re, 1))
-        if isinstance(self.frame.slide, Time):  # as long as the slot is open, another tuple may take its place
+        if isinstance(self.frame.slide, Time):  # while the slot is open, another tuple may replace this one
             until = np.maximum(until, slot_end(self.frame.slide, events.le))
-        table = beside(events.payload, self._of_tuples(outputs, loud, len(rows)))
-        table = stamped(table, Windows(every.group, every.le, every.re, np.empty(0, np.int64)), until)
-        table = table.append_column(TIE, pa.array(ties(line)[rows]))
+        table = with_columns(events.payload, self._of_tuples(outputs, answered, len(rows)))
+        table = with_window_columns(table, Windows(frames.group, frames.le, frames.re, np.empty(0, np.int64)), until)
+        table = table.append_column(TIE, pa.array(ties(tuples)[rows]))
         table = table.append_column(REASON, pa.array(reasons, pa.string()))
-        table = table.append_column(SILENT, pa.array(~given[rows]))
+        table = table.append_column(SILENT, pa.array(~yielding[rows]))
         return Changes.inserts(events.le, events.re, table)
 
-    def _frames(self, line: OrderedTuples, rows: Int64s) -> Spans:
-        group, le = line.group[rows], line.le[rows]
-        first, frame = line.start[group], self.frame
+    def _frames(self, tuples: OrderedTuples, rows: Int64s) -> Spans:
+        group, le = tuples.group[rows], tuples.le[rows]
+        first, frame = tuples.start[group], self.frame
         start = None
         if frame.rows is not None:
             first = np.maximum(first, rows - frame.rows)
         elif frame.range is not None:
             start = add(le, -frame.range)
-            first = line.place(group, start)
-        return Spans(group, first, rows, line.le[first] if start is None else start, le + 1)
+            first = tuples.place(group, start)
+        return Spans(group, first, rows, tuples.le[first] if start is None else start, le + 1)
 
     # --- totals -------------------------------------------------------------------------------------------------------
 
     def _carried(self, touched: Hashes, keys: pa.Table) -> dict[str, Int64s]:
-        """What the settled tuples of each group add up to."""
-        found = self.traces["carried"].lookup(touched) if self.carries else None
-        if found is None:
+        """The totals of the settled tuples of each group."""
+        totals = self.traces["carried"].lookup(touched) if self.carries else None
+        if totals is None:
             return {}
-        of = place_among(keys, found.select(self.keys))
-        found, of = found.filter(pa.array(of >= 0)), of[of >= 0]
-        names = [name for name in found.column_names if name not in self.keys]
-        return {name: group_sum(of, _filled(found.column(name)), keys.num_rows) for name in names}
+        of = positions_among(keys, totals.select(self.keys))
+        totals, of = totals.filter(pa.array(of >= 0)), of[of >= 0]
+        names = [name for name in totals.column_names if name not in self.keys]
+        return {name: group_sum(of, _without_nulls(totals.column(name)), keys.num_rows) for name in names}
 
-    def _carry(self, line: OrderedTuples, keys: pa.Table, until: Int64s) -> Bools:
-        """Add what is settled, which each group is up to a time, to the totals; the tuples that are left."""
+    def _carry(self, tuples: OrderedTuples, keys: pa.Table, until: Int64s) -> Bools:
+        """Add the tuples of each group up to its time to the totals; a mask of the other tuples."""
         assert self.sums is not None
-        settled = line.le < until[line.group]
-        some = np.unique(line.group[settled])
+        settled = tuples.le < until[tuples.group]
+        some = np.unique(tuples.group[settled])
         if len(some) and until[0] != INFINITY:
             table = keys.take(pa.array(some))
-            for name, column in self.sums.of_tuples(self._evaluated(line)).items():
-                total = group_sum(line.group[settled], column[settled], line.groups)[some]
+            for name, column in self.sums.of_tuples(self._with_arguments(tuples)).items():
+                total = group_sum(tuples.group[settled], column[settled], tuples.groups)[some]
                 table = table.append_column(name, pa.array(total))
             self.traces["carried"].append(table, self.groups.hashes(table), np.full(len(some), INFINITY, np.int64))
         return ~settled
 
     def _summed(self, table: pa.Table) -> pa.Table:
-        """How totals compact: those of one group are added up."""
+        """Compact totals: sum those of each group."""
         own = [*self.keys, "__hash", "__time"]
         codes, first = factorize(table.select(self.keys))
         result = table.select(own).take(pa.array(first))
         for name in table.column_names:
             if name not in own:
-                total = group_sum(codes, _filled(table.column(name)), len(first))
+                total = group_sum(codes, _without_nulls(table.column(name)), len(first))
                 result = result.append_column(name, pa.array(total))
         return result
 
@@ -179,7 +176,7 @@ class OverKernel(OrderedKernel):
 
     @staticmethod
     def _of_tuples(outputs: Outputs, place: Int64s, count: int) -> pa.Table:
-        """The outputs of all tuples, which are at these places; null for those that have none."""
+        """The outputs as a row for each tuple, null for tuples without output; `place` has the outputs' tuples."""
         row = np.full(count, -1, np.int64)
         row[place[outputs.window]] = np.arange(len(outputs.window))
         taken = outputs.payload.take(pa.array(row, mask=row < 0))
@@ -190,5 +187,5 @@ class OverKernel(OrderedKernel):
         return f"{frame}, and results whose tuple may still end elsewhere; CTI {format_ticks(self.scalars['cti'])}"
 
 
-def _filled(column: pa.ChunkedArray) -> Int64s:
-    return to_numpy(pc.fill_null(column, 0))  # a limb that was not needed before
+def _without_nulls(column: pa.ChunkedArray) -> Int64s:
+    return to_numpy(pc.fill_null(column, 0))  # null is a limb that was not needed before

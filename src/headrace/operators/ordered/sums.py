@@ -30,13 +30,13 @@ class RunSums:
 
     @classmethod
     def of(cls, node: Aggregate) -> RunSums | None:
-        """For a node of which all can be subtracted; None for others."""
+        """For a node whose aggregates can all be subtracted; None for others."""
         return cls(AggregateContent(node)) if node.by_sums else None
 
     def of_tuples(self, tuples: Changes) -> dict[str, Int64s]:
-        """What each tuple adds."""
-        nothing = pa.table({"__none": pa.nulls(len(tuples))}).select([])
-        sums = self.layout.sums_table(tuples, nothing)
+        """The sums that each tuple adds."""
+        no_keys = pa.table({"__none": pa.nulls(len(tuples))}).select([])
+        sums = self.layout.sums_table(tuples, no_keys)
         return {name: to_numpy(sums.column(name)) for name in sums.column_names}
 
     def outputs(
@@ -47,20 +47,20 @@ class RunSums:
         tuples: Changes,
         carried: Mapping[str, Int64s] | None = None,
     ) -> Outputs:
-        """The answers of all runs `first .. last`; `carried` is what each group brings along from before."""
+        """The answers of all runs `first .. last`; `carried` has the sums of each group's earlier tuples."""
         sums, before = self.of_tuples(tuples), carried or {}
         columns = {_WINDOW: np.arange(len(first)), PART: np.zeros(len(first), np.int8)}
         for name in dict.fromkeys([*sums, *before]):
-            # What overflows on the way is right in the end: differences of what has wrapped are those of the sums.
+            # Sums may overflow: the differences of wrapped sums are still right.
             total = np.r_[np.int64(0), np.cumsum(sums[name])] if name in sums else np.zeros(len(tuples) + 1, np.int64)
             added = total[last + 1] - total[first]
             columns[name] = added + before[name][windows.group] if name in before else added
-        found = answers(pa.table(columns), self.layout, _WINDOW)
-        table = pa.table({_WINDOW: found.column(_WINDOW)})
+        results = answers(pa.table(columns), self.layout, _WINDOW)
+        table = pa.table({_WINDOW: results.column(_WINDOW)})
         for name, inner in zip(self.content.built_in, self.layout.node.split[0], strict=True):
-            table = table.append_column(name, found.column(inner))
+            table = table.append_column(name, results.column(inner))
         outputs = self.content.outputs_over
         schema = pa.schema([self.content.node.schema.arrow.field(name) for name in outputs])
         payload = pa.Table.from_arrays([evaluate(expr, table) for expr in outputs.values()], schema=schema)
-        of = to_numpy(found.column(_WINDOW))
+        of = to_numpy(results.column(_WINDOW))
         return Outputs(of, windows.le[of], windows.re[of], payload)

@@ -1,8 +1,8 @@
-"""Tumbles of modules: of each slot that is not complete there is a state, and none of its tuples (rule 7.5).
+"""Tumbles of modules: each incomplete slot has a state, and none of its tuples are kept (rule 7.5).
 
-A slot of s tuples, of which the last w are looked at, is begun with the first of these. The states of its modules take
-in tuples as these are settled. At its last tuple they answer, and the next slot begins with none. Modules that are
-native code go through the slots of all groups at once, the others group by group.
+A slot has s tuples, of which the window is the last w. The states of its modules start with the first of these and take
+in tuples as they are settled. At the slot's last tuple the modules answer, and the next slot starts without states.
+Modules in native code go through the slots of all groups at once, others group by group.
 """
 
 from __future__ import annotations
@@ -23,20 +23,22 @@ from headrace.plan.nodes import Fold, Over
 from headrace.plan.ordered import Frame, Tuples
 from headrace.schema import Field, Schema
 
-__all__ = ["Rows", "Together", "TupleNumbers", "Values", "at_once"]
+__all__ = ["NativeValues", "TumbledRows", "TumbledValues", "TupleNumbers", "native_folds"]
 
 
-def at_once(node: Over | Fold) -> list[Folding] | None:
-    """What goes through the slots of all groups in one call, a part for each module; None if one has no such."""
+def native_folds(node: Over | Fold) -> list[Folding] | None:
+    """The native folds over slots, one for each module; None if a module has none."""
     steps = [module.stepwise() for module in node.modules]
-    answers = [node.answers] if isinstance(node, Fold) else [Schema((field,)) for field in _answers(node)]
-    parts = [None if step is None else step.by_slots(node.frame, one) for step, one in zip(steps, answers, strict=True)]
-    found = [part for part in parts if part is not None]
-    return found if len(found) == len(parts) else None
+    answers = [node.answers] if isinstance(node, Fold) else [Schema((field,)) for field in _answer_schema(node)]
+    parts = [
+        None if step is None else step.by_slots(node.frame, schema) for step, schema in zip(steps, answers, strict=True)
+    ]
+    native = [part for part in parts if part is not None]
+    return native if len(native) == len(parts) else None
 
 
 class TupleNumbers:
-    """Numbers the tuples of groups; a state is how many there were."""
+    """Numbers the tuples of groups; a state is their count."""
 
     pickled = False
 
@@ -45,20 +47,20 @@ class TupleNumbers:
 
     def go(self, work: FoldWork) -> FoldResult:
         before = np.array(
-            [0 if one is None else int.from_bytes(one, "big") for one in work.states.to_pylist()], np.int64
+            [0 if state is None else int.from_bytes(state, "big") for state in work.states.to_pylist()], np.int64
         )
         sizes = np.diff(work.start)
         number = np.arange(len(work.le)) - np.repeat(work.begin - before, sizes) + 1
         row = np.flatnonzero(np.arange(len(work.le)) >= np.repeat(work.begin, sizes))
         settled = (before + work.settle - work.begin).tolist()
-        states = pa.array([one.to_bytes(8, "big") if one else None for one in settled], pa.binary())
-        payload, nothing = _computed(self.node, [pa.array(number[row])]), np.zeros(len(work.le), bool)
+        states = pa.array([count.to_bytes(8, "big") if count else None for count in settled], pa.binary())
+        payload, nothing = _output_columns(self.node, [pa.array(number[row])]), np.zeros(len(work.le), bool)
         return FoldResult(row, work.le[row], payload, states, nothing, nothing_due(work.groups))
 
 
 @dataclass
 class _Slot:
-    """Where a group is: how many tuples there were, the modules' states in this slot, and what went wrong in it."""
+    """The progress of a group: the count of its tuples, the modules' states in this slot, and why it failed."""
 
     count: int = 0
     states: list[bytes | None] = field(default_factory=list)
@@ -66,7 +68,7 @@ class _Slot:
 
 
 class _Tumbling:
-    """Goes through slots of so many tuples, and of each looks at the last few."""
+    """Goes through slots of tuples; modules see the last tuples of each."""
 
     pickled = True
 
@@ -80,11 +82,11 @@ class _Tumbling:
         self.callers = [Caller(module, node.policy) for module in modules if module is not None]
 
     def payload(self, answers: list[list[Any]]) -> pa.Table:
-        """The columns that are given, of what the modules answered."""
+        """The output columns, from the modules' answers."""
         raise NotImplementedError
 
-    def answered(self, found: list[Any]) -> list[list[Any]]:
-        """The rows that answers come to."""
+    def answer_rows(self, found: list[Any]) -> list[list[Any]]:
+        """The rows of the modules' answers."""
         return [found]
 
     def go(self, work: FoldWork) -> FoldResult:
@@ -131,7 +133,7 @@ class _Tumbling:
             column += width
             items = [caller.module.item(row) for row in zip(*values, strict=True)]
             before = slot.states[number]
-            after = caller.started(items) if before is None else caller.moved(before, items, [])
+            after = caller.start_state(items) if before is None else caller.move_state(before, items, [])
             if isinstance(after, Failure):
                 slot.failure = self._reason(caller, after)
                 return
@@ -145,21 +147,21 @@ class _Tumbling:
         rows: list[int], answers: list[list[Any]], failures: list[FoldFailure],
     ) -> None:  # fmt: skip
         time = int(work.le[row])
-        found: list[Any] = []
+        values: list[Any] = []
         for caller, state in zip(self.callers, slot.states, strict=True):
             if not slot.failure:
                 assert state is not None
-                found.append(caller.read(state, Window(time, time + 1)))
-                slot.failure = self._reason(caller, found[-1]) if isinstance(found[-1], Failure) else ""
+                values.append(caller.read(state, Window(time, time + 1)))
+                slot.failure = self._reason(caller, values[-1]) if isinstance(values[-1], Failure) else ""
         if slot.failure:
             failures.append(FoldFailure(group, time, row, slot.failure))
         else:
-            given = self.answered(found)
-            rows += [row] * len(given)
-            answers += given
+            outputs = self.answer_rows(values)
+            rows += [row] * len(outputs)
+            answers += outputs
 
 
-class Values(_Tumbling):
+class TumbledValues(_Tumbling):
     """Aggregates, and expressions over them."""
 
     def __init__(self, node: Over) -> None:
@@ -167,27 +169,27 @@ class Values(_Tumbling):
         self.node = node
 
     def payload(self, answers: list[list[Any]]) -> pa.Table:
-        columns = [pa.array([one[i] for one in answers], f.type.arrow) for i, f in enumerate(_answers(self.node))]
-        return _computed(self.node, columns)
+        columns = [pa.array([row[i] for row in answers], f.type.arrow) for i, f in enumerate(_answer_schema(self.node))]
+        return _output_columns(self.node, columns)
 
 
-class Rows(_Tumbling):
+class TumbledRows(_Tumbling):
     """A module that returns rows."""
 
     def __init__(self, node: Fold) -> None:
         super().__init__(node)
         self.schema = node.answers.arrow
 
-    def answered(self, found: list[Any]) -> list[list[Any]]:
-        return [list(output[2:]) for output in found[0]]  # behind the times, which it has no say in
+    def answer_rows(self, found: list[Any]) -> list[list[Any]]:
+        return [list(output[2:]) for output in found[0]]  # without the times, which it does not choose
 
     def payload(self, answers: list[list[Any]]) -> pa.Table:
-        columns = [pa.array([one[i] for one in answers], f.type) for i, f in enumerate(self.schema)]
+        columns = [pa.array([row[i] for row in answers], f.type) for i, f in enumerate(self.schema)]
         return pa.Table.from_arrays(columns, schema=self.schema)
 
 
-class Together:
-    """Aggregates that are native code, and expressions over them. A state is that of the one, or those of all."""
+class NativeValues:
+    """Aggregates in native code, and expressions over them. A state is that of one module, or those of all."""
 
     def __init__(self, node: Over, parts: list[Folding]) -> None:
         self.node, self.parts = node, parts
@@ -197,48 +199,51 @@ class Together:
     def go(self, work: FoldWork) -> FoldResult:
         columns = np.split(np.arange(sum(self.widths)), np.cumsum(self.widths)[:-1])
         results = [
-            part.go(replace(work, tuples=work.tuples.select(mine.tolist()), states=states))
-            for part, mine, states in zip(self.parts, columns, self._apart(work.states), strict=True)
+            part.go(replace(work, tuples=work.tuples.select(own.tolist()), states=states))
+            for part, own, states in zip(self.parts, columns, self._split_states(work.states), strict=True)
         ]
         failures = self._failures(results)
         row = reduce(np.intersect1d, [result.row for result in results])
-        found = [result.payload.column(0).take(pa.array(np.searchsorted(result.row, row))) for result in results]
-        payload, nothing = _computed(self.node, found), np.zeros(len(work.le), bool)
-        states = self._as_one([result.states for result in results])
+        answers = [result.payload.column(0).take(pa.array(np.searchsorted(result.row, row))) for result in results]
+        payload, nothing = _output_columns(self.node, answers), np.zeros(len(work.le), bool)
+        states = self._join_states([result.states for result in results])
         return FoldResult(row, work.le[row], payload, states, nothing, nothing_due(work.groups), failures)
 
     def _failures(self, results: list[FoldResult]) -> tuple[FoldFailure, ...]:
-        """Of each slot that failed, the first."""
-        found: dict[int, FoldFailure] = {}
+        """The first failure of each slot."""
+        failures: dict[int, FoldFailure] = {}
         for module, result in zip(self.node.modules, results, strict=True):
-            for one in result.failures:
-                reason = one.reason if len(results) == 1 else f"{module.name}: {one.reason}"
-                found.setdefault(one.row, one._replace(reason=reason))
-        return tuple(found.values())
+            for failure in result.failures:
+                reason = failure.reason if len(results) == 1 else f"{module.name}: {failure.reason}"
+                failures.setdefault(failure.row, failure._replace(reason=reason))
+        return tuple(failures.values())
 
-    def _apart(self, states: pa.Array) -> list[pa.Array]:
+    def _split_states(self, states: pa.Array) -> list[pa.Array]:
         if len(self.parts) == 1:
             return [states]
-        nothing = (None,) * len(self.parts)
-        every = [nothing if one is None else pickle.loads(one) for one in states.to_pylist()]  # noqa: S301 - our own
-        return [pa.array([one[place] for one in every], pa.binary()) for place in range(len(self.parts))]
+        no_states = (None,) * len(self.parts)
+        all_states = [no_states if state is None else pickle.loads(state) for state in states.to_pylist()]  # noqa: S301 - our own
+        return [pa.array([state[place] for state in all_states], pa.binary()) for place in range(len(self.parts))]
 
-    def _as_one(self, states: list[pa.Array]) -> pa.Array:
+    def _join_states(self, states: list[pa.Array]) -> pa.Array:
         if len(states) == 1:
             return states[0]
-        every = zip(*(one.to_pylist() for one in states), strict=True)
-        return pa.array([None if set(one) == {None} else pickle.dumps(one) for one in every], pa.binary())
+        by_group = zip(*(group_states.to_pylist() for group_states in states), strict=True)
+        return pa.array(
+            [None if set(group_states) == {None} else pickle.dumps(group_states) for group_states in by_group],
+            pa.binary(),
+        )
 
 
-def _answers(node: Over) -> Schema:
-    """What the modules of a node answer."""
+def _answer_schema(node: Over) -> Schema:
+    """The schema of the answers of a node's modules."""
     below = node.input.schema
     return Schema(tuple(Field(name, call.type(below)) for name, call in node.aggregate.split[0].items()))
 
 
-def _computed(node: Over, columns: list[Any]) -> pa.Table:
-    """The columns that are given, of those that the modules answered."""
-    table = pa.Table.from_arrays(columns, schema=_answers(node).arrow)
+def _output_columns(node: Over, columns: list[Any]) -> pa.Table:
+    """The output columns, from the columns of the modules' answers."""
+    table = pa.Table.from_arrays(columns, schema=_answer_schema(node).arrow)
     outputs = node.aggregate.split[1]
     named = Schema(node.aggregate.schema.fields[len(node.keys) :]).arrow
     return pa.Table.from_arrays([evaluate(outputs[name], table) for name in named.names], schema=named)

@@ -1,16 +1,16 @@
 """The search for matches, compiled: all runs of all groups, tuple by tuple, in one call.
 
-Runs stand in the order of their first tuples, and those of one first tuple in the order of preference. With each tuple
-every run makes all its moves, in order; a new run may begin with the tuple. Where one match counts, a run that is
-accepted ends all that are less preferred; and of runs in the same state with equal slots only the first is kept, since
-whatever the others come to, it comes to as well. Which tuples were mapped to what is a tree of nodes, each with the
-node before it; a match is its last node.
+Runs are in the order of their first tuples, and those of one first tuple in the order of preference. With each tuple
+every run makes all its moves, in order; a new run may begin with the tuple. If one match counts, an accepted run ends
+all less preferred ones; and of runs in the same state with equal slots only the first is kept, since it reaches every
+match that the others reach. The variables of tuples are a tree of nodes, each with the node before it; a match is its
+last node.
 
-Runs are kept twice, on two `side`s: those before a tuple and those after it. What does not fit in the space that was
-given ends the search with what was short; it is then begun again with more.
+Runs are stored on two `side`s: those before a tuple and those after it. If some space is too small, the search ends and
+returns which one; the caller starts it again with more.
 """
 
-# ruff: noqa: C901 - the two loops that all the time is spent in are each one piece
+# ruff: noqa: C901 - each of the two hot loops is one function
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ __all__ = [
     "SearchBounds",
     "Space",
     "Tables",
-    "replayed",
+    "replay",
     "search",
 ]  # fmt: skip
 
-#: What counts: one match of a first tuple, all, or partial ones as well.
+#: Which matches count: one of a first tuple, all, or partial ones as well.
 ONE, ALL, PARTIAL = range(3)
-#: Where the search goes on after a match.
+#: Where the search continues after a match.
 PAST, NEXT, TO_FIRST, TO_LAST = range(4)
-#: What was short.
+#: Which space was too small.
 NOTHING, RUNS, NODES, MATCHES, LABELS = range(5)
-# Columns of `policy`: at most so long (-1 for any time), what counts, where to go on and at which variable, whether
-# each tuple of a match is given, the CTI, whether matches have numbers.
+# Columns of `policy`: the longest duration (-1 for any), which matches count, where to continue and at which variable,
+# whether each tuple of a match is an output, the CTI, whether matches have numbers.
 WITHIN, COUNTS, SKIP, VARIABLE, ROWS, CTI, NUMBERED = range(7)
-# Columns of `states`: the variable, the first of its moves, how many there are, and the place of acceptance among them
-# (-1 if it is not there).
+# Columns of `states`: the variable, the first move, the number of moves, and the place of acceptance among them (-1 if
+# it is not there).
 LABEL, BEGIN, MOVES, ACCEPT = range(4)
-# Columns of `head`: the state of a run, how many of its moves are open to it, its first tuple, its last node, and the
-# variables that have had tuples, as bits.
+# Columns of `head`: the state of a run, the number of its open moves, its first tuple, its last node, and the variables
+# with tuples, as bits.
 STATE, OPEN_MOVES, FIRST, NODE, SEEN = range(5)
 # Columns of `best`, by first tuple: the last node and tuple of the best match so far, and whether it is open.
 LAST, OPEN = 1, 2
@@ -69,18 +69,18 @@ class Tables(NamedTuple):
     policy: Ints
     states: Ints
     moves: Ints
-    #: Of each variable where its condition's program begins and ends, and its updates; the last row is the whole match.
+    #: For each variable the bounds of its condition's program, and of its updates; the last row is for the whole match.
     variables: Ints
-    #: A kind, a slot, a column (or where a program begins), and where it ends (or the variables not to have been seen).
+    #: A kind, a slot, a column (or the begin of a program), and the program's end (or the variables not seen before).
     updates: Ints
     code: Ints
-    #: What slots are at first, two words each, and which are floating.
+    #: The initial values of slots, two words each, and which are floating.
     slots: Ints
     floating: NDArray[np.bool_]
 
 
 class PatternTuples(NamedTuple):
-    """The tuples: when they are, what fits them (by variable), and their columns, two words each."""
+    """The tuples: their LEs, whether they fit (by variable), and their columns, two words each."""
 
     le: Ints
     fits: NDArray[np.bool_]
@@ -88,7 +88,7 @@ class PatternTuples(NamedTuple):
 
 
 class SearchBounds(NamedTuple):
-    """Of each group: its tuples, where the search begins, and the first tuple that is not settled."""
+    """For each group: its tuples, where the search begins, and the first tuple that is not settled."""
 
     start: Ints
     begin: Ints
@@ -96,7 +96,7 @@ class SearchBounds(NamedTuple):
 
 
 class Space(NamedTuple):
-    """How many runs of a group, nodes of a group, matches, and tuples of matches there is room for."""
+    """The space for runs of a group, nodes of a group, matches, and tuples of matches."""
 
     runs: int
     nodes: int
@@ -104,19 +104,19 @@ class Space(NamedTuple):
     labels: int
 
 
-Found = tuple[int, Ints, NDArray[np.int16], Ints, Ints]
+SearchResult = tuple[int, Ints, NDArray[np.int16], Ints, Ints]
 
 
-def search(tables: Tables, tuples: PatternTuples, groups: SearchBounds, space: Space) -> Found:
-    """What was short, and all matches of all groups: group, first and last tuple, node, whether it is complete, and
-    whether a run that is preferred to it is open (meant only where one match of a first tuple counts); the variables
-    of their tuples, one match after the other. Then, of each group, the first open tuple (or the first that
-    is not settled), and where the CTI must wait.
+def search(tables: Tables, tuples: PatternTuples, groups: SearchBounds, space: Space) -> SearchResult:
+    """Which space was too small, and all matches of all groups: group, first and last tuple, node, whether it is
+    complete, and whether a run preferred to it is open (defined only where one match of a first tuple counts); the
+    variables of their tuples, one match after the other. Then, for each group, the first open tuple (or the first that
+    is not settled), and the time at which the CTI waits.
     """
-    found: Found = _search(
+    result: SearchResult = _search(
         *tables, *tuples, tuples.columns.view(np.float64), *groups, np.array(space, np.int64),
     )  # fmt: skip
-    return found
+    return result
 
 
 @called_from_python
@@ -124,7 +124,7 @@ def _search(
     policy: Ints, states: Ints, moves: Ints, variables: Ints, updates: Ints, code: Ints, init: Ints,
     floating: NDArray[np.bool_], le: Ints, fits: NDArray[np.bool_], columns: Ints, columns_f: Floats, start: Ints,
     begin: Ints, settle: Ints, space: Ints,
-) -> Found:  # fmt: skip
+) -> SearchResult:  # fmt: skip
     groups = len(begin)
     head = np.empty((2, space[0] + 1, 5), np.int64)
     slots = np.empty((2, space[0] + 1, len(init)), np.int64)
@@ -144,11 +144,11 @@ def _search(
         sizes[0] = 0
         best[: start[g + 1] - begin[g], 0] = -1
         best[: start[g + 1] - begin[g], OPEN] = 1
-        count, side = np.int64(0), np.int64(0)  # a plain 0 has a type of its own: all would be compiled once more
+        count, side = np.int64(0), np.int64(0)  # a plain 0 has another type, and would compile everything twice
         for i in range(begin[g], start[g + 1]):
             if i == settle[g]:
                 next_ = min(policy[CTI], le[i])
-                _settled(policy, le, g, begin[g], i, next_, head, side, count, nodes, best, opened, hold)
+                _settle(policy, le, g, begin[g], i, next_, head, side, count, nodes, best, opened, hold)
             count = _step(
                 policy, states, moves, variables, updates, code, init, floating, le, fits, columns, columns_f, g,
                 begin[g], i, head, slots, slots_f, side, count, stack, stack_f, nodes, best, out, sizes,
@@ -160,30 +160,30 @@ def _search(
         if short == NOTHING:
             if settle[g] == start[g + 1]:
                 next_ = policy[CTI]
-                _settled(policy, le, g, begin[g], settle[g], next_, head, side, count, nodes, best, opened, hold)
-            short = _chosen(policy, g, begin[g], start[g + 1], nodes, best, out, sizes)
+                _settle(policy, le, g, begin[g], settle[g], next_, head, side, count, nodes, best, opened, hold)
+            short = _choose_matches(policy, g, begin[g], start[g + 1], nodes, best, out, sizes)
         if short == NOTHING:
-            short = _labelled(nodes, out, labels, sizes, done)
+            short = _write_labels(nodes, out, labels, sizes, done)
         if short != NOTHING:
             break
     return short, out[: sizes[1]], labels[: sizes[2]], opened, hold
 
 
-def replayed(tables: Tables, tuples: PatternTuples, first: Ints, length: Ints, labels: NDArray[np.int16]) -> Ints:
-    """What the slots are after each tuple of each match, one match after the other."""
-    found: Ints = _replayed(
+def replay(tables: Tables, tuples: PatternTuples, first: Ints, length: Ints, labels: NDArray[np.int16]) -> Ints:
+    """The slots after each tuple of each match, one match after the other."""
+    result: Ints = _replay(
         tables.variables, tables.updates, tables.code, tables.slots, tables.floating, tuples.columns,
         tuples.columns.view(np.float64), first, length, labels.astype(np.int64),
     )  # fmt: skip
-    return found
+    return result
 
 
 @called_from_python
-def _replayed(
+def _replay(
     variables: Ints, updates: Ints, code: Ints, init: Ints, floating: NDArray[np.bool_], columns: Ints,
     columns_f: Floats, first: Ints, length: Ints, labels: Ints,
 ) -> Ints:  # fmt: skip
-    slots, kept = np.empty((2, 1, len(init)), np.int64), np.empty((len(labels), len(init)), np.int64)
+    slots, values = np.empty((2, 1, len(init)), np.int64), np.empty((len(labels), len(init)), np.int64)
     stack = np.empty(DEPTH, np.int64)
     slots_f, stack_f = slots.view(np.float64), stack.view(np.float64)
     at, side, run_ = np.int64(0), np.int64(0), np.int64(0)
@@ -191,33 +191,33 @@ def _replayed(
         slots[side, 0] = init
         seen = np.int64(0)
         for i in range(first[n], first[n] + length[n]):
-            _carried(
+            _update_slots(
                 variables, updates, code, floating, columns, columns_f, i, labels[at], seen, slots, slots_f, side,
                 run_, 1 - side, run_, stack, stack_f,
             )  # fmt: skip
             seen |= np.int64(1) << labels[at]
             side = 1 - side
-            kept[at] = slots[side, 0]
+            values[at] = slots[side, 0]
             at += 1
-    return kept
+    return values
 
 
 @native
-def _chosen(policy: Ints, g: Int, begin: Int, end: Int, nodes: Ints, best: Ints, out: Ints, sizes: Ints) -> Int:
-    """Where one match of a first tuple counts: those that the search comes upon."""
+def _choose_matches(policy: Ints, g: Int, begin: Int, end: Int, nodes: Ints, best: Ints, out: Ints, sizes: Ints) -> Int:
+    """Where one match of a first tuple counts: add the matches that the search reaches."""
     if policy[COUNTS] != ONE:
         return NOTHING
     first = begin
     while first < end:
         node, open_ = best[first - begin, 0], best[first - begin, OPEN]
-        if node >= 0 and not _put(out, sizes, g, first, best[first - begin, LAST], node, 1, open_):
+        if node >= 0 and not _add_match(out, sizes, g, first, best[first - begin, LAST], node, 1, open_):
             return MATCHES
-        first = _after(policy, nodes, best, first, begin)
+        first = _next_first(policy, nodes, best, first, begin)
     return NOTHING
 
 
 @native
-def _put(out: Ints, sizes: Ints, g: Int, first: Int, last: Int, node: Int, complete: Int, open_: Int) -> Int:
+def _add_match(out: Ints, sizes: Ints, g: Int, first: Int, last: Int, node: Int, complete: Int, open_: Int) -> Int:
     n = sizes[1]
     if n == len(out):
         return False
@@ -227,8 +227,8 @@ def _put(out: Ints, sizes: Ints, g: Int, first: Int, last: Int, node: Int, compl
 
 
 @native
-def _labelled(nodes: Ints, out: Ints, labels: NDArray[np.int16], sizes: Ints, done: Int) -> Int:
-    """The variables of the tuples of the matches of a group."""
+def _write_labels(nodes: Ints, out: Ints, labels: NDArray[np.int16], sizes: Ints, done: Int) -> Int:
+    """Write the variables of the tuples of a group's matches."""
     at = sizes[2]
     for n in range(done, sizes[1]):
         length = out[n, 2] - out[n, 1] + 1
@@ -244,31 +244,31 @@ def _labelled(nodes: Ints, out: Ints, labels: NDArray[np.int16], sizes: Ints, do
 
 
 @native
-def _after(policy: Ints, nodes: Ints, best: Ints, first: Int, begin: Int) -> Int:
-    """Where the search goes on behind a first tuple."""
+def _next_first(policy: Ints, nodes: Ints, best: Ints, first: Int, begin: Int) -> Int:
+    """The tuple at which the search continues after a first tuple."""
     node, last = best[first - begin, 0], best[first - begin, LAST]
     if node < 0 or policy[SKIP] == NEXT or policy[COUNTS] != ONE:
         return first + 1
     if policy[SKIP] == PAST:
         return last + 1
-    at, found = last, first
+    at, target = last, first
     while node >= 0:
         if nodes[node, 1] == policy[VARIABLE]:
-            found = at
+            target = at
             if policy[SKIP] == TO_LAST:
                 break
         node = nodes[node, 0]
         at -= 1
-    return max(found, first + 1)
+    return max(target, first + 1)
 
 
 @native
-def _settled(
+def _settle(
     policy: Ints, le: Ints, g: Int, begin: Int, end: Int, next_: Int, head: Ints, side: Int, count: Int, nodes: Ints,
     best: Ints, opened: Ints, hold: Ints,
 ) -> None:  # fmt: skip
-    """What is known when all settled tuples have been seen: the first open one, and where the CTI waits. What comes
-    next is at `next_` or later.
+    """After all settled tuples, find the first open one, and the time at which the CTI waits. The next tuple is at
+    `next_` or later.
     """
     best[: end - begin, OPEN] = 0
     for r in range(count):
@@ -277,14 +277,14 @@ def _settled(
             best[first - begin, OPEN] = 1
     first = begin
     while first < end and best[first - begin, OPEN] == 0:
-        first = _after(policy, nodes, best, first, begin)
+        first = _next_first(policy, nodes, best, first, begin)
     opened[g], hold[g] = min(first, end), INFINITY
     if policy[ROWS]:
         if first < end:
             hold[g] = le[first]
     elif policy[COUNTS] == ONE:
         for i in range(first, end):
-            alone = policy[SKIP] == NEXT and policy[NUMBERED] == 0  # what others come to does not matter
+            alone = policy[SKIP] == NEXT and policy[NUMBERED] == 0  # other matches do not matter
             if best[i - begin, 0] >= 0 and (not alone or best[i - begin, OPEN] != 0):
                 hold[g] = min(hold[g], le[best[i - begin, LAST]])
 
@@ -296,8 +296,8 @@ def _step(
     begin: Int, i: Int, head: Ints, slots: Ints, slots_f: Floats, side: Int, count: Int, stack: Ints, stack_f: Floats,
     nodes: Ints, best: Ints, out: Ints, sizes: Ints,
 ) -> Int:  # fmt: skip
-    """How many runs there are after tuple i; less than 0 if something is short."""
-    made, cut, within = np.int64(0), np.int64(-1), policy[WITHIN]
+    """The number of runs after tuple i; less than 0 if some space is too small."""
+    runs, cut, within = np.int64(0), np.int64(-1), policy[WITHIN]
     head[side, count, STATE], head[side, count, OPEN_MOVES] = 0, states[0, MOVES]
     head[side, count, FIRST], head[side, count, NODE], head[side, count, SEEN] = i, -1, 0
     slots[side, count] = init
@@ -310,48 +310,50 @@ def _step(
             state = moves[e]
             if state < 0 or not fits[states[state, LABEL], i]:
                 continue
-            if made == head.shape[1] - 1:
+            if runs == head.shape[1] - 1:
                 return -RUNS
-            if not _moved(
+            if not _move(
                 policy, states, variables, updates, code, floating, columns, columns_f, i, head, slots, slots_f, side,
-                r, made, state, stack, stack_f,
+                r, runs, state, stack, stack_f,
             ):  # fmt: skip
                 continue
             accepted = states[state, ACCEPT] >= 0 and holds(
-                code, variables[-1, 0], variables[-1, 1], columns, i, slots, 1 - side, made, stack, stack_f
+                code, variables[-1, 0], variables[-1, 1], columns, i, slots, 1 - side, runs, stack, stack_f
             )
             node = sizes[0]
             if node == len(nodes):
                 return -NODES
             nodes[node, 0], nodes[node, 1] = head[side, r, NODE], states[state, LABEL]
-            sizes[0], head[1 - side, made, NODE] = node + 1, node
+            sizes[0], head[1 - side, runs, NODE] = node + 1, node
             if policy[COUNTS] == ONE:
                 if accepted:
                     best[first - begin, 0], best[first - begin, LAST] = node, i
-                    head[1 - side, made, OPEN_MOVES] = states[state, ACCEPT]
+                    head[1 - side, runs, OPEN_MOVES] = states[state, ACCEPT]
                     cut = first
-            elif (accepted or policy[COUNTS] == PARTIAL) and not _put(out, sizes, g, first, i, node, int(accepted), 0):
+            elif (accepted or policy[COUNTS] == PARTIAL) and not _add_match(
+                out, sizes, g, first, i, node, int(accepted), 0
+            ):
                 return -MATCHES
-            left = head[1 - side, made, OPEN_MOVES]
-            if left > 1 or (left == 1 and states[state, ACCEPT] != 0):  # acceptance is no move
-                made += 1
+            left = head[1 - side, runs, OPEN_MOVES]
+            if left > 1 or (left == 1 and states[state, ACCEPT] != 0):  # acceptance is not a move
+                runs += 1
             if cut == first:
                 break
-    return made
+    return runs
 
 
 @native
-def _moved(
+def _move(
     policy: Ints, states: Ints, variables: Ints, updates: Ints, code: Ints, floating: NDArray[np.bool_], columns: Ints,
     columns_f: Floats, i: Int, head: Ints, slots: Ints, slots_f: Floats, side: Int, r: Int, m: Int, state: Int,
     stack: Ints, stack_f: Floats,
 ) -> Int:  # fmt: skip
-    """Make run m of run r by a move, if its condition holds and it is not one that is there already."""
+    """Create run m from run r by a move, if its condition holds and no equal run exists."""
     then, variable = 1 - side, states[state, LABEL]
     head[then, m, STATE], head[then, m, OPEN_MOVES] = state, states[state, MOVES]
     head[then, m, FIRST], head[then, m, SEEN] = head[side, r, FIRST], head[side, r, SEEN] | (1 << variable)
     if slots.shape[2]:
-        _carried(
+        _update_slots(
             variables, updates, code, floating, columns, columns_f, i, variable, head[side, r, SEEN], slots, slots_f,
             side, r, then, m, stack, stack_f,
         )  # fmt: skip
@@ -367,12 +369,12 @@ def _moved(
 
 
 @native
-def _carried(
+def _update_slots(
     variables: Ints, updates: Ints, code: Ints, floating: NDArray[np.bool_], columns: Ints, columns_f: Floats, i: Int,
     variable: Int, seen: Int, slots: Ints, slots_f: Floats, side: Int, r: Int, then: Int, m: Int, stack: Ints,
     stack_f: Floats,
 ) -> None:  # fmt: skip
-    """What run m carries along: what run r does, and what tuple i changes of it."""
+    """Set the slots of run m: those of run r, with the updates of tuple i."""
     for k in range(slots.shape[2]):
         slots[then, m, k] = slots[side, r, k]
     for u in range(variables[variable, 2], variables[variable, 3]):
@@ -386,12 +388,12 @@ def _carried(
             slots[then, m, 2 * slot] = columns[i, 2 * column]
             slots[then, m, 2 * slot + 1] = columns[i, 2 * column + 1]
         elif kind != FIRST_OF and columns[i, 2 * column + 1] == 0:
-            _folded(kind, floating[slot], columns, columns_f, i, 2 * column, slots, slots_f, then, m, 2 * slot)
+            _fold(kind, floating[slot], columns, columns_f, i, 2 * column, slots, slots_f, then, m, 2 * slot)
 
 
 @native
 def _equal(floating: NDArray[np.bool_], head: Ints, slots: Ints, slots_f: Floats, side: Int, a: Int, b: Int) -> Int:
-    """Whether two runs carry the same along."""
+    """Whether two runs have equal slots."""
     if len(floating) and head[side, a, SEEN] != head[side, b, SEEN]:
         return False
     for k in range(len(floating)):
@@ -409,29 +411,29 @@ def _equal(floating: NDArray[np.bool_], head: Ints, slots: Ints, slots_f: Floats
 
 
 @native
-def _folded(
+def _fold(
     kind: Int, floating: Int, columns: Ints, columns_f: Floats, i: Int, column: Int, slots: Ints, slots_f: Floats,
     side: Int, m: Int, slot: Int,
 ) -> None:  # fmt: skip
-    """Sums and extremes, with a value that is not NULL."""
-    whole = columns[i, column]
+    """Add a value that is not NULL to a sum or an extreme."""
+    value = columns[i, column]
     if slots[side, m, slot + 1] != 0:
-        slots[side, m, slot], slots[side, m, slot + 1] = whole, 0
+        slots[side, m, slot], slots[side, m, slot + 1] = value, 0
         if kind == SUM_I:
-            slots[side, m, slot + 2] = -1 if whole < 0 else 0
+            slots[side, m, slot + 2] = -1 if value < 0 else 0
     elif kind == SUM_F:
         slots_f[side, m, slot] += columns_f[i, column]
     elif kind == SUM_I:  # of 128 bits
         before = slots[side, m, slot]
-        after = before + whole
-        carried = np.uint64(after) < np.uint64(before)
+        after = before + value
+        carry = np.uint64(after) < np.uint64(before)
         slots[side, m, slot] = after
-        slots[side, m, slot + 2] += (-1 if whole < 0 else 0) + (1 if carried else 0)
+        slots[side, m, slot + 2] += (-1 if value < 0 else 0) + (1 if carry else 0)
     else:
         if floating:
             lesser = less(columns_f[i, column], slots_f[side, m, slot])
             greater = less(slots_f[side, m, slot], columns_f[i, column])
         else:
-            lesser, greater = whole < slots[side, m, slot], whole > slots[side, m, slot]
+            lesser, greater = value < slots[side, m, slot], value > slots[side, m, slot]
         if (kind == LEAST and lesser) or (kind == GREATEST and greater):
-            slots[side, m, slot] = whole
+            slots[side, m, slot] = value

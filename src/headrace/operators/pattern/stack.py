@@ -1,11 +1,11 @@
 """The stack machine that runs the programs of `patterns/program.py`, compiled once for all patterns.
 
-A value is two words: a number, whole or the bits of a floating one, and 1 if it is NULL. So an array of values may come
-twice, as whole numbers and as floating ones (`..._f`, the same memory); an operation knows which it looks at. What
-cannot be computed is NULL; a floating NaN equals itself and is greater than any number.
+A value is two words: an integer, or the bits of a float; and 1 if it is NULL. So functions take an array of values
+twice, as integers and as floats (`..._f`, the same memory); each operation reads one of them. Results that cannot be
+computed are NULL; NaN equals itself and is greater than any number.
 
-Functions here take arrays and no tuples of arrays: what is taken out of a tuple is counted by the compiled code, again
-and again, which costs more than all the rest.
+Functions here take arrays, not tuples of arrays: compiled code counts references whenever it takes an array from a
+tuple, which costs more than everything else.
 """
 
 # ruff: noqa: C901 - a machine is a list of branches, one for each operation
@@ -29,35 +29,35 @@ __all__ = ["DEPTH", "Floats", "Int", "Ints", "called_from_python", "holds", "les
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
-#: A number or truth value of the machine, which Python and NumPy have types of their own for.
+#: A number or truth value of the machine; Python and NumPy have different types for it.
 Int: TypeAlias = Any
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def native(function: _Function) -> _Function:
-    """Code of the machine, part of what calls it; floating numbers are computed as they are written."""
-    return _compiled(function, forceinline=True)
+    """Compile code of the machine inline into its callers; floats are computed as written."""
+    return _compile(function, forceinline=True)
 
 
-def apart(function: _Function) -> _Function:
-    """The same, but one piece that is called: what is large is compiled once, not for each place that needs it."""
-    return _compiled(function)
+def native_function(function: _Function) -> _Function:
+    """Like `native`, but as a function that is called: large code is compiled once, not for each caller."""
+    return _compile(function)
 
 
-def _compiled(function: _Function, **options: Any) -> _Function:
+def _compile(function: _Function, **options: Any) -> _Function:
     inner: Any = njit(error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)  # type: ignore[call-overload]
     return inner(function)  # type: ignore[no-any-return]
 
 
 def called_from_python(function: _Function) -> _Function:
-    """The same for what Python calls; the code is kept on disk, until one of its sources changes."""
-    # Numba looks at the file of the function alone; what is part of it but stands elsewhere goes into its name.
+    """Like `native`, for functions that Python calls; the code is cached on disk until one of its sources changes."""
+    # Numba checks only the function's own file, so a hash of the other sources is part of the function's name.
     sources = "".join(map(inspect.getsource, (sys.modules[__name__], op)))
     function.__qualname__ += f"_{hashlib.sha256(sources.encode()).hexdigest()[:8]}"
     try:
         outer: Any = njit(cache=True, error_model="numpy", nogil=True)
         return outer(function)  # type: ignore[no-any-return]
-    except RuntimeError:  # no folder to keep it in
+    except RuntimeError:  # there is no folder for the cache
         outer = njit(error_model="numpy", nogil=True)
         return outer(function)  # type: ignore[no-any-return]
 
@@ -81,49 +81,49 @@ def holds(
     code: Ints, begin: Int, end: Int, columns: Ints, i: Int, slots: Ints, side: Int, r: Int, stack: Ints,
     stack_f: Floats,
 ) -> Int:  # fmt: skip
-    """Whether a condition is true of run r, with tuple i at hand; one without a program is."""
+    """Whether a condition is true for run r and tuple i; a condition without program is true."""
     if begin == end:
         return True
     run(code, begin, end, columns, i, slots, side, r, stack, stack_f)
     return stack[1] == 0 and stack[0] != 0
 
 
-@apart
+@native_function
 def run(
     code: Ints, begin: Int, end: Int, columns: Ints, i: Int, slots: Ints, side: Int, r: Int, stack: Ints,
     stack_f: Floats,
 ) -> None:  # fmt: skip
     """Run a program; its value is at the bottom of the stack."""
-    top = np.int64(0)  # a plain 0 has a type of its own, for which all would be compiled once more
+    top = np.int64(0)  # a plain 0 has another type, and would compile everything twice
     for at in range(begin, end, 2):
-        what, operand = code[at], code[at + 1]
-        if what <= NULL:
-            if what == COLUMN:
+        operation, operand = code[at], code[at + 1]
+        if operation <= NULL:
+            if operation == COLUMN:
                 stack[top], stack[top + 1] = columns[i, 2 * operand], columns[i, 2 * operand + 1]
-            elif what == SLOT:
+            elif operation == SLOT:
                 stack[top], stack[top + 1] = slots[side, r, 2 * operand], slots[side, r, 2 * operand + 1]
-            elif what == SLOT_SUM:  # of 128 bits, in two slots
+            elif operation == SLOT_SUM:  # of 128 bits, in two slots
                 low, high = slots[side, r, 2 * operand], slots[side, r, 2 * operand + 2]
                 stack[top], stack[top + 1] = low, slots[side, r, 2 * operand + 1]
                 if high != (-1 if low < 0 else 0):
                     stack[top + 1] = 1
             else:
-                stack[top], stack[top + 1] = operand, what == NULL
+                stack[top], stack[top + 1] = operand, operation == NULL
             top += 2
-        elif what == SELECT:
+        elif operation == SELECT:
             top -= 4
             chosen = top if stack[top - 1] == 0 and stack[top - 2] != 0 else top + 2
             stack[top - 2], stack[top - 1] = stack[chosen], stack[chosen + 1]
-        elif what <= LAST_ALONE:
-            _alone(what, operand, stack, stack_f, top - 2)
-        elif what <= LAST_CHOSEN:
+        elif operation <= LAST_ALONE:
+            _unary(operation, operand, stack, stack_f, top - 2)
+        elif operation <= LAST_CHOSEN:
             top -= 2
-            _chosen(what, stack, stack_f, top - 2, top)
+            _null_aware(operation, stack, stack_f, top - 2, top)
         else:
             top -= 2
             stack[top - 1] |= stack[top + 1]
             if stack[top - 1] == 0:
-                _both(what, operand, stack, stack_f, top - 2, top)
+                _binary(operation, operand, stack, stack_f, top - 2, top)
 
 
 @native
@@ -137,28 +137,28 @@ def _fits(value: Int, bits: Int) -> Int:
 
 
 @native
-def _alone(what: Int, operand: Int, stack: Ints, stack_f: Floats, a: Int) -> None:
+def _unary(operation: Int, operand: Int, stack: Ints, stack_f: Floats, a: Int) -> None:
     """Operations on one value."""
-    if what == IS_NULL:
+    if operation == IS_NULL:
         stack[a], stack[a + 1] = stack[a + 1], 0
     elif stack[a + 1] != 0:
         return
-    elif what == NOT:
+    elif operation == NOT:
         stack[a] = 1 - stack[a]
-    elif what == NEG_F:
+    elif operation == NEG_F:
         stack_f[a] = -stack_f[a]
-    elif what == ABS_F:
+    elif operation == ABS_F:
         stack_f[a] = abs(stack_f[a])
-    elif what == ABS_I:
+    elif operation == ABS_I:
         value = stack[a]
         stack[a] = abs(value)
         stack[a + 1] = value == _LEAST or not _fits(abs(value), operand)
-    elif what == TO_FLOAT:
+    elif operation == TO_FLOAT:
         value = stack[a]
         stack_f[a] = np.float64(np.float32(value)) if operand else np.float64(value)
-    elif what == TO_SINGLE:
+    elif operation == TO_SINGLE:
         stack_f[a] = np.float64(np.float32(stack_f[a]))
-    elif what == TO_WHOLE:
+    elif operation == TO_WHOLE:
         number = np.trunc(stack_f[a])
         limit = 2.0 ** (operand - 1)
         if -limit <= number < limit:
@@ -171,15 +171,15 @@ def _alone(what: Int, operand: Int, stack: Ints, stack_f: Floats, a: Int) -> Non
 
 @native
 def less(a: Int, b: Int) -> Int:
-    """As SQL orders numbers: NaN is the greatest."""
+    """The order of numbers in SQL: NaN is the greatest."""
     return a < b or (np.isnan(b) and not np.isnan(a))
 
 
 @native
-def _chosen(what: Int, stack: Ints, stack_f: Floats, a: Int, b: Int) -> None:
-    """Operations that know what to do with NULL."""
-    if what in (AND, OR):
-        decides = 0 if what == AND else 1
+def _null_aware(operation: Int, stack: Ints, stack_f: Floats, a: Int, b: Int) -> None:
+    """Operations that accept NULL."""
+    if operation in (AND, OR):
+        decides = 0 if operation == AND else 1
         if (stack[a + 1] == 0 and stack[a] == decides) or (stack[b + 1] == 0 and stack[b] == decides):
             stack[a], stack[a + 1] = decides, 0
         else:
@@ -188,48 +188,48 @@ def _chosen(what: Int, stack: Ints, stack_f: Floats, a: Int, b: Int) -> None:
     if stack[b + 1] != 0:
         return
     take = stack[a + 1] != 0
-    if not take and what == GREATEST_I:
+    if not take and operation == GREATEST_I:
         take = stack[b] > stack[a]
-    elif not take and what == LEAST_I:
+    elif not take and operation == LEAST_I:
         take = stack[b] < stack[a]
-    elif not take and what == GREATEST_F:
+    elif not take and operation == GREATEST_F:
         take = less(stack_f[a], stack_f[b])
-    elif not take and what == LEAST_F:
+    elif not take and operation == LEAST_F:
         take = less(stack_f[b], stack_f[a])
     if take:
         stack[a], stack[a + 1] = stack[b], 0
 
 
 @native
-def _both(what: Int, operand: Int, stack: Ints, stack_f: Floats, a: Int, b: Int) -> None:
+def _binary(operation: Int, operand: Int, stack: Ints, stack_f: Floats, a: Int, b: Int) -> None:
     """Operations on two values that are not NULL."""
-    if what == EQ_I:
+    if operation == EQ_I:
         stack[a] = stack[a] == stack[b]
-    elif what == LT_I:
+    elif operation == LT_I:
         stack[a] = stack[a] < stack[b]
-    elif what == EQ_F:
+    elif operation == EQ_F:
         m, n = stack_f[a], stack_f[b]
         stack[a] = m == n or (np.isnan(m) and np.isnan(n))
-    elif what == LT_F:
+    elif operation == LT_F:
         stack[a] = less(stack_f[a], stack_f[b])
-    elif what <= MOD_I:
-        _whole(what, operand, stack, a, b)
+    elif operation <= MOD_I:
+        _integer(operation, operand, stack, a, b)
     else:
-        _real(what, operand, stack, stack_f, a, b)
+        _floating(operation, operand, stack, stack_f, a, b)
 
 
 @native
-def _whole(what: Int, bits: Int, stack: Ints, a: Int, b: Int) -> None:
+def _integer(operation: Int, bits: Int, stack: Ints, a: Int, b: Int) -> None:
     m, n = stack[a], stack[b]
     value: Int = 0
     fits: Int = True
-    if what == ADD_I:
+    if operation == ADD_I:
         value = m + n
         fits = ((m ^ value) & (n ^ value)) >= 0
-    elif what == SUB_I:
+    elif operation == SUB_I:
         value = m - n
         fits = ((m ^ n) & (m ^ value)) >= 0
-    elif what == MUL_I:
+    elif operation == MUL_I:
         value = m * n
         if m == -1:
             fits = n != _LEAST
@@ -238,7 +238,7 @@ def _whole(what: Int, bits: Int, stack: Ints, a: Int, b: Int) -> None:
     elif n == 0:
         fits = False
     elif n != -1:
-        value = m % n  # with the sign of the divisor; wanted is that of the dividend
+        value = m % n  # has the sign of the divisor; SQL wants that of the dividend
         if value != 0 and (m < 0) != (n < 0):
             value -= n
     stack[a] = value
@@ -246,17 +246,17 @@ def _whole(what: Int, bits: Int, stack: Ints, a: Int, b: Int) -> None:
 
 
 @native
-def _real(what: Int, single: Int, stack: Ints, stack_f: Floats, a: Int, b: Int) -> None:
+def _floating(operation: Int, single: Int, stack: Ints, stack_f: Floats, a: Int, b: Int) -> None:
     m, n = stack_f[a], stack_f[b]
-    if what == ADD_F:
+    if operation == ADD_F:
         value = m + n
-    elif what == SUB_F:
+    elif operation == SUB_F:
         value = m - n
-    elif what == MUL_F:
+    elif operation == MUL_F:
         value = m * n
     else:
         if n == 0.0:
             stack[a + 1] = 1
             return
-        value = m / n if what == DIV_F else np.fmod(m, n)
+        value = m / n if operation == DIV_F else np.fmod(m, n)
     stack_f[a] = np.float64(np.float32(value)) if single else value

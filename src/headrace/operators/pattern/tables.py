@@ -1,4 +1,4 @@
-"""From a pattern and the tuples of a batch to the numbers that the machine runs on, and its answer as arrays."""
+"""From a pattern and the tuples of a batch to the numbers that the machine runs on, and its matches as arrays."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from numpy.typing import NDArray
 from headrace.columnar import Bools, Int64s
 from headrace.errors import PatternError
 from headrace.expr import evaluate, predicate_mask
-from headrace.operators.ordered.line import OrderedTuples
+from headrace.operators.ordered.tuples import OrderedTuples
 from headrace.operators.pattern import machine
 from headrace.patterns.nfa import ACCEPT
 from headrace.patterns.program import CONSTANT, TEXT, Program
 from headrace.patterns.references import START
 from headrace.plan.nodes import Match
 
-__all__ = ["Found", "PatternNumbers", "Searcher", "with_earlier"]
+__all__ = ["FoundMatches", "PatternNumbers", "Searcher", "with_neighbours"]
 
-#: A group with more runs than this at once is not searched any further.
+#: The most runs that a group may have at once; more stop the query.
 MOST_RUNS = 100_000
 _MOST_NODES = 2**30
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundMatches:
     """Matches: group, first and last tuple each, and the variables of their tuples, one match after the other.
 
-    Of each group: the first open tuple (or the first that is not settled), and where the CTI must wait.
+    For each group: the first open tuple (or the first that is not settled), and the time at which the CTI waits.
     """
 
     group: Int64s
@@ -40,35 +40,35 @@ class Found:
     labels: NDArray[np.int16]
     opened: Int64s
     hold: Int64s
-    #: The how manieth match of its group each is; meant only where one match of a first tuple counts.
+    #: The number of each match in its group; defined only where one match of a first tuple counts.
     number: Int64s
-    #: Whether another match may still take its place, with the same first tuple; meant only there, too.
+    #: Whether another match with the same first tuple may still replace it; defined only there, too.
     open: Bools
 
-    def numbered(self, before: Int64s) -> Found:
-        """With numbers that go on behind the matches that each group has had before."""
+    def with_numbers(self, before: Int64s) -> FoundMatches:
+        """The matches with numbers that continue those of each group's earlier matches."""
         place = np.arange(len(self.group)) - np.searchsorted(self.group, self.group)
         return replace(self, number=before[self.group] + place + 1)
 
 
-def with_earlier(node: Match, line: OrderedTuples, tuples: pa.Table) -> pa.Table:
-    """The tuples with when they start, and what those before and behind them have."""
-    tuples = tuples.append_column(START, pa.array(line.le))
+def with_neighbours(node: Match, order: OrderedTuples, tuples: pa.Table) -> pa.Table:
+    """The tuples with their starts, and with columns of the tuples before and after them."""
+    tuples = tuples.append_column(START, pa.array(order.le))
     for name, (expr, back) in node.references.prevs.items():
-        rows = np.arange(len(line)) - back
-        none = (rows < line.start[line.group]) | (rows >= line.start[line.group + 1])
+        rows = np.arange(len(order)) - back
+        none = (rows < order.start[order.group]) | (rows >= order.start[order.group + 1])
         tuples = tuples.append_column(name, evaluate(expr, tuples).take(pa.array(rows, mask=none)))
     return tuples
 
 
 class PatternNumbers:
-    """A pattern and its tuples as numbers, for programs: a text is its place in the order of all texts."""
+    """A pattern and its tuples as numbers, for programs; a text is its rank among all texts."""
 
     def __init__(self, node: Match, program: Program) -> None:
         self.program, self.tables = program, _tables(node, program)
 
     def of(self, tuples: pa.Table) -> tuple[machine.Tables, Int64s, pa.Array]:
-        """The pattern, the columns that programs look at, two words each, and all texts in their order."""
+        """The pattern, the columns that programs read, two words each, and all texts in their order."""
         program = self.program
         columns = [evaluate(expr, tuples) for expr, _ in program.columns]
         starts = [str(slot.start) if slot.text and slot.start is not None else None for slot in program.slots]
@@ -85,7 +85,7 @@ class PatternNumbers:
         return tables, words, texts
 
     def _with_texts(self, ranks: Int64s) -> machine.Tables:
-        """With the places of the texts that programs name, and that slots are at first."""
+        """The tables with the ranks of the texts in programs and of the initial texts of slots."""
         code, slots, program = self.tables.code.copy(), self.tables.slots.copy(), self.program
         texts = np.flatnonzero(code[::2] == TEXT) * 2
         code[texts + 1] = ranks[code[texts + 1]]
@@ -97,7 +97,7 @@ class PatternNumbers:
 
 
 class Searcher:
-    """One pattern, ready to be looked for."""
+    """The search for one pattern."""
 
     def __init__(self, node: Match) -> None:
         self.node, self.program = node, node.program
@@ -105,21 +105,21 @@ class Searcher:
         self.numbers = PatternNumbers(node, node.program)
         self.space = machine.Space(256, 1024, 1024, 1024)
 
-    def search(self, line: OrderedTuples, tuples: pa.Table, begin: Int64s, settle: Int64s, cti: int) -> Found:
+    def search(self, order: OrderedTuples, tuples: pa.Table, begin: Int64s, settle: Int64s, cti: int) -> FoundMatches:
         """The matches that begin at `begin` or later; `settle` is the first tuple of each group that may change."""
         tables, words, _ = self.numbers.of(tuples)
         tables.policy[machine.CTI] = cti
-        numbers = machine.PatternTuples(line.le, self._fits(tuples), words)
-        groups = machine.SearchBounds(line.start, begin, settle)
-        longest, size = int(np.diff(line.start).max(initial=0)), len(line)
+        numbers = machine.PatternTuples(order.le, self._fits(tuples), words)
+        groups = machine.SearchBounds(order.start, begin, settle)
+        longest, size = int(np.diff(order.start).max(initial=0)), len(order)
         room = machine.Space(256, 4 * longest + 1024, size + 1024, 4 * size + 1024)
         self.space = machine.Space(*(max(a, b) for a, b in zip(self.space, room, strict=True)))
         while True:
             short, out, labels, opened, hold = machine.search(tables, numbers, groups, self.space)
             if short == machine.NOTHING:
-                whole, open_ = out[:, 4] != 0, out[:, 5] != 0
-                return Found(out[:, 0], out[:, 1], out[:, 2], whole, labels, opened, hold, out[:, 0], open_)
-            self._enlarge(short - 1, line.groups)
+                complete, open_ = out[:, 4] != 0, out[:, 5] != 0
+                return FoundMatches(out[:, 0], out[:, 1], out[:, 2], complete, labels, opened, hold, out[:, 0], open_)
+            self._enlarge(short - 1, order.groups)
 
     def _enlarge(self, which: int, groups: int) -> None:
         sizes = list(self.space)
@@ -134,7 +134,7 @@ class Searcher:
         self.space = machine.Space(*sizes)
 
     def _fits(self, tuples: pa.Table) -> Bools:
-        """By variable and tuple, whether all holds that is asked of the tuple alone."""
+        """By variable and tuple, whether the conditions on the tuple alone hold."""
         fits = np.ones((len(self.variables), tuples.num_rows), bool)
         for i, masks in enumerate(self.program.masks):
             for mask in masks:
@@ -143,7 +143,7 @@ class Searcher:
 
 
 def _words(column: pa.Array) -> Int64s:
-    """Whole numbers, or the bits of floating ones; 0 for NULL."""
+    """Integers, or the bits of floats; 0 for NULL."""
     if pa.types.is_floating(column.type):
         filled = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
         return np.ascontiguousarray(filled).view(np.int64)
@@ -152,15 +152,15 @@ def _words(column: pa.Array) -> Int64s:
 
 
 def _ranks(columns: list[pa.Array], constants: pa.Array) -> tuple[list[Int64s], pa.Array]:
-    """The places of texts among all of them, by their bytes, from 1 on; equal for equal ones. The constants come last.
+    """The ranks of texts, by their bytes, from 1 on; equal for equal texts. The constants come last.
 
     Also all texts in that order.
     """
     if not columns and not len(constants):
         return [], constants
-    whole = pa.concat_arrays([*columns, constants])
-    ranks = pc.rank(whole, tiebreaker="dense").to_numpy().astype(np.int64)
-    texts = whole.drop_null().unique()
+    all_texts = pa.concat_arrays([*columns, constants])
+    ranks = pc.rank(all_texts, tiebreaker="dense").to_numpy().astype(np.int64)
+    texts = all_texts.drop_null().unique()
     return np.split(ranks, np.cumsum([len(column) for column in columns])), texts.take(pc.sort_indices(texts))
 
 
@@ -170,9 +170,9 @@ def _tables(node: Match, program: Program) -> machine.Tables:
     sizes = np.array([len(moves) for moves in nfa.moves], np.int64)
     accept = [moves.index(ACCEPT) if ACCEPT in moves else -1 for moves in nfa.moves]
     labels = [-1, *(numbers[name] for name in nfa.variables)]
-    counts = np.cumsum([0, *(len(own) for own in program.updates)])
+    counts = np.cumsum([0, *(len(items) for items in program.updates)])
     guards = np.array([*program.guards, program.accept], np.int64)
-    updates = [(u.kind, u.slot, u.column, u.end) for own in program.updates for u in own]
+    updates = [(u.kind, u.slot, u.column, u.end) for items in program.updates for u in items]
     slots = np.zeros((len(program.slots), 2), np.int64)
     for k, slot in enumerate(program.slots):
         slots[k, 1] = slot.start is None

@@ -1,22 +1,23 @@
 """Outputs that are bound in time: a change of the input changes the output at or after its sync time (rule 6.3).
 
-The output CTI is then the input's, whatever windows are open. So what a module gives is checked before it leaves.
+The output CTI is then the input's, whichever windows are open. So the kernel checks a module's outputs before they
+leave.
 
-**Causes.** A batch is a bag of changes; which came first is not known. They are taken in the order of their sync times,
-as if each had come in a batch of its own: first those at the earliest time, then the next. At each step what the module
-gives now is compared with what stood before, window by window, and must differ only from the earliest cause on that
+**Causes.** A batch is a bag of changes, without an order of arrival. The kernel takes them in the order of their sync
+times, as if each came in a batch of its own: first those at the earliest time, then the next. At each step it compares
+the module's outputs with the earlier ones, window by window. They may differ only at or after the earliest cause that
 touches the window. Where windows depend on events (snapshot, count, session) a cause may change their borders, so all
-windows of the group are compared together. A stream that arrives in order is therefore judged the same however it is
-cut into batches; one out of order, as if the events of a batch had come in order. Groups, and grid windows that share
-no event, are steps of their own and are taken side by side.
+windows of the group are compared together. The check of a stream in order therefore does not depend on how it is cut
+into batches; a stream out of order is checked as if the events of a batch came in order. Groups, and grid windows that
+share no event, have steps of their own, which run side by side.
 
-**Cost.** A module is called for every distinct sync time in a window, as if events came one by one. A batch that brings
-more than `MOST_STEPS` of them to one place is taken in that many steps, each of neighbouring times and judged by the
-earliest. What leaves never breaks the output CTI in either case.
+**Cost.** A module is called for every distinct sync time in a window, as if events came one by one. If a batch has more
+than `MOST_STEPS` of them in one place, it is taken in that many steps, each of neighbouring times and checked against
+the earliest. In either case the outputs never break the output CTI.
 
-**Breach.** It stops the query, or under `on_error="skip"` is diverted and counted. The window then keeps what it had
-given before the cause, cut there, because that has been promised; what comes later is left out, until a correction
-makes it agree again.
+**Breach.** It stops the query, or under `on_error="skip"` is diverted and counted. The window then keeps its outputs
+from before the cause, cut there, because they are promised; later outputs are left out until a correction makes them
+agree again.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, canonical_floats, factorize, to_numpy
 from headrace.errors import ModuleFailed
 from headrace.expr import evaluate
-from headrace.operators.groups import OUT, REASON, UNTIL, numbered
+from headrace.operators.groups import OUT, REASON, UNTIL, number_rows
 from headrace.operators.kernel import Data
 from headrace.operators.per_window.divide import GroupedLifetimes, Windows, pairs
 from headrace.operators.per_window.kernel import WindowKernel
-from headrace.operators.per_window.rows import WLE, WRE, stamped
+from headrace.operators.per_window.rows import WLE, WRE, with_window_columns
 from headrace.plan.nodes import PerWindow
 from headrace.plan.windows import Grid
 from headrace.progress import Progress
@@ -43,13 +44,13 @@ from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 
 __all__ = ["MOST_STEPS", "BoundWindowKernel"]
 
-#: In how many steps the changes of one batch are taken, at most.
+#: The most steps in which the changes of one batch are taken.
 MOST_STEPS = 100
 
 
 @dataclass(frozen=True)
 class _Causes:
-    """Changes that are taken in one step, with their sync times and the keys of their groups."""
+    """The changes of one step, with their sync times and the keys of their groups."""
 
     changes: Changes
     sync: Int64s
@@ -58,7 +59,7 @@ class _Causes:
 
 @dataclass(frozen=True)
 class _Breach:
-    """Changes of outputs, each with when it would take effect and the earliest it may."""
+    """Changes of outputs, each with the time at which it takes effect and the earliest time allowed."""
 
     moved: Changes
     sync: Int64s
@@ -70,7 +71,7 @@ class _Breach:
 
 
 class BoundWindowKernel(WindowKernel):
-    """Outputs per group and window that change only at or after what caused it."""
+    """Outputs per group and window that change only at or after the cause."""
 
     def __init__(self, node: PerWindow) -> None:
         super().__init__(node)
@@ -83,15 +84,15 @@ class BoundWindowKernel(WindowKernel):
         assert isinstance(changes, Changes)
         if len(changes) == 0:
             return super().step(inputs, progress)
-        # Windows that have begun come first: what they give lies behind all that had been seen. The CTI comes last.
+        # Windows that have begun come first: their outputs are later than all times seen. The CTI comes last.
         before = Progress(self.scalars["cti"], now.high)
         nothing = Changes.empty(self.per_window.input.schema)
         results: list[Changes] = []
         sides: list[Changes | None] = []
         for causes in [None, *self._in_order(changes.consolidate()), None]:
             self._causes, done = causes, causes is None and bool(results)
-            given = nothing if causes is None else causes.changes
-            result, reached = super().step([given], [now if done else before])
+            part = nothing if causes is None else causes.changes
+            result, reached = super().step([part], [now if done else before])
             results.append(result)
             sides.append(self.side)
         self.side = Changes.concat([side for side in sides if side is not None]).cancelled()
@@ -108,7 +109,7 @@ class BoundWindowKernel(WindowKernel):
             yield _Causes(pieces.filter(some), sync[some], keys.filter(pa.array(some)))
 
     def _places(self, changes: Changes, group: Int64s) -> Int64s:
-        """Numbers that differ where changes have no window in common."""
+        """A number for each change; changes that share a window have the same."""
         if not isinstance(self.window, Grid):
             return group
         first, last = self.window.first(changes.le), self.window.last(changes.le, changes.re)
@@ -125,30 +126,30 @@ class BoundWindowKernel(WindowKernel):
 
     # --- the check ---------------------------------------------------------------------------------------------------
 
-    def _admitted(
+    def _admit(
         self, stale: Changes | None, fresh: Changes, windows: Windows, closing: Int64s, keys: pa.Table
     ) -> Changes:
-        stood = fresh.filter(np.zeros(len(fresh), bool)) if stale is None else stale
-        if self._causes is None:  # time alone shows grid windows, and changes no others: what stands of them stays
-            return fresh if isinstance(self.window, Grid) else stood
-        breach = self._compared(_good(stood), _good(fresh), self._causes)
+        standing = fresh.filter(np.zeros(len(fresh), bool)) if stale is None else stale
+        if self._causes is None:  # time alone shows grid windows; other windows stay
+            return fresh if isinstance(self.window, Grid) else standing
+        breach = self._compare(_without_failures(standing), _without_failures(fresh), self._causes)
         if not breach.early.any():
             return fresh
         if self.per_window.policy.on_error == "fail":
-            raise self._error(breach, Changes.concat([fresh, stood]))
-        alive = stamped(keys.take(pa.array(windows.group)), windows, closing)
-        return self._settled(breach, stood, fresh, alive)
+            raise self._error(breach, Changes.concat([fresh, standing]))
+        alive = with_window_columns(keys.take(pa.array(windows.group)), windows, closing)
+        return self._settle_breach(breach, standing, fresh, alive)
 
     @property
     def _unit(self) -> list[str]:
-        """The columns of what is compared together: a window, or a group where its windows depend on each other."""
+        """The columns of the unit of comparison: a window, or a group if its windows depend on each other."""
         return [*self.keys, WLE, WRE] if isinstance(self.window, Grid) else self.keys
 
-    def _compared(self, stood: Changes, fresh: Changes, causes: _Causes) -> _Breach:
+    def _compare(self, standing: Changes, fresh: Changes, causes: _Causes) -> _Breach:
         names = [*self._unit, *(name for name in fresh.payload.column_names if name.startswith(OUT))]
-        old, new = (x.with_payload(x.payload.select(names)) for x in (stood, fresh))
+        old, new = (x.with_payload(x.payload.select(names)) for x in (standing, fresh))
         moved, sync = Changes.concat([old.negated(), new]).consolidate().pieces()
-        (of_causes, of_moved), _ = self.groups.numbered(causes.keys, moved.payload)
+        (of_causes, of_moved), _ = self.groups.number(causes.keys, moved.payload)
         cause = np.full(len(moved), INFINITY, np.int64)
         if isinstance(self.window, Grid):
             wle, wre = (to_numpy(moved.payload.column(name)) for name in (WLE, WRE))
@@ -159,13 +160,15 @@ class BoundWindowKernel(WindowKernel):
             first = np.full(int(max(of_moved.max(initial=0), of_causes.max(initial=0))) + 1, INFINITY, np.int64)
             np.minimum.at(first, of_causes, causes.sync)
             cause = first[of_moved]
-        # What nothing has touched, nothing holds back.
+        # Units without a cause are not restricted.
         return _Breach(moved, sync, np.where(cause == INFINITY, NEG_INFINITY, cause))
 
     def _row_of(self, moved: Changes, outputs: Changes) -> int:
-        """An output of the window that the first of these changes is of."""
-        (one, all_), _ = numbered(*(x.payload.select(self._unit) for x in (moved.take(np.zeros(1, int)), outputs)))
-        same = all_ == one[0]
+        """The row of an output of the window of the first of these changes."""
+        (first, units), _ = number_rows(
+            *(x.payload.select(self._unit) for x in (moved.take(np.zeros(1, int)), outputs))
+        )
+        same = units == first[0]
         exact = same & (outputs.le == moved.le[0])
         return int(np.flatnonzero(exact if exact.any() else same)[0])
 
@@ -187,28 +190,30 @@ class BoundWindowKernel(WindowKernel):
             f"{', '.join(map(str, self.per_window.modules))} broke its time bound in the window "
             f"{format_ticks(row[WLE])} .. {format_ticks(row[WRE])}{f' of {group}' if group else ''}: "
             f"{self._reason(sync, cause)}",
-            given=[_text(shown.take(np.array([i]))) for i in range(min(len(shown), 5))],
+            given=[_change_text(shown.take(np.array([i]))) for i in range(min(len(shown), 5))],
             allowed="under timestamping='time_bound', outputs that change only at or after the input that caused it",
             instead="timestamping='unchanged', whose output CTI waits for open windows; or on_error='skip'",
         )
 
-    # --- windows that are left out -----------------------------------------------------------------------------------
+    # --- windows with a breach ---------------------------------------------------------------------------------------
 
-    def _settled(self, breach: _Breach, stood: Changes, fresh: Changes, alive: pa.Table) -> Changes:
-        """Of what breaks the bound: what stood, up to the cause, and a failure."""
-        tables = [breach.moved.payload, stood.payload, fresh.payload, alive]
-        (moved, old, new, now), units = numbered(*(table.select(self._unit) for table in tables))
+    def _settle_breach(self, breach: _Breach, standing: Changes, fresh: Changes, alive: pa.Table) -> Changes:
+        """For units that break the bound: the earlier outputs up to the cause, and a failure."""
+        tables = [breach.moved.payload, standing.payload, fresh.payload, alive]
+        (moved, old, new, now), units = number_rows(*(table.select(self._unit) for table in tables))
         limit = np.full(units.num_rows, INFINITY, np.int64)
         early = breach.early
         np.minimum.at(limit, moved[early], breach.cause[early])
         until = np.full(units.num_rows, NEG_INFINITY, np.int64)
-        np.maximum.at(until, old, to_numpy(stood.payload.column(UNTIL)))
+        np.maximum.at(until, old, to_numpy(standing.payload.column(UNTIL)))
         np.maximum.at(until, now, to_numpy(alive.column(UNTIL)))
-        kept = Changes(stood.le, np.minimum(stood.re, limit[old]), stood.weight, _until(stood.payload, until[old]))
-        kept = kept.filter((limit[old] != INFINITY) & _is_good(stood) & (stood.le < limit[old]))
-        failed = new[~_is_good(fresh)]  # which say themselves what went wrong
-        parts = [fresh.filter((limit[new] == INFINITY) | ~_is_good(fresh)), kept]
-        outputs = Changes.concat([fresh, stood])
+        kept = Changes(
+            standing.le, np.minimum(standing.re, limit[old]), standing.weight, _until(standing.payload, until[old])
+        )
+        kept = kept.filter((limit[old] != INFINITY) & _succeeded(standing) & (standing.le < limit[old]))
+        failed = new[~_succeeded(fresh)]  # these already have a reason
+        parts = [fresh.filter((limit[new] == INFINITY) | ~_succeeded(fresh)), kept]
+        outputs = Changes.concat([fresh, standing])
         for unit in np.setdiff1d(moved[early], failed).tolist():
             worst = np.flatnonzero((moved == unit) & early)
             worst = worst[np.argsort(breach.sync[worst], kind="stable")[:1]]
@@ -219,7 +224,7 @@ class BoundWindowKernel(WindowKernel):
 
 
 def _ranked(place: Int64s, sync: Int64s) -> Int64s:
-    """The number of each sync time among those of its place, or of a run of them where there are many."""
+    """The number of each sync time among those of its place, or of a run of times if there are many."""
     order = np.lexsort((sync, place))
     place, sync = place[order], sync[order]
     first = np.r_[True, place[1:] != place[:-1]]
@@ -228,17 +233,17 @@ def _ranked(place: Int64s, sync: Int64s) -> Int64s:
     size = np.diff(np.r_[start, len(place)])
     rank = later - np.repeat(later[start], size)
     count = np.repeat(rank[np.r_[start[1:], len(place)] - 1] + 1, size)
-    found = np.empty(len(order), np.int64)
-    found[order] = np.where(count > MOST_STEPS, rank * MOST_STEPS // count, rank)
-    return found
+    steps = np.empty(len(order), np.int64)
+    steps[order] = np.where(count > MOST_STEPS, rank * MOST_STEPS // count, rank)
+    return steps
 
 
-def _is_good(changes: Changes) -> Bools:
+def _succeeded(changes: Changes) -> Bools:
     return np.asarray(changes.payload.column(REASON).is_null())
 
 
-def _good(changes: Changes) -> Changes:
-    return changes.filter(_is_good(changes))
+def _without_failures(changes: Changes) -> Changes:
+    return changes.filter(_succeeded(changes))
 
 
 def _set(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
@@ -250,7 +255,7 @@ def _until(payload: pa.Table, until: Int64s) -> pa.Table:
 
 
 def _failure(row: Changes, reason: str, until: int) -> Changes:
-    """The failure of the window that an output is of."""
+    """The failure of an output's window."""
     payload = _until(row.payload, np.array([until], np.int64))
     for name in payload.column_names:
         if name.startswith(OUT):
@@ -259,7 +264,7 @@ def _failure(row: Changes, reason: str, until: int) -> Changes:
     return Changes.inserts(to_numpy(payload.column(WLE)), to_numpy(payload.column(WRE)), payload)
 
 
-def _text(change: Changes) -> str:
+def _change_text(change: Changes) -> str:
     life = f"[{format_ticks(int(change.le[0]))}, {format_ticks(int(change.re[0]))})"
     values = {name[len(OUT) :]: value for name, value in change.payload.to_pylist()[0].items() if name.startswith(OUT)}
     return f"{'gives' if change.weight[0] > 0 else 'takes back'} {life} {values}"

@@ -1,8 +1,8 @@
-"""Calling a user's module, with as little around it as possible and nothing it can break.
+"""Calls of a user's module, with little overhead and safe from its errors.
 
-A call either gives an answer or a `Failure`: the module raised, gave something of another type, took too long, grew too
-large, or (under `verify`) gave two answers to one question or changed what it was given. What happens then is the
-query's choice; the failure says what went wrong and shows the smallest input that does.
+A call returns an answer or a `Failure`: the module raised, returned a value of another type, took too long, grew too
+large, or (under `verify`) returned two answers for the same items or changed its argument. The query's policy says what
+happens then; the failure has the reason and the smallest input that shows it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headrace.plan.windows import WindowPolicy
 from headrace.schema import Schema, Type
 from headrace.time import format_ticks
 
-__all__ = ["Caller", "Failure", "failed"]
+__all__ = ["Caller", "Failure", "module_error"]
 
 _MOST_OUTPUTS = 1_000_000
 _MOST_STATE_BYTES = 64 * 2**20
@@ -35,14 +35,14 @@ _PLAIN = {Type.DOUBLE: float, Type.STRING: str, Type.BOOLEAN: bool}
 
 @dataclass(frozen=True)
 class Failure:
-    """What a module did wrong, and to which items."""
+    """Why a module failed, and with which items."""
 
     reason: str
     items: tuple[Any, ...]
 
 
-class _Unseen:
-    """The window, to a module that has not said it wants to see times."""
+class _HiddenWindow:
+    """The window as seen by a module that is not time-sensitive."""
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"the window's {name} is for time-sensitive modules: write time_sensitive = True")
@@ -63,22 +63,22 @@ class Caller:
 
     def compute(self, items: list[Any], window: Window) -> Any:
         """The answer for the items of a window, or a failure."""
-        return self._guarded(lambda given: self._compute(given, window), items)
+        return self._guard(lambda items: self._compute(items, window), items)
 
     def read(self, state: bytes, window: Window) -> Any:
         """The answer for a state, or a failure."""
-        return self._guarded(lambda _: self._compute(_loaded(state), window), [])
+        return self._guard(lambda _: self._compute(_load(state), window), [])
 
     def _compute(self, argument: Any, window: Window) -> Any:
-        shown = window if self.module.time_sensitive else _Unseen()
+        shown = window if self.module.time_sensitive else _HiddenWindow()
         compute: Callable[..., Any] = self.module.compute
-        found = self.checked(compute(argument, shown) if self._takes_window else compute(argument))
+        answer = self.check(compute(argument, shown) if self._takes_window else compute(argument))
         if not self._stamps:
-            return found
-        found = [(*window, *output[2:]) if output[0] is None else output for output in found]
+            return answer
+        answer = [(*window, *output[2:]) if output[0] is None else output for output in answer]
         if self._starts_in_window:
-            self._check_starts(found, window)
-        return found
+            self._check_starts(answer, window)
+        return answer
 
     def _check_starts(self, outputs: list[Any], window: Window) -> None:
         """Outputs may not start before their window (rule 6.3)."""
@@ -89,69 +89,69 @@ class Caller:
                 f"timestamping={self.policy.timestamping or 'unchanged'!r}"
             )
 
-    def whole(self, items: list[Any], window: Window) -> Any:
-        """The answer of an incremental module for all items of a window at once, or a failure."""
+    def compute_all(self, items: list[Any], window: Window) -> Any:
+        """The answer of an incremental module for all items of a window, or a failure."""
 
-        def answer(given: list[Any]) -> Any:
-            state = self._saved(self._added(self.module.initial(), given))
-            return self._compute(_loaded(state), window)
+        def answer(items: list[Any]) -> Any:
+            state = self._save(self._add(self.module.initial(), items))
+            return self._compute(_load(state), window)
 
-        return self._guarded(answer, items)
+        return self._guard(answer, items)
 
     # --- states ------------------------------------------------------------------------------------------------------
 
-    def started(self, items: list[Any]) -> Any:
+    def start_state(self, items: list[Any]) -> Any:
         """The state of a window with these items, as bytes, or a failure."""
-        return self._guarded(lambda given: self._saved(self._added(self.module.initial(), given)), items)
+        return self._guard(lambda items: self._save(self._add(self.module.initial(), items)), items)
 
-    def moved(self, state: bytes, added: list[Any], removed: list[Any]) -> Any:
-        """A state with some items more and some less, as bytes, or a failure."""
+    def move_state(self, state: bytes, added: list[Any], removed: list[Any]) -> Any:
+        """The state after items are added and removed, as bytes, or a failure."""
 
-        def move(given: list[Any]) -> bytes:
-            now = _loaded(state)
+        def move(added: list[Any]) -> bytes:
+            now = _load(state)
             if removed:
                 after = self.module.remove(now, copy.copy(removed))
                 now = now if after is None else after
-            return self._saved(self._added(now, given))
+            return self._save(self._add(now, added))
 
-        found = self._guarded(move, added)
-        return Failure(found.reason, tuple(removed)) if isinstance(found, Failure) and not added else found
+        after = self._guard(move, added)
+        return Failure(after.reason, tuple(removed)) if isinstance(after, Failure) and not added else after
 
-    def _added(self, state: Any, items: list[Any]) -> Any:
+    def _add(self, state: Any, items: list[Any]) -> Any:
         after = self.module.add(state, items) if items else state
         return state if after is None else after
 
-    def _saved(self, state: Any) -> bytes:
+    def _save(self, state: Any) -> bytes:
         saved = pickle.dumps(state)
         if len(saved) > _MOST_STATE_BYTES:
             raise ModuleFailed(f"its state for one window has grown to {len(saved):,} bytes")
         return saved
 
-    # --- what may come back ------------------------------------------------------------------------------------------
+    # --- checks of outputs -------------------------------------------------------------------------------------------
 
-    def checked(self, found: Any) -> Any:
-        """An answer, or outputs with their times, as columns will hold them."""
+    def check(self, answer: Any) -> Any:
+        """Check an answer, or outputs with their times; the values as columns will hold them."""
         if isinstance(self._gives, Type):
-            return _value(found, self._gives, "")
-        if found is None:
+            return _value(answer, self._gives, "")
+        if answer is None:
             return []
-        if isinstance(found, (str, bytes, dict)) or not hasattr(found, "__iter__"):
-            raise ModuleFailed(f"it gave {found!r}, not a list of outputs")
+        if isinstance(answer, (str, bytes, dict)) or not hasattr(answer, "__iter__"):
+            raise ModuleFailed(f"it gave {answer!r}, not a list of outputs")
         outputs = []
-        for output in found:
+        for output in answer:
             outputs.append(self._output(output))
             if len(outputs) > _MOST_OUTPUTS:
                 raise ModuleFailed(f"it gave more than {_MOST_OUTPUTS:,} outputs for one window")
         return outputs
 
     def _output(self, output: Any) -> tuple[Any, ...]:
-        """One output as `(le, re, *values)`; the times are None where the module says none: those of the window."""
+        """One output as `(le, re, *values)`; times that the module leaves to the window are None."""
         le = re = None
         if isinstance(output, Event):
             if not self.module.time_sensitive:
                 raise ModuleFailed(f"it gave {output!r}: lifetimes are for time-sensitive modules")
             le, re, output = output
-            # Under `align` the window's times stand in for whatever the module says.
+            # Under `align` the window's times replace those of the module.
             if self.policy.timestamping != "align" and (type(le) is not int or type(re) is not int or le >= re):
                 raise ModuleFailed(f"it gave an event that lasts from {le!r} to {re!r}")
         assert isinstance(self._gives, Schema)
@@ -172,22 +172,22 @@ class Caller:
 
     # --- failures ----------------------------------------------------------------------------------------------------
 
-    def _guarded(self, call: Callable[[list[Any]], Any], items: list[Any]) -> Any:
-        found = self._tried(call, items)
-        # A window that is only left out needs no smallest input, and its reason must not depend on the time that takes.
-        if isinstance(found, Failure) and len(items) > 1 and self.policy.on_error == "fail":
-            return self._smallest(call, found)
-        return found
+    def _guard(self, call: Callable[[list[Any]], Any], items: list[Any]) -> Any:
+        answer = self._try(call, items)
+        # A window that is skipped needs no smallest input, and its reason must not depend on the time of that search.
+        if isinstance(answer, Failure) and len(items) > 1 and self.policy.on_error == "fail":
+            return self._smallest(call, answer)
+        return answer
 
-    def _tried(self, call: Callable[[list[Any]], Any], items: list[Any]) -> Any:
+    def _try(self, call: Callable[[list[Any]], Any], items: list[Any]) -> Any:
         kept = tuple(items)
         limit = self.policy.time_limit
 
         def work() -> Any:
-            found = call(list(items))
+            answer = call(list(items))
             if self.policy.verify:
-                self._verify(call, kept, found)
-            return found
+                self._verify(call, kept, answer)
+            return answer
 
         try:
             return work() if limit is None else watched(work, Watch(), limit)
@@ -195,16 +195,16 @@ class Caller:
             return Failure(f"it did not return within {limit} s", kept)
         except ModuleFailed as error:
             return Failure(error.message, kept)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's code may raise
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code may raise anything
             return Failure(f"it raised {type(error).__name__}: {error}", kept)
 
-    def _verify(self, call: Callable[[list[Any]], Any], items: tuple[Any, ...], found: Any) -> None:
-        given = list(items)
-        again = call(given)
+    def _verify(self, call: Callable[[list[Any]], Any], items: tuple[Any, ...], answer: Any) -> None:
+        argument = list(items)
+        again = call(argument)
         # States may be equal and yet pickle differently; answers are what must not differ.
-        if not isinstance(found, bytes) and not _equal(found, again):
-            raise ModuleFailed(f"it is not deterministic: it gave {found!r}, then {again!r} for the same items")
-        if len(given) != len(items) or any(a is not b for a, b in zip(given, items, strict=True)):
+        if not isinstance(answer, bytes) and not _equal(answer, again):
+            raise ModuleFailed(f"it is not deterministic: it gave {answer!r}, then {again!r} for the same items")
+        if len(argument) != len(items) or any(a is not b for a, b in zip(argument, items, strict=True)):
             raise ModuleFailed("it changes the list it is given; take a copy, such as sorted(items)")
 
     def _smallest(self, call: Callable[[list[Any]], Any], failure: Failure) -> Failure:
@@ -215,24 +215,24 @@ class Caller:
             for start in range(0, len(failure.items), size):
                 fewer = failure.items[:start] + failure.items[start + size :]
                 tries += 1
-                found = self._tried(call, list(fewer)) if fewer else None
+                answer = self._try(call, list(fewer)) if fewer else None
                 if time.monotonic() > patience:
                     break
-                if isinstance(found, Failure) and _kind(found) == kind:
-                    failure, size = found, min(2 * size, len(fewer))
+                if isinstance(answer, Failure) and _kind(answer) == kind:
+                    failure, size = answer, min(2 * size, len(fewer))
                     break
             size //= 2
         return failure
 
 
 def _kind(failure: Failure) -> str:
-    """What went wrong, without the values that it happened to."""
+    """The kind of a failure, without the values in its reason."""
     words = failure.reason.partition(":")[0].split()
     return " ".join(words[: 3 if words[1:2] == ["raised"] else 2])
 
 
-def _loaded(state: bytes) -> Any:
-    return pickle.loads(state)  # noqa: S301 - the engine's own, from its own trace
+def _load(state: bytes) -> Any:
+    return pickle.loads(state)  # noqa: S301 - bytes from the engine's own trace
 
 
 def _value(value: Any, wanted: Type, where: str) -> Any:
@@ -260,7 +260,7 @@ def _equal(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def failed(module: Module, group: dict[str, Any], window: Window, failure: Failure) -> ModuleFailed:
+def module_error(module: Module, group: dict[str, Any], window: Window, failure: Failure) -> ModuleFailed:
     """The error that stops a query."""
     shown = list(failure.items[:20])
     return ModuleFailed(

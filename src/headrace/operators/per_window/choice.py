@@ -1,7 +1,7 @@
-"""Which kernel runs the windows of a node, and why.
+"""The choice of the kernel that runs the windows of a node, and why.
 
-Where all that is asked for adds up, changes are added and subtracted. Otherwise windows are looked at again when
-something in them changes; only users' modules run in Python.
+If all aggregates add up, changes are added and subtracted. Otherwise a window is recomputed when something in it
+changes; only users' modules run in Python.
 """
 
 from __future__ import annotations
@@ -19,43 +19,45 @@ __all__ = ["aggregate_choice", "window_choice"]
 
 
 def aggregate_choice(node: Aggregate) -> KernelChoice:
-    """Running sums over snapshots, where the aggregates add up; else as any other."""
+    """Running sums over snapshots if the aggregates add up, else the choice for other windows."""
     return KernelChoice(lambda: SnapshotKernel(node), INCREMENTAL) if adds_up(node) else window_choice(node)
 
 
 def window_choice(node: PerWindow) -> KernelChoice:
-    """Windows that are looked at anew."""
-    # Without modules, over snapshots, answers are bound in time by themselves.
+    """Kernels that recompute windows."""
+    # Without modules, answers over snapshots are always bound in time.
     bound = node.timestamping == "time_bound" and node.modules
     kernel: type[WindowKernel | OrderedKernel] = BoundWindowKernel if bound else WindowKernel
     if isinstance(node.window, Ordered):
         kernel = OrderedKernel
-    return KernelChoice(lambda: kernel(node), _once(node) if node.final else _again(node), lambda: _sources(node))
+    return KernelChoice(
+        lambda: kernel(node), _once_text(node) if node.final else _again_text(node), lambda: _sources(node)
+    )
 
 
 def _sources(node: PerWindow) -> dict[str, str]:
-    """Of aggregates that are written in SQL, the code they became."""
+    """The code that aggregates written in SQL compile to."""
     return {f"{module}, over whole windows: Python": getattr(module, "source", "") for module in node.modules}
 
 
-def _once(node: PerWindow) -> str:
-    """Where only final answers are asked for."""
+def _once_text(node: PerWindow) -> str:
+    """For queries that give only final answers."""
     names = ", ".join(module.name for module in node.modules)
     how = f"Python; {names} called with all items of a window" if names else "columnar, all items of a window"
     return f"{how} once, when it is closed"
 
 
-def _again(node: PerWindow) -> str:
+def _again_text(node: PerWindow) -> str:
     ordered = isinstance(node.window, Ordered)
     if not node.modules:
         return "columnar, open windows of changed groups anew" if ordered else "columnar, changed windows anew"
     if ordered:
         names = ", ".join(module.name for module in node.modules)
         return f"Python; {names} called for open windows of changed groups with all their items"
-    return "Python; " + "; ".join(map(_kept_up, node.modules))
+    return "Python; " + "; ".join(map(_module_text, node.modules))
 
 
-def _kept_up(module: Module) -> str:
+def _module_text(module: Module) -> str:
     if not module.incremental:
         return f"{module.name} called for changed windows with all their items"
     if module.invertible:

@@ -1,7 +1,7 @@
-"""What is made of the events in a window: built-in aggregates, a ranking, or what a user's module says.
+"""From the events in a window to outputs: by built-in aggregates, a ranking, or a user's module.
 
-Each kind says which expressions it needs of an event (`columns`), and turns the members of many windows into outputs
-in one call. Members are pairs of a window and an event, with how often the event is there.
+Each kind names the expressions that it needs of an event (`columns`), and turns the members of many windows into
+outputs in one call. Members are pairs of a window and an event, with the number of its copies.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from headrace.operators.per_window.items import Calls, Members, ranks
 from headrace.plan.nodes import Aggregate, Contents, Operate, PerWindow, Select, Top
 from headrace.plan.windows import Snapshot
 
-__all__ = ["Content", "Earlier", "Outputs", "content_of"]
+__all__ = ["Content", "EarlierState", "Outputs", "content_of"]
 
 _WINDOW = "__window"
 
 
 @dataclass(frozen=True)
-class Earlier:
-    """What incremental modules start from: the states windows had, and the members that have come and gone since."""
+class EarlierState:
+    """The state from which incremental modules continue: states of windows, and the members that have changed since."""
 
     #: By name of the state's column; None for a window that had none.
     states: dict[str, list[bytes | None]]
@@ -42,15 +42,15 @@ class Earlier:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Outputs of windows: which window each is of, its lifetime, its payload without keys."""
+    """Outputs of windows: the number of the window, the lifetime, the payload without keys."""
 
     window: Int64s
     le: Int64s
     re: Int64s
     payload: pa.Table
-    #: Windows that failed, and why.
+    #: Windows that failed, with the reason.
     failures: tuple[tuple[int, str], ...] = ()
-    #: The states that incremental modules now have, a row for each window.
+    #: The new states of incremental modules, a row for each window.
     states: pa.Table | None = None
 
 
@@ -63,7 +63,7 @@ class Content(ABC):
     @property
     @abstractmethod
     def columns(self) -> tuple[tuple[str, Expr], ...]:
-        """What is needed of an event, by the name it is stored under."""
+        """The expressions that are needed of an event, by the name under which they are stored."""
 
     @property
     def stateful(self) -> tuple[str, ...]:
@@ -71,7 +71,9 @@ class Content(ABC):
         return ()
 
     @abstractmethod
-    def outputs(self, windows: Windows, members: Members, keys: pa.Table, shown: Bools, earlier: Earlier) -> Outputs:
+    def outputs(
+        self, windows: Windows, members: Members, keys: pa.Table, shown: Bools, earlier: EarlierState
+    ) -> Outputs:
         """The outputs of the windows that are `shown`; `keys` has the keys of each."""
 
     def _aligned(self, windows: Windows, of: Int64s, payload: pa.Table) -> Outputs:
@@ -79,7 +81,7 @@ class Content(ABC):
 
 
 def content_of(node: PerWindow) -> Content:
-    """The content that a node asks for."""
+    """The content of a node's windows."""
     return _CONTENTS[type(node)](node)
 
 
@@ -104,8 +106,8 @@ class AggregateContent(Content):
         self.layout = self._layout(node)
 
     def _layout(self, node: Aggregate) -> Layout | None:
-        """Built-ins are computed as anywhere else, over an input that has just their arguments."""
-        any_window = Snapshot()  # what is remembered of a bag does not depend on it
+        """The layout of built-in aggregates, over an input that has only their arguments."""
+        any_window = Snapshot()  # the layout of a bag does not depend on it
         if not self._columns:
             calls = {f"c{i}": call for i, call in enumerate(self.built_in.values())}
             return Layout(Aggregate(node.input, (), any_window, tuple(calls.items()))) if calls else None
@@ -121,17 +123,19 @@ class AggregateContent(Content):
     def stateful(self) -> tuple[str, ...]:
         return tuple(name for name, call in self.modules.items() if call.module.incremental)
 
-    def outputs(self, windows: Windows, members: Members, keys: pa.Table, shown: Bools, earlier: Earlier) -> Outputs:
+    def outputs(
+        self, windows: Windows, members: Members, keys: pa.Table, shown: Bools, earlier: EarlierState
+    ) -> Outputs:
         table = self._with_built_ins(pa.table({_WINDOW: np.arange(len(windows))}), members)
-        failures: dict[int, str] = {}  # of each window, what went wrong first
+        failures: dict[int, str] = {}  # the first failure of each window
         states = {}
         for name, call in self.modules.items():
             fields = [self._names[str(expr)] for expr in call.arguments]
             calls = Calls(self.callers[name], self.node, fields, windows, members, keys)
-            values, wrong, states[name] = calls.run(shown, earlier.changed, earlier.states.get(name))
+            values, failed, states[name] = calls.run(shown, earlier.changed, earlier.states.get(name))
             table = table.append_column(name, pa.array(values, call.module.gives.arrow))
-            who = f"{call.module}: " if len(self.modules) > 1 else ""
-            failures = {number: who + reason for number, reason in wrong} | failures
+            prefix = f"{call.module}: " if len(self.modules) > 1 else ""
+            failures = {number: prefix + reason for number, reason in failed} | failures
         of = np.asarray(table.column(_WINDOW))
         good = shown & ~np.isin(of, list(failures))
         if not good.all():
@@ -151,11 +155,11 @@ class AggregateContent(Content):
         sums = self.layout.sums_table(events, numbers)
         sums = sums.add_column(0, PART, pa.array(np.zeros(len(events), np.int8)))
         parts = [compact(part, self.layout, [_WINDOW]) for part in [sums, *self.layout.bag_tables(events, numbers)]]
-        found = answers(concat(parts), self.layout, _WINDOW)
-        order = np.argsort(np.asarray(found.column(_WINDOW)), kind="stable")
-        found = found.take(pa.array(order))
+        results = answers(concat(parts), self.layout, _WINDOW)
+        order = np.argsort(np.asarray(results.column(_WINDOW)), kind="stable")
+        results = results.take(pa.array(order))
         for name, inner in zip(self.built_in, self.layout.node.split[0], strict=True):
-            table = table.append_column(name, found.column(inner))
+            table = table.append_column(name, results.column(inner))
         return table
 
 
@@ -175,15 +179,17 @@ class OperateContent(Content):
     def stateful(self) -> tuple[str, ...]:
         return ("operator",) if self.operate.module.incremental else ()
 
-    def outputs(self, windows: Windows, members: Members, keys: pa.Table, shown: Bools, earlier: Earlier) -> Outputs:
+    def outputs(
+        self, windows: Windows, members: Members, keys: pa.Table, shown: Bools, earlier: EarlierState
+    ) -> Outputs:
         fields = [name for name, _ in self.columns]
         calls = Calls(self.caller, self.node, fields, windows, members, keys)
-        found, failures, states = calls.run(shown, earlier.changed, earlier.states.get("operator"))
-        out = replace(self._stamped(windows, found), failures=tuple(failures))
+        answers, failures, states = calls.run(shown, earlier.changed, earlier.states.get("operator"))
+        out = replace(self._with_lifetimes(windows, answers), failures=tuple(failures))
         return replace(out, states=pa.table({"operator": pa.array(states, pa.binary())}) if self.stateful else None)
 
-    def _stamped(self, windows: Windows, found: list[Any]) -> Outputs:
-        rows = [(number, *output) for number, outputs in enumerate(found) for output in outputs or ()]
+    def _with_lifetimes(self, windows: Windows, answers: list[Any]) -> Outputs:
+        rows = [(number, *output) for number, outputs in enumerate(answers) for output in outputs or ()]
         schema = self.operate.module.gives.arrow
         columns = list(zip(*rows, strict=True)) or [()] * (3 + len(schema))
         payload = pa.Table.from_arrays(
@@ -195,13 +201,13 @@ class OperateContent(Content):
         le, re = np.array(columns[1], np.int64), np.array(columns[2], np.int64)
         if self.node.timestamping == "clip":
             le, re = np.maximum(le, windows.le[of]), np.minimum(re, windows.re[of])
-            some = le < re
-            return Outputs(of[some], le[some], re[some], payload.filter(pa.array(some)))
+            nonempty = le < re
+            return Outputs(of[nonempty], le[nonempty], re[nonempty], payload.filter(pa.array(nonempty)))
         return Outputs(of, le, re, payload)
 
 
-class WholeContent(Content):
-    """Every event of each window, as often as it is there."""
+class EventsContent(Content):
+    """Every event of each window, in all its copies."""
 
     def __init__(self, node: Contents) -> None:
         super().__init__(node)
@@ -217,7 +223,7 @@ class WholeContent(Content):
         members: Members,
         keys: pa.Table,  # noqa: ARG002
         shown: Bools,
-        earlier: Earlier,  # noqa: ARG002
+        earlier: EarlierState,  # noqa: ARG002
     ) -> Outputs:
         visible = shown[members.window]
         window, row = members.window[visible], members.row[visible]
@@ -256,27 +262,29 @@ class TopContent(Content):
         members: Members,
         keys: pa.Table,  # noqa: ARG002
         shown: Bools,  # noqa: ARG002
-        earlier: Earlier,  # noqa: ARG002
+        earlier: EarlierState,  # noqa: ARG002
     ) -> Outputs:
         events = members.events
         direction = "descending" if self.top.descending else "ascending"
-        rest = self._names("arg")
-        rank = ranks(events.payload, [(n, direction) for n in self._names("by")] + [(n, "ascending") for n in rest])
+        payload_names = self._names("arg")
+        rank = ranks(
+            events.payload, [(n, direction) for n in self._names("by")] + [(n, "ascending") for n in payload_names]
+        )
         order = np.lexsort((rank[members.row], members.window))
         window, row = members.window[order], members.row[order]
-        # An event that is there twice takes two places.
+        # An event with two copies takes two places.
         copies = np.repeat(np.arange(len(row)), events.weight[row])
         window, row = window[copies], row[copies]
         if self.top.distinct:
-            best = _places(self._told_apart("distinct", events.payload, window, row)) < 1
+            best = _places(self._codes("distinct", events.payload, window, row)) < 1
             window, row = window[best], row[best]
-        group = self._told_apart("each", events.payload, window, row) if self.top.each else window
+        group = self._codes("each", events.payload, window, row) if self.top.each else window
         best = _places(group) < self.top.k
-        payload = events.payload.select(rest).take(pa.array(row[best]))
+        payload = events.payload.select(payload_names).take(pa.array(row[best]))
         return self._aligned(windows, window[best], payload.rename_columns(list(self.top.input.schema.names)))
 
-    def _told_apart(self, part: str, payload: pa.Table, window: Int64s, row: Int64s) -> Int64s:
-        """A number for each event: equal where the window and the values of a part are."""
+    def _codes(self, part: str, payload: pa.Table, window: Int64s, row: Int64s) -> Int64s:
+        """A number for each event, equal for equal windows and equal values of a part."""
         codes, first = factorize(payload.select(self._names(part)))
         return window * max(len(first), 1) + codes[row]
 
@@ -292,7 +300,7 @@ def _places(group: Int64s) -> Int64s:
 
 _CONTENTS: dict[type[PerWindow], Callable[[Any], Content]] = {
     Aggregate: AggregateContent,
-    Contents: WholeContent,
+    Contents: EventsContent,
     Operate: OperateContent,
     Top: TopContent,
 }

@@ -1,7 +1,7 @@
-"""Which windows the events of many groups give, all groups in the same calls (rules 5.1 to 5.4).
+"""The windows of events, for many groups in the same calls (rules 5.1 to 5.4).
 
-Windows are three arrays, group, LE and RE, sorted by group and start. Belonging is always an overlap: of the window
-with an event's *place*, which is its lifetime, or for windows that count starts or ends the instant of that.
+Windows are three arrays, group, LE and RE, sorted by group and start. An event belongs to the windows that overlap its
+*place*: its lifetime, or for windows that count starts or ends the instant of that.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, factorize
-from headrace.operators.aggregate.window_runs import spread
+from headrace.operators.aggregate.window_runs import expand_runs
 from headrace.operators.overlap import overlapping
 from headrace.plan.windows import ENDLESS, Count, Grid, Session, Snapshot, WindowKind
 from headrace.time import INFINITY
 
-__all__ = ["GroupedLifetimes", "Windows", "among", "divide", "grid_windows", "pairs", "places", "same_as"]
+__all__ = ["GroupedLifetimes", "Windows", "are_among", "are_in", "divide", "grid_windows", "pairs", "places"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Windows:
 
 
 def places(window: WindowKind, events: GroupedLifetimes) -> GroupedLifetimes:
-    """Where events are, to belong to windows that overlap it."""
+    """The places of events: an event belongs to the windows that overlap its place."""
     if isinstance(window, Session) or (isinstance(window, Count) and window.by == "start"):
         return GroupedLifetimes(events.group, events.le, events.le + 1)
     if isinstance(window, Count):
@@ -64,7 +64,7 @@ def places(window: WindowKind, events: GroupedLifetimes) -> GroupedLifetimes:
 
 
 def divide(window: WindowKind, events: GroupedLifetimes, groups: int) -> Windows:
-    """The windows of every group that depend on its events."""
+    """The windows of every group, for kinds of windows that depend on events."""
     if isinstance(window, Snapshot):
         return _snapshots(events, groups)
     place = places(window, events)
@@ -95,18 +95,18 @@ def _snapshots(events: GroupedLifetimes, groups: int) -> Windows:
     # How many events are alive after each endpoint; it is back at zero after the last one of a group.
     alive = np.cumsum(np.add.reduceat(step, np.flatnonzero(new)))
     last = len(time) - 1
-    some = np.flatnonzero(alive[:last] > 0)
-    return Windows(group[some], time[some], time[some + 1], np.full(groups, INFINITY, np.int64))
+    nonempty = np.flatnonzero(alive[:last] > 0)
+    return Windows(group[nonempty], time[nonempty], time[nonempty + 1], np.full(groups, INFINITY, np.int64))
 
 
 def _counts(window: Count, group: Int64s, time: Int64s, groups: int) -> Windows:
     place = np.arange(len(time))
     end = place + window.n - 1
-    whole = end < len(time)
-    whole[whole] = group[end[whole]] == group[whole]
+    complete = end < len(time)
+    complete[complete] = group[end[complete]] == group[complete]
     waiting = np.full(groups, INFINITY, np.int64)
-    np.minimum.at(waiting, group[~whole], time[~whole])
-    return Windows(group[whole], time[whole], time[end[whole]] + 1, waiting)
+    np.minimum.at(waiting, group[~complete], time[~complete])
+    return Windows(group[complete], time[complete], time[end[complete]] + 1, waiting)
 
 
 def _sessions(window: Session, group: Int64s, time: Int64s, groups: int) -> Windows:
@@ -124,8 +124,8 @@ def grid_windows(
 ) -> Windows:
     """The windows numbered `low..high` that some event overlaps.
 
-    `ended` says that nothing more will come: windows of events that never end then stop with the last thing that ends
-    in their group, or with window `ended` (rule 5.3).
+    If the input has ended, windows of endless events stop with the last end in their group, or with window `ended`
+    (rule 5.3).
     """
     first, last = grid.first(events.le), grid.last(events.le, events.re)
     if ended is not None:
@@ -135,22 +135,22 @@ def grid_windows(
         last = np.where(endless, limit[events.group], last)
         high = ENDLESS
     first, last = np.maximum(first, low), np.minimum(last, high)
-    rows, numbers = spread(first, last, grid)
+    rows, numbers = expand_runs(first, last, grid)
     group, number = _distinct(events.group[rows], numbers)
     return Windows(group, grid.start(number), grid.end(number), np.full(groups, INFINITY, np.int64))
 
 
-def same_as(windows: Windows, others: Windows) -> Bools:
-    """For each window, whether the others have it too."""
+def are_in(windows: Windows, others: Windows) -> Bools:
+    """For each window, whether the others contain it."""
     parts = [np.concatenate([getattr(windows, name), getattr(others, name)]) for name in ("group", "le", "re")]
     order = np.lexsort(parts[::-1])
     equal = np.ones(max(len(order) - 1, 0), bool)
     for part in parts:
         equal &= part[order][1:] == part[order][:-1]
     # Each side has a window once, so an equal neighbour is from the other side.
-    found = np.zeros(len(order), bool)
-    found[order] = np.r_[equal, False] | np.r_[False, equal] if len(order) else found
-    return found[: len(windows)]
+    twice = np.zeros(len(order), bool)
+    twice[order] = np.r_[equal, False] | np.r_[False, equal] if len(order) else twice
+    return twice[: len(windows)]
 
 
 def pairs(windows: Windows, events: GroupedLifetimes) -> tuple[Int64s, Int64s]:
@@ -164,14 +164,14 @@ def _lifetimes(le: Int64s, re: Int64s) -> Changes:
     return Changes(le, re, np.ones(len(le), np.int64), _no_columns(len(le)))
 
 
-def among(windows: Windows, others: Windows) -> Bools:
-    """For each window, of which there may be several that are equal, whether the others have it."""
+def are_among(windows: Windows, others: Windows) -> Bools:
+    """Like `are_in`, for windows that may have equal ones among them."""
     if len(windows) == 0:
         return np.empty(0, bool)
     table = pa.table({"g": windows.group, "a": windows.le, "b": windows.re})
     codes, first = factorize(table)
     distinct = Windows(windows.group[first], windows.le[first], windows.re[first], windows.waiting)
-    return same_as(distinct, others)[codes]
+    return are_in(distinct, others)[codes]
 
 
 def _no_columns(rows: int) -> pa.Table:

@@ -15,7 +15,7 @@ from headrace.columnar import Bools, Int64s, canonical_floats, sortable
 from headrace.modules import Module
 from headrace.modules.base import Window as Seen
 from headrace.modules.items import items_of
-from headrace.operators.per_window.calling import Caller, Failure, failed
+from headrace.operators.per_window.calling import Caller, Failure, module_error
 from headrace.operators.per_window.divide import Windows
 from headrace.plan.nodes import PerWindow
 from headrace.schema import Type
@@ -33,7 +33,7 @@ class Members:
 
 
 class Calls:
-    """One module and the windows it is to be called for."""
+    """The calls of one module for some windows."""
 
     def __init__(
         self, caller: Caller, node: PerWindow, fields: list[str], windows: Windows, members: Members, keys: pa.Table
@@ -44,63 +44,63 @@ class Calls:
     def run(
         self, shown: Bools, changed: Members, states: list[bytes | None] | None
     ) -> tuple[list[Any], list[tuple[int, str]], list[bytes | None]]:
-        """What the module says of each shown window, which windows failed, and the states it leaves behind."""
-        now: list[Any] = self._states(changed, states) if states is not None else []
-        found: list[Any] = [None] * len(self.windows)
+        """The module's answer for each shown window, the windows that failed, and the new states."""
+        new_states: list[Any] = self._states(changed, states) if states is not None else []
+        answers: list[Any] = [None] * len(self.windows)
         failures = []
-        items = [] if now else self.items(np.arange(len(self.windows)))
+        items = [] if new_states else self.items(np.arange(len(self.windows)))
         for number in range(len(self.windows)):
-            answer: Any = now[number] if now else None
+            answer: Any = new_states[number] if new_states else None
             if not isinstance(answer, Failure) and shown[number]:
-                seen = self._seen(number)
-                answer = self.caller.read(answer, seen) if now else self.caller.compute(items[number], seen)
-            if isinstance(answer, Failure) and now and shown[number]:
-                # A window is left out for what is in it, not for the way its state went.
-                again = self.caller.whole(self.items(np.array([number]))[0], self._seen(number))
+                window = self._window(number)
+                answer = self.caller.read(answer, window) if new_states else self.caller.compute(items[number], window)
+            if isinstance(answer, Failure) and new_states and shown[number]:
+                # A window is left out because of its items, not because of the changes of its state.
+                again = self.caller.compute_all(self.items(np.array([number]))[0], self._window(number))
                 answer = again if isinstance(again, Failure) or self.node.policy.on_error == "skip" else answer
             if isinstance(answer, Failure) and shown[number]:
-                self.fails(number, answer)
+                self.fail(number, answer)
                 failures.append((number, answer.reason))
             elif shown[number]:
-                found[number] = answer
-        return found, failures, [None if isinstance(state, Failure) else state for state in now]
+                answers[number] = answer
+        return answers, failures, [None if isinstance(state, Failure) else state for state in new_states]
 
-    def fails(self, number: int, failure: Failure) -> None:
-        """Stop the query, unless it says that such windows are to be skipped."""
+    def fail(self, number: int, failure: Failure) -> None:
+        """Stop the query, unless its policy skips such windows."""
         if self.node.policy.on_error == "fail":
             key = self.keys.slice(number, 1).to_pylist()[0] if self.keys.num_columns else {}
-            raise failed(self.caller.module, key, self._seen(number), failure)
+            raise module_error(self.caller.module, key, self._window(number), failure)
 
     def _states(self, changed: Members, states: list[bytes | None]) -> list[Any]:
-        """Each window's state: the one it had, with what has come and gone; or a new one from all its items."""
+        """Each window's state: the earlier one, with changed items; or a new one from all its items."""
         module, coming = self.caller.module, changed.events.weight > 0
-        other, gone = np.zeros(len(self.windows), bool), np.zeros(len(self.windows), bool)
-        other[changed.window] = True
-        gone[changed.window[~coming[changed.row]]] = True
-        had = np.array([state is not None for state in states], bool)
-        movable = ~other if module.order_sensitive else np.ones_like(had) if module.invertible else ~gone
-        moves = had & movable
-        numbers = np.flatnonzero(moves)
-        added = self.items(numbers, _only(changed, coming))
-        removed = self.items(numbers, _only(changed, ~coming))
+        changes, loses_items = np.zeros(len(self.windows), bool), np.zeros(len(self.windows), bool)
+        changes[changed.window] = True
+        loses_items[changed.window[~coming[changed.row]]] = True
+        has_state = np.array([state is not None for state in states], bool)
+        movable = ~changes if module.order_sensitive else np.ones_like(has_state) if module.invertible else ~loses_items
+        continues = has_state & movable
+        numbers = np.flatnonzero(continues)
+        added = self.items(numbers, _members_of(changed, coming))
+        removed = self.items(numbers, _members_of(changed, ~coming))
         result: list[Any] = [None] * len(self.windows)
-        for number, more, less in zip(numbers.tolist(), added, removed, strict=True):
+        for number, gained, lost in zip(numbers.tolist(), added, removed, strict=True):
             state = states[number]
             assert state is not None
-            result[number] = self.caller.moved(state, more, less) if more or less else state
-        fresh = np.flatnonzero(~moves)
+            result[number] = self.caller.move_state(state, gained, lost) if gained or lost else state
+        fresh = np.flatnonzero(~continues)
         for number, items in zip(fresh.tolist(), self.items(fresh), strict=True):
-            result[number] = self.caller.started(items)
+            result[number] = self.caller.start_state(items)
         return result
 
-    def _seen(self, number: int) -> Seen:
+    def _window(self, number: int) -> Seen:
         return Seen(int(self.windows.le[number]), int(self.windows.re[number]))
 
     def items(self, numbers: Int64s, members: Members | None = None) -> list[list[Any]]:
-        """The items of some windows as the module sees them: clipped, in order, each as often as it is there."""
+        """The items of some windows as the module sees them: clipped, in order, in all their copies."""
         members = self.members if members is None else members
-        wanted = np.isin(members.window, numbers)
-        events, window, row = members.events, members.window[wanted], members.row[wanted]
+        mask = np.isin(members.window, numbers)
+        events, window, row = members.events, members.window[mask], members.row[mask]
         module = self.caller.module
         wle, wre = self.windows.le[window], self.windows.re[window]
         le, re = _clipped(self.node, wle, wre, events.le[row], events.re[row])
@@ -110,21 +110,21 @@ class Calls:
         order = np.lexsort((rank, re, le, window) if module.time_sensitive else (rank, le, window))
         order = np.repeat(order, np.abs(events.weight[row[order]]))
         columns = [
-            _as(values.column(name), field.type).take(pa.array(row[order])).to_pylist()
+            _cast(values.column(name), field.type).take(pa.array(row[order])).to_pylist()
             for name, field in zip(self.fields, module.fields, strict=True)
         ]
-        found = _shaped(module, le[order], re[order], columns)
+        items = _shape_items(module, le[order], re[order], columns)
         starts = np.searchsorted(window[order], numbers, "left").tolist()
         ends = np.searchsorted(window[order], numbers, "right").tolist()
-        return [found[a:b] for a, b in zip(starts, ends, strict=True)]
+        return [items[a:b] for a, b in zip(starts, ends, strict=True)]
 
 
-def _only(members: Members, events: Bools) -> Members:
+def _members_of(members: Members, events: Bools) -> Members:
     some = events[members.row]
     return Members(members.window[some], members.row[some], members.events)
 
 
-def _shaped(module: Module, le: Int64s, re: Int64s, columns: list[list[Any]]) -> list[Any]:
+def _shape_items(module: Module, le: Int64s, re: Int64s, columns: list[list[Any]]) -> list[Any]:
     if module.time_sensitive:
         columns = [le.tolist(), re.tolist(), *columns]
     elif len(columns) == 1:
@@ -132,12 +132,12 @@ def _shaped(module: Module, le: Int64s, re: Int64s, columns: list[list[Any]]) ->
     return items_of(module.fields.names, zip(*columns, strict=True), timed=module.time_sensitive)
 
 
-def _as(column: pa.ChunkedArray, wanted: Type) -> pa.ChunkedArray:
+def _cast(column: pa.ChunkedArray, wanted: Type) -> pa.ChunkedArray:
     return column if column.type == wanted.arrow else pc.cast(column, wanted.arrow)
 
 
 def _clipped(node: PerWindow, wle: Int64s, wre: Int64s, le: Int64s, re: Int64s) -> tuple[Int64s, Int64s]:
-    """Lifetimes as a module sees them (rule 6.3); what ends where its window starts shows as an instant (rule 5.1)."""
+    """Lifetimes as a module sees them (rule 6.3); an event that ends at its window's start is an instant (rule 5.1)."""
     if node.clips_right:
         re = np.minimum(re, wre)
     if node.policy.clipping in ("left", "full"):

@@ -1,24 +1,24 @@
 """Aggregates, operators and rankings over windows of any kind (rules 5 and 6).
 
 The general way: for the groups that a batch touches, find the windows before and after, and for each window that is
-new, gone, or has a change in it, take back what was given and give what holds now. All groups of a batch are in the
+new, gone, or has a change in it, take back the old outputs and insert the new ones. All groups of a batch are in the
 same calls; only users' modules are called window by window, and only for windows that changed.
 
 Traces carry the state:
 
-- `events`: the events that belong to a window which is not forgotten, with what is needed of their payloads;
-- `given`: the outputs of those windows, so that what is taken back is what was given, whatever a module says now;
+- `events`: the events that belong to a window which is not forgotten, with the columns that are needed;
+- `given`: the outputs of those windows, so that they can be taken back even if a module would now return others;
 - `states`, if a module is incremental: its state for each of those windows;
-- `forget` and `show`: one row a group, with the CTI at which something of it can be forgotten, and the time m at which
-  windows of it become visible (rule 5.3). A batch looks at the groups it changes and at those whose time has come, and
-  at no others. `forget` also says which window of the group holds the output CTI (rule 6.4).
+- `forget` and `show`: one row per group, with the CTI at which some of its state can be forgotten, and the time m at
+  which more of its windows become visible (rule 5.3). A batch recomputes only the groups that it changes and those that
+  are due. `forget` also has the window of the group that holds back the output CTI (rule 6.4).
 
-A window is forgotten when the CTI has reached its end and, if a module sees ends that lie behind it, every event in it
-has ended before the CTI. A snapshot window is kept one tick longer: an event that ends where the CTI is may still be
-extended (rule 3.1), and the window with it.
+A window is forgotten when the CTI has reached its end and, if a module sees later ends, every event in it has ended
+before the CTI. A snapshot window is kept one tick longer: an event that ends at the CTI may still be extended (rule
+3.1), and the window with it.
 
-Where only final answers are asked for, a window is looked at once, when it is forgotten, and never before. So the CTI
-takes the place of m, and nothing is remembered but events.
+If a query gives only final answers, a window is computed once, when it is forgotten. The CTI then replaces m, and only
+events are kept.
 """
 
 from __future__ import annotations
@@ -31,21 +31,30 @@ import pyarrow as pa
 
 from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, to_numpy
-from headrace.operators.groups import HOLD, OUT, UNTIL, Groups, Hashes, difference, place_among
-from headrace.operators.kernel import Data, Kernel, cancelled_rows, names_of
-from headrace.operators.per_window.content import Earlier, content_of
+from headrace.operators.groups import HOLD, OUT, UNTIL, Groups, Hashes, difference, positions_among
+from headrace.operators.kernel import Data, Kernel, cancelled_rows, expression_texts
+from headrace.operators.per_window.content import EarlierState, content_of
 from headrace.operators.per_window.divide import (
     GroupedLifetimes,
     Windows,
-    among,
+    are_among,
+    are_in,
     divide,
     grid_windows,
     pairs,
     places,
-    same_as,
 )
 from headrace.operators.per_window.items import Members
-from headrace.operators.per_window.rows import WLE, WRE, beside, of_kept, one_more, output_rows, stamped, where
+from headrace.operators.per_window.rows import (
+    WLE,
+    WRE,
+    next_tick,
+    output_rows,
+    window_texts,
+    with_columns,
+    with_window_columns,
+    without_forgotten,
+)
 from headrace.plan.nodes import PerWindow
 from headrace.plan.source import DIVERTED
 from headrace.plan.windows import Count, Grid, Session, Snapshot
@@ -60,7 +69,7 @@ _NOTHING = GroupedLifetimes(*(np.empty(0, np.int64),) * 3)
 
 @dataclass(frozen=True)
 class _Work:
-    """The windows to work on, which of them can be seen, and those that are as they were."""
+    """The windows to compute, which of them are visible, and the windows that are unchanged."""
 
     windows: Windows
     shown: Bools
@@ -79,7 +88,7 @@ class WindowKernel(Kernel):
         self.per_window = node
         self.window = node.window
         self.content = content_of(node)
-        #: Of which modules states are kept; where a window is looked at once, of none.
+        #: The modules whose states are kept; none if a window is computed only once.
         self.stateful = () if node.final else self.content.stateful
         self.traces = {name: Trace(cancelled_rows) for name in ("events", "given", "forget", "show")}
         if self.stateful:
@@ -90,14 +99,14 @@ class WindowKernel(Kernel):
         self._latest: tuple[GroupedLifetimes, Windows] | None = None
 
     def column_names(self) -> dict[str, str]:
-        return names_of(self.groups.projection) | {OUT + name: name for name in self.node.schema.names}
+        return expression_texts(self.groups.projection) | {OUT + name: name for name in self.node.schema.names}
 
     # --- one batch ---------------------------------------------------------------------------------------------------
 
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
         (changes,), (now,) = inputs, progress
         assert isinstance(changes, Changes)
-        delta = self._projected(changes)
+        delta = self._project(changes)
         now = Progress(max(now.cti, self.scalars["cti"]), now.high)
         seen = max(now.seen, self.scalars["seen"])
         result = Changes.empty(self.node.schema)
@@ -116,10 +125,10 @@ class WindowKernel(Kernel):
         self.scalars = {"cti": now.cti, "seen": seen}
         return result, Progress(self._promise(now.cti), self._high(now))
 
-    def _projected(self, changes: Changes) -> Changes:
-        """What is needed of the changes, with lifetimes cut down to what matters, so that the rest cancels."""
+    def _project(self, changes: Changes) -> Changes:
+        """The needed columns of changes, with lifetimes reduced to what matters, so that other differences cancel."""
         starts_only = self._by_start and not self.per_window.sensitive
-        delta = self.groups.projected(changes, changes.le + 1 if starts_only else changes.re)
+        delta = self.groups.project(changes, changes.le + 1 if starts_only else changes.re)
         if isinstance(self.window, Count) and self.window.by == "end":
             delta = delta.filter(delta.re != INFINITY)
         if isinstance(self.window, Grid):
@@ -130,12 +139,12 @@ class WindowKernel(Kernel):
 
     @property
     def _by_start(self) -> bool:
-        """Whether an event belongs where it starts, and may be forgotten before it ends."""
+        """Whether the start of an event decides its windows, so that it may be forgotten before its end."""
         return isinstance(self.window, Session) or (isinstance(self.window, Count) and self.window.by == "start")
 
     @property
     def _forgets_by_time(self) -> bool:
-        """Whether an event's own lifetime says when it can be forgotten: grid windows do not depend on events."""
+        """Whether an event's own lifetime decides when it is forgotten: grid windows do not depend on events."""
         return isinstance(self.window, Grid) and not self.per_window.holds_ends
 
     # --- windows before and after ------------------------------------------------------------------------------------
@@ -143,19 +152,19 @@ class WindowKernel(Kernel):
     def _recompute(self, touched: Hashes, delta: Changes, now: Progress, seen: int, limit: int) -> Changes:
         known = self.groups.events(touched)
         if self._by_start and self.per_window.sensitive and not self.per_window.holds_ends:
-            delta = of_kept(delta, known, self.scalars["cti"])
+            delta = without_forgotten(delta, known, self.scalars["cti"])
         after = Changes.concat([known, delta]).cancelled()
-        codes, keys = self.groups.numbered(known.payload, after.payload, delta.payload)
+        codes, keys = self.groups.number(known.payload, after.payload, delta.payload)
         old, new, changed = (GroupedLifetimes(c, x.le, x.re) for c, x in zip(codes, (known, after, delta), strict=True))
-        old = _NOTHING if self.per_window.final else old  # nothing has been given of windows that are not forgotten
+        old = _NOTHING if self.per_window.final else old  # windows that are not forgotten have no outputs yet
         before, was_shown = self._windows(old, keys.num_rows, self.scalars["seen"], None)
         ended = now.high if now.cti == INFINITY else None
         current, shown = self._windows(new, keys.num_rows, limit, ended)
         i, j = pairs(current, places(self.window, changed))
-        same = same_as(current, before)
+        same = are_in(current, before)
         same[i] = False
-        same &= ~shown | same_as(current, before.filter(was_shown))
-        number = np.cumsum(~same) - 1  # of each window that is not the same, among these
+        same &= ~shown | are_in(current, before.filter(was_shown))
+        number = np.cumsum(~same) - 1  # the number of each window among those that are not the same
         work = _Work(current.filter(~same), shown[~same], keys, touched, current.filter(same))
         result = self._exchange(work, new, after, Members(number[i], j, delta))
         self._remember(touched, new, after, delta, keys, now.cti, seen, limit)
@@ -163,19 +172,19 @@ class WindowKernel(Kernel):
         return result
 
     def _windows(self, events: GroupedLifetimes, groups: int, seen: int, ended: int | None) -> tuple[Windows, Bools]:
-        """The windows that are worked on and not forgotten, and which of them can be seen (rule 5.3).
+        """The windows to compute that are not forgotten, and which of them are visible (rule 5.3).
 
-        Windows that cannot be seen yet are worked on for modules that keep a state.
+        Windows that are not visible yet are computed only for modules with states.
         """
-        found = self._divided(events, groups, seen, ended)
-        closing = self._closing(found, events)
-        found, closing = found.filter(closing > self.scalars["cti"]), closing[closing > self.scalars["cti"]]
-        shown = np.ones(len(found), bool)
+        windows = self._divided(events, groups, seen, ended)
+        closing = self._closing(windows, events)
+        windows, closing = windows.filter(closing > self.scalars["cti"]), closing[closing > self.scalars["cti"]]
+        shown = np.ones(len(windows), bool)
         if self.per_window.final:
             shown = closing <= seen
         elif not self._shows_at_once and ended is None:
-            shown = found.re <= seen
-        return (found, shown) if self.stateful else (found.filter(shown), shown[shown])
+            shown = windows.re <= seen
+        return (windows, shown) if self.stateful else (windows.filter(shown), shown[shown])
 
     @property
     def _shows_at_once(self) -> bool:
@@ -193,7 +202,7 @@ class WindowKernel(Kernel):
         return grid_windows(grid, events, groups, low, last(grid, seen), ended=ended)
 
     def _all(self, events: GroupedLifetimes, groups: int) -> Windows:
-        """All windows of events, whether or not they can be seen; those of the latest events are asked for thrice."""
+        """All windows of events, visible or not. A batch needs those of its events three times, so they are cached."""
         if self._latest is None or self._latest[0] is not events:
             self._latest = events, divide(self.window, events, groups)
         return self._latest[1]
@@ -209,27 +218,29 @@ class WindowKernel(Kernel):
             np.maximum.at(closing, i, np.where(ends == INFINITY, INFINITY, np.minimum(ends, INFINITY - 1) + 1))
         return closing
 
-    # --- what is taken back and what is given ------------------------------------------------------------------------
+    # --- old and new outputs -----------------------------------------------------------------------------------------
 
     def _exchange(self, work: _Work, new: GroupedLifetimes, after: Changes, changed: Members) -> Changes:
-        """Outputs of the windows that were, for those of the windows that are."""
+        """Replace the old outputs of the windows by the new ones."""
         windows, keys = work.windows, work.keys
         i, j = pairs(windows, places(self.window, new))
-        named = self.groups.named(keys, windows.group)
+        named = self.groups.key_columns(keys, windows.group)
         stale, _ = self._stale("given", work)
         states, of_states = self._stale("states", work) if self.stateful else (None, None)
-        earlier = Earlier(self._found_again(windows, states, of_states), changed)
+        earlier = EarlierState(self._states_before(windows, states, of_states), changed)
         outputs = self.content.outputs(windows, Members(i, j, after), named, work.shown, earlier)
         closing = self._closing(windows, new)
-        fresh = self._admitted(stale, output_rows(outputs, windows, closing, keys), windows, closing, keys)
+        fresh = self._admit(stale, output_rows(outputs, windows, closing, keys), windows, closing, keys)
         moved = self.groups.exchange("given", stale, fresh, UNTIL)
         if self.stateful and outputs.states is not None:
-            kept = beside(stamped(keys.take(pa.array(windows.group)), windows, closing), outputs.states)
+            kept = with_columns(
+                with_window_columns(keys.take(pa.array(windows.group)), windows, closing), outputs.states
+            )
             self.groups.exchange("states", states, Changes.inserts(windows.le, windows.re, kept), UNTIL)
-        self.side = self.groups.diverted(moved, where)
+        self.side = self.groups.diverted(moved, window_texts)
         return self.groups.leaving(moved)
 
-    def _admitted(
+    def _admit(
         self,
         stale: Changes | None,  # noqa: ARG002
         fresh: Changes,
@@ -237,31 +248,31 @@ class WindowKernel(Kernel):
         closing: Int64s,  # noqa: ARG002
         keys: pa.Table,  # noqa: ARG002
     ) -> Changes:
-        """The outputs that may be given in place of the stale ones: all, unless they are bound in time."""
+        """The outputs that may replace the stale ones: all, unless they are bound in time."""
         return fresh
 
     def _stale(self, trace: str, work: _Work) -> tuple[Changes | None, Windows | None]:
-        """What is remembered of windows that are not as they were."""
+        """The rows that a trace keeps of windows that have changed, and those windows."""
         standing = self.groups.known(trace, work.touched)
         if standing is None:
             return None, None
-        group = place_among(work.keys, standing.payload.select(self.keys))
+        group = positions_among(work.keys, standing.payload.select(self.keys))
         wle, wre = (to_numpy(standing.payload.column(name)) for name in (WLE, WRE))
         of = Windows(group, wle, wre, work.same.waiting)
-        stale = ~among(of, work.same)
+        stale = ~are_among(of, work.same)
         return standing.filter(stale), of.filter(stale)
 
-    def _found_again(
+    def _states_before(
         self, windows: Windows, states: Changes | None, of: Windows | None
     ) -> dict[str, list[bytes | None]]:
-        """The state that each window had before, if it had one."""
+        """The earlier state of each window, or None."""
         if states is None or of is None:
             return {name: [None] * len(windows) for name in self.content.stateful}
-        row = place_among(*(pa.table({"g": w.group, "a": w.le, "b": w.re}) for w in (of, windows)))
+        row = positions_among(*(pa.table({"g": w.group, "a": w.le, "b": w.re}) for w in (of, windows)))
         rows = pa.array(row, mask=row < 0)
         return {name: states.payload.column(name).take(rows).to_pylist() for name in self.content.stateful}
 
-    # --- what is remembered ------------------------------------------------------------------------------------------
+    # --- state to keep -----------------------------------------------------------------------------------------------
 
     def _remember(
         self,
@@ -285,7 +296,7 @@ class WindowKernel(Kernel):
             self.groups.set_alarms("show", touched, keys, shows)
 
     def _times(self, rows: Changes) -> Int64s:
-        """When events are dropped by themselves."""
+        """When each event is forgotten by time alone."""
         if not self._forgets_by_time:
             return np.full(len(rows), INFINITY, np.int64)
         assert isinstance(self.window, Grid)
@@ -293,7 +304,7 @@ class WindowKernel(Kernel):
         return self.window.end(last)
 
     def _kept(self, events: GroupedLifetimes, groups: int, cti: int, seen: int) -> tuple[Bools, Int64s, Int64s]:
-        """Which events are still needed, and for each group which window holds the CTI and when to look again."""
+        """The events still needed; for each group, the start of the window that holds the CTI, and when it is due."""
         never = np.full(groups, INFINITY, np.int64)
         if cti == INFINITY:
             return np.zeros(len(events), bool), never, never
@@ -309,13 +320,13 @@ class WindowKernel(Kernel):
         holds = never if self.per_window.prompt else first
         if self.per_window.holds_ends and not isinstance(self.window, Count):
             keep = np.zeros(len(events), bool)
-            touching = GroupedLifetimes(events.group, events.le, one_more(events.re))
+            touching = GroupedLifetimes(events.group, events.le, next_tick(events.re))
             place = touching if isinstance(self.window, Snapshot) else places(self.window, events)
             keep[pairs(windows, place)[1]] = True
-            if isinstance(self.window, Grid):  # windows to come will need events that are not over
+            if isinstance(self.window, Grid):  # later windows will need events that have not ended
                 keep |= self.window.end(self.window.last(events.le, events.re)) > cti
         else:
-            # Windows are forgotten from the oldest on, so what touches the first one kept, or comes later, stays.
+            # Windows are forgotten from the oldest on, so events that touch the first one kept, or come later, stay.
             place = places(self.window, events)
             keep = (events.re if isinstance(self.window, Snapshot) else place.le) >= first[events.group]
         return keep, holds, alarm
@@ -330,8 +341,8 @@ class WindowKernel(Kernel):
             bound = self.per_window.timestamping == "time_bound"
             coming = np.maximum(grid.first(events.le), (grid.begun(seen) if bound else grid.closed(seen)) + 1)
             times = grid.start(coming) if bound else grid.end(coming)
-            some = coming <= grid.last(events.le, events.re)
-            np.minimum.at(shows, events.group[some], times[some])
+            reaching = coming <= grid.last(events.le, events.re)
+            np.minimum.at(shows, events.group[reaching], times[reaching])
             return shows
         windows = self._all(events, groups)
         later = windows.filter(windows.re > seen)

@@ -1,4 +1,4 @@
-"""Helpers on the rows that windows are remembered by."""
+"""Helpers for the rows that traces keep of windows."""
 
 from __future__ import annotations
 
@@ -12,56 +12,67 @@ from headrace.operators.per_window.content import Outputs
 from headrace.operators.per_window.divide import Windows
 from headrace.time import INFINITY, format_ticks
 
-__all__ = ["WLE", "WRE", "beside", "of_kept", "one_more", "output_rows", "stamped", "where"]
+__all__ = [
+    "WLE",
+    "WRE",
+    "next_tick",
+    "output_rows",
+    "window_texts",
+    "with_columns",
+    "with_window_columns",
+    "without_forgotten",
+]
 
 #: The bounds of the window that a row belongs to.
 WLE, WRE = "__wle", "__wre"
 
 
 def output_rows(outputs: Outputs, windows: Windows, closing: Int64s, keys: pa.Table) -> Changes:
-    """Outputs as they are remembered: keys, payload, window, when to forget them, and why if they failed."""
+    """Outputs as a trace keeps them: keys, payload, window, when to forget them, and the reason of a failure."""
     failed = np.array([number for number, _ in outputs.failures], np.int64)
     of = np.r_[outputs.window, failed]
     table = keys.take(pa.array(windows.group[of]))
-    nothing = pa.nulls(len(failed))
+    nulls = pa.nulls(len(failed))
     for name in outputs.payload.column_names:
-        table = table.append_column(OUT + name, _followed(outputs.payload.column(name), nothing))
+        table = table.append_column(OUT + name, _with_nulls(outputs.payload.column(name), nulls))
     reasons = [*[None] * len(outputs.window), *(reason for _, reason in outputs.failures)]
-    table = stamped(table, windows.take(of), closing[of]).append_column(REASON, pa.array(reasons, pa.string()))
+    table = with_window_columns(table, windows.take(of), closing[of]).append_column(
+        REASON, pa.array(reasons, pa.string())
+    )
     return Changes.inserts(np.r_[outputs.le, windows.le[failed]], np.r_[outputs.re, windows.re[failed]], table)
 
 
-def stamped(table: pa.Table, windows: Windows, closing: Int64s) -> pa.Table:
-    """Rows with the window they belong to, and the CTI at which it is forgotten."""
-    return beside(table, pa.table({WLE: windows.le, WRE: windows.re, UNTIL: closing}))
+def with_window_columns(table: pa.Table, windows: Windows, closing: Int64s) -> pa.Table:
+    """Rows with the bounds of their window, and the CTI at which it is forgotten."""
+    return with_columns(table, pa.table({WLE: windows.le, WRE: windows.re, UNTIL: closing}))
 
 
-def where(rows: Changes) -> list[str]:
-    """The windows of rows, for people."""
+def window_texts(rows: Changes) -> list[str]:
+    """The windows of rows, as texts for users."""
     starts, ends = (to_numpy(rows.payload.column(name)).tolist() for name in (WLE, WRE))
     return [f"window {format_ticks(a)} .. {format_ticks(b)}" for a, b in zip(starts, ends, strict=True)]
 
 
-def of_kept(delta: Changes, known: Changes, cti: int) -> Changes:
-    """Without changes to the ends of events that are forgotten: their windows are closed, and hide later ends."""
+def without_forgotten(delta: Changes, known: Changes, cti: int) -> Changes:
+    """Changes without those of the ends of forgotten events, whose windows are closed and hide later ends."""
     starts = [x.payload.append_column("__start", pa.array(x.le)) for x in (known, delta)]
     codes, _ = factorize(pa.concat_tables(starts))
     forgotten = (delta.le < cti) & ~np.isin(codes[len(known) :], codes[: len(known)])
     return delta.filter(~forgotten)
 
 
-def beside(table: pa.Table, columns: pa.Table) -> pa.Table:
-    """A table with the columns of another behind its own."""
+def with_columns(table: pa.Table, columns: pa.Table) -> pa.Table:
+    """A table with the columns of another after its own."""
     for name in columns.column_names:
         table = table.append_column(name, columns.column(name))
     return table
 
 
-def one_more(times: Int64s) -> Int64s:
-    """The tick behind each time; what never ends still never ends."""
+def next_tick(times: Int64s) -> Int64s:
+    """The tick after each time; infinite times stay infinite."""
     return np.where(times == INFINITY, INFINITY, np.minimum(times, INFINITY - 1) + 1)
 
 
-def _followed(column: pa.ChunkedArray, nothing: pa.Array) -> pa.ChunkedArray:
-    """A column with nulls behind it."""
-    return pa.chunked_array([*column.chunks, nothing.cast(column.type)], column.type) if len(nothing) else column
+def _with_nulls(column: pa.ChunkedArray, nulls: pa.Array) -> pa.ChunkedArray:
+    """A column followed by nulls."""
+    return pa.chunked_array([*column.chunks, nulls.cast(column.type)], column.type) if len(nulls) else column

@@ -1,4 +1,4 @@
-"""Loops: a body run round by round until nothing new comes of it."""
+"""Loops: a body runs round by round until it derives nothing new."""
 
 from headrace.operators.choice import INCREMENTAL, KernelChoice
 from headrace.operators.recurse.body import KernelOf
@@ -10,7 +10,7 @@ __all__ = ["loop_choice"]
 
 
 def loop_choice(node: Recurse, kernel_of: KernelOf) -> KernelChoice:
-    """What goes round in a loop; `kernel_of` gives the kernels of the operators on it."""
+    """The choice of the kernel of a loop; `kernel_of` creates the kernels of the operators in its body."""
     if not node.circulates:
         how = f"{INCREMENTAL}; operators of their own for every round, since the body may take back"
         return KernelChoice(lambda: UnrolledLoop(node, kernel_of), how)

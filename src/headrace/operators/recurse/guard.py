@@ -1,4 +1,4 @@
-"""The end of a loop that would never come to rest (rule 9.3).
+"""The guard against loops that never come to rest (rule 9.3).
 
 What counts is how deep a derivation is, from the seed on: how many times it has been through the body. That follows
 from the data alone. How many rounds a batch needs would depend on what other batches brought before.
@@ -18,33 +18,33 @@ from headrace.plan.recurse import Recurse
 __all__ = ["Guard"]
 
 _MOST_ROWS = 50_000_000
-#: A payload that is there so many times is one that goes round in circles, and soon would not fit in 64 bits.
+#: A payload with more copies goes round in circles, and soon its weight would not fit in 64 bits.
 _MOST_COPIES = 2**40
 _SHOWN = 5
 
 
-class Giver(Protocol):
-    """What runs the operators of a loop."""
+class LoopBody(Protocol):
+    """The operators of a loop."""
 
     def busiest(self) -> str:
-        """The operator that gives what goes round."""
+        """The operator with the most changes."""
 
 
 class Guard:
-    """Looks at what goes round, and refuses what is too deep or too much."""
+    """Stops a loop whose changes are too deep or too many."""
 
     def __init__(self, node: Recurse, tally: Tally) -> None:
         self.node, self.tally = node, tally
 
-    def round(self, changes: Changes, body: Giver, depth: int) -> None:
-        """A round that these changes are fed to. `body` gave them; the deepest has so many derivations behind it."""
+    def round(self, changes: Changes, body: LoopBody, depth: int) -> None:
+        """Check a round that gets these changes. `body` derived them; `depth` is the greatest number of derivations."""
         self.tally.round(len(changes))
         if depth >= self.node.bound:
             self._stop(f"has not come to rest after {self.node.bound} rounds", body)
         if len(changes) > _MOST_ROWS or int(np.abs(changes.weight).max(initial=0)) > _MOST_COPIES:
             self._stop("grows beyond all bounds", body)
 
-    def _stop(self, what: str, body: Giver) -> None:
+    def _stop(self, what: str, body: LoopBody) -> None:
         growth = " → ".join(f"{n:,}" for n in self.tally.circulated[-_SHOWN:])
         raise Diverged(
             f"the loop {what}: {body.busiest()} keeps giving something new",

@@ -1,17 +1,17 @@
-"""Loops in one bucket: what goes round is fed to the body again, within a batch, until nothing new comes of it.
+"""Loops in one bucket: changes go through the body again, within a batch, until it derives nothing new.
 
-A loop in which every operator looks at single events or pairs needs no more than its body and the changes that
-circulate: semi-naive evaluation, whose rounds cost what is new in them. Three kinds of loops share that:
+If every operator of a loop needs only single events or pairs, its body and the circulating changes are enough:
+semi-naive evaluation, in which the cost of a round depends on its new facts. There are three kinds of loops:
 
-- `PlainLoop`, all events: what the body gives is fed to it as it is. On data without cycles it comes to rest. Events
-  know how deep they were derived, only for the guard.
-- `DistinctLoop`, every payload once: what is fed is what `Levels` say is new at a level, and the answer is what all
-  levels cover. Deletion is right on cycles, too.
+- `PlainLoop`, all events: the body's output is its next input. On data without cycles it comes to rest. Events have
+  their depth of derivation, only for the guard.
+- `DistinctLoop`, every payload once: the body's input is what is new at a level (`Levels`), and the answer is what all
+  levels cover. Deletions are right on cycles, too.
 - `UnrolledLoop` (`unrolled.py`), for all other bodies: every round has a body of its own.
 
-The loop is drained within a batch. Meanwhile its body hears the promises of the batches before, because until the
-loop is at rest changes as old as these may come round; then it hears the new ones and forgets. So the promise of a
-loop is the least of its inputs'.
+The loop is drained within a batch. Until it is at rest, its body gets the promises of the batches before, because
+changes that old may come round; then it gets the new promises and forgets. So the promise of a loop is the least of its
+inputs'.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import Any
 from headrace.changes import Changes
 from headrace.operators.coalesce import CoalesceKernel
 from headrace.operators.kernel import Data, Kernel, SavedTraces
-from headrace.operators.recurse.body import Body, KernelOf, kept, under
+from headrace.operators.recurse.body import Body, KernelOf, part_of, trace_state
 from headrace.operators.recurse.guard import Guard
 from headrace.operators.recurse.levels import Levels, Turns
-from headrace.operators.recurse.rounds import further, parted, stamped, with_rounds, written
+from headrace.operators.recurse.rounds import next_round, split_rounds, with_round, with_rounds, written_operators
 from headrace.operators.recurse.tally import Tally
 from headrace.plan.nodes import Coalesce
 from headrace.plan.recurse import LoopInput, Recurse
@@ -36,7 +36,7 @@ __all__ = ["DistinctLoop", "Loop", "PlainLoop"]
 
 
 class Promises:
-    """The progress of a loop: what its inputs promised before the batch, and what they promise now."""
+    """The progress of a loop: the promises of its inputs before the batch and now."""
 
     def __init__(self, ports: Sequence[LoopInput]) -> None:
         self.ports = ports
@@ -44,20 +44,20 @@ class Promises:
         self.now = self.before
 
     def hear(self, progress: Sequence[Progress]) -> None:
-        """The promises of the inputs after another batch."""
+        """Set the promises of the inputs after a batch."""
         self.before, self.now = self.now, list(progress)
 
     @property
     def settled(self) -> Progress:
-        """What the loop promises when it is at rest."""
+        """The promise of the loop at rest."""
         return Progress.together(self.now)
 
     def circulating(self) -> dict[str, Progress]:
-        """What the body may rely on as long as changes go round."""
+        """The promises to the body while changes circulate."""
         return self._of(self.before)
 
     def at_rest(self) -> dict[str, Progress]:
-        """What it may rely on then."""
+        """The promises to the body at rest."""
         return self._of(self.now)
 
     def _of(self, inputs: Sequence[Progress]) -> dict[str, Progress]:
@@ -79,7 +79,7 @@ class Loop(Kernel):
         self.loop = node
         body, result, self.column = with_rounds(node.body, node.ports[0])
         self.ports = (result, *node.ports[1:])
-        self.body = Body(body, kernel_of, written(node.body, node.ports[0]))
+        self.body = Body(body, kernel_of, written_operators(node.body, node.ports[0]))
         self.promises = Promises(self.ports)
         self.tally = Tally()
         self.guard = Guard(node, self.tally)
@@ -98,15 +98,15 @@ class Loop(Kernel):
         return result, self.promises.settled
 
     def _drain(self, seed: Changes, outside: dict[str, Changes]) -> Changes:
-        """Go round until nothing is left to do; what has changed of the result."""
+        """Run rounds until nothing is left to do; the changes of the result."""
         raise NotImplementedError
 
     def _result(self, changes: Changes) -> Changes:
-        """What leaves the loop."""
+        """The output of the loop."""
         return changes
 
     def _feed(self, changes: Changes, outside: Mapping[str, Changes] | None = None) -> Changes:
-        """What the body gives for changes of the result so far, and of streams from outside."""
+        """The body's output for changes of the result and of streams from outside."""
         fed = {self.ports[0].fingerprint: changes, **(outside or {})}
         return self.body.step(fed, self.promises.circulating())[0]
 
@@ -119,9 +119,9 @@ class Loop(Kernel):
 
     def restore(self, scalars: dict[str, int], traces: SavedTraces, held: Mapping[str, Segment]) -> None:
         super().restore(scalars, traces, held)
-        self.promises.restore(under("loop", scalars))
-        self.tally.restore(under("tally", scalars))
-        self.body.restore(under("body", scalars), under("body", traces), held)
+        self.promises.restore(part_of("loop", scalars))
+        self.tally.restore(part_of("tally", scalars))
+        self.body.restore(part_of("body", scalars), part_of("body", traces), held)
 
     def held_by(self) -> str:
         return "what the loop has found and the CTI has not ended, in its operators"
@@ -131,22 +131,22 @@ class Loop(Kernel):
 
 
 class PlainLoop(Loop):
-    """All events, as often as they are derived."""
+    """All events, one copy for each derivation."""
 
     def __init__(self, node: Recurse, kernel_of: KernelOf) -> None:
         super().__init__(node, kernel_of)
         self.scalars = self._numbers()
 
     def _drain(self, seed: Changes, outside: dict[str, Changes]) -> Changes:
-        at_first = [stamped(seed, self.column, 0), further(self._feed(Changes.empty(self.ports[0].schema), outside))]
-        changes = Changes.concat(at_first).consolidate()
-        found = [Changes.empty(self.loop.schema)]
+        start = [with_round(seed, self.column, 0), next_round(self._feed(Changes.empty(self.ports[0].schema), outside))]
+        changes = Changes.concat(start).consolidate()
+        results = [Changes.empty(self.loop.schema)]
         while len(changes):
-            bare, rounds = parted(changes)
+            bare, rounds = split_rounds(changes)
             self.guard.round(changes, self.body, int(rounds.max()))
-            found.append(bare)
-            changes = further(self._feed(changes)).consolidate()
-        return Changes.concat(found).consolidate()
+            results.append(bare)
+            changes = next_round(self._feed(changes)).consolidate()
+        return Changes.concat(results).consolidate()
 
 
 class DistinctLoop(Loop):
@@ -163,15 +163,15 @@ class DistinctLoop(Loop):
         turns = Turns(self.levels)
         turns.add(seed, 0)
         turns.add_stamped(self._feed(Changes.empty(self.ports[0].schema), outside))
-        found = [Changes.empty(self.loop.schema)]
+        results = [Changes.empty(self.loop.schema)]
         while (rounds := turns.next()) is not None:
             changes = turns.take(rounds)
             if len(changes):
                 self.guard.round(changes, self.body, rounds)
-                found.append(changes)
-                turns.add_stamped(self._feed(self.levels.stamped(changes, rounds)))
+                results.append(changes)
+                turns.add_stamped(self._feed(self.levels.with_round(changes, rounds)))
         turns.finish()
-        return Changes.concat(found).consolidate()
+        return Changes.concat(results).consolidate()
 
     def _result(self, changes: Changes) -> Changes:
         self.levels.settle(self.promises.settled.cti)
@@ -181,11 +181,11 @@ class DistinctLoop(Loop):
         return super()._numbers() | {f"result {name}": value for name, value in self.united.scalars.items()}
 
     def state(self) -> dict[str, Any]:
-        told = super().state()
+        state = super().state()
         parts = {"found, by round": self.levels.traces, "found, in one": self.united.traces}
-        return told | {"loop": told["loop"] + [kept(name, traces) for name, traces in parts.items()]}
+        return state | {"loop": state["loop"] + [trace_state(name, traces) for name, traces in parts.items()]}
 
     def restore(self, scalars: dict[str, int], traces: SavedTraces, held: Mapping[str, Segment]) -> None:
         super().restore(scalars, traces, held)
         self.levels.floor = self.promises.settled.cti
-        self.united.restore(under("result", scalars), under("result", traces), held)
+        self.united.restore(part_of("result", scalars), part_of("result", traces), held)

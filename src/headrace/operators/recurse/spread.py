@@ -1,12 +1,12 @@
-"""The end of a loop that is spread over buckets: what comes round, trip by trip (`trips.py`).
+"""The end of a loop that is spread over buckets, trip by trip (`trips.py`).
 
-In a trip one round has its turn. What else is in hand waits for its own turn, and is remembered: derivations of higher
-rounds, and what came too late for this wave.
+In a trip one round has its turn. Other changes wait in traces: derivations of higher rounds, and those too late for
+this wave.
 
-`SpreadBag` passes on the derivations of the round. That they wait for their turn lets an event and its retraction meet
-which would else chase each other round a cycle. `SpreadDistinct` counts the derivations of the payloads of its bucket
-(`levels.py`), and passes on how the facts of this level change by them. It remembers *marks*, too: of payloads that
-a lower level has changed and a higher one must look at again.
+`SpreadBag` passes on the derivations of the round. Since they wait for their turn, an event and its retraction meet and
+cancel, and do not follow each other round a cycle. `SpreadDistinct` counts the derivations of the payloads of its
+bucket (`levels.py`), and passes on the changes of the facts of this level. It also keeps *marks*: payloads that a lower
+level has changed and that a higher one must recompute.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from headrace.changes import Changes
 from headrace.columnar import hash_rows, to_numpy
 from headrace.operators.coalesce import CoalesceKernel
 from headrace.operators.kernel import Data, Kernel, SavedTraces, consolidated_rows
-from headrace.operators.recurse.body import under
+from headrace.operators.recurse.body import part_of
 from headrace.operators.recurse.guard import Guard
 from headrace.operators.recurse.levels import Levels, Turns
-from headrace.operators.recurse.rounds import further, parted, stamped
+from headrace.operators.recurse.rounds import next_round, split_rounds, with_round
 from headrace.operators.recurse.tally import Tally
 from headrace.operators.recurse.trips import TripReport, Trips
 from headrace.plan.nodes import Coalesce
@@ -38,7 +38,7 @@ __all__ = ["SpreadBag", "SpreadDistinct", "SpreadLoop", "spread_loop_of"]
 
 Int64s = NDArray[np.int64]
 
-#: Rounds that nothing reaches because it came in an unlucky order.
+#: More rounds than an unlucky order of arrival can cause.
 _SURELY_TOO_DEEP = 10_000
 
 
@@ -48,10 +48,10 @@ def spread_loop_of(node: LoopEnd) -> SpreadLoop:
 
 
 class SpreadLoop(Kernel):
-    """The end of a loop in one bucket. The stage says what is known of the loop before every step."""
+    """The end of a loop in one bucket. The stage sets `trips` before every step."""
 
     divisible = spread = True
-    #: What a wave alters in one bucket is said by all: they promise less, until the next wave.
+    #: The start of a wave in one bucket becomes that of all: they promise less, until the next wave.
     merged: ClassVar[Mapping[str, str]] = {"since": "min", "tally most_rounds": "max", "tally in_all": "sum"}
 
     def __init__(self, node: LoopEnd) -> None:
@@ -60,7 +60,7 @@ class SpreadLoop(Kernel):
         self.trips = Trips(node.loop.strategy)
         self.tally = Tally()
         self.guard = Guard(node.loop, self.tally)
-        #: The guess as it came home, what goes round again, and what the others are told with it.
+        #: The guess at its return, the changes that circulate, and the report to the others.
         self.home = INFINITY
         self.given = Changes.empty(node.body.schema)
         self.report = TripReport(0, INFINITY)
@@ -72,7 +72,7 @@ class SpreadLoop(Kernel):
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
         seed, derived = (part for part in inputs if isinstance(part, Changes))
         now = Progress(self.trips.definite, Progress.together(progress).high)
-        arrived = Changes.concat([stamped(seed, self.end.round_column, 0), further(derived)]).consolidate()
+        arrived = Changes.concat([with_round(seed, self.end.round_column, 0), next_round(derived)]).consolidate()
         if self.trips.fresh:  # a wave may begin without this bucket
             self.since = INFINITY
         busy = len(arrived) > 0 or self._waits()
@@ -86,24 +86,24 @@ class SpreadLoop(Kernel):
         return result, now
 
     def _work_off(self, arrived: Changes) -> Changes:
-        """The turn of a round, with what has come and what has waited: how the loop's result changes."""
+        """Take the turn of a round, with arrived and waiting changes; the changes of the loop's result."""
         turn = self.trips.turn
         late, pending = self._sorted(arrived)
         rounds = _rounds(pending)
         if len(pending):
             self.since = min(self.since, int(pending.sync_times().min()))
-        changes, again = self._turn(parted(pending.filter(rounds == turn))[0])
+        changes, again = self._turn(split_rounds(pending.filter(rounds == turn))[0])
         pending = pending.filter(rounds > turn)
         self._keep("pending", pending)
         self._keep("later", late)
         first = int(np.concatenate([_rounds(pending), again]).min(initial=INFINITY))
         held = min(self.since if first < INFINITY else INFINITY, int(late.sync_times().min(initial=INFINITY)))
         later = int(_rounds(late).min(initial=INFINITY))
-        self._give(stamped(changes, self.end.round_column, turn), held=held, pending=first, later=later)
+        self._give(with_round(changes, self.end.round_column, turn), held=held, pending=first, later=later)
         return changes
 
     def _sorted(self, arrived: Changes) -> tuple[Changes, Changes]:
-        """What came too late for this wave, and what is part of it and has not had its turn."""
+        """The changes too late for this wave, and its pending ones."""
         pending, later = self._kept("pending"), self._kept("later")
         if self.trips.fresh:
             pending, later = later, Changes.empty(self.end.body.schema)
@@ -112,27 +112,27 @@ class SpreadLoop(Kernel):
         return Changes.concat([later, pending.filter(~early)]).consolidate(), pending.filter(early)
 
     def _turn(self, changes: Changes) -> tuple[Changes, Int64s]:
-        """Derivations of the round that has its turn: what goes round of them, and rounds to be looked at."""
+        """Process the derivations of the current round; the changes that circulate, and rounds to recompute."""
         raise NotImplementedError
 
     def _result(self, changes: Changes, now: Progress) -> Changes:
-        """What leaves the loop."""
+        """The output of the loop."""
         raise NotImplementedError
 
     def _give(self, changes: Changes, *, held: int = INFINITY, pending: int = INFINITY, later: int = INFINITY) -> None:
-        """Send changes round again, and tell what is kept here."""
+        """Circulate changes, and report what waits here."""
         times = changes.sync_times()
         first, last = (int(times.min()), int(times.max())) if len(times) else (INFINITY, self.trips.high)
         self.given = changes
         if len(changes):
-            # As long as something waits for the next wave, what is found may look deeper than it is. It goes later.
+            # While changes wait for the next wave, facts may seem deeper than they are; the next wave corrects that.
             sure = not (self.trips.waits or later < INFINITY) and bool((changes.weight > 0).any())
             depth = self.trips.turn
             self.guard.round(changes, self, depth if sure or depth >= _SURELY_TOO_DEEP else 0)
         self.report = TripReport(self.trips.trip, self.home, len(changes), first, last, held, pending, later)
 
     def busiest(self) -> str:
-        """The operator that gives what goes round."""
+        """The operator with the most changes."""
         return self.end.loop.body.describe()
 
     # --- state -------------------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class SpreadLoop(Kernel):
     def restore(self, scalars: dict[str, int], traces: SavedTraces, held: Mapping[str, Segment]) -> None:
         super().restore(scalars, traces, held)
         self.since = scalars["since"]
-        self.tally.restore(under("tally", scalars))
+        self.tally.restore(part_of("tally", scalars))
 
     def state(self) -> dict[str, Any]:
         return super().state() | self.tally.state() | {"trips": self.trips.trip, "loop": []}
@@ -165,7 +165,7 @@ class SpreadLoop(Kernel):
 
 
 class SpreadBag(SpreadLoop):
-    """All events, as often as they are derived."""
+    """All events, one copy for each derivation."""
 
     def __init__(self, node: LoopEnd) -> None:
         super().__init__(node)
@@ -200,20 +200,20 @@ class SpreadDistinct(SpreadLoop):
     def _turn(self, changes: Changes) -> tuple[Changes, Int64s]:
         turn = self.trips.turn
         marks = self._marks()
-        mine = to_numpy(marks.column(0)) == turn
+        current = to_numpy(marks.column(0)) == turn
         turns = Turns(self.levels)
         turns.add(changes, turn)
-        again = marks.filter(pa.array(mine))
+        again = marks.filter(pa.array(current))
         lost = again.column(1).to_numpy()
-        facts, left = turns.take_alone(turn, again.drop_columns(again.column_names[:2]), lost)
+        facts, remaining = turns.take_alone(turn, again.drop_columns(again.column_names[:2]), lost)
         turns.finish()
-        table = pa.table([*left[:2], *left[2].columns], schema=marks.schema)
-        marks = pa.concat_tables([marks.filter(pa.array(~mine)), table])
+        table = pa.table([*remaining[:2], *remaining[2].columns], schema=marks.schema)
+        marks = pa.concat_tables([marks.filter(pa.array(~current)), table])
         self.marks.replace(marks, hash_rows(marks), np.full(marks.num_rows, INFINITY, np.int64))
         return facts, to_numpy(marks.column(0))
 
     def _marks(self) -> pa.Table:
-        """Payloads that are to be looked at: in which round, and whether a lower level has lost them."""
+        """Payloads to recompute: in which round, and whether a lower level has lost them."""
         rows = self.marks.scan()
         fields = [pa.field("__round", pa.int64()), pa.field("__lost", pa.bool_()), *self.end.schema.arrow]
         return pa.schema(fields).empty_table() if rows is None else rows
@@ -230,8 +230,8 @@ class SpreadDistinct(SpreadLoop):
     def restore(self, scalars: dict[str, int], traces: SavedTraces, held: Mapping[str, Segment]) -> None:
         super().restore(scalars, traces, held)
         self.levels.floor = max((trace.floor for trace in self.levels.traces.values()), default=self.levels.floor)
-        self.united.restore(under("result", scalars), under("result", traces), held)
+        self.united.restore(part_of("result", scalars), part_of("result", traces), held)
 
 
 def _rounds(changes: Changes) -> Int64s:
-    return parted(changes)[1]
+    return split_rounds(changes)[1]

@@ -1,6 +1,6 @@
-"""What a loop tells of itself: its rounds, the changes that went round, and how far it promises.
+"""The statistics of a loop: its rounds, the changes that circulated, and its promises.
 
-All loops tell the same, however they run, as part of their stage's statistics; a host adds them up over buckets.
+They are the same for all kinds of loops, and part of their stage's statistics; a host adds them up over buckets.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ class Tally:
         self._inputs, self._output = [Progress()], Progress()
 
     def begin(self) -> None:
-        """Another batch."""
+        """Start a batch."""
         self.circulated = []
 
     def round(self, changes: int) -> None:
-        """A round that so many changes are fed to; one without any is none."""
+        """Count a round with this number of changes; a round without changes does not count."""
         if changes:
             self.circulated.append(changes)
         self._in_all += changes
         self._most_rounds = max(self._most_rounds, len(self.circulated))
 
     def promised(self, inputs: Sequence[Progress], output: Progress) -> None:
-        """How far the inputs have come after the batch, and how far the loop has."""
+        """Note the progress of the inputs and of the loop after the batch."""
         self._inputs, self._output = list(inputs), output
 
     def state(self) -> dict[str, Any]:
-        """What is shown of it."""
+        """The statistics, for users."""
         return {
             "rounds": len(self.circulated),
             "most_rounds": self._most_rounds,
@@ -48,9 +48,9 @@ class Tally:
         }
 
     def scalars(self) -> dict[str, int]:
-        """What outlives a restart."""
+        """The numbers to save."""
         return {"most_rounds": self._most_rounds, "in_all": self._in_all}
 
     def restore(self, scalars: Mapping[str, int]) -> None:
-        """Go on counting."""
+        """Restore the saved numbers."""
         self._most_rounds, self._in_all = scalars["most_rounds"], scalars["in_all"]

@@ -1,23 +1,21 @@
-"""Progress of a loop that is spread over buckets: what each bucket knows of the others, one trip after the other.
+"""Progress of a loop that is spread over buckets, trip by trip.
 
-What a loop gives in one *trip* comes round in the next, of the same batch or of the next one. Buckets hear of each
-other once a trip, from the reports that travel along. All hear the same and come to the same conclusions, so there is
-nobody who decides.
+The output of a loop in one *trip* is its input in the next, in the same batch or the next one. Buckets learn of each
+other once per trip, from reports that travel with the changes. All buckets get the same reports and draw the same
+conclusions, so none of them has to decide for the others.
 
-**Promises** are those of the flying fixed-point operator (`ffp.py`). All buckets have the same one, and tell it what
-came past in a trip: the changes that were given, and the guess. A guess rides along with every trip, since it costs
-nothing there. It sets out behind what was fed back; every operator on the loop lowers it to what it is sure of, and
-what is held back at the end of the loop lowers it, too: that is a gate, which the guess passes before it is home. So a
-guess takes one trip, and what it proves is known at the start of the next.
+**Promises** are those of the flying fixed-point operator (`ffp.py`). All buckets have the same one, and pass to it the
+changes and the guess of each trip. Every trip carries a guess, since that costs nothing. The guess follows the changes;
+every operator on the loop lowers it to what is sure there, and so do the changes held back at the end of the loop: that
+is a gate, the last one. So a guess takes one trip, and its result is known at the start of the next.
 
-What the strategies differ in is `hwm`, whose guess waits at the gate, and what nobody needs: a trip for a guess alone,
-when nothing circulates. It is made only if its coming home would teach something, with `probing` as with `hybrid`. (A
-probing loop that never stopped would keep a cluster busy for nothing.)
+The strategies differ in two ways: the guess of `hwm` waits at the gate; and when nothing circulates, a trip for a guess
+alone is made only if it can raise the promise, with `probing` as with `hybrid`. (A probing loop that never stopped
+would keep a cluster busy for nothing.)
 
-**Turns.** Where every payload counts once, derivations are worked off by rounds (`levels.py`), in *waves*: within one,
-rounds only go up. Which round has its turn in a trip, all buckets know: the lowest that some bucket has in hand, or
-the one above the last, if something was given that is on its way. What comes too late for its round waits for the
-next wave.
+**Turns.** Where every payload counts once, derivations are processed by rounds (`levels.py`), in *waves*: within a
+wave, rounds only go up. All buckets know which round has its turn in a trip: the lowest that some bucket has pending,
+or the one above the last, if changes circulate. Changes that are too late for their round wait for the next wave.
 """
 
 from __future__ import annotations
@@ -36,33 +34,33 @@ __all__ = ["TripReport", "Trips"]
 
 @dataclass(frozen=True)
 class TripReport:
-    """What a bucket tells all others after a trip."""
+    """The report of a bucket to all others after a trip."""
 
     trip: int
-    #: The guess as it came home: nothing from before it will come from outside.
+    #: The guess at its return: nothing before it will come from outside.
     home: int
-    #: The changes that now circulate: how many, and the first and last instants that they alter.
+    #: The number of changes that circulate, and the first and last instants that they alter.
     rows: int = 0
     earliest: int = INFINITY
     latest: int = NEG_INFINITY
-    #: The first instant that what is held back here may alter.
+    #: The first instant that changes held back here may alter.
     held: int = INFINITY
-    #: The lowest rounds of what is in hand: in this wave, and for the next.
+    #: The lowest pending rounds: in this wave, and for the next.
     pending: int = INFINITY
     later: int = INFINITY
 
     @property
     def busy(self) -> bool:
-        """Whether there is anything left to do."""
+        """Whether there is work left."""
         return self.rows > 0 or min(self.pending, self.later) < INFINITY
 
 
 @dataclass
 class Trips:
-    """What all buckets know of a loop at the start of a trip."""
+    """The knowledge of all buckets about a loop at the start of a trip."""
 
     strategy: LoopProgress
-    #: How many trips there were, and how many changes the last one brought.
+    #: The number of trips, and of changes in the last one.
     trip: int = 0
     circulating: int = 0
     #: The round that has its turn, and whether a wave begins with it.
@@ -73,13 +71,13 @@ class Trips:
     ffp: FlyingFixedPoint = field(init=False)
 
     def __post_init__(self) -> None:
-        # Riding along, a guess costs nothing: Hybrid has no reason to keep it back.
+        # A guess costs nothing here, so Hybrid has no reason to hold it back.
         self.ffp = FlyingFixedPoint("hwm" if self.strategy == "hwm" else "probing")
         self.ffp.begin()
 
     @property
     def definite(self) -> int:
-        """What is promised."""
+        """The promise."""
         return self.ffp.definite
 
     @property
@@ -88,33 +86,33 @@ class Trips:
         return self.ffp.high
 
     def hear(self, reports: Iterable[TripReport]) -> None:
-        """Another trip begins, with what was told at the end of the last. Who has nothing to say is silent."""
-        told = list(reports)
-        if any(report.trip != self.trip for report in told):
+        """Start the next trip from the last one's reports; idle buckets send none."""
+        received = list(reports)
+        if any(report.trip != self.trip for report in received):
             raise HostError(
-                "what went round a loop was lost, or has come twice",
-                given=f"reports of trips {sorted({report.trip for report in told})} after trip {self.trip}",
+                "changes of a loop are lost, or arrived twice",
+                given=f"reports of trips {sorted({report.trip for report in received})} after trip {self.trip}",
                 instead="a checkpoint that nothing else has written to",
             )
         self.trip += 1
-        self.circulating = sum(report.rows for report in told)
-        if told:
-            self._pass(told)
-        self._take_turns(told)
+        self.circulating = sum(report.rows for report in received)
+        if received:
+            self._pass(received)
+        self._take_turns(received)
 
-    def _pass(self, told: list[TripReport]) -> None:
-        """What came past in the last trip: changes, and behind them the guess, if it set out before that trip."""
-        rode, alone = self.ffp.guess is not None, not self.circulating
-        for report in told:
+    def _pass(self, reports: list[TripReport]) -> None:
+        """Pass on the changes of the last trip, and after them the guess, if it started before that trip."""
+        carried, alone = self.ffp.guess is not None, not self.circulating
+        for report in reports:
             if report.rows:
                 self.ffp.take(LoopEvent(report.earliest, latest=report.latest))
-        if rode or alone:
-            _come_home(self.ffp, min(min(report.home, report.held) for report in told), alone=alone)
+        if carried or alone:
+            _return_guess(self.ffp, min(min(report.home, report.held) for report in reports), alone=alone)
 
-    def _take_turns(self, told: list[TripReport]) -> None:
-        pending = min((report.pending for report in told), default=INFINITY)
+    def _take_turns(self, reports: list[TripReport]) -> None:
+        pending = min((report.pending for report in reports), default=INFINITY)
         on_its_way = self.turn + 1 if self.circulating else INFINITY
-        later = min((report.later for report in told), default=INFINITY)
+        later = min((report.later for report in reports), default=INFINITY)
         self.turn = min(pending, on_its_way)
         self.fresh = self.turn == INFINITY
         self.waits = not self.fresh and later < INFINITY
@@ -122,13 +120,13 @@ class Trips:
             self.turn = later if later < INFINITY else 0
 
     def teaches(self, home: int) -> bool:
-        """Whether it is worth a trip to tell that a guess came home like this, if nothing else moves.
+        """Whether the return of a guess at this time can raise the promise, if nothing else moves.
 
-        A guess that has waited while something came past goes round once more before anything is promised.
+        A guess that has waited while changes passed goes round once more before it becomes a promise.
         """
         later = replace(self.ffp)
         for _ in range(2):
-            _come_home(later, home, alone=True)
+            _return_guess(later, home, alone=True)
         return later.definite > self.definite
 
     def to_json(self) -> dict[str, Any]:
@@ -142,12 +140,12 @@ class Trips:
         return trips
 
 
-#: What the operator that finds progress remembers.
+#: The state of the operator that finds progress.
 _KNOWN = ("definite", "high", "guess", "earliest")
 
 
-def _come_home(ffp: FlyingFixedPoint, sure: int, *, alone: bool) -> None:
-    """The guess has gone round, and nothing from before `sure` will be added; `alone` says that it met nothing."""
+def _return_guess(ffp: FlyingFixedPoint, sure: int, *, alone: bool) -> None:
+    """Return the guess to the operator; nothing before `sure` will be added. `alone`: it met no changes."""
     if alone and sure == INFINITY:
         ffp.end()
     elif ffp.guess is not None:

@@ -1,14 +1,14 @@
-"""Loops whose bodies may take back what they gave when more is known: minima, anti joins, rankings.
+"""Loops whose bodies may take back outputs when more facts are known: minima, anti joins, rankings.
 
-With such a body the order of the rounds matters: `X₀ = nothing, Xᵢ₊₁ = seed ∪ body(Xᵢ)` must be followed as it is
-said, or the loop might rest at something else. So every round has operators of its own, and Xᵢ₊₁ is kept as the
-stream that round i gives. A batch changes the rounds one after the other, each by what has changed in the one before.
+With such a body the order of the rounds matters: the loop must follow `X₀ = nothing, Xᵢ₊₁ = seed ∪ body(Xᵢ)` exactly,
+or it might rest at another result. So every round has operators of its own, and Xᵢ₊₁ is the output stream of round i. A
+batch changes the rounds one after the other, each by the changes of the one before.
 
-The last two rounds are equal, which is how one knows that the loop is at rest. If they are not after a batch, more are
-needed. A round that was never there would have seen, up to this batch, what the last one has seen, so it begins as a
-copy of that: the rows of a copy are shared. Where rounds at the end have become equal, one of them goes.
+A loop is at rest when its last two rounds are equal. If they differ after a batch, it needs more rounds. A new round
+has the same input up to this batch as the last one, so it starts as a copy of it, which shares its rows. If more rounds
+at the end are equal, the last is removed.
 
-It costs as many operators as there are rounds. So it is for bodies that need it, and it is bounded by `max_rounds`.
+The cost is one set of operators per round. So only bodies that need it run like this, and `max_rounds` bounds it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from headrace.changes import Changes
 from headrace.operators.coalesce import CoalesceKernel
 from headrace.operators.kernel import Data, Kernel, SavedTraces, consolidated_rows
-from headrace.operators.recurse.body import Body, KernelOf, kept, under
+from headrace.operators.recurse.body import Body, KernelOf, part_of, trace_state
 from headrace.operators.recurse.guard import Guard
 from headrace.operators.recurse.tally import Tally
 from headrace.plan.nodes import Coalesce
@@ -32,7 +32,7 @@ __all__ = ["UnrolledLoop"]
 
 
 class UnrolledLoop(Kernel):
-    """A loop as a line of rounds."""
+    """A loop as a sequence of rounds."""
 
     def __init__(self, node: Recurse, kernel_of: KernelOf) -> None:
         super().__init__(node)
@@ -40,7 +40,7 @@ class UnrolledLoop(Kernel):
         self.rounds = [_Round(node, kernel_of)]
         self.tally = Tally()
         self.guard = Guard(node, self.tally)
-        self._write_down()
+        self._collect_state()
 
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
         self.tally.begin()
@@ -59,63 +59,63 @@ class UnrolledLoop(Kernel):
         settled = self.loop.progress(list(progress))
         self._forget(settled.cti)
         self.tally.promised(progress, settled)
-        self._write_down()
+        self._collect_state()
         return before, settled
 
     def _forget(self, cti: int) -> None:
-        for each in self.rounds:
-            each.gap.drop(cti if cti == INFINITY else cti - 1)
+        for round_ in self.rounds:
+            round_.gap.drop(cti if cti == INFINITY else cti - 1)
         while len(self.rounds) > 1 and self.rounds[-2].repeats():
             self.rounds.pop()
 
     # --- state -------------------------------------------------------------------------------------------------------
 
-    def _write_down(self) -> None:
+    def _collect_state(self) -> None:
         self.traces = {
-            f"{i} {name}": trace for i, each in enumerate(self.rounds) for name, trace in each.traces().items()
+            f"{i} {name}": trace for i, round_ in enumerate(self.rounds) for name, trace in round_.traces().items()
         }
-        numbers = {f"{i} {name}": v for i, each in enumerate(self.rounds) for name, v in each.scalars().items()}
-        told = {f"tally {name}": value for name, value in self.tally.scalars().items()}
-        self.scalars = numbers | told | {"rounds": len(self.rounds)}
+        numbers = {f"{i} {name}": v for i, round_ in enumerate(self.rounds) for name, v in round_.scalars().items()}
+        tally = {f"tally {name}": value for name, value in self.tally.scalars().items()}
+        self.scalars = numbers | tally | {"rounds": len(self.rounds)}
 
     def restore(self, scalars: dict[str, int], traces: SavedTraces, held: Mapping[str, Segment]) -> None:
         self.rounds = [_Round(self.loop, self.kernel_of) for _ in range(scalars["rounds"])]
-        for number, each in enumerate(self.rounds):
-            each.restore(under(str(number), scalars), under(str(number), traces), held)
-        self.tally.restore(under("tally", scalars))
-        self._write_down()
+        for number, round_ in enumerate(self.rounds):
+            round_.restore(part_of(str(number), scalars), part_of(str(number), traces), held)
+        self.tally.restore(part_of("tally", scalars))
+        self._collect_state()
 
     def held_by(self) -> str:
         return f"what {len(self.rounds)} rounds have found and the CTI has not ended"
 
     def state(self) -> dict[str, Any]:
-        parts = zip(*(each.state() for each in self.rounds), strict=True)
+        parts = zip(*(round_.state() for round_ in self.rounds), strict=True)
         loop = [same[-1] | {name: sum(part[name] for part in same) for name in ("rows", "bytes")} for same in parts]
         return super().state() | self.tally.state() | {"loop": loop}
 
 
 class _Round:
-    """From what was found up to a round to what is found after it."""
+    """One round: from the result before it to the result after it."""
 
     def __init__(self, node: Recurse, kernel_of: KernelOf) -> None:
         self.node, self.kernel_of = node, kernel_of
         self.body = Body(node.body, kernel_of)
         self.united = CoalesceKernel(Coalesce(node.seed))
-        #: What this round has more than the one before.
+        #: The difference between this round and the one before.
         self.gap = Trace(consolidated_rows)
 
     def step(
-        self, found: Changes, promise: Progress, inputs: Sequence[Changes], progress: Sequence[Progress]
+        self, before: Changes, promise: Progress, inputs: Sequence[Changes], progress: Sequence[Progress]
     ) -> tuple[Changes, Progress]:
-        """Changes of what was found before and of the loop's inputs to changes of what is found now."""
+        """The changes of the result after the round, from changes of the result before it and of the loop's inputs."""
         ports = [port.fingerprint for port in self.node.ports]
-        fed = dict(zip(ports, [found, *inputs[1:]], strict=True))
+        fed = dict(zip(ports, [before, *inputs[1:]], strict=True))
         promised = dict(zip(ports, [promise, *progress[1:]], strict=True))
-        given, reached = self.body.step(fed, promised)
-        return self.united.step([Changes.concat([inputs[0], given])], [Progress.together([progress[0], reached])])
+        derived, reached = self.body.step(fed, promised)
+        return self.united.step([Changes.concat([inputs[0], derived])], [Progress.together([progress[0], reached])])
 
     def note(self, before: Changes, after: Changes) -> bool:
-        """Remember how this round and the one before have come to differ; whether they still are equal."""
+        """Store the new differences from the round before; whether both are equal."""
         less = before.negated()
         gap = Changes.concat([after, less]).consolidate()
         if len(gap):
@@ -123,7 +123,7 @@ class _Round:
         return self.repeats()
 
     def repeats(self) -> bool:
-        """Whether it gives what the round before gave."""
+        """Whether its result equals that of the round before."""
         rows = self.gap.scan()
         if rows is None:
             return True
@@ -132,12 +132,12 @@ class _Round:
         return len(left) == 0
 
     def copy(self) -> _Round:
-        """Another one that has seen the same, and gives the same as this."""
-        made = _Round(self.node, self.kernel_of)
+        """A copy with the same state."""
+        copy = _Round(self.node, self.kernel_of)
         saved = {name: t.saved() for name, t in self.traces().items()}
         held = {s.name: s for t in self.traces().values() for s in t.segments}
-        made.restore(self.scalars(), saved, held)
-        return made
+        copy.restore(self.scalars(), saved, held)
+        return copy
 
     def traces(self) -> dict[str, Trace]:
         result = {f"result {name}": trace for name, trace in self.united.traces.items()}
@@ -148,10 +148,10 @@ class _Round:
         return result | {f"body {name}": value for name, value in self.body.scalars().items()}
 
     def state(self) -> list[dict[str, Any]]:
-        """What its operators remember, and what is found up to it."""
-        return [*self.body.state(), kept("found, by round", {"gap": self.gap, **self.united.traces})]
+        """The sizes of its operators' states and of its result."""
+        return [*self.body.state(), trace_state("found, by round", {"gap": self.gap, **self.united.traces})]
 
     def restore(self, scalars: Mapping[str, int], traces: SavedTraces, held: Mapping[str, Segment]) -> None:
         self.gap.restore(traces["gap"], held)
-        self.united.restore(under("result", scalars), under("result", traces), held)
-        self.body.restore(under("body", scalars), under("body", traces), held)
+        self.united.restore(part_of("result", scalars), part_of("result", traces), held)
+        self.body.restore(part_of("body", scalars), part_of("body", traces), held)

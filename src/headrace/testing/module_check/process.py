@@ -31,7 +31,7 @@ def answer_of(module: Module, bag: WindowContent) -> Any:
     caller = caller_of(module)
     if not module.incremental:
         return caller.compute(bag.items(), bag.window)
-    state = caller.started(bag.items())
+    state = caller.start_state(bag.items())
     return state if isinstance(state, Failure) else caller.read(state, bag.window)
 
 

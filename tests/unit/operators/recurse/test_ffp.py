@@ -52,7 +52,7 @@ def test_hwm_lodges_at_the_join_until_links_have_come_so_far():
     assert sent.loop == [LoopEvent(3, "n3 n2 1110"), Speculative(4)]
     assert ffp.take(LoopEvent(3, "n2 n3 0110")).loop == [LoopEvent(3, "n2 n3 0110")], "one guess at a time"
     assert join.take(Speculative(4)) == []
-    assert join.moved(5) == [Speculative(4)]
+    assert join.set_sure(5) == [Speculative(4)]
     assert ffp.take(LoopEvent(4, "n3 n4 0011")).loop == [LoopEvent(4, "n3 n4 0011")]
     home = ffp.take(Speculative(4))
     assert (home.out, home.loop) == ([], [Speculative(4)]), "not converged: once more"

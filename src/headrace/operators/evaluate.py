@@ -1,9 +1,9 @@
-"""Expressions over changes, where a user's function must say of an event that goes what it said when it came.
+"""Expressions over changes, with a check that users' functions are deterministic.
 
-A change of weight -1 takes back an event that was given before, and is computed anew from what it was computed from
-then. If a user's function says something else this time, the change names an event that was never given, and every
-answer behind it is wrong. So such rows are asked twice: what differs stops the query and names the function. A function
-that changes its mind more slowly is not found here; the history that does not add up then names it.
+A change of weight -1 takes back an earlier event, and is computed anew from the same input. If a user's function
+returns another value this time, the change names an event that never existed, and every later answer is wrong. So
+expressions with users' functions are computed twice for such rows; a difference stops the query and names the function.
+This does not find a function whose values change more slowly; the check that the history adds up finds that.
 """
 
 from __future__ import annotations
@@ -21,32 +21,33 @@ from headrace.errors import ModuleFailed
 from headrace.expr import Expr, evaluate, predicate_mask
 from headrace.expr.python import functions_in
 
-__all__ = ["evaluated", "passing"]
+__all__ = ["evaluate_changes", "passing_mask"]
 
 
-def evaluated(expr: Expr, payload: pa.Table, weight: Int64s) -> pa.Array:
+def evaluate_changes(expr: Expr, payload: pa.Table, weight: Int64s) -> pa.Array:
     """The value of an expression in every change."""
-    found = evaluate(expr, payload)
-    _check(expr, payload, weight, found, evaluate)
-    return found
+    values = evaluate(expr, payload)
+    _check(expr, payload, weight, values, evaluate)
+    return values
 
 
-def passing(predicate: Expr, payload: pa.Table, weight: Int64s) -> NDArray[np.bool_]:
+def passing_mask(predicate: Expr, payload: pa.Table, weight: Int64s) -> NDArray[np.bool_]:
     """The changes for which a condition is true, not null."""
-    found = predicate_mask(predicate, payload)
-    _check(predicate, payload, weight, found, predicate_mask)
-    return np.asarray(found)
+    mask = predicate_mask(predicate, payload)
+    _check(predicate, payload, weight, mask, predicate_mask)
+    return np.asarray(mask)
 
 
 def _check(
-    expr: Expr, payload: pa.Table, weight: Int64s, found: pa.Array, ask: Callable[[Expr, pa.Table], pa.Array]
+    expr: Expr, payload: pa.Table, weight: Int64s, values: pa.Array, compute: Callable[[Expr, pa.Table], pa.Array]
 ) -> None:
-    gone = weight < 0
-    functions = functions_in(expr) if gone.any() else ()
+    """Compute the rows that take events back a second time, and compare."""
+    taken_back = weight < 0
+    functions = functions_in(expr) if taken_back.any() else ()
     if not functions:
         return
-    rows = payload.filter(pa.array(gone))
-    first, again = found.filter(pa.array(gone)), ask(expr, rows)
+    rows = payload.filter(pa.array(taken_back))
+    first, again = values.filter(pa.array(taken_back)), compute(expr, rows)
     if first.equals(again):
         return
     for number, (a, b) in enumerate(zip(first.to_pylist(), again.to_pylist(), strict=True)):

@@ -1,4 +1,4 @@
-"""Tuples of groups in their order, as arrays: every question about them is index arithmetic."""
+"""Tuples of groups in their order, as arrays, so that operations on them are index arithmetic."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from headrace.changes import Changes
 from headrace.columnar import Int64s, sortable
 from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["OrderedTuples", "Past", "distinct", "in_order", "lined_up", "ranges", "runs"]
+__all__ = ["OrderedTuples", "Past", "distinct", "order_tuples", "ranges", "run_starts", "tuple_order"]
 
 
 @dataclass(frozen=True)
 class Past:
-    """What is known of each group beside the tuples that are kept.
+    """The past of each group, beside the tuples that are kept.
 
-    `count` tuples had an LE before `upto`; the first of all was at `first` (infinite if none was). Of the tuples that
-    are kept, so many at the beginning belong to windows that are closed (`skip`).
+    `count` tuples had an LE before `upto`; the first tuple was at `first` (infinite if there was none). The first
+    `skip` of the kept tuples belong to closed windows.
     """
 
     count: Int64s
@@ -31,7 +31,7 @@ class Past:
     skip: Int64s
 
     @classmethod
-    def none(cls, groups: int) -> Past:
+    def empty(cls, groups: int) -> Past:
         zero = np.zeros(groups, np.int64)
         return cls(zero, np.full(groups, NEG_INFINITY, np.int64), np.full(groups, INFINITY, np.int64), zero.copy())
 
@@ -45,7 +45,7 @@ class OrderedTuples:
     start: Int64s
     #: The tuples themselves, each with weight 1.
     events: Changes
-    past: Past = field(default_factory=lambda: Past.none(0))
+    past: Past = field(default_factory=lambda: Past.empty(0))
 
     def __len__(self) -> int:
         return len(self.le)
@@ -55,19 +55,19 @@ class OrderedTuples:
         return len(self.start) - 1
 
     @cached_property
-    def some(self) -> Int64s:
+    def nonempty(self) -> Int64s:
         """The groups that have tuples."""
         return np.flatnonzero(np.diff(self.start))
 
     def place(self, group: Int64s, time: Int64s) -> Int64s:
-        """The index of the first tuple of a group whose LE is not before a time; where it ends if there is none."""
+        """The index of the first tuple of a group whose LE is not before a time; the group's end if there is none."""
         order = np.lexsort((np.r_[np.zeros(len(group), np.int8), np.ones(len(self), np.int8)],
                             np.r_[time, self.le], np.r_[group, self.group]))  # fmt: skip
-        asked = order < len(group)
-        before = np.cumsum(~asked)  # tuples before each place, of all groups so far
-        found = np.empty(len(group), np.int64)
-        found[order[asked]] = before[asked]
-        return found
+        is_query = order < len(group)
+        before = np.cumsum(~is_query)  # the number of tuples before each place, over all groups
+        places = np.empty(len(group), np.int64)
+        places[order[is_query]] = before[is_query]
+        return places
 
     def until(self, time: int) -> Int64s:
         """For each group, the index of its first tuple with an LE from `time` on."""
@@ -76,28 +76,28 @@ class OrderedTuples:
 
     @cached_property
     def new(self) -> Int64s:
-        """For each group, the index of the first tuple that is not counted by its past."""
+        """For each group, the index of the first tuple that its past does not count."""
         return self.place(np.arange(self.groups), self.past.upto)
 
     @cached_property
     def position(self) -> Int64s:
-        """The number of each tuple in its group, from 1 on; right for all that are not counted by the past."""
+        """The number of each tuple in its group, from 1 on; valid for tuples that the past does not count."""
         return np.arange(len(self)) - self.new[self.group] + self.past.count[self.group] + 1
 
     @cached_property
     def origin(self) -> Int64s:
-        """The LE of each group's first tuple of all."""
+        """The LE of the first tuple that each group ever had."""
         first = self.past.first.copy()
-        first[self.some] = np.minimum(first[self.some], self.le[self.start[self.some]])
+        first[self.nonempty] = np.minimum(first[self.nonempty], self.le[self.start[self.nonempty]])
         return first
 
 
-def lined_up(events: Changes, group: Int64s, groups: int, by: Sequence[str]) -> tuple[OrderedTuples, Int64s]:
-    """Events in their order (LE, then these columns, nulls first, and ends at last), each as often as it is there.
+def order_tuples(events: Changes, group: Int64s, groups: int, by: Sequence[str]) -> tuple[OrderedTuples, Int64s]:
+    """Events in their order (LE, then these columns, nulls first, then ends), in all their copies.
 
-    Also, for each tuple, which event it is.
+    Also the event of each tuple.
     """
-    order = in_order(events, group, groups, by)
+    order = tuple_order(events, group, groups, by)
     of = group[order]
     start = np.searchsorted(of, np.arange(groups + 1))
     payload = events.payload.take(pa.array(order))
@@ -105,13 +105,13 @@ def lined_up(events: Changes, group: Int64s, groups: int, by: Sequence[str]) -> 
     return OrderedTuples(of, single.le, start, single), order
 
 
-def in_order(events: Changes, group: Int64s, groups: int, by: Sequence[str]) -> Int64s:
-    """For each tuple, which event it is; see `lined_up`."""
+def tuple_order(events: Changes, group: Int64s, groups: int, by: Sequence[str]) -> Int64s:
+    """The event of each tuple; see `order_tuples`."""
     order = _by_group(events.le, group, groups)
     le, of = events.le[order], group[order]
     same = (np.diff(le) == 0) & (np.diff(of) == 0)
     tied = np.r_[same, False] | np.r_[False, same] if len(order) else np.empty(0, bool)
-    if tied.any():  # only among tuples of one instant do the columns decide, and there are few
+    if tied.any():  # columns decide only between tuples of one instant, and these are few
         rows = order[tied]
         rank = _rank(events.payload.take(pa.array(rows)), by)
         order[tied] = rows[np.lexsort((events.re[rows], rank, events.le[rows], group[rows]))]
@@ -119,7 +119,7 @@ def in_order(events: Changes, group: Int64s, groups: int, by: Sequence[str]) -> 
 
 
 def _by_group(le: Int64s, group: Int64s, groups: int) -> Int64s:
-    """Rows by group, then by LE; mostly those of a group have come in the order of their LEs."""
+    """Rows by group, then by LE; mostly the rows of a group arrive in that order."""
     # Numbers of 16 bits are sorted without comparing them.
     order = np.argsort(group.astype(np.uint16) if groups < 2**16 else group, kind="stable")
     if (np.diff(le) < 0).any():
@@ -165,14 +165,14 @@ def distinct(group: Int64s, number: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def ranges(first: Int64s, last: Int64s) -> tuple[Int64s, Int64s]:
-    """All whole numbers from each first to its last, and whose they are; an empty range has none."""
+    """The number of the range of each integer from a first to its last, and the integers; ranges may be empty."""
     count = np.maximum(last - first + 1, 0)
-    whose = np.repeat(np.arange(len(first)), count)
-    return whose, np.arange(len(whose)) - np.repeat(np.cumsum(count) - count, count) + first[whose]
+    owner = np.repeat(np.arange(len(first)), count)
+    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count) + first[owner]
 
 
-def runs(*columns: Int64s) -> Int64s:
-    """Where values begin that differ from those before them."""
+def run_starts(*columns: Int64s) -> Int64s:
+    """The positions of values that differ from those before them."""
     if len(columns[0]) == 0:
         return np.empty(0, np.int64)
     new = np.zeros(len(columns[0]) - 1, bool)

@@ -1,4 +1,4 @@
-"""The groups that a fold goes through in one batch, and what there is to say of them."""
+"""The groups that a fold goes through in one batch, and its answers."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ import pyarrow as pa
 from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, Lists, concat, to_numpy
 from headrace.modules.folding import FoldWork
-from headrace.operators.ordered.line import OrderedTuples, in_order
+from headrace.operators.ordered.tuples import OrderedTuples, tuple_order
 from headrace.segments import Hashes
 
 __all__ = ["ARGUMENT", "COUNT", "START", "STATE", "Arrivals", "FoldAnswers", "FoldGroups"]
 
-#: Columns of a group's state: what is kept of tuples, when they are, how many there were, and the state itself.
+#: Columns of a group's state: arguments of kept tuples, their LEs, the count of all tuples, and the state itself.
 ARGUMENT, START, COUNT, STATE = "arg.", "__start", "__count", "__state"
 
 
 @dataclass(frozen=True, eq=False)
 class FoldAnswers:
-    """What there is to say of tuples: an output of the fold, a failure, or that nothing was returned."""
+    """Answers for tuples: an output of the fold, a failure, or a silence, where the fold returned nothing."""
 
-    #: Which output it is, and which failure; -1 if it is none.
+    #: The number of the output and of the failure; -1 if it is none.
     output: Int64s
     failure: Int64s
-    #: The tuple it is about, its group, its time, and the CTI from which on it cannot change.
+    #: The tuple, its group, the time, and the CTI from which the answer cannot change.
     row: Int64s
     group: Int64s
     time: Int64s
@@ -44,8 +44,8 @@ class FoldAnswers:
 
     @classmethod
     def silences(cls, row: Int64s, group: Int64s, time: Int64s) -> FoldAnswers:
-        nothing = np.full(len(row), -1, np.int64)
-        return cls(nothing, nothing, row, group, time, time)
+        none = np.full(len(row), -1, np.int64)
+        return cls(none, none, row, group, time, time)
 
     @property
     def silent(self) -> Bools:
@@ -57,8 +57,8 @@ class FoldAnswers:
     def take(self, some: Bools | Int64s) -> FoldAnswers:
         return FoldAnswers(*(column[some] for column in self._columns))
 
-    def with_more(self, more: FoldAnswers) -> FoldAnswers:
-        return FoldAnswers(*(np.r_[mine, other] for mine, other in zip(self._columns, more._columns, strict=True)))
+    def concat(self, others: FoldAnswers) -> FoldAnswers:
+        return FoldAnswers(*(np.r_[a, b] for a, b in zip(self._columns, others._columns, strict=True)))
 
     @property
     def _columns(self) -> tuple[Int64s, ...]:
@@ -67,33 +67,33 @@ class FoldAnswers:
 
 @dataclass(frozen=True)
 class Arrivals:
-    """The tuples that may change: events as they came, and the order that they stand in, by group."""
+    """The tuples that may change: events in the order of arrival, and their order by group."""
 
     events: Changes
-    #: Which event each tuple is, of which group, and when; where the tuples of each group begin.
+    #: The event, group and LE of each tuple; the first tuple of each group.
     order: Int64s
     group: Int64s
     le: Int64s
     start: Int64s
-    #: What is asked of each tuple.
+    #: The arguments of each tuple.
     columns: pa.Table
 
     @classmethod
     def of(cls, events: Changes, group: Int64s, groups: int, by: Sequence[str], columns: pa.Table) -> Arrivals:
-        """Events of some groups, with what is asked of them."""
-        order = in_order(events, group, groups, by)
-        mine = group[order]
-        start = np.searchsorted(mine, np.arange(groups + 1))
-        return cls(events, order, mine, events.le[order], start, columns.take(pa.array(order)))
+        """Events of some groups, with their arguments."""
+        order = tuple_order(events, group, groups, by)
+        of = group[order]
+        start = np.searchsorted(of, np.arange(groups + 1))
+        return cls(events, order, of, events.le[order], start, columns.take(pa.array(order)))
 
 
 class FoldGroups:
-    """Groups that are looked at: their states, the tuples their windows hold, and those that may change."""
+    """The groups to recompute: their states, the tuples in their windows, and those that may change."""
 
     def __init__(
         self, keys: pa.Table, hashes: Hashes, arrivals: Arrivals, states: pa.Table | None, codes: Int64s
     ) -> None:
-        """The states are of the groups that `codes` say."""
+        """`codes` are the groups of the states."""
         self.keys, self.hashes, self.arrivals, self.count = keys, hashes, arrivals, keys.num_rows
         columns = arrivals.columns
         self.states = pa.nulls(self.count, pa.binary())
@@ -124,15 +124,15 @@ class FoldGroups:
         self.begin = self.start[:-1] + self.kept_counts
 
     @cached_property
-    def line(self) -> OrderedTuples:
-        """The tuples that may change, with all their columns in this order: only where these are needed so."""
+    def ordered(self) -> OrderedTuples:
+        """The tuples that may change, in order, with all columns; computed only where needed."""
         arrivals, order = self.arrivals, self.arrivals.order
         payload = arrivals.events.payload.take(pa.array(order))
         events = Changes(arrivals.le, arrivals.events.re[order], np.ones(len(order), np.int64), payload)
         return OrderedTuples(arrivals.group, arrivals.le, arrivals.start, events)
 
     def settle(self, cti: int) -> Int64s:
-        """For each group, its first tuple that is not before a CTI."""
+        """For each group, the first tuple that is not before a CTI."""
         before = self.arrivals.le < cti
         total = np.diff(self.arrivals.start)
         if not before.all():
@@ -146,10 +146,10 @@ class FoldGroups:
 
     def of(self, row: Int64s) -> Int64s:
         """The groups of tuples."""
-        found: Int64s = np.searchsorted(self.start, row, "right")
-        return found - 1
+        after: Int64s = np.searchsorted(self.start, row, "right")
+        return after - 1
 
     def place(self, row: Int64s, group: Int64s) -> Int64s:
-        """Where tuples are among those that may change."""
-        found: Int64s = row - self.begin[group] + self.arrivals.start[group]
-        return found
+        """The positions of tuples among those that may change."""
+        positions: Int64s = row - self.begin[group] + self.arrivals.start[group]
+        return positions
