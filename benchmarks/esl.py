@@ -173,23 +173,23 @@ def _batches(rows: int, groups: int = 1) -> Iterator[tuple[Changes, Progress]]:
 
 def _rate(kernel: Kernel, rows: int, warm: int, rounds: int, groups: int = 1) -> float:
     """Tuples in a second of processor time, once so many have come."""
-    batches, came = _batches(rows, groups), 0
+    batches, processed = _batches(rows, groups), 0
     times: list[float] = []
     while len(times) < rounds:
         changes, now = next(batches)
         begin = time.process_time()
         kernel.step([changes], [now])
         took = time.process_time() - begin
-        came += rows
-        if came > max(warm, rows):
+        processed += rows
+        if processed > max(warm, rows):
             times.append(took)
     return rows / statistics.median(times)
 
 
 def _over(stream: hr.Stream, call: Any, size: int) -> Kernel:
     """The kernel of an aggregate over so many tuples."""
-    made = stream.group_by("k").over(rows=size - 1).aggregate(answer=call)
-    return kernel_of(next(node for node in walk(made.node) if node.describe().startswith(("Fold", "Over"))))
+    query = stream.group_by("k").over(rows=size - 1).aggregate(answer=call)
+    return kernel_of(next(node for node in walk(query.node) if node.describe().startswith(("Fold", "Over"))))
 
 
 def _in_python(kernel: Any) -> Any:
@@ -214,12 +214,12 @@ def _averages(section: Section) -> dict[str, dict[int, float]]:
             "SQL with a window of its own": lambda own=own: kernel_of(_fold_of(own)),  # type: ignore[misc]
             "SQL computed anew": lambda size=size: _over(stream, base.of("x"), size),  # type: ignore[misc]
         }
-        for name, made in kernels.items():
+        for name, create in kernels.items():
             slow = name.endswith(("anew", "of its own"))  # whose cost grows with the window: the small ones show it
             if slow and size > 1_000:
                 continue
             rows = max(200, min(20_000, 500_000 // size)) if slow else 50_000
-            found.setdefault(name, {})[size] = _rate(made(), rows, size, 3)
+            found.setdefault(name, {})[size] = _rate(create(), rows, size, 3)
         _say("average", size, found)
     _compare(section, "average", found)
     return found
@@ -243,9 +243,9 @@ def _frequent(section: Section) -> dict[str, dict[int, float]]:
             naive = name.endswith("anew")
             if naive and size > 1_000:
                 continue
-            made = stream.group_by("k").over(rows=size - 1).operate(module, item="thing", share=hr.lit(0.01))
+            query = stream.group_by("k").over(rows=size - 1).operate(module, item="thing", share=hr.lit(0.01))
             rows = max(100, min(10_000, 100_000 // size)) if naive else 20_000
-            kernel = kernel_of(_fold_of(made))
+            kernel = kernel_of(_fold_of(query))
             kernel = _in_python(kernel) if name.endswith("EXPIRE, in Python") else kernel
             found.setdefault(name, {})[size] = _rate(kernel, rows, size, 3)
         _say("frequent items", size, found)
@@ -276,11 +276,11 @@ def _compare(section: Section, what: str, found: dict[str, dict[int, float]]) ->
         )  # fmt: skip
         section.figures[f"{what}/{name}/growth"] = ratio
     hand = found["by hand in Python"]
-    for name, told in (("native", "SQL ÷ by hand in Python"), ("in Python", "SQL ÷ by hand, both in Python")):
+    for name, comparison in (("native", "SQL ÷ by hand in Python"), ("in Python", "SQL ÷ by hand, both in Python")):
         sql = found[f"SQL with EXPIRE, {name}"]
         dearer = statistics.median(hand[size] / sql[size] for size in sql)
         goal = "≤ 1.2" if name == "native" else ""
-        section.rows.append(Row(f"{what}: cost of {told}", ratio=f"{dearer:.2f}", goal=goal))
+        section.rows.append(Row(f"{what}: cost of {comparison}", ratio=f"{dearer:.2f}", goal=goal))
         section.figures[f"{what}/cost, {name}"] = dearer
 
 
@@ -300,9 +300,9 @@ def _slides(section: Section) -> dict[str, dict[int, tuple[float, float]]]:
     for slide in SLIDES:
         stream = hr.events(table, "x DOUBLE", progress=hr.ordered(), batches=[rows] * count)
         for name, module in modules.items():
-            made = stream.over(rows=WINDOW - 1, slide=slide).aggregate(answer=module.of("x"))
+            query = stream.over(rows=WINDOW - 1, slide=slide).aggregate(answer=module.of("x"))
             begin = time.process_time()
-            done = run_local([Output(made.node, "out")], finish=False)
+            done = run_local([Output(query.node, "out")], finish=False)
             took = time.process_time() - begin
             found[name][slide] = (rows * count / took, _state(done.statistics[-1]))
         panes, whole = found["in panes"][slide], found["without panes"][slide]

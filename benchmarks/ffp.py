@@ -77,8 +77,8 @@ def best_of_both(figure: Figure, found: Sweep) -> float:
     ratios = []
     for value, hybrid in found["hybrid"].items():
         others = [figure.shown(found[name][value]) for name in ("hwm", "probing")]
-        mine = figure.shown(hybrid)
-        ratios.append(mine / min(others) if figure.little_is_good else max(others) / mine)
+        own = figure.shown(hybrid)
+        ratios.append(own / min(others) if figure.little_is_good else max(others) / own)
     return max(ratios)
 
 

@@ -117,7 +117,7 @@ class Station:
         return Speculative(self.work.reached([guess.time] * len(self.on_loop)))
 
     def _outer(self) -> int:
-        outer = [p for p, mine in zip(self.promised, self.on_loop, strict=True) if not mine]
+        outer = [p for p, is_inner in zip(self.promised, self.on_loop, strict=True) if not is_inner]
         return min(outer, default=INFINITY)
 
 
@@ -190,7 +190,7 @@ class Flying:
         return message
 
     def rest(self, most: int = 1_000_000) -> bool:
-        """Serve the oldest messages until only guesses move and teach nothing; whether it came to that.
+        """Serve the oldest messages until only useless guesses move; whether that state is reached.
 
         Two guesses that come home in a row without news have learnt what there was.
         """

@@ -36,7 +36,7 @@ def draw(folder: Path, figures: Sequence[Figure], sweeps: Mapping[str, Sweep]) -
         for axes, figure in zip(all_axes, some, strict=True):
             for strategy, by in sweeps[figure.of].items():
                 values = [figure.shown(found) for found in by.values()]
-                # Hybrid often lies on another line: that one is drawn wider and shows behind it.
+                # Hybrid often lies on another curve, which is drawn wider to remain visible.
                 width = 1.5 if strategy == "hybrid" else 4
                 axes.plot(list(by), values, marker=_MARKS[strategy], label=strategy, linewidth=width, alpha=0.8)
             axes.set(title=f"{figure.title} (figure {figure.number})", xlabel=_VARIED[figure.of], ylabel=figure.unit)

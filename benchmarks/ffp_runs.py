@@ -83,12 +83,12 @@ class NextSymbol(Work):
         self.sides = Synopsis(), Synopsis()
 
     def take(self, side: int, event: LoopEvent) -> list[Message]:
-        mine, other = self.sides[side], self.sides[1 - side]
+        own, other = self.sides[side], self.sides[1 - side]
         given = []
         for row in event.payload:
             # A match is (its start, the place of its last symbol, state, balance); a symbol is (its place, the letter).
             key = row[2][1] + 1 if side == 0 else row[2][0]
-            mine.add(key, row)
+            own.add(key, row)
             for met in other.rows.get(key, ()):
                 le, re = max(row[0], met[0]), min(row[1], met[1])
                 if le < re:
@@ -259,6 +259,6 @@ def _lag(out: Sequence[tuple[int, Message]]) -> float:
 
 
 def matches(found: Found) -> list[tuple[int, int]]:
-    """The whole patterns that were found: first and last place."""
+    """The complete matches: first and last place."""
     rows = [row for _, message in found.out if isinstance(message, LoopEvent) for row in message.payload]
     return sorted((begin, last) for _, _, (begin, last, state, balance) in rows if state == "end" and balance == 0)

@@ -49,7 +49,7 @@ def _trades(root: Path, files: int, rows: int, symbols: int, seconds: float, dis
 
 
 def _typical(stream: hr.Stream, skip: int) -> float:
-    """CPU seconds of the median batch behind the first ones."""
+    """CPU seconds of the median batch after the first ones."""
     return statistics.median(local_batches(stream)[skip:])
 
 

@@ -1,6 +1,6 @@
 """What all benchmarks share: timing batches on both engines, taking turns, and the table of figures beside goals.
 
-The machine may be noisy: only ratios inside one run mean anything, so whatever is compared runs in turns.
+The machine may be noisy: only ratios inside one run mean anything, so the things to compare run in turns.
 """
 
 from __future__ import annotations

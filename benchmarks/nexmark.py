@@ -10,7 +10,7 @@ corrects itself). What each query is on both sides:
   by person and window; Spark: append mode, the only one in which it joins streams.
 - *bids*: bids made while their auction was open, the highest of each auction in ten seconds, and the average of these
   for each category. Spark chains stateful operators in append mode only, and forgets auctions only if a bound on the
-  bid's time follows from the condition: so it is told that auctions last a minute.
+  bid's time follows from the condition: so the query says that auctions last a minute.
 
 Events are those that a query reads: bids, persons and auctions, or bids and auctions.
 """
@@ -71,13 +71,13 @@ def _pass(root: Path) -> hr.Stream:
 
 
 def _hopping(root: Path) -> hr.Stream:
-    made = _read(root, "bids", hr.point("ts"))
-    return made.group_by("auction").window(hr.hopping(PERIOD, every="2 s")).aggregate(n=hr.count())
+    all_bids = _read(root, "bids", hr.point("ts"))
+    return all_bids.group_by("auction").window(hr.hopping(PERIOD, every="2 s")).aggregate(n=hr.count())
 
 
 def _tumbling(root: Path) -> hr.Stream:
-    made = _read(root, "bids", hr.point("ts"))
-    return made.group_by("auction").window(hr.tumbling(PERIOD)).aggregate(price=hr.avg("price"))
+    all_bids = _read(root, "bids", hr.point("ts"))
+    return all_bids.group_by("auction").window(hr.tumbling(PERIOD)).aggregate(price=hr.avg("price"))
 
 
 def _persons(root: Path) -> hr.Stream:
@@ -89,10 +89,10 @@ def _persons(root: Path) -> hr.Stream:
 
 def _bids(root: Path) -> hr.Stream:
     period = hr.tumbling(PERIOD)
-    made = _read(root, "bids", hr.point("ts")).join(
+    all_bids = _read(root, "bids", hr.point("ts")).join(
         _read(root, "auctions", hr.interval("ts", "expires")), on={"auction": "id"}
     )
-    highest = made.group_by("auction", "category").window(period).aggregate(price=hr.max("price"))
+    highest = all_bids.group_by("auction", "category").window(period).aggregate(price=hr.max("price"))
     return highest.group_by("category").window(period).aggregate(price=hr.avg("price"))
 
 
@@ -128,11 +128,11 @@ def _spark_persons(spark: SparkSession, root: Path) -> Any:
 
 
 def _spark_bids(spark: SparkSession, root: Path) -> Any:
-    made = _frame(spark, root, "bids").select("auction", "price", "ts")
+    all_bids = _frame(spark, root, "bids").select("auction", "price", "ts")
     on_sale = _frame(spark, root, "auctions").select("id", "category", "expires", F.col("ts").alias("opened"))
     ends = F.col("opened") + F.expr(f"interval {OPEN_FOR}")
     during = (F.col("ts") >= F.col("opened")) & (F.col("ts") < F.col("expires")) & (F.col("ts") <= ends)
-    joined = made.join(on_sale, (F.col("auction") == F.col("id")) & during)
+    joined = all_bids.join(on_sale, (F.col("auction") == F.col("id")) & during)
     highest = joined.groupBy(F.window("ts", PERIOD), "auction", "category").agg(F.max("price").alias("price"))
     return highest.groupBy("window", "category").agg(F.avg("price").alias("price"))
 
@@ -169,7 +169,7 @@ def measure(root: Path, options: argparse.Namespace) -> Section:
 
 
 def _write(folder: Path, query: Comparison, events: int) -> None:
-    """The streams that the query reads, 50 s of the house's time in a batch whatever its share."""
+    """The streams that the query reads, 50 s of the house's time in a batch for any share."""
     house = Auctions(
         round(events / query.share), seed=1, rate_per_second=events / query.share / BATCHES / 50, disorder=0.1,
         max_delay="2 s", open_for=OPEN_FOR,

@@ -79,7 +79,7 @@ def _compare(section: Section, replaced: int, small: Batch, large: Batch) -> Non
 
 
 def _best(links: int, replaced: int, turns: int) -> tuple[Batch, Batch]:
-    """The first batch, which brings all links, and the typical one behind it: noise only ever adds."""
+    """The first batch, which has all links, and the typical later one: noise only adds time."""
     table, sizes = _told(links, replaced)
     runs = [_batches(table, sizes) for _ in range(turns)]
     first = min((run[0] for run in runs), key=lambda batch: batch.seconds)
@@ -100,17 +100,17 @@ def _batches(table: pa.Table, sizes: list[int]) -> list[Batch]:
     stamps: list[float] = []
 
     def clock() -> int:
-        stamps.append(time.process_time())  # asked for by each source in each batch; the starts come with the first
+        stamps.append(time.process_time())  # each source calls this in each batch; the first call is at the start
         return 0
 
     done = run_local([Output(reached.node, "out")], clock=clock, finish=False)
     seconds = [after - before for before, after in pairwise([stamps[0], *stamps[2:], time.process_time()])]
-    told = [_loop(batch) for batch in done.statistics]
-    return [Batch(cost, len(rounds), sum(rounds)) for cost, rounds in zip(seconds, told, strict=True)]
+    rounds_of_batches = [_loop(batch) for batch in done.statistics]
+    return [Batch(cost, len(rounds), sum(rounds)) for cost, rounds in zip(seconds, rounds_of_batches, strict=True)]
 
 
 def _loop(statistics_of_batch: list[dict[str, object]]) -> list[int]:
-    """The changes that went round, by round."""
+    """The changes that circulated, by round."""
     report = hr.Run({}, {}, [statistics_of_batch]).progress()
     return [int(n) for n in report["loops"][0]["circulated"]]
 

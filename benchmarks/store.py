@@ -36,9 +36,9 @@ def _state(section: Section, storage: LocalStorage, rounds: int) -> None:
     size = sum(segment.table.nbytes for segment in segments) / 1e6
     times: dict[str, list[float]] = {"written": [], "read": []}
     for number in range(max(rounds, 3)):
-        made: list[Commit] = []
-        times["written"].append(_seconds(lambda n=number, to=made: to.append(_write(storage, segments, n))))
-        times["read"].append(_seconds(lambda of=made: _read(storage, segments, of[0])))
+        commits: list[Commit] = []
+        times["written"].append(_seconds(lambda n=number, to=commits: to.append(_write(storage, segments, n))))
+        times["read"].append(_seconds(lambda of=commits: _read(storage, segments, of[0])))
     for what, found in times.items():
         rate = size / statistics.median(found)
         title = f"state {what}, {size:,.0f} MB in {_SEGMENTS} segments, checked, MB/s"

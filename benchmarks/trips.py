@@ -1,7 +1,7 @@
 """A trip round a loop across two buckets: on Spark, where it is a job, and in process; and as a batch of its own.
 
 Each file brings a chain of links that goes on where the last one ended, so that a batch makes a trip for every link.
-What is told is the time of a batch by its trips, commit and all, for the median batch.
+It measures the time of the median batch by its trips, with the commit.
 """
 
 from __future__ import annotations

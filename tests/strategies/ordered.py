@@ -1,6 +1,6 @@
 """Random windows of tuples for property tests, over streams with the columns of `strategies.SCHEMA`.
 
-Like `strategies` it needs hypothesis and is imported by whoever has it.
+Like `strategies` it needs hypothesis.
 """
 
 from __future__ import annotations
@@ -66,10 +66,11 @@ def ordered_windows() -> st.SearchStrategy[Ordered]:
 def frames(draw: st.DrawFn) -> dict[str, Any]:
     """What `over` may be called with; half of them slide."""
     kind = draw(st.sampled_from(["rows", "range", "all"]))
-    made: dict[str, Any] = {"rows": {"rows": draw(st.integers(0, 4))}, "range": {"range": draw(st.integers(0, 8))}}.get(
-        kind, {}
-    )
+    frame: dict[str, Any] = {
+        "rows": {"rows": draw(st.integers(0, 4))},
+        "range": {"range": draw(st.integers(0, 8))},
+    }.get(kind, {})
     slides: dict[str, list[Trigger]] = {"rows": [Tuples(1), Tuples(2), Tuples(3), Tuples(5)],
                                         "range": [Time(1), Time(2), Time(3), Time(7)]}  # fmt: skip
     slides["all"] = [*slides["rows"], *slides["range"]]
-    return made | ({"slide": draw(st.sampled_from(slides[kind]))} if draw(st.booleans()) else {})
+    return frame | ({"slide": draw(st.sampled_from(slides[kind]))} if draw(st.booleans()) else {})

@@ -108,6 +108,6 @@ def paced_streams(draw: st.DrawFn, count: int = 2, max_rounds: int = 12) -> tupl
     rounds = draw(paced_rounds(count, max_rounds))
     batches = [[turn[number] for turn in rounds] for number in range(count)]
     return tuple(
-        events(tables([event for batch in mine for event in batch]), SCHEMA.arrow, batches=[len(b) for b in mine])
-        for mine in batches
+        events(tables([event for batch in part for event in batch]), SCHEMA.arrow, batches=[len(b) for b in part])
+        for part in batches
     )

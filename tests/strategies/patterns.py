@@ -1,6 +1,6 @@
 """Random patterns for property tests, over streams with the columns of `strategies.SCHEMA`.
 
-Like `strategies` it needs hypothesis and is imported by whoever has it.
+Like `strategies` it needs hypothesis.
 """
 
 from __future__ import annotations
@@ -94,27 +94,31 @@ def _named(expr: Expr) -> set[str]:
 def patterns(draw: st.DrawFn) -> Pattern:
     """A pattern that matches at least one tuple."""
     shape = draw(_FULL)
-    made = Pattern(shape)
-    known = set(made.variables)
+    pattern = Pattern(shape)
+    known = set(pattern.variables)
     if draw(st.integers(0, 3)) == 0:
-        one = draw(st.sampled_from(made.variables))
-        made = made.register("m", 0, {one: col("m") + count() + col("i")}).register("last_k", "a", {one: col("k")})
+        variable = draw(st.sampled_from(pattern.variables))
+        pattern = pattern.register("m", 0, {variable: col("m") + count() + col("i")}).register(
+            "last_k", "a", {variable: col("k")}
+        )
         known |= {"m", "last_k"}
     if draw(st.integers(0, 3)) == 0:
-        made = made.subset("S", *sorted(draw(st.sets(st.sampled_from(made.variables), min_size=1, max_size=2))))
+        pattern = pattern.subset(
+            "S", *sorted(draw(st.sets(st.sampled_from(pattern.variables), min_size=1, max_size=2)))
+        )
         known.add("S")
-    made = made.define(_conditions(draw, made.variables, known))
+    pattern = pattern.define(_conditions(draw, pattern.variables, known))
     if draw(st.integers(0, 9)) == 0:
-        made = made.anchored()
+        pattern = pattern.anchored()
     if draw(st.integers(0, 3)) == 0:
-        made = made.where(draw(st.sampled_from([expr for expr in _RUNNING if _named(expr) <= known])))
+        pattern = pattern.where(draw(st.sampled_from([expr for expr in _RUNNING if _named(expr) <= known])))
     if draw(st.booleans()):
-        made = made.within(draw(st.sampled_from([0, 1, 3, 8, 20])))
+        pattern = pattern.within(draw(st.sampled_from([0, 1, 3, 8, 20])))
     kind = draw(st.sampled_from(["one", "one", "one", "all", "partial"]))
     if kind != "one":
-        return made.all_matches() if kind == "all" else made.partial()
+        return pattern.all_matches() if kind == "all" else pattern.partial()
     to = draw(st.sampled_from(["past last row", "to next row", "to first {}", "to last {}"]))
-    return made.skip(to.format(draw(st.sampled_from(made.variables))))
+    return pattern.skip(to.format(draw(st.sampled_from(pattern.variables))))
 
 
 @st.composite

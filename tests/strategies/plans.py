@@ -1,6 +1,6 @@
 """Random plans for property tests: every stream has the columns of `strategies.SCHEMA`, so any two can be united.
 
-Like `strategies` it needs hypothesis and is imported by whoever has it.
+Like `strategies` it needs hypothesis.
 """
 
 from __future__ import annotations

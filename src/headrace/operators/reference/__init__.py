@@ -1,9 +1,9 @@
-"""The slow twins: what every operator means, over plain Python lists, with no state and no cleverness.
+"""The slow twins: the definition of every operator, over plain Python lists, without state or optimization.
 
 A stream is a list of `(le, re, payload)` with the payload a dict: its whole history at once (rule 1.4). The twin of an
-operator is a function from histories to a history, written to be read against the rules and shared by no kernel. What
-the engine builds up batch by batch, corrects and forgets must at every moment equal what the twins say of the history
-so far.
+operator is a function from histories to a history. It is written to be compared with the rules, and no kernel uses it.
+The engine processes, corrects and forgets batch by batch; at every moment its result must equal that of the twins over
+the history so far.
 """
 
 from headrace.operators.reference.aggregate import aggregate

@@ -19,8 +19,8 @@ __all__ = ["aggregate"]
 def aggregate(node: Aggregate, rows: Sequence[Row], seen: int, *, ended: bool) -> list[Row]:
     """One event per group and window with events.
 
-    Windows that end at or before `seen` (m of rule 5.3) are given. When the input has `ended` all others are given
-    too; those of events that never end stop with the group's last finite endpoint.
+    Windows that end at or before `seen` (m of rule 5.3) are visible. When the input has `ended`, all others are too;
+    those of endless events stop with the group's last finite endpoint.
     """
     groups: dict[Hashable, list[Row]] = {}
     for row in rows:
@@ -37,10 +37,10 @@ def _windows(node: Aggregate, group: list[Row], seen: int, *, ended: bool) -> li
     finite = [re for _, re, _ in group if re != INFINITY] + [le + 1 for le, _, _ in group]
     limit = max([*finite, seen] if seen != NEG_INFINITY else finite)
     assert isinstance(node.window, Grid)
-    found = {w for le, re, _ in group for w in windows_over(node.window, le, min(re, limit))}
+    windows = {w for le, re, _ in group for w in windows_over(node.window, le, min(re, limit))}
     if not ended:
-        return sorted(w for w in found if w[1] <= seen)
-    return sorted(w for w in found if w[0] < max(finite) or w[1] <= seen)
+        return sorted(w for w in windows if w[1] <= seen)
+    return sorted(w for w in windows if w[0] < max(finite) or w[1] <= seen)
 
 
 def _answer(node: Aggregate, members: list[Row]) -> Payload:

@@ -19,6 +19,6 @@ def clip(node: Clip, rows: Sequence[Row], by: Sequence[Row]) -> list[Row]:
     return result
 
 
-def _equal(node: Clip, mine: Payload, theirs: Payload) -> bool:
-    keys = [(mine[a], theirs[b]) for a, b in node.on]
+def _equal(node: Clip, payload: Payload, other: Payload) -> bool:
+    keys = [(payload[a], other[b]) for a, b in node.on]
     return not any(a is None or b is None or identity(a) != identity(b) for a, b in keys)

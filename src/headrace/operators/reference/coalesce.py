@@ -12,12 +12,12 @@ __all__ = ["coalesce"]
 
 def coalesce(node: Coalesce, rows: Sequence[Row]) -> list[Row]:  # noqa: ARG001 - called like its kin
     """For each payload, events of which no two touch, alive exactly when one of `rows` is."""
-    found: dict[Hashable, list[Row]] = {}
+    spans: dict[Hashable, list[Row]] = {}
     for row in rows:
-        apart = found.setdefault(payload_identity(row[2]), [])
-        whole = row
-        while touching := [other for other in apart if other[0] <= whole[1] and whole[0] <= other[1]]:
-            apart.remove(touching[0])
-            whole = (min(whole[0], touching[0][0]), max(whole[1], touching[0][1]), row[2])
-        apart.append(whole)
-    return [row for apart in found.values() for row in apart]
+        disjoint = spans.setdefault(payload_identity(row[2]), [])
+        merged = row
+        while touching := [other for other in disjoint if other[0] <= merged[1] and merged[0] <= other[1]]:
+            disjoint.remove(touching[0])
+            merged = (min(merged[0], touching[0][0]), max(merged[1], touching[0][1]), row[2])
+        disjoint.append(merged)
+    return [row for disjoint in spans.values() for row in disjoint]

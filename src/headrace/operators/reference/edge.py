@@ -15,8 +15,8 @@ def edge_lifetimes(node: EdgeLifetimes, rows: Sequence[Row]) -> list[Row]:
     """Signals of samples; a sample that closes the signal ends the one before and is not part of it."""
     result = []
     for le, _, payload in rows:
-        mine = [identity(payload[name]) for name in node.key]
-        later = [t for t, _, other in rows if t > le and [identity(other[name]) for name in node.key] == mine]
+        key = [identity(payload[name]) for name in node.key]
+        later = [t for t, _, other in rows if t > le and [identity(other[name]) for name in node.key] == key]
         closing = node.closes is not None and value_of(node.closes, payload, node.schema) is True
         if not closing:
             result.append((le, min(later, default=INFINITY), payload))

@@ -13,7 +13,7 @@ from headrace.time import INFINITY
 
 __all__ = ["fold"]
 
-#: Which tuple an answer is about, when it is, and what it says.
+#: The tuple of an answer, its time, and its values.
 Answer = tuple[int, int, tuple[Any, ...]]
 
 
@@ -23,7 +23,7 @@ def fold(
     now: Progress,
     yields: Callable[[list[Row], int], bool],
 ) -> list[Row]:
-    """What is returned at every tuple that yields, and with active expiration when it leaves."""
+    """The outputs at every tuple that yields and, with active expiration, when it leaves."""
     out = []
     seen = INFINITY if now.cti == INFINITY else max(now.cti, now.high)
     for keys, tuples in groups:
@@ -32,13 +32,13 @@ def fold(
                 continue
             le, re, payload = tuples[i]
             lifetime = (time, time + 1) if node.active else (le, re)
-            whole = keys | payload | dict(zip(node.answers.names, values, strict=True))
-            out.append((*lifetime, {name: whole[name] for name in node.schema.names}))
+            columns = keys | payload | dict(zip(node.answers.names, values, strict=True))
+            out.append((*lifetime, {name: columns[name] for name in node.schema.names}))
     return out
 
 
 class _Steps:
-    """A group's stepper: after it has failed, it says nothing."""
+    """A group's stepper; after a failure it returns nothing."""
 
     def __init__(self, node: Fold) -> None:
         self.node, self.folder = node, node.folder
@@ -48,17 +48,17 @@ class _Steps:
         if self.failed:
             return []
         try:
-            found = function(*args, **more)
+            returned = function(*args, **more)
         except Exception:
             if self.node.policy.on_error == "fail":
                 raise
-            found, self.failed = [], True
-        if self.node.gives_value and len(found) > 1:
-            found, self.failed = [], True
-        return [value if isinstance(value, tuple) else (value,) for value in found]
+            returned, self.failed = [], True
+        if self.node.gives_value and len(returned) > 1:
+            returned, self.failed = [], True
+        return [value if isinstance(value, tuple) else (value,) for value in returned]
 
     def expire(self, number: int, args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        """A tuple leaves, unless the body has taken it out."""
+        """Expire a tuple, unless the body has removed it."""
         if not self.folder.keeps_window:
             return self.call(self.stepper.expire, *args)
         inside = self.stepper.inwindow
@@ -80,10 +80,10 @@ def _passive(node: Fold, tuples: list[Row], seen: int) -> Iterator[Answer]:  # n
         for j in [j for j in inside if not _sees(node.frame, tuples, i, j)]:
             steps.expire(j, _arguments(node, tuples[j]))
         inside = [j for j in inside if _sees(node.frame, tuples, i, j)] + [i]
-        found = steps.call(steps.stepper.arrive, *_arguments(node, row), mark=i)
-        if node.gives_value and not found and not steps.failed:
-            found = [(None,)]
-        for values in found:
+        returned = steps.call(steps.stepper.arrive, *_arguments(node, row), mark=i)
+        if node.gives_value and not returned and not steps.failed:
+            returned = [(None,)]
+        for values in returned:
             yield i, row[0], values
 
 
@@ -98,10 +98,10 @@ def _active(node: Fold, tuples: list[Row], seen: int) -> Iterator[Answer]:
     steps = _Steps(node)
     length = node.frame.range
     assert length is not None
-    comes = [(row[0], 0, i) for i, row in enumerate(tuples)]
-    leaves = [(row[0] + length, 1, i) for i, row in enumerate(tuples) if row[0] + length <= seen]
-    for time, leaving, i in sorted(comes + leaves):
+    arrivals = [(row[0], 0, i) for i, row in enumerate(tuples)]
+    departures = [(row[0] + length, 1, i) for i, row in enumerate(tuples) if row[0] + length <= seen]
+    for time, leaving, i in sorted(arrivals + departures):
         args = _arguments(node, tuples[i])
-        found = steps.expire(i, args) if leaving else steps.call(steps.stepper.arrive, *args, mark=i)
-        for values in found:
+        returned = steps.expire(i, args) if leaving else steps.call(steps.stepper.arrive, *args, mark=i)
+        for values in returned:
             yield i, time, values

@@ -71,8 +71,8 @@ def _var(items: Sequence[Item]) -> float | None:
 
 
 def _stddev(items: Sequence[Item]) -> float | None:
-    found = _var(items)
-    return None if found is None else math.sqrt(found)
+    variance = _var(items)
+    return None if variance is None else math.sqrt(variance)
 
 
 def _min(items: Sequence[Item]) -> Any:
@@ -84,8 +84,8 @@ def _max(items: Sequence[Item]) -> Any:
 
 
 def _in_time(items: Sequence[Item]) -> list[Any]:
-    found = [item for item in items if item[1] is not None]
-    return [value for _, value in sorted(found, key=lambda item: (item[0], _order(item[1])))]
+    known = [item for item in items if item[1] is not None]
+    return [value for _, value in sorted(known, key=lambda item: (item[0], _order(item[1])))]
 
 
 def _first(items: Sequence[Item]) -> Any:
@@ -106,8 +106,8 @@ def _quantile(items: Sequence[Item], q: float) -> float | None:
     low, high = values[below], values[min(below + 1, len(values) - 1)]
     if part == 0 or low == high:
         return low
-    way = low * (1 - part) + high * part
-    return way if math.isnan(way) else min(max(way, low), high)
+    value = low * (1 - part) + high * part
+    return value if math.isnan(value) else min(max(value, low), high)
 
 
 def _median(items: Sequence[Item]) -> float | None:
@@ -119,7 +119,7 @@ def _geometric_mean(items: Sequence[Item]) -> float | None:
     if not values or any(value <= 0 for value in values):
         return None
     mean = _float_sum([math.log(value) for value in values]) / len(values)
-    return float(np.exp(np.array([mean]))[0])  # as the engine rounds it, which the C library may do otherwise
+    return float(np.exp(np.array([mean]))[0])  # rounded as in the engine; the C library may differ
 
 
 def _distinct(items: Sequence[Item]) -> list[Any]:
@@ -133,13 +133,13 @@ def _distinct_count(items: Sequence[Item]) -> int:
 
 
 def _approx_distinct(items: Sequence[Item]) -> int:
-    """Exact, as a sketch is of so few values as twins can follow."""
+    """Exact, as a sketch is for the few values of twins."""
     return len(_distinct(items))
 
 
 def _top_frequent(items: Sequence[Item], k: int) -> list[Any]:
-    often = Counter(_order(value) for value in _values(items))
-    return sorted(_distinct(items), key=lambda value: (-often[_order(value)], _order(value)))[:k]
+    counts = Counter(_order(value) for value in _values(items))
+    return sorted(_distinct(items), key=lambda value: (-counts[_order(value)], _order(value)))[:k]
 
 
 def _concat(items: Sequence[Item], separator: str) -> str | None:

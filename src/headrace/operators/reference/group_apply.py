@@ -16,17 +16,20 @@ Rows = Sequence[Row]
 def group_apply(
     node: GroupApply, rows: Rows, run: Callable[[Rows], tuple[list[Row], Progress]]
 ) -> tuple[list[Row], Progress]:
-    """What `run` makes of the rows of each group, with the group's keys; the promise is the least of theirs."""
+    """The results of `run` for the rows of each group, with its keys; the promise is the least of theirs."""
     groups: dict[Hashable, list[Row]] = {}
     below = node.group.schema
     for row in rows:
         key = tuple(identity(value_of(expr, row[2], below)) for _, expr in node.keys)
         groups.setdefault(key, []).append(row)
-    given: list[Row] = []
-    promises = [run([])[1]]  # of a group that may still come
+    outputs: list[Row] = []
+    promises = [run([])[1]]  # the promise of a group that may still come
     for group in groups.values():
-        mine = {name: value_of(expr, group[0][2], below) for name, expr in node.keys}
+        key_values = {name: value_of(expr, group[0][2], below) for name, expr in node.keys}
         answers, promise = run(group)
-        given += [(le, re, mine | {n: v for n, v in payload.items() if n not in mine}) for le, re, payload in answers]
+        outputs += [
+            (le, re, key_values | {n: v for n, v in payload.items() if n not in key_values})
+            for le, re, payload in answers
+        ]
         promises.append(promise)
-    return given, Progress(min(p.cti for p in promises), max(p.high for p in promises))
+    return outputs, Progress(min(p.cti for p in promises), max(p.high for p in promises))

@@ -1,4 +1,4 @@
-"""The twins of windows of tuples and of aggregates over what precedes (rules 7.5, 8.2 and 8.3), tuple by tuple."""
+"""The twins of windows of tuples and of aggregates over preceding tuples (rules 7.5, 8.2 and 8.3)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Found = tuple[list[Row], int, int]
 
 
 def ordered(node: PerWindow, rows: Sequence[Row], now: Progress) -> tuple[list[Row], Progress]:
-    """The outputs of every window that can be seen, or of what precedes each tuple, and the promise."""
+    """The outputs of every visible window, or of the frame of each tuple, and the promise."""
     if isinstance(node, Fold):
         groups, frame = list(groups_of(node, rows)), node.frame
         held = [time for _, tuples in groups for time in _open_slot(frame, tuples, now)]
@@ -62,7 +62,7 @@ def ordered(node: PerWindow, rows: Sequence[Row], now: Progress) -> tuple[list[R
 
 
 def _over(node: Over, rows: Sequence[Row], now: Progress) -> tuple[list[Row], Progress]:
-    """Each tuple, or each yield tuple, with what is said of the frame that ends with it."""
+    """Each tuple, or each yield tuple, with the outputs of the frame that ends with it."""
     frame = node.window
     assert isinstance(frame, Frame)
     out, held = [], [now.cti]
@@ -84,7 +84,7 @@ def _over(node: Over, rows: Sequence[Row], now: Progress) -> tuple[list[Row], Pr
 
 
 def _open_slot(frame: Frame, tuples: list[Row], now: Progress) -> list[int]:
-    """The last settled tuple, where its slot is not over: a later one may take its place."""
+    """The last settled tuple, if its slot is open: a later one may replace it."""
     if not isinstance(frame.slide, Time) or now.cti == INFINITY:
         return []
     settled = [row for row in tuples if row[0] < now.cti]
@@ -92,7 +92,7 @@ def _open_slot(frame: Frame, tuples: list[Row], now: Progress) -> list[int]:
 
 
 def _yields(frame: Frame, tuples: list[Row], i: int, now: Progress) -> bool:
-    """Whether a tuple is the last of its slot, and the slot is over as far as can be seen."""
+    """Whether a tuple is the last of its slot, and the slot has visibly ended."""
     if isinstance(frame.slide, Tuples):
         return (i + 1) % frame.slide.count == 0
     if frame.slide is None:
@@ -102,7 +102,7 @@ def _yields(frame: Frame, tuples: list[Row], i: int, now: Progress) -> bool:
 
 
 def _in_order(node: PerWindow, members: list[Row]) -> list[Row]:
-    """The tuples at their places, where nobody sees their times: what comes first is first by its place."""
+    """The tuples with places as times, if no module sees times: places decide what is first."""
     return members if node.sensitive else [(i, i + 1, row[2]) for i, row in enumerate(members)]
 
 
@@ -224,7 +224,7 @@ def _sized(size: Measure, upto: list[Row], bound: int) -> list[Row]:
 
 
 def _distance(value: Any) -> Any:
-    """A value as a number; None for what is in no window."""
+    """A value as a number; None for values that are in no window."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     return round(value.timestamp() * 1_000_000) if hasattr(value, "timestamp") else value
@@ -261,14 +261,14 @@ def _always(window: Ordered, cti: int) -> list[int]:
 
 
 def _closed(node: PerWindow, found: list[Found], number: int, cti: int) -> bool:
-    """Whether no tuple can come into a window any more, or end it elsewhere: of a run, the next one has begun."""
+    """Whether no later tuple can change a window: of a run, the next one has begun."""
     if isinstance(node.window, Delta) and cti != INFINITY:
         return number + 1 < len(found) and found[number + 1][0][0][0] < cti
     return found[number][2] <= cti
 
 
 def _holding(node: PerWindow, line: list[Row], cti: int) -> list[int]:
-    """The least lower bound of a window to come that holds settled tuples of a group."""
+    """The least lower bound of a later window with settled tuples of a group."""
     window, settled = node.window, [row for row in line if row[0] < cti]
     if not settled or cti == INFINITY:
         return []

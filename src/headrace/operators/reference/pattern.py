@@ -44,7 +44,7 @@ def match(node: Match, rows: Sequence[Row], now: Progress) -> tuple[list[Row], P
         settled = [row for row in tuples if row[0] < now.cti]
         for number, (first, way) in enumerate(trial.matches(), 1):
             if not node.final or _is_final(node, settled, now.cti, first, way):
-                out += _given(node, trial, keys, first, way, number)
+                out += _outputs(node, trial, keys, first, way, number)
         held += _holding(node, settled, now.cti)
     if now.cti in (INFINITY, NEG_INFINITY):
         return out, now
@@ -60,7 +60,7 @@ def _exactly(ref: Ref, values: list[Any]) -> Any:
 
 
 def _in_order(ref: Ref, values: list[Any]) -> Any:
-    """As for conditions: floating sums are added up one by one, and rounded each time."""
+    """As in conditions: floats are added one by one, and rounded each time."""
     known = [value for value in values if value is not None]
     if not known or (ref.function, ref.type) not in (("sum", Type.DOUBLE), ("avg", Type.DOUBLE)):
         return _exactly(ref, values)
@@ -71,7 +71,7 @@ def _in_order(ref: Ref, values: list[Any]) -> Any:
 
 
 class _Trial:
-    """The tuples of a group in their order, and what may be made of them."""
+    """The tuples of a group in their order, and the ways to match them."""
 
     def __init__(self, node: Match, tuples: Sequence[Row], until: int | None = None) -> None:
         self.node, self.tuples = node, tuples
@@ -82,7 +82,7 @@ class _Trial:
     # --- ways ---------------------------------------------------------------------------------------------------------
 
     def ways(self, first: int) -> Iterator[Way]:
-        """All ways from a tuple on, the preferred ones first; some may come twice."""
+        """All ways from a tuple on, the preferred ones first; with possible duplicates."""
         shape = self.node.pattern.shape
         assert shape is not None
         return self._ways(shape, first, (), self._end(first))
@@ -96,7 +96,7 @@ class _Trial:
         return end
 
     def _ways(self, shape: Shape, first: int, labels: Labels, rest: Callable[[Labels], Iterator[Way]]) -> Iterator[Way]:
-        """All ways to go on with a shape, and then with the rest."""
+        """All ways to continue with a shape, and then with the rest."""
         if isinstance(shape, Symbol):
             yield from self._mapped(shape.name, first, labels, rest)
         elif isinstance(shape, Chain):
@@ -119,7 +119,7 @@ class _Trial:
         self, shape: Repeat, first: int, labels: Labels, rest: Callable[[Labels], Iterator[Way]], times: int
     ) -> Iterator[Way]:
         def again(so_far: Labels) -> Iterator[Way]:
-            if len(so_far) > len(labels) or times < shape.least:  # what takes no tuple is no repetition
+            if len(so_far) > len(labels) or times < shape.least:  # an empty repetition does not count
                 yield from self._repeated(shape, first, so_far, rest, times + 1)
 
         more = shape.most is None or times < shape.most
@@ -150,27 +150,27 @@ class _Trial:
 
     def value(self, expr: Expr, first: int, labels: Labels) -> Any:
         """An expression over a run, at its last tuple."""
-        return self._evaluated(expr, self._tuple(first + len(labels) - 1), first, labels, _in_order)
+        return self._evaluate(expr, self._tuple(first + len(labels) - 1), first, labels, _in_order)
 
     def measured(self, expr: Expr, first: int, labels: Labels, whole: Labels, number: int) -> Any:
-        """The same for a measure, whose sums are exact, and which may be asked of the whole match."""
+        """The same for a measure, which has exact sums and may refer to the whole match."""
         payload = self._tuple(first + len(labels) - 1)
         refs = self.node.references.refs
         numbers = {name: number for name in refs if refs[name].function == "match_number"}
-        return self._evaluated(expr, payload | numbers, first, labels, _exactly, whole)
+        return self._evaluate(expr, payload | numbers, first, labels, _exactly, whole)
 
-    def _evaluated(
+    def _evaluate(
         self, expr: Expr, payload: Payload, first: int, labels: Labels, by: _Aggregates, whole: Labels = ()
     ) -> Any:
         references = self.node.references
         for name in (expr.columns() & references.refs.keys()) - payload.keys():
             ref = references.refs[name]
-            payload[name] = self._asked(ref, first, whole if ref.final else labels, by)
+            payload[name] = self._reference(ref, first, whole if ref.final else labels, by)
         schema = Schema(tuple(field for field in references.schema if field.name in payload))
         return value_of(expr, {name: payload[name] for name in schema.names}, schema)
 
     def _tuple(self, at: int) -> dict[str, Any]:
-        """The columns of a tuple, and what those before it have."""
+        """The columns of a tuple and of the tuples before it."""
         found = self._start(at)
         for name, (expr, back) in self.node.references.prevs.items():
             there = 0 <= at - back < len(self.tuples)
@@ -180,7 +180,7 @@ class _Trial:
     def _start(self, at: int) -> Payload:
         return self.tuples[at][2] | {START: self.tuples[at][0]}
 
-    def _asked(self, ref: Ref, first: int, labels: Labels, by: _Aggregates) -> Any:
+    def _reference(self, ref: Ref, first: int, labels: Labels, by: _Aggregates) -> Any:
         if ref.function == "classifier":
             return labels[-1]
         if ref.function == "register":
@@ -197,19 +197,19 @@ class _Trial:
         return by(ref, values)
 
     def _register(self, name: str, first: int, labels: Labels) -> Any:
-        """What a register has become; an update sees what was before its tuple."""
+        """The value of a register; an update sees the value before its tuple."""
         register = next(r for r in self.node.pattern.registers if r.name == name)
         if not labels:
             return register.start.value
         update = self.node.updates.get((name, labels[-1]))
         if update is None:
             return self._register(name, first, labels[:-1])
-        return self._evaluated(update, self._tuple(first + len(labels) - 1), first, labels[:-1], _in_order)
+        return self._evaluate(update, self._tuple(first + len(labels) - 1), first, labels[:-1], _in_order)
 
     # --- matches ------------------------------------------------------------------------------------------------------
 
     def preferred(self, first: int) -> Way | None:
-        """The match that counts, if one does."""
+        """The match that counts, or None."""
         if first not in self.best:
             self.best[first] = next((way for way in self.ways(first) if way.kind == "match"), None)
         return self.best[first]
@@ -232,7 +232,7 @@ class _Trial:
             first = self.after(first, way)
 
     def after(self, first: int, way: Way | None) -> int:
-        """Where the search goes on."""
+        """The tuple at which the search continues."""
         skip = self.node.pattern.policy
         if way is None or skip.to == "next":
             return first + 1
@@ -242,7 +242,7 @@ class _Trial:
         return max([first + 1, *(places[:1] if skip.to == "first" else places[-1:])])
 
     def is_open(self, first: int, upcoming: int) -> bool:
-        """Whether a way that is preferred to the best match wants more tuples than there are, from a time on."""
+        """Whether a way preferred to the best match needs more tuples, from a time on."""
         span = self.node.pattern.span
         if span is not None and self.tuples[first][0] + span < upcoming:
             return False
@@ -254,7 +254,7 @@ class _Trial:
         return False
 
 
-def _given(node: Match, trial: _Trial, keys: dict[str, Any], first: int, way: Way, number: int) -> list[Row]:
+def _outputs(node: Match, trial: _Trial, keys: dict[str, Any], first: int, way: Way, number: int) -> list[Row]:
     lengths = range(1, len(way.labels) + 1) if node.rows == "all" else [len(way.labels)]
     out = []
     for length in lengths:
@@ -267,7 +267,7 @@ def _given(node: Match, trial: _Trial, keys: dict[str, Any], first: int, way: Wa
 
 
 def _is_final(node: Match, settled: list[Row], cti: int, first: int, way: Way) -> bool:
-    """Whether no tuple that may still come can change a match of a group."""
+    """Whether no later tuple can change a match of a group."""
     if cti == INFINITY:
         return True
     trial, upcoming, opened = _at(node, settled, cti)
@@ -275,13 +275,13 @@ def _is_final(node: Match, settled: list[Row], cti: int, first: int, way: Way) -
         return False
     if node.pattern.matches == "all":
         return True
-    if node.pattern.policy.to == "next" and not node.numbered:  # what others come to does not matter
+    if node.pattern.policy.to == "next" and not node.numbered:  # other matches do not matter
         return not trial.is_open(first, upcoming)
     return first < opened
 
 
 def _at(node: Match, settled: list[Row], cti: int) -> tuple[_Trial, int, int]:
-    """What may be made of settled tuples, when the next may come, and the first tuple that is open."""
+    """The trial of settled tuples, the earliest time of the next, and the first open tuple."""
     until = max(0, len(settled) - node.references.ahead)
     trial, first = _Trial(node, settled, until), 0
     upcoming = min([cti, *(row[0] for row in settled[until : until + 1])])  # what may be mapped next is there or later
@@ -291,7 +291,7 @@ def _at(node: Match, settled: list[Row], cti: int) -> tuple[_Trial, int, int]:
 
 
 def _holding(node: Match, settled: list[Row], cti: int) -> list[int]:
-    """Where the promise must wait because of a group."""
+    """The times at which the promise waits because of a group."""
     if cti == INFINITY:
         return []
     (trial, upcoming, first), pattern = _at(node, settled, cti), node.pattern

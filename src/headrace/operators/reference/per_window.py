@@ -27,7 +27,7 @@ __all__ = ["outputs_of", "per_window"]
 
 
 def per_window(node: PerWindow, rows: Sequence[Row], now: Progress) -> tuple[list[Row], Progress]:
-    """The outputs of every window that can be seen, or that is closed, and the promise of rule 6.4."""
+    """The outputs of every visible or closed window, and the promise of rule 6.4."""
     groups: dict[Hashable, list[Row]] = {}
     for row in rows:
         key = tuple(identity(value_of(expr, row[2], node.input.schema)) for _, expr in node.keys)
@@ -61,7 +61,7 @@ def _visible(node: PerWindow, group: list[Row], now: Progress) -> list[WindowSpa
 
 
 def _spans(node: PerWindow, group: list[Row]) -> Iterator[WindowSpan]:
-    """All windows of a group that its events make."""
+    """All windows of a group that depend on its events."""
     if isinstance(node.window, Snapshot):
         ends = sorted({time for le, re, _ in group for time in (le, re)})
         for a, b in pairwise(ends):
@@ -130,11 +130,11 @@ def _high(node: PerWindow, now: Progress) -> int:
     return open_window_start(node.window, now.high) - node.window.hop
 
 
-# --- what is in a window ----------------------------------------------------------------------------------------------
+# --- one window -------------------------------------------------------------------------------------------------------
 
 
 def outputs_of(node: PerWindow, members: list[Row], span: WindowSpan) -> list[Row]:
-    """What is said of one window with these members; the keys are not in the payloads."""
+    """The outputs of one window with these members; payloads have no keys."""
     return _OUTPUTS[type(node)](node, members, span)
 
 
@@ -179,14 +179,14 @@ def _ranked(node: Top, members: list[Row]) -> list[Row]:
         values = {id(row): _order(value_of(expr, row[2], node.input.schema)) for row in ranked}
         present = [row for row in ranked if not values[id(row)][0]]
         missing = [row for row in ranked if values[id(row)][0]]
-        # Sorting backwards must keep the order of equal ones.
+        # Sorting in reverse must keep the order of equal rows.
         present.sort(key=lambda row: values[id(row)], reverse=node.descending)
         ranked = present + missing
     return ranked
 
 
 def _first_of(node: Top, ranked: list[Row]) -> list[Row]:
-    """Those of the ranked events that are given: one of those that `distinct` takes for equal, k of `each`."""
+    """The ranked events to return: one of equal `distinct` values, k of each `each` value."""
     below = node.input.schema
     seen: set[Any] = set()
     taken: Counter[Any] = Counter()
@@ -211,7 +211,7 @@ def _called(node: PerWindow, module: Module, members: list[Row], mapped: list[li
         if module.time_sensitive:
             re = min(re, end) if node.clips_right else re
             le = max(le, start) if node.policy.clipping in ("left", "full") else le
-            re = max(re, le + 1)  # what ends where its window starts shows as an instant
+            re = max(re, le + 1)  # an event that ends at its window's start is an instant
             items.append(((le, re, *map(_order, values)), (le, re, *values)))
         else:
             items.append(((le, *map(_order, values)), tuple(values)))

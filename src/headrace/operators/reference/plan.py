@@ -1,4 +1,4 @@
-"""Whole plans by twins: what a plan's answer is, given the histories of its sources and how far they have come.
+"""Whole plans by twins: a plan's answer, from the histories and the progress of its sources.
 
 Progress is folded along with the histories, because two operators look at it: speculative windows are given up to m
 (rule 5.3), and `Final` holds back what is not final (rule 3.5): the answers of windows and matches that may still
@@ -58,14 +58,14 @@ from headrace.time import INFINITY, NEG_INFINITY
 
 __all__ = ["TWINS", "WHOLE_PLANS", "Seen", "reference_history", "reference_stream"]
 
-#: What came of each source, and of the group that is looked at, by the fingerprint of its node: history and progress.
+#: History and progress of each source, and of the current group, by the fingerprint of its node.
 Seen = Mapping[str, tuple[Sequence[Row], Progress]]
 #: What an operator gave: its history and its progress.
 Given = tuple[list[Row], Progress]
 
 
 def reference_history(node: Node, seen: Seen, *, ended: bool = True) -> list[Row]:
-    """The history a plan must have given when its sources gave `seen`, and nothing more will come if `ended`."""
+    """The history that a plan must have when its sources have `seen`; no more will come if `ended`."""
     return reference_stream(node, seen, ended=ended)[0]
 
 
@@ -77,7 +77,7 @@ def reference_stream(node: Node, seen: Seen, *, ended: bool = True) -> Given:
 
 
 def _of_inputs(node: Node, below: Sequence[Given]) -> Given:
-    """An operator over what its inputs gave."""
+    """An operator over its inputs."""
     if type(node) not in TWINS:
         raise PlanError(f"no twin for {type(node).__name__}", allowed=", ".join(t.__name__ for t in TWINS))
     return TWINS[type(node)](node, below)
@@ -132,12 +132,12 @@ def _window_progress(window: Grid, now: Progress) -> Progress:
 
 
 def _final(node: Node, seen: Seen, *, ended: bool) -> Given:
-    """What is final of a stream (rule 3.5)."""
+    """The final part of a stream (rule 3.5)."""
     above: list[Node] = []
     while type(node) in SPAN:
         above.insert(0, node)
         node = node.inputs[0]
-    if isinstance(node, Union):  # of each part by itself
+    if isinstance(node, Union):  # each part by itself
         return _of_inputs(node, [_final(_through(part, above), seen, ended=ended) for part in node.parts])
     if not _by_answer(node):
         whole = _through(node, above)
@@ -146,7 +146,7 @@ def _final(node: Node, seen: Seen, *, ended: bool) -> Given:
         found = _group_apply(replace(node, body=Final(node.body)), seen, ended)
     else:
         found = reference_stream(node.by_answer() or node, seen, ended=ended)
-    for reader in above:  # what is made of a final answer is final
+    for reader in above:  # an answer from final answers is final
         found = _of_inputs(reader, [found])
     return found
 
@@ -158,7 +158,7 @@ def _through(node: Node, above: Sequence[Node]) -> Node:
 
 
 def _by_answer(node: Node) -> bool:
-    """Whether windows or matches say what is final, and not the CTI."""
+    """Whether windows or matches decide what is final, and not the CTI."""
     if isinstance(node, GroupApply):
         body = node.body
         while type(body) in SPAN:
@@ -168,7 +168,7 @@ def _by_answer(node: Node) -> bool:
 
 
 def _passed(rows: list[Row], now: Progress, *, settled: bool) -> Given:
-    """What the CTI has passed; the promise waits for the earliest event that is held back."""
+    """The events that the CTI has passed; the promise waits for the earliest one held back."""
     if now.cti == INFINITY:
         return rows, now
     out = [row for row in rows if (row[0] if settled else row[1]) < now.cti]
@@ -180,7 +180,7 @@ def _passed(rows: list[Row], now: Progress, *, settled: bool) -> Given:
 
 
 def _of_one(twin: Callable[[Any, Sequence[Row]], list[Row]]) -> Callable[[Any, Sequence[Given]], Given]:
-    """Of an operator of one history that passes progress on, or moves it by a duration."""
+    """The twin of an operator with one input that passes progress on, or moves it by a duration."""
     return lambda node, below: (twin(node, below[0][0]), _span_progress(node, below[0][1]))
 
 

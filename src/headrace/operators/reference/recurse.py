@@ -1,4 +1,4 @@
-"""The twin of recursion: the body over the whole history found so far, again and again, until it stays the same."""
+"""The twin of recursion: the body over the whole history so far, again and again, until it stays the same."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _MOST_ROUNDS = 200
 
 
 def recurse(node: Recurse, seed: Sequence[Row], body: Callable[[Sequence[Row]], list[Row]]) -> list[Row]:
-    """The first history that `seed` and `body` of it give again."""
-    found: list[Row] = []
+    """The first history that equals the union of `seed` and its `body`."""
+    history: list[Row] = []
     for _ in range(_MOST_ROUNDS):
-        more = [*seed, *body(found)]
+        next_history = [*seed, *body(history)]
         if node.distinct:
-            more = coalesce(Coalesce(node.seed), more)
-        if bag(more) == bag(found):
-            return found
-        found = more
+            next_history = coalesce(Coalesce(node.seed), next_history)
+        if bag(next_history) == bag(history):
+            return history
+        history = next_history
     raise Diverged("the twin of a loop never comes to rest", given=node.describe())

@@ -1,4 +1,4 @@
-"""Rows of a history in plain Python: what they are, when two are the same, and expressions over one of them."""
+"""Rows of a history in plain Python: their type, their identity, and expressions over a row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def payload_identity(payload: Payload) -> Hashable:
 
 
 def bag(rows: Iterable[Row]) -> Counter[Hashable]:
-    """A history as a bag, to be compared with another."""
+    """A history as a bag, for comparisons."""
     return Counter((le, re, payload_identity(payload)) for le, re, payload in rows)
 
 
@@ -42,8 +42,8 @@ def rows_of(table: pa.Table) -> list[Row]:
 
 def table_of(rows: Iterable[Row], schema: Schema) -> pa.Table:
     """A history table of rows."""
-    whole = pa.schema([("le", pa.int64()), ("re", pa.int64()), *schema.arrow])
-    return pa.Table.from_pylist([{"le": le, "re": re, **payload} for le, re, payload in rows], schema=whole)
+    arrow = pa.schema([("le", pa.int64()), ("re", pa.int64()), *schema.arrow])
+    return pa.Table.from_pylist([{"le": le, "re": re, **payload} for le, re, payload in rows], schema=arrow)
 
 
 def value_of(expr: Expr, payload: Payload, schema: Schema | pa.Schema) -> Any:

@@ -26,8 +26,8 @@ __all__ = ["SPAN"]
 Rows = Sequence[Row]
 
 
-def _moved(time: int, by: int) -> int:
-    """`time + by`; what never ends still never ends, and finite times stop at the ends of time."""
+def _add(time: int, by: int) -> int:
+    """`time + by`; infinite times stay infinite, and finite ones stop at the ends of time."""
     if time in (INFINITY, NEG_INFINITY):
         return time
     return INFINITY if by == INFINITY else max(NEG_INFINITY, min(INFINITY, time + by))
@@ -47,15 +47,15 @@ def select(node: Select, rows: Rows) -> list[Row]:
 
 
 def shift(node: Shift, rows: Rows) -> list[Row]:
-    return _alive([(_moved(le, node.by), _moved(re, node.by), payload) for le, re, payload in rows])
+    return _alive([(_add(le, node.by), _add(re, node.by), payload) for le, re, payload in rows])
 
 
 def set_duration(node: SetDuration, rows: Rows) -> list[Row]:
-    return [(le, _moved(le, node.duration), payload) for le, _, payload in rows]
+    return [(le, _add(le, node.duration), payload) for le, _, payload in rows]
 
 
 def extend(node: Extend, rows: Rows) -> list[Row]:
-    return _alive([(le, _moved(re, node.by), payload) for le, re, payload in rows])
+    return _alive([(le, _add(re, node.by), payload) for le, re, payload in rows])
 
 
 def point_at_start(node: PointAtStart, rows: Rows) -> list[Row]:  # noqa: ARG001 - twins of one family are called alike
@@ -67,7 +67,7 @@ def point_at_end(node: PointAtEnd, rows: Rows) -> list[Row]:  # noqa: ARG001 - a
 
 
 def cap_duration(node: CapDuration, rows: Rows) -> list[Row]:
-    return _alive([(le, min(re, _moved(le, node.duration)), payload) for le, re, payload in rows])
+    return _alive([(le, min(re, _add(le, node.duration)), payload) for le, re, payload in rows])
 
 
 SPAN: dict[type[Node], Callable[[Any, Rows], list[Row]]] = {

@@ -15,13 +15,13 @@ def table_join(node: TableJoin, rows: Sequence[Row]) -> list[Row]:
     """An event for each row with its keys, none of them null; or, in a left join, one with nulls."""
     table = node.table.read() if isinstance(node.table, TableFiles) else node.table
     assert isinstance(table, TableRows)
-    found = table.table.to_pylist()
+    table_rows = table.table.to_pylist()
     result = []
     for le, re, payload in rows:
-        mine = [identity(payload[name]) for name, _ in node.on]
-        matches = [row for row in found if None not in mine and [identity(row[name]) for _, name in node.on] == mine]
+        key = [identity(payload[name]) for name, _ in node.on]
+        matches = [row for row in table_rows if None not in key and [identity(row[name]) for _, name in node.on] == key]
         if not matches and node.how == "left":
             matches = [dict.fromkeys(node.columns.names)]
         added = [{new: row[name] for name, new in node.table_columns.items()} for row in matches]
-        result += [(le, re, payload | more) for more in added]
+        result += [(le, re, payload | columns) for columns in added]
     return result

@@ -190,7 +190,7 @@ def test_what_is_known_outlives_a_restart(strategy: str):
 def test_a_trip_that_is_lost_or_comes_twice_is_found_out():
     trips = Trips("hybrid")
     trips.hear([])
-    with pytest.raises(HostError, match="lost, or has come twice"):
+    with pytest.raises(HostError, match="changes of a loop are lost, or arrived twice"):
         trips.hear([TripReport(0, home=9)])
 
 
