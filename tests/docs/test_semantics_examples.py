@@ -194,7 +194,7 @@ def test_a_plan_and_its_twin():
     ("text", "problem"),
     [
         ("kind | le | re | re_new | n \n cti | 5 | | | \n insert | 4 | 6 | | 1", "before the CTI"),
-        ("kind | le | re | re_new | n \n retract | 4 | 6 | 5 | 1", "not there"),
+        ("kind | le | re | re_new | n \n retract | 4 | 6 | 5 | 1", "retracts an event that does not exist"),
         ("kind | le | re | re_new | n \n cti | 5 | | | \n cti | 5 | | | ", "does not rise"),
         ("kind | le | re | re_new | n \n insert | 4 | 6 | | 1 \n cti | 6 | | | \n retract | 4 | 6 | 5 | 1", "before"),
         ("kind | le | re | re_new | n \n insert | 4 | 6 | | 1 \n retract | 4 | 6 | 6 | 1", "changes nothing"),

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
+from headrace.api.checks import instants_may_meet
 from headrace.api.inputs import events
 from headrace.api.stream import Stream
 from headrace.api.windows import hopping
@@ -137,7 +138,8 @@ def meets(draw: st.DrawFn, left: Stream, right: Stream) -> Stream:
     if kind == "anti_join":
         where = draw(st.sampled_from([None, col("i") >= col("i_right")]))
         return left.anti_join(right, "k", where)
-    joined = left.join(right, ("k", "i")) if kind == "join" else left.left_join(right, ("k", "i"))
+    with instants_may_meet():
+        joined = left.join(right, ("k", "i")) if kind == "join" else left.left_join(right, ("k", "i"))
     return joined.select("k", "i", x=col("x_right"))
 
 

@@ -97,7 +97,7 @@ _PROGRESS = (
     ),
     Fault(
         "the first bucket speaks for all", "headrace.stages.stage", "StageRun._inputs",
-        "for m in came if m.progress])", "for m in came if m.progress][:1])",
+        "[m.progress for m in arrivals if m.progress]", "[m.progress for m in arrivals if m.progress][:1]",
         "the next level hears the CTI of one bucket, and others may be behind",
         needs="buckets",
     ),

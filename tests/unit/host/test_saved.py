@@ -318,7 +318,7 @@ with pinned(Log(LocalStorage({str(state / "store")!r}))):
 
 
 def test_a_rescaled_query_goes_on_with_other_buckets(stream: hr.Stream, state: Path, tmp_path: Path):
-    assert "in 3 buckets now" in command("rescale", str(state), "--buckets", "3").output
+    assert "the state is now in 3 buckets" in command("rescale", str(state), "--buckets", "3").output
     found = hr.checkpoint(state).show()
     assert (found["batch"], found["buckets"]) == (3, 3)
     assert hr.checkpoint(state).verify()["problems"] == []

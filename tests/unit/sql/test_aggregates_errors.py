@@ -323,6 +323,6 @@ def test_columns_of_rows_are_called_by_the_call():
 
 
 def test_a_frame_that_is_too_large():
-    with pytest.raises(SqlError, match="no number of rows that a frame may have") as caught:
+    with pytest.raises(SqlError, match="a frame cannot have this number of rows") as caught:
         hr.sql(f"SELECT avg(price) OVER (ROWS {2**70} PRECEDING) AS m FROM ticks", ticks=TICKS)
     assert "over(" not in caught.value.instead

@@ -7,7 +7,7 @@ removal, the rest is still a consistent stream.
 
 >>> from headrace.schema import Schema
 >>> long, short = Story(1, (10, 5), {"p": "P1"}), Story(4, (9,), {"p": "P2"})
->>> print(Told(Schema.of("p STRING"), (long, short), (0, 1, 0, Promise(5))).drawn())
+>>> print(StoryStream(Schema.of("p STRING"), (long, short), (0, 1, 0, Promise(5))).drawn())
 kind    | le | re | re_new | p
 insert  | 1  | 10 |        | P1
 insert  | 4  | 9  |        | P2

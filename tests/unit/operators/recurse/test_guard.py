@@ -130,7 +130,7 @@ def test_a_loop_that_computes_nothing_always_ends():
                                                .select(src=col("node"), dst=col("dst"))}
     )  # fmt: skip
     for loop in (by_levels(edges), both["a"]):
-        assert "until nothing new comes; always ends" in loop.explain()
+        assert "until a round derives nothing new; always ends" in loop.explain()
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,7 @@ def test_a_loop_across_buckets_that_never_ends_is_stopped(distinct: bool):
 
 def test_explain_says_that_a_loop_goes_across_buckets():
     edges = hr.events([], "src LONG, dst LONG")
-    assert "across buckets, if there are several: a round a trip" in closure(edges).explain()
+    assert "across buckets, if there are several: one round per trip" in closure(edges).explain()
     keyed = hr.recurse(edges, lambda f: f.where(col("dst") > 0).select("src", dst=col("dst") - 1))
     assert "across buckets" not in keyed.explain()
 
