@@ -23,7 +23,7 @@ class DuckDBHistory:
     """A connection that runs any number of translated plans."""
 
     def __init__(self) -> None:
-        import duckdb  # loaded by whoever asks for a history: most programs never do
+        import duckdb  # loaded when a history is needed: most programs need none
 
         self._types = duckdb
         self._connection: Any = duckdb.connect(config={"threads": 1})

@@ -1,4 +1,4 @@
-"""Patterns as one text: a shape, and behind it the clauses that say the rest, as MATCH_RECOGNIZE has them.
+"""Patterns as one text: a shape, followed by clauses as in MATCH_RECOGNIZE.
 
     U D+ U+ D+ U+ DEFINE U AS up, D AS NOT up WHERE count(D.*) = count(U.*) - 1 WITHIN 30 s
 

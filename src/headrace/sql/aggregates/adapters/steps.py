@@ -80,7 +80,7 @@ class _Stepwise(Module):
 
 
 class Steps(_Stepwise, IncrementalAggregate):
-    """Of an aggregate that gives a value: what is returned at the last tuple and behind it."""
+    """The value of an aggregate over a window: its result at the last tuple, and in TERMINATE."""
 
     def _kept(self, before: list[Any], found: list[Any]) -> list[Any]:  # noqa: ARG002 - as its sibling
         return found
