@@ -39,12 +39,12 @@ MODULES = {
 GIVEN = {
     "SavedQuery": "headrace.host.saved.query.SavedQuery",
     "Expr": "headrace.expr.Expr",
-    "Grouped": "headrace.api.stream.Grouped",
-    "Framed": "headrace.api.stream.Framed",
+    "Grouped": "headrace.api.grouped.Grouped",
+    "Framed": "headrace.api.grouped.Framed",
     "Pattern": "headrace.patterns.Pattern",
     "Query": "headrace.host.driving.query.Query",
     "Script": "headrace.sql.scripts.Script",
-    "Windowed": "headrace.api.stream.Windowed",
+    "Windowed": "headrace.api.grouped.Windowed",
 }
 WIDTH = 100
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace.api.stream import Framed, Grouped, Windowed
+from headrace.api.grouped import Framed, Grouped, Windowed
 from headrace.cli import app
 from headrace.host.saved.query import SavedQuery
 

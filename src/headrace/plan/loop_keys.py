@@ -17,24 +17,13 @@ from headrace.plan.coalesce import Coalesce
 from headrace.plan.group_apply import GroupApply
 from headrace.plan.join import Join
 from headrace.plan.operate import Top
-from headrace.plan.span import (
-    CapDuration,
-    Extend,
-    PointAtEnd,
-    PointAtStart,
-    Select,
-    SetDuration,
-    Shift,
-    Union,
-    Where,
-)
+from headrace.plan.span import EachAlone, Select, Union
 from headrace.plan.table import TableJoin
 
 __all__ = ["loop_keys", "why_no_key"]
 
-_KEEP = (
-    CapDuration, Coalesce, Extend, GroupApply, PointAtEnd, PointAtStart, SetDuration, Shift, TableJoin, Where,
-)  # fmt: skip
+#: Operators that pass every column on, and combine no rows.
+_KEEP = (Coalesce, EachAlone, GroupApply, TableJoin)
 
 
 def loop_keys(body: Node, ports: Sequence[Node]) -> tuple[str, ...] | None:

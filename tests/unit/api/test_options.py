@@ -11,6 +11,7 @@ import pytest
 
 import headrace as hr
 from headrace.api.checks import options_of
+from headrace.api.grouped import Grouped
 from headrace.api.options import (
     GeneratorOptions,
     OverOptions,
@@ -19,7 +20,6 @@ from headrace.api.options import (
     StreamRunOptions,
     StreamStartOptions,
 )
-from headrace.api.stream import Grouped
 from headrace.host.driving.bounded import run_driven
 from headrace.host.local import run_local, start_local
 from headrace.host.spark.launch import start_query

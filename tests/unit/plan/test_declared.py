@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import pkgutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
+import headrace.plan
 from headrace.errors import PlanError
 from headrace.expr import AggregateCall, col
 from headrace.expr.aggregates import AGGREGATES
@@ -56,6 +59,8 @@ def test_every_node_declares_all_that_is_abstract():
 
 
 def test_every_node_is_in_the_list_of_nodes():
+    for module in pkgutil.iter_modules(headrace.plan.__path__, "headrace.plan."):
+        importlib.import_module(module.name)  # also one that nobody has imported yet
     assert {kind.__name__ for kind in leaves(Node)} <= set(nodes.__all__)
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.api.checks import aggregate_name
+from headrace.api.grouped import Grouped
 from headrace.api.ranking import top_node
-from headrace.api.stream import Grouped, Stream
+from headrace.api.stream import Stream
 from headrace.expr import AggregateCall, Expr, col, lit
 from headrace.expr import nodes as engine
 from headrace.expr.aggregates import has_aggregates

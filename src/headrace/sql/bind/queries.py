@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
+from headrace.api.grouped import Grouped
 from headrace.api.ranking import distinct_rows, top_node
-from headrace.api.stream import Grouped, Stream
+from headrace.api.stream import Stream
 from headrace.expr import Expr, col
 from headrace.expr.nodes import Column
 from headrace.expr.signatures import common

@@ -14,7 +14,8 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from headrace.api import windows as api
-from headrace.api.stream import Grouped, Stream
+from headrace.api.grouped import Grouped
+from headrace.api.stream import Stream
 from headrace.errors import PlanError
 from headrace.expr import Expr, col
 from headrace.modules import Operator

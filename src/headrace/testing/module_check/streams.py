@@ -15,8 +15,9 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from headrace.api.grouped import Windowed
 from headrace.api.inputs import events
-from headrace.api.stream import Stream, Windowed
+from headrace.api.stream import Stream
 from headrace.api.windows import count_by_end, count_by_start, hopping, session, snapshot, tumbling
 from headrace.events import events_table, physical_schema
 from headrace.modules.base import Aggregate, Module, Operator, Window

@@ -1,0 +1,242 @@
+"""Streams divided by keys, windows and frames: what `group_by`, `window` and `over` return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from headrace.api.checks import (
+    checked_function,
+    checked_operator,
+    checked_window,
+    columns_or_exprs,
+    named_aggregates,
+    node_of,
+)
+from headrace.api.pattern import match_node
+from headrace.api.ranking import distinct_rows, top_node, without_stamps
+from headrace.api.windows import Slide, frame
+from headrace.errors import PlanError
+from headrace.expr import Expr
+from headrace.modules import Module, Operator
+from headrace.patterns import Pattern
+from headrace.plan.arrival import stamped
+from headrace.plan.framed import frame_node
+from headrace.plan.group_apply import apply_to_groups
+from headrace.plan.nodes import (
+    Aggregate,
+    Contents,
+    Fold,
+    GroupInput,
+    Node,
+    Operate,
+)  # fmt: skip
+from headrace.plan.ordered import Frame, Ordered
+from headrace.plan.pattern import Rows
+from headrace.plan.windows import PLAIN_POLICY, Clipping, Snapshot, Timestamping, WindowKind, WindowPolicy
+from headrace.schema import STAMPS
+from headrace.time import DurationLike
+
+if TYPE_CHECKING:
+    from headrace.api.stream import Stream
+
+__all__ = ["Framed", "Grouped", "Windowed"]
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """A stream divided by keys."""
+
+    stream: Stream
+    keys: tuple[tuple[str, Expr], ...]
+
+    def __post_init__(self) -> None:
+        for name, expr in self.keys:
+            if expr.type(self.stream.node.schema).is_array:
+                raise PlanError(
+                    "a list cannot be a key of groups",
+                    given=f"{name} = {expr}",
+                    allowed="columns of one value",
+                    instead="a function of the list: @hr.udf",
+                )
+
+    def window(
+        self,
+        window: WindowKind,
+        *,
+        clipping: Clipping = "none",
+        timestamping: Timestamping | None = None,
+        on_error: Literal["fail", "skip"] = "fail",
+        verify: bool = False,
+        time_limit: float | None = None,
+    ) -> Windowed:
+        """Divide each group's time into windows.
+
+        The other arguments are for users' modules. `clipping` says how lifetimes are clipped to the window before a
+        time-sensitive module sees them (`none`, `left`, `right`, `full`), `timestamping` which lifetimes its outputs
+        get (`align`, `unchanged`, `clip`, `time_bound`). If a module fails, `on_error="skip"` leaves out the window,
+        counts it and diverts it. `verify` calls modules twice, to check that they are deterministic; `time_limit` is in
+        seconds for each call.
+        """
+        policy = WindowPolicy(clipping, timestamping, on_error, verify, time_limit)
+        checked = checked_window(window)
+        return Windowed(self._in_order() if isinstance(checked, Ordered) else self, checked, policy)
+
+    def over(
+        self,
+        *,
+        rows: int | None = None,
+        range: DurationLike | None = None,
+        slide: Slide | None = None,
+        active: bool = False,
+        on_error: Literal["fail", "skip"] = "fail",
+        verify: bool = False,
+        time_limit: float | None = None,
+    ) -> Framed:
+        """For each event, the events of its group that start before it, and itself.
+
+        Events are ordered by their starts, then by their arrival if the source records it, then by their columns.
+        `over(rows=9)` takes the nine events before, `over(range="10 s")` those that start up to ten seconds before,
+        `over()` all.
+
+        With a slide only some events have a result: `over(rows=49, slide=10)` every tenth event of its group,
+        `over(range="60 s", slide="10 s")` the last event of every ten seconds, once these have passed.
+
+        With `active`, events leave a range when their time is over, not when the next event comes, and what a module
+        returns then is an answer too: each answer is an instant, with the keys as columns.
+        """
+        policy = WindowPolicy("none", None, on_error, verify, time_limit)
+        return Framed(self._in_order(), frame(rows, range, slide), policy, active)
+
+    def match(
+        self, pattern: Pattern | str, *, rows: Rows = "one", transitions: Stream | None = None, **measures: Expr | str
+    ) -> Stream:
+        """The matches of a pattern among the events of each group, in the order that `over` has.
+
+        A match is an event at the instant of its last event, with the keys and the measures:
+        `match(hr.pattern("A B+", define=...), start=hr.first("A.price"), n=hr.count())`. `rows="all"` gives a row for
+        each event of the match, with its own columns and the measures of the match up to it.
+
+        `transitions` is a stream with columns `source`, `variable`, `target` and `final`, such as
+        `hr.events(pattern.transitions())`: it says which variable may follow which, and may change while the query
+        runs.
+        """
+        moves = None if transitions is None else node_of(transitions, "transitions=hr.events(pattern.transitions())")
+        found = match_node(self._in_order().stream.node, self.keys, pattern, rows, measures, moves)
+        return _stream_of(self, without_stamps(found))
+
+    def _in_order(self) -> Grouped:
+        """The groups with the arrival of events, if the source records it: it orders events that start together."""
+        return replace(self, stream=_stream_of(self, stamped(self.stream.node)))
+
+    def apply(self, function: Callable[[Stream], Stream]) -> Stream:
+        """The union of a query's results for each group; the group's keys are the first columns.
+
+        `function` is called once, with a stream that stands for any group, and returns a stream made from it by any
+        operators: windows, joins of its parts, groups within the group. It may join other streams, which meet every
+        group. A column of the result with the name of a key is replaced by the key. All groups run at once.
+        """
+        example = "apply(lambda group: group.where(...))"
+        group = GroupInput.of(self.stream.node)
+        result = checked_function(function, "apply", example)(_stream_of(self, group))
+        return _stream_of(self, apply_to_groups(self.keys, group, node_of(result, example)))
+
+    def top(self, k: int, by: str | Expr | Sequence[str | Expr], *, descending: bool = True) -> Stream:
+        """At every instant, the first k of each group's events alive, ordered by `by`."""
+        return self.window(Snapshot()).top(k, by, descending=descending)
+
+
+@dataclass(frozen=True, eq=False)
+class Windowed:
+    """A stream divided by keys and windows."""
+
+    grouped: Grouped
+    over: WindowKind
+    policy: WindowPolicy = PLAIN_POLICY
+
+    def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
+        """One event for each group and window with events: the keys and the aggregates.
+
+        A module alone reads the columns with the names of its input fields; `module.of(...)` names others.
+        """
+        outputs = named_aggregates(calls, named)
+        return _stream_of(
+            self.grouped, Aggregate(self.grouped.stream.node, self.grouped.keys, self.over, outputs, policy=self.policy)
+        )
+
+    def operate(self, module: Operator, *columns: str | Expr, **fields: str | Expr) -> Stream:
+        """The outputs of a user's operator for the events of each group and window.
+
+        Columns are its input fields in order, or by name; a field that is not given is the column of the same name.
+        """
+        mapping = tuple(checked_operator(module).mapping(columns, fields).items())
+        node, keys = self.grouped.stream.node, self.grouped.keys
+        return _stream_of(self.grouped, Operate(node, keys, self.over, module, mapping, policy=self.policy))
+
+    def top(
+        self,
+        k: int,
+        by: str | Expr | Sequence[str | Expr],
+        *,
+        each: str | Expr | Sequence[str | Expr] = (),
+        descending: bool = True,
+    ) -> Stream:
+        """The first k events of each group and window, ordered by `by`, then by all columns.
+
+        With `each`, k events for each value of these columns in a window; the windows stay those of the group.
+        """
+        order, values = (columns_or_exprs(columns, "top", "top(3, by='price')") for columns in (by, each))
+        node, keys = self.grouped.stream.node, self.grouped.keys
+        found = top_node(node, keys, self.over, self.policy, k=k, by=order, descending=descending, each=values)
+        return _stream_of(self.grouped, without_stamps(found))
+
+    def distinct(self, *columns: str | Expr) -> Stream:
+        """Each payload once for every window that has it; with columns, payloads are the keys and these columns."""
+        node, keys = self.grouped.stream.node, self.grouped.keys
+        names = columns or [name for name in node.schema.names if name not in STAMPS]
+        wanted = ((expr.name, expr) for expr in columns_or_exprs(names, "distinct", "distinct('symbol')"))
+        outputs = (*keys, *(pair for pair in wanted if pair[0] not in dict(keys)))
+        return _stream_of(self.grouped, distinct_rows(node, keys, self.over, self.policy, outputs))
+
+    def contents(self, start: str | None = None) -> Stream:
+        """Every event once for each window it belongs to, with the window's lifetime.
+
+        So streams can be joined window by window. `start` names a new column of type LONG with the start of the window:
+        where windows overlap, a join on it pairs only events of the same window.
+        """
+        node, keys = self.grouped.stream.node, self.grouped.keys
+        return _stream_of(self.grouped, without_stamps(Contents(node, keys, self.over, start, policy=self.policy)))
+
+
+@dataclass(frozen=True, eq=False)
+class Framed:
+    """A stream with a frame for each event: the events before it and itself."""
+
+    grouped: Grouped
+    frame: Frame
+    policy: WindowPolicy = PLAIN_POLICY
+    active: bool = False
+
+    def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
+        """Every event with its columns, then aggregates of its frame."""
+        outputs = named_aggregates(calls, named)
+        node, keys = self.grouped.stream.node, self.grouped.keys
+        return _stream_of(
+            self.grouped, without_stamps(frame_node(node, keys, self.frame, outputs, self.policy, active=self.active))
+        )
+
+    def operate(self, module: Operator, *columns: str | Expr, **fields: str | Expr) -> Stream:
+        """Every event with each output of a user's operator for its frame.
+
+        Columns are its input fields in order, or by name; a field that is not given is the column of the same name.
+        """
+        mapping = tuple(checked_operator(module).mapping(columns, fields).items())
+        node, keys = self.grouped.stream.node, self.grouped.keys
+        names, policy = module.gives.names, self.policy
+        fold = Fold(node, keys, self.frame, module, mapping, names, active=self.active, policy=policy)
+        return _stream_of(self.grouped, without_stamps(fold))
+
+
+def _stream_of(grouped: Grouped, node: Node) -> Stream:
+    return replace(grouped.stream, node=node)
