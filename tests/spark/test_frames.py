@@ -63,7 +63,7 @@ def test_a_streaming_frame_runs_until_stopped(spark: SparkSession, tmp_path: Pat
     stream = hr.read_spark(frame, name="arriving", **LIFETIME)
     pickle.loads(pickle.dumps(stream.node))  # noqa: S301 - as it travels to workers
     for host in ("local", "spark"):
-        with pytest.raises(PlanError, match="no end") as caught:
+        with pytest.raises(PlanError, match="a source without an end") as caught:
             stream.run(host=host)
         assert "start(hr.memory())" in caught.value.instead
     with pytest.raises(HistoryError, match="has no history"):
@@ -84,7 +84,7 @@ def test_a_streaming_frame_runs_until_stopped(spark: SparkSession, tmp_path: Pat
 @pytest.mark.parametrize("host", ["local", "spark"])
 def test_a_run_over_what_has_no_end_is_refused(source: str, host: Any):
     stream = hr.read_spark(source, "timestamp DATETIME, value LONG", lifetime=hr.point("timestamp"))
-    with pytest.raises(PlanError, match="no end") as caught:
+    with pytest.raises(PlanError, match="a source without an end") as caught:
         stream.run(host=host)
     assert "start(" in caught.value.instead
 
