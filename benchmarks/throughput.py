@@ -138,12 +138,12 @@ class _PeakMemory:
 def cold_start(folder: Path, options: str = "") -> float:
     """Seconds from starting a process to its first answer; `options` are more of those that start a query."""
     code = (
-        "import sys, time, headrace as hr; from headrace.io.sinks import Call\n"
+        "import sys, time, headrace as hr; from headrace.io.sinks import FunctionSink\n"
         f"events = hr.read_parquet({str(folder)!r}, lifetime=hr.point('ts'), progress=hr.advance('5 s'))\n"
         "query = events.group_by('symbol').window(hr.tumbling('10 s')).aggregate(price=hr.avg('price'))\n"
         "def show(batch, changes, progress):\n"
         "    if len(changes): print('answer', flush=True)\n"
-        f"query.start(Call(function=show), files_per_batch=1{options}).process_all_available()\n"
+        f"query.start(FunctionSink(function=show), files_per_batch=1{options}).process_all_available()\n"
     )
     started = time.monotonic()
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
