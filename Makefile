@@ -24,13 +24,13 @@ $(READY): pyproject.toml packages/headrace-finance/pyproject.toml constraints.tx
 demo: $(READY) ## see Headrace at work: late events, corrected answers
 	@$(WITH_JAVA) $(BIN)/headrace demo $(ARGS)
 
-test: $(READY) ## lint, types, documentation and the tests: before a change is handed in, 10 minutes
+test: $(READY) ## lint, types, documentation and the tests: before a change is handed in, 13 minutes
 	@$(WITH_JAVA) scripts/test.sh $(ARGS)
 
-test-all: $(READY) ## the same with more examples and volume: what CI runs, 30 minutes
+test-all: $(READY) ## the same with more examples and volume: what CI runs, 25 minutes
 	@$(WITH_JAVA) scripts/test.sh --all $(ARGS)
 
-unit: $(READY) ## the quick unit tests: no Spark, a minute
+unit: $(READY) ## the quick unit tests: no Spark, a minute and a half
 	@HYPOTHESIS_PROFILE=unit $(BIN)/pytest -q -n 2 --dist worksteal -m "not (spark or slow or volume)" tests/unit $(ARGS)
 
 fuzz: $(READY) ## the unit tests with other examples, a thousand of each; ARGS chooses tests
