@@ -30,7 +30,7 @@ test: $(READY) ## lint, types, documentation and the tests: before a change is h
 test-all: $(READY) ## the same with more examples and volume: what CI runs, 25 minutes
 	@$(WITH_JAVA) scripts/test.sh --all $(ARGS)
 
-unit: $(READY) ## the quick unit tests: no Spark, a minute and a half
+unit: $(READY) ## the quick unit tests: no Spark, about a minute
 	@HYPOTHESIS_PROFILE=unit $(BIN)/pytest -q -n 2 --dist worksteal -m "not (spark or slow or volume)" tests/unit $(ARGS)
 
 fuzz: $(READY) ## the unit tests with other examples, a thousand of each; ARGS chooses tests

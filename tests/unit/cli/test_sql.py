@@ -184,6 +184,7 @@ def test_mistakes_are_told_at_their_place(shell: Seen):
 # --- watching --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_watching_follows_new_files(place: Path):
     seen = Seen(terminal=True)
     (place / "in").mkdir()
@@ -204,6 +205,7 @@ def test_watching_follows_new_files(place: Path):
     assert seen.followed is None
 
 
+@pytest.mark.slow
 def test_hosts_are_watched_and_not_waited_for(place: Path):  # noqa: ARG001 - where it is
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         port = server.getsockname()[1]

@@ -341,6 +341,7 @@ def test_a_call_has_a_time_limit(vectorised: bool, elsewhere: bool):
         pytest.fail("the call is still running")
 
 
+@pytest.mark.slow
 def test_a_limit_is_for_one_call_not_for_all():
     slow = made(lambda x: time.sleep(0.06) or x, time_limit=1.0)
     table = pa.table({"x": [1.0] * 20})

@@ -145,6 +145,7 @@ def test_generated_streams_and_events_in_memory(tmp_path: Path):
         assert_same_history(memory.cht(), stream.cht())
 
 
+@pytest.mark.slow
 def test_lines_of_a_host_across_a_restart(tmp_path: Path):
     """Each connection gets other lines; what came before the restart is not lost and does not come twice."""
     ended = threading.Semaphore(0)
@@ -171,6 +172,7 @@ def test_lines_of_a_host_across_a_restart(tmp_path: Path):
     assert [sorted(memory.cht()["v"].to_pylist()) for memory in seen] == [[1, 2, 3], [4, 5, 6]]
 
 
+@pytest.mark.slow
 def test_a_heartbeat_goes_on_without_input(tmp_path: Path):
     now = int(time.time() * 1_000_000)
     add(tmp_path / "in", (now, "a", 1))

@@ -36,6 +36,7 @@ def test_state_is_three_times_the_memory_of_its_process(kind: str, events: Path,
     assert late[25] <= 2.5 * early[25], "the median batch"
 
 
+@pytest.mark.slow
 def test_progress_says_what_a_machine_had_to_fetch(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def answered(machine: str) -> int:
         """Run the query over one more file on a machine; how many bytes of state that had to fetch."""

@@ -90,6 +90,7 @@ def test_the_order_in_sql(kind: str, tmp_path: Path):
     assert "files by name" in hr.script(create + "QUERY q AS SELECT v FROM s").queries["q"].explain()
 
 
+@pytest.mark.slow
 def test_rows_by_arrival_follow_the_order_of_their_files(tmp_path: Path):
     """Also in a history: none arrives before one that was read before it."""
     drop(tmp_path, "a.csv", "v\n1\n2\n", 9)

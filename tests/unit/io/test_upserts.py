@@ -194,6 +194,7 @@ def _latest(batches: list[list[dict[str, Any]]]) -> dict[str, tuple[int, int]]:
 
 @settings(max_examples=max(5, settings().max_examples // 2))
 @given(_steps(), st.integers(1, 3), st.randoms())
+@pytest.mark.slow
 def test_oracle_folded_rows_are_the_latest_after_every_batch(
     batches: list[list[dict[str, Any]]], buckets: int, random: Any
 ):

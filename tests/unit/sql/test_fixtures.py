@@ -19,7 +19,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # some 
 
 
 @every_fixture
-@pytest.mark.parametrize(("buckets", "batch_rows"), [(1, None), (2, 1)], ids=["at once", "row by row"])
+@pytest.mark.parametrize(
+    ("buckets", "batch_rows"),
+    [pytest.param(1, None, id="at once", marks=pytest.mark.slow), pytest.param(2, 1, id="row by row")],
+)
 def test_the_history_is_the_one_that_is_drawn(fixture: Fixture, tmp_path: Path, buckets: int, batch_rows: int | None):
     for name, stream in fixture.streams(tmp_path).items():
         run = stream.run(buckets=buckets, batch_rows=batch_rows)

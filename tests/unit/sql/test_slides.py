@@ -239,6 +239,7 @@ CREATE AGGREGATE pairs(next LONG): (x LONG, n LONG) {
 )
 @pytest.mark.parametrize("frame", ["ROWS 3 PRECEDING SLIDE 4", "ROWS 6 PRECEDING SLIDE 11"])
 @pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")
+@pytest.mark.slow
 def test_tumbles_are_native_and_give_what_python_gives(asked: str, frame: str, monkeypatch: pytest.MonkeyPatch) -> None:
     over = asked.format(over=f"OVER (PARTITION BY item {frame})")
     text = f"SET on_error = 'skip'; {SUM}{PLAIN}{TUMBLED} SELECT item, price, {over} FROM bids"

@@ -102,6 +102,7 @@ def test_nothing_is_kept_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch
         KeptFiles("s3://b").get("data/1")
 
 
+@pytest.mark.slow
 def test_only_what_the_machine_lacks_is_fetched(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def fetched() -> int:
         reader = BlockReader(ObjectStorage(s3, keep=True), commit)

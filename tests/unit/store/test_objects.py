@@ -41,6 +41,7 @@ def judge(url: str, won: dict[int, list[int]], rounds: int) -> None:
             assert storage.read(f"a/{number}").to_pybytes() == str(who).encode() * 1000
 
 
+@pytest.mark.slow
 def test_of_many_threads_one_creates_a_file(s3: str):
     won: dict[int, list[int]] = {}
     threads = [threading.Thread(target=lambda who=who: won.__setitem__(who, contend(s3, who, 50))) for who in range(8)]
@@ -137,6 +138,7 @@ def test_it_reaches_the_store_from_a_process_whose_environment_says_nothing(
     assert pickle.loads(sent)[0].read("a/1").to_pybytes() == b"one"  # noqa: S301
 
 
+@pytest.mark.slow
 def test_listings_of_more_than_a_page(storage: ObjectStorage, s3_server: S3Server):
     client, prefix = s3_server.client(), storage.place.rpartition("/")[2]
     for number in range(1005):

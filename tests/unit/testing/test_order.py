@@ -82,6 +82,7 @@ def test_drawn_streams_and_what_leaves_a_query_have_corrections_behind_inserts(e
 
 @settings(max_examples=max(5, settings().max_examples // 10))
 @given(streams("k STRING, x DOUBLE", max_events=8))
+@pytest.mark.slow
 def test_queries_are_deterministic(stream: hr.Stream):
     query = stream.group_by("k").window(hr.snapshot()).aggregate(n=hr.count(), x=hr.max("x"))
     assert deterministic(query)

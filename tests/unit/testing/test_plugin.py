@@ -77,6 +77,7 @@ def test_seeds_differ_between_runs(run: Runs):
     assert seeds[0] != seeds[1]
 
 
+@pytest.mark.slow
 def test_all_workers_have_the_same_seed(run: Runs):
     source = """
         import pytest

@@ -73,6 +73,7 @@ LOOPS = {"cheapest": keyed_cheapest, "closed": keyed_closed, "ranked": ranked, "
 @pytest.mark.parametrize("name", LOOPS)
 @settings(max_examples=max(5, HALF // 2))
 @given(links=keyed(), n=buckets())
+@pytest.mark.slow
 def test_differential_each_key_has_a_loop_of_its_own(name: str, links: hr.Stream, n: int):
     query = LOOPS[name](links)
     assert [query.node.need(i) for i in range(len(query.node.inputs))] == [("t",)] * len(query.node.inputs)

@@ -178,6 +178,7 @@ def test_a_declaration_that_is_not_kept_is_found_out(
     assert shown in report[check].shown, report[check].shown
 
 
+@pytest.mark.slow
 def test_declarations_that_are_kept_pass():
     assert checked(SumsPerKey(), "filter through").ok
     assert checked(LooksInside(), "within window").ok
