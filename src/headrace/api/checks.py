@@ -153,7 +153,7 @@ def checked_window(window: Any) -> WindowKind:
 
 
 def _starred(value: Any, instead: str) -> str:
-    """The call to write where arguments came as a list: with a star."""
+    """The call to write for arguments in a list: with a star."""
     return f"{instead.partition('(')[0]}(*{value!r})" if isinstance(value, (list, tuple)) else instead
 
 

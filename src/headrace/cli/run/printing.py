@@ -29,7 +29,7 @@ _PATIENCE = 1.0  # seconds before progress is shown
 
 
 class AnswerPrinter:
-    """Print the answers of one or several queries; several are told apart by titles or by a field."""
+    """Print the answers of one or several queries; several have titles, or a field with their name."""
 
     def __init__(self, options: Options, *, several: bool) -> None:
         self.output, self.to, self.several = options.shown, options.to, several

@@ -30,7 +30,7 @@ _SHOWN = 200
 
 @dataclass(frozen=True)
 class _Failure:
-    """A failure of a function: what went wrong, the first row, and the exception."""
+    """A failure of a function: the reason, the first row, and the exception."""
 
     row: int
     what: str

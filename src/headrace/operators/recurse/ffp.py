@@ -109,7 +109,7 @@ class FlyingFixedPoint:
         return outgoing
 
     def take(self, message: Message) -> Outgoing:
-        """Process one message that came round; the messages to send."""
+        """Process one message of the loop; the messages to send."""
         outgoing = Outgoing()
         if isinstance(message, LoopEvent):
             self.high = max(self.high, message.time, message.latest)
@@ -172,7 +172,7 @@ class Gate:
     lodged: Speculative | None = None
 
     def take(self, guess: Speculative) -> list[Speculative]:
-        """Process a guess that came round; the guesses to send."""
+        """Process a guess of the loop; the guesses to send."""
         if self.strategy != "hwm":
             return [Speculative(min(guess.time, self.sure))]
         self.lodged = guess

@@ -81,20 +81,20 @@ class SelectReader:
         about_many = aggregated or bool(groups)
         expressions = self.expressions(inside, aggregates=about_many)
         fixed = [group.node for group in groups]
-        mine = [source for _, source in sources] if about_many else []
+        scans = [source for _, source in sources] if about_many else []
         found = []
         for place, value in enumerate(entries):
             expr = expressions.bind(value)
-            self._check_grouped(value, expr, mine, fixed)
+            self._check_grouped(value, expr, scans, fixed)
             found.append(
                 expr.bind(self.schema) if columns is None else self.assigned(value, expr, columns[place], name)
             )
         order = []
         for key in part.order:
             expr = expressions.bind(key.value)
-            self._check_grouped(key.value, expr, mine, fixed)
+            self._check_grouped(key.value, expr, scans, fixed)
             order.append((expr.bind(self.schema), key.descending))
-        having = None if part.having is None else self._having(part.having, expressions, mine, fixed)
+        having = None if part.having is None else self._having(part.having, expressions, scans, fixed)
         every = tuple(source for _, source in sources)
         return d.Selected(
             tuple(found), every[0] if every else None, _all_of(wheres), tuple(order), part.limit, aggregated,
@@ -156,17 +156,17 @@ class SelectReader:
         return self.expressions(inside).bind(part).bind(self.schema)
 
     def _having(
-        self, part: s.Expression, expressions: LocalExpressions, mine: list[d.TableScan], fixed: list[Expr]
+        self, part: s.Expression, expressions: LocalExpressions, scans: list[d.TableScan], fixed: list[Expr]
     ) -> Bound:
         expr = expressions.predicate(part)
-        self._check_grouped(part, expr, mine, fixed)
+        self._check_grouped(part, expr, scans, fixed)
         return expr.bind(self.schema)
 
-    def _check_grouped(self, part: s.Expression, expr: Expr, mine: list[d.TableScan], fixed: list[Expr]) -> None:
+    def _check_grouped(self, part: s.Expression, expr: Expr, scans: list[d.TableScan], fixed: list[Expr]) -> None:
         """Refuse columns beside aggregates that are not the same for all rows of a group."""
         if isinstance(expr, AggregateCall) or any(expr.same(one) for one in fixed):
             return
-        if isinstance(expr, Column) and self.places[expr.column].source in mine:
+        if isinstance(expr, Column) and self.places[expr.column].source in scans:
             raise self.context.error(
                 part,
                 "beside an aggregate, a column must stand in one too" + (", or in GROUP BY" if fixed else ""),
@@ -174,7 +174,7 @@ class SelectReader:
                 instead="max(column)",
             )
         for child in expr.children:
-            self._check_grouped(part, child, mine, fixed)
+            self._check_grouped(part, child, scans, fixed)
 
     # --- values for columns ------------------------------------------------------------------------------------------
 
@@ -273,9 +273,9 @@ class SelectReader:
             every.append([(self.part.name.text, {one.name: _argument(one.name) for one in self.parameters})])
         for level in every:
             for name, columns in level:
-                nearest_ones = {mine: theirs for mine, theirs in columns.items() if mine.lower() not in taken}
+                nearest_ones = {column: theirs for column, theirs in columns.items() if column.lower() not in taken}
                 relations += [Relation(name, columns, by_name=True), Relation(name, nearest_ones)]
-            taken |= {mine.lower() for _, columns in level for mine in columns}
+            taken |= {column.lower() for _, columns in level for column in columns}
         return Scope(self.context, tuple(relations))
 
     def called(self, expr: ModuleCall) -> None:
