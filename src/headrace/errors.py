@@ -26,6 +26,7 @@ Each class also derives from a matching builtin, so `except ValueError` works as
     ├── CheckpointError    a checkpoint of another query or version          (RuntimeError)
     │   ├── StoreError     a file of a checkpoint is missing or damaged      (OSError)
     │   └── Superseded     another process has taken over the checkpoint
+    ├── Unavailable        a service that does not answer now                (ConnectionError)
     └── HostError          a host that cannot start or has failed            (RuntimeError)
 
     RowsNotUsed            the warning of a run that did not use all rows    (UserWarning)
@@ -60,6 +61,7 @@ __all__ = [
     "StoreError",
     "Superseded",
     "TimeError",
+    "Unavailable",
     "Undecided",
     "UnknownColumn",
     "UnknownMethod",
@@ -328,6 +330,12 @@ class SinkError(HeadraceError, OSError):
     """An output that cannot be written."""
 
     code = "SINK"
+
+
+class Unavailable(HeadraceError, ConnectionError):
+    """A service that does not answer now, and may answer later."""
+
+    code = "UNAVAILABLE"
 
 
 class CheckpointError(HeadraceError, RuntimeError):

@@ -46,6 +46,11 @@ FOLDERS = (
     ),
     Folder(("io",), "sources, ingress, sinks and their encodings, the generator", ignores=("segments", "trace")),
     Folder(
+        ("adapters",),
+        "the base classes of adapters for users; Kafka and PostgreSQL",
+        ignores=("segments", "trace", "store", "changes"),
+    ),
+    Folder(
         ("operators",),
         "kernels, one file or folder per family; `registry.py` chooses the kernel of a node and describes how it "
         "runs (`choice.py`); `reference/` holds their slow twins",

@@ -1,8 +1,9 @@
 """Sinks: where results go, and in which encoding.
 
 A sink is a value that describes the destination of an output. *Encodings*: `events` are physical events (insert,
-retract, cti); `final` are final rows; `upsert` has for each key the latest row (with the greatest LE), and `delete`
-when rows of a key are deleted (`upserts.py`). `egress.py` delivers rows to sinks.
+retract, cti); `changes` are rows with a `_change_type`, insert or delete; `final` are final rows; `upsert` has for each
+key the latest row (with the greatest LE), and `delete` when rows of a key are deleted (`upserts.py`). `egress.py`
+delivers rows to sinks; `adapter.py` has the base class of sinks that are services.
 """
 
 from __future__ import annotations
@@ -26,15 +27,19 @@ from headrace.progress import Progress
 from headrace.schema import Schema
 from headrace.time import INFINITY
 
-__all__ = ["Console", "FileSink", "FunctionSink", "Memory", "Nowhere", "Sink", "read_events_output", "rows_of"]
+__all__ = [
+    "Console", "Encoding", "FileSink", "FunctionSink", "Memory", "Nowhere", "Sink", "read_events_output", "rows_of",
+]  # fmt: skip
 
-Encoding = Literal["events", "final", "upsert"]
-ENCODINGS = ("events", "final", "upsert")
+Encoding = Literal["events", "changes", "final", "upsert"]
+ENCODINGS = ("events", "changes", "final", "upsert")
+#: The column of the encoding `changes`: `insert` or `delete`.
+CHANGE_TYPE = "_change_type"
 
 
 @dataclass(frozen=True)
-class _Encoded:
-    """A sink with an encoding; `key` names the columns that identify upsert rows."""
+class Sink:
+    """The destination of an output, with an encoding; `key` names the columns that identify upsert rows."""
 
     encoding: Encoding = "events"
     key: tuple[str, ...] = ()
@@ -51,7 +56,7 @@ class _Encoded:
 
 
 @dataclass(frozen=True)
-class FileSink(_Encoded):
+class FileSink(Sink):
     """A directory with a folder of files per batch."""
 
     path: str = ""
@@ -64,14 +69,14 @@ class FileSink(_Encoded):
 
 
 @dataclass(frozen=True)
-class Console(_Encoded):
+class Console(Sink):
     """A table on the terminal."""
 
     rows: int = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Memory(_Encoded):
+class Memory(Sink):
     """Keeps all batches since the start in the driver's memory, for tests and notebooks."""
 
     batches: list[tuple[Changes, Progress]] = field(default_factory=list)
@@ -110,27 +115,38 @@ class Memory(_Encoded):
 
 
 @dataclass(frozen=True, eq=False)
-class FunctionSink(_Encoded):
+class FunctionSink(Sink):
     """Calls a function in the driver with every batch, at least once: `function(batch_id, changes, progress)`."""
 
     function: Callable[[int, Changes, Progress], None] = lambda *_: None
 
 
 @dataclass(frozen=True)
-class Nowhere(_Encoded):
+class Nowhere(Sink):
     """Drops every row where it is computed, as Spark's `noop` does; for benchmarks."""
 
 
-Sink = FileSink | Console | Memory | FunctionSink | Nowhere
-
-
-def rows_of(changes: Changes, sink: _Encoded, batch: int = 0) -> pa.Table:
+def rows_of(changes: Changes, sink: Sink, batch: int = 0) -> pa.Table:
     """The rows of one batch in the sink's encoding."""
     if sink.encoding == "events":
         return to_physical(changes)
+    if sink.encoding == "changes":
+        return change_rows(changes)
     if sink.encoding == "final":
         return history(changes)
     return upserts(changes, sink.key, batch)
+
+
+def change_rows(changes: Changes) -> pa.Table:
+    """The rows of a batch with their change: `delete` for each that no longer holds, then `insert` for each new one."""
+    changes = changes.consolidate()
+    order = np.argsort(changes.weight > 0, kind="stable")
+    changes = changes.take(np.repeat(order, np.abs(changes.weight[order])))
+    kinds = pa.array(np.where(changes.weight > 0, "insert", "delete"), pa.string())
+    table = pa.table({CHANGE_TYPE: kinds, "le": pa.array(changes.le), "re": pa.array(changes.re)})
+    for name in changes.payload.column_names:
+        table = table.append_column(name, changes.payload.column(name))
+    return table
 
 
 def read_events_output(path: str, schema: Schema | str) -> pa.Table:

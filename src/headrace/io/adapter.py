@@ -1,0 +1,151 @@
+"""Adapters: the two base classes of everything that reads events from a place or writes answers to one.
+
+A **source adapter** describes a place that holds rows in *partitions*, numbered by *offsets* that only grow: a topic, a
+table's log of changes. The driver asks how far the partitions reach (`offsets`), and decides what a batch reads: a
+range of offsets of each partition. The plan of a batch is stored before it runs, so every attempt reads the same
+ranges. Tasks read them (`read`), on Spark in the workers: rows never visit the driver. After the commit, the place may
+forget what was read (`acknowledge`).
+
+A **sink adapter** describes a place for answers. Tasks write the rows of a batch to the store, and the commit names
+them. After it they are delivered, in *parts*: one for each bucket that has rows. `deliver` may be called again for the
+same part of the same batch, by this process or another one, after a crash at any moment. So it records the batch number
+at the place, in one step with the rows, and a part that is recorded is not delivered again.
+
+Both are values: they are pickled, sent to workers, and may be called by any thread. Connections belong to the process
+that opened them, and are not part of the value. `str(adapter)` is part of the plan's text, by which a checkpoint knows
+its query: it names what is read, and neither addresses, which may change, nor passwords.
+
+An adapter raises `Unavailable` where the place does not answer and may answer later: the call is repeated, for
+`PATIENCE` seconds. `SourceError` and `SinkError` end the query; started again, it continues.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeVar
+
+import pyarrow as pa
+
+from headrace.errors import Unavailable
+from headrace.io.decoded import DecodedBlock
+from headrace.io.sinks import Sink
+from headrace.schema import Schema
+
+__all__ = ["DeliveryId", "Offsets", "ReadRange", "SinkAdapter", "SourceAdapter", "patiently"]
+
+#: How long calls to a place that does not answer are repeated, in seconds.
+PATIENCE = 60.0
+_PAUSES = (0.05, 2.0)
+_log = logging.getLogger("headrace")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """How far a partition reaches: the offset of its first row that is still stored, and the end after its last row."""
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True)
+class ReadRange:
+    """A range of one partition: from `start` to before `end`."""
+
+    partition: str
+    start: int
+    end: int
+
+
+class SourceAdapter:
+    """A place to read rows from. Subclasses are frozen dataclasses.
+
+    Only `offsets` and `read` must be written.
+    """
+
+    #: What a range does whose first rows are no longer stored: an error, or reading on, with the lost offsets counted.
+    on_gap: Literal["raise", "continue"] = "raise"
+
+    def offsets(self, positions: Mapping[str, int]) -> Mapping[str, Offsets]:
+        """How far every partition reaches now; new ones may appear.
+
+        `positions` has the next offset of each partition that was read before. Called by the driver, often.
+        """
+        raise NotImplementedError
+
+    def begin(self, partition: str, available: Offsets) -> int:  # noqa: ARG002 - for places that can start elsewhere
+        """The offset from which a partition is read that was never read before."""
+        return available.first
+
+    def limit(self, partition: str, start: int, end: int, rows: int) -> int:  # noqa: ARG002 - offsets may not be rows
+        """The end of a range of about this many rows, at least one."""
+        return min(end, start + rows)
+
+    def read(
+        self, partition: str, start: int, end: int, columns: Sequence[str]
+    ) -> Generator[pa.Table | DecodedBlock, None, int | None]:
+        """The rows of a range, in order, as tables or decoded blocks with at least these columns.
+
+        A generator. It may `return` an offset: where the next range starts, if that is not `end`. Called again for the
+        same range, it returns the same rows, until the range is acknowledged.
+        """
+        raise NotImplementedError
+
+    def acknowledge(self, positions: Mapping[str, int]) -> None:
+        """Everything before these offsets is committed, and will not be read again. Called by the driver."""
+
+    def close(self) -> None:
+        """Release what this process holds for the source, when the query ends."""
+
+
+@dataclass(frozen=True)
+class DeliveryId:
+    """The identity of one part of a batch of an output: the same for every attempt to deliver it.
+
+    `query` is the mark of the checkpoint, `output` the number of the output, `part` the number of the part. Batches of
+    a part come in order, not every batch has rows for every part.
+    """
+
+    query: str
+    output: int
+    part: int
+    batch: int
+
+
+@dataclass(frozen=True)
+class SinkAdapter(Sink):
+    """A place to write answers to. Subclasses are frozen dataclasses; `deliver` must be written."""
+
+    #: Whether `deliver` recognises what it has delivered. If not, a batch may be delivered twice after a crash.
+    exactly_once: ClassVar[bool] = True
+
+    def open(self, query: str, output: int, columns: Schema) -> None:
+        """Check that rows with these columns can be delivered, before the query runs. Called by the driver."""
+
+    def deliver(self, delivery: DeliveryId, rows: pa.Table) -> None:
+        """Write the rows, in the sink's encoding, and record the delivery in the same step; nothing if it is recorded.
+
+        Called in a worker, or in the driver for few rows.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Release what this process holds for the sink, when the query ends."""
+
+
+def patiently(call: Callable[[], T], what: str, stopped: Callable[[], bool] = lambda: False) -> T:
+    """The result of a call, repeated while the place is unavailable; after `PATIENCE` seconds its error is raised."""
+    deadline, pause = time.monotonic() + PATIENCE, _PAUSES[0]
+    while True:
+        try:
+            return call()
+        except Unavailable as error:
+            if stopped() or time.monotonic() > deadline:
+                raise
+            if pause == _PAUSES[0]:
+                _log.warning("%s: %s; trying again for %d seconds", what, error.message, PATIENCE)
+        time.sleep(pause)
+        pause = min(2 * pause, _PAUSES[1])
