@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeVar
 
@@ -63,11 +63,16 @@ class ReadRange:
 class SourceAdapter:
     """A place to read rows from. Subclasses are frozen dataclasses.
 
-    Only `offsets` and `read` must be written.
+    Only `schema`, `offsets` and `read` must be written.
     """
 
     #: What a range does whose first rows are no longer stored: an error, or reading on, with the lost offsets counted.
     on_gap: Literal["raise", "continue"] = "raise"
+
+    @property
+    def schema(self) -> Schema:
+        """The columns that `read` can return."""
+        raise NotImplementedError
 
     def offsets(self, positions: Mapping[str, int]) -> Mapping[str, Offsets]:
         """How far every partition reaches now; new ones may appear.
@@ -84,13 +89,12 @@ class SourceAdapter:
         """The end of a range of about this many rows, at least one."""
         return min(end, start + rows)
 
-    def read(
-        self, partition: str, start: int, end: int, columns: Sequence[str]
-    ) -> Generator[pa.Table | DecodedBlock, None, int | None]:
-        """The rows of a range, in order, as tables or decoded blocks with at least these columns.
+    def read(self, partition: str, start: int, end: int, columns: Sequence[str]) -> Iterator[DecodedBlock]:
+        """The rows of a range, in order, with these columns; `rows` and `lines` of a block have their offsets.
 
-        A generator. It may `return` an offset: where the next range starts, if that is not `end`. Called again for the
-        same range, it returns the same rows, until the range is acknowledged.
+        Called again for the same range, it returns the same rows, until the range is acknowledged. If the first rows
+        are no longer stored, it raises a `SourceError`, or under `on_gap="continue"` reports in a block's `lost` how
+        many are missing.
         """
         raise NotImplementedError
 
@@ -122,8 +126,11 @@ class SinkAdapter(Sink):
     #: Whether `deliver` recognises what it has delivered. If not, a batch may be delivered twice after a crash.
     exactly_once: ClassVar[bool] = True
 
-    def open(self, query: str, output: int, columns: Schema) -> None:
-        """Check that rows with these columns can be delivered, before the query runs. Called by the driver."""
+    def open(self, query: str, output: int, columns: Schema, batch: int) -> None:
+        """Prepare the place for payloads with these columns, before the query runs. Called by the driver.
+
+        `batch` is the number of the last committed batch, -1 if there is none; it may not have been delivered yet.
+        """
 
     def deliver(self, delivery: DeliveryId, rows: pa.Table) -> None:
         """Write the rows, in the sink's encoding, and record the delivery in the same step; nothing if it is recorded.

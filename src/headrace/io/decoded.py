@@ -43,6 +43,9 @@ class DecodedBlock:
     from 0; `lines` has the lines on which they begin, if known; `refused` has the columns `row`, `reason`, `raw` and
     `line`. `file` is the state of the file since it was listed; only the last block, which is empty, reports a file
     that is missing or changed.
+
+    Adapters (`adapter.py`) number rows by their offsets. `arrived` has the times at which rows reached their place, in
+    ticks, if it keeps them; `lost` is the number of offsets before the block that are no longer stored.
     """
 
     table: pa.Table
@@ -50,6 +53,8 @@ class DecodedBlock:
     rows: NDArray[np.int64]
     lines: NDArray[np.int64] | None = None
     file: FileState = "same"
+    arrived: NDArray[np.int64] | None = None
+    lost: int = 0
 
     def where(self, row_filter: pc.Expression | None, columns: Sequence[str]) -> DecodedBlock:
         """The rows that pass the filter (null does not), with these columns; refused rows stay refused."""
@@ -59,14 +64,17 @@ class DecodedBlock:
         placed = self.table.append_column(_PLACE, pa.array(np.arange(len(self.rows)))).filter(row_filter)
         kept = placed[_PLACE].to_numpy()
         lines = None if self.lines is None else self.lines[kept]
-        return replace(self, table=placed.select(list(columns)), rows=self.rows[kept], lines=lines)
+        arrived = None if self.arrived is None else self.arrived[kept]
+        return replace(self, table=placed.select(list(columns)), rows=self.rows[kept], lines=lines, arrived=arrived)
 
     def slice(self, start: int, rows: int) -> DecodedBlock:
         """A slice of the good rows; the first slice has the refused rows."""
         lines = None if self.lines is None else self.lines[start : start + rows]
         refused = self.refused if start == 0 else self.refused.slice(0, 0)
         piece = self.table.slice(start, rows)
-        return replace(self, table=piece, refused=refused, rows=self.rows[start : start + rows], lines=lines)
+        arrived = None if self.arrived is None else self.arrived[start : start + rows]
+        rest = {"lines": lines, "arrived": arrived, "lost": self.lost if start == 0 else 0}
+        return replace(self, table=piece, refused=refused, rows=self.rows[start : start + rows], **rest)
 
 
 _PLACE = "__place__"
