@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeVar
 
@@ -89,12 +89,17 @@ class SourceAdapter:
         """The end of a range of about this many rows, at least one."""
         return min(end, start + rows)
 
-    def read(self, partition: str, start: int, end: int, columns: Sequence[str]) -> Iterator[DecodedBlock]:
+    def read(
+        self, partition: str, start: int, end: int, columns: Sequence[str]
+    ) -> Generator[DecodedBlock, None, int | None]:
         """The rows of a range, in order, with these columns; `rows` and `lines` of a block have their offsets.
 
-        Called again for the same range, it returns the same rows, until the range is acknowledged. If the first rows
-        are no longer stored, it raises a `SourceError`, or under `on_gap="continue"` reports in a block's `lost` how
-        many are missing.
+        Called again for the same range, it returns the same rows, until the range is acknowledged. A generator: it may
+        `return` the offset at which the next range starts, if that is not `end`. Only then may another call return
+        other rows, such as a newer snapshot of a table: the offset of the call that is committed counts.
+
+        If the first rows are no longer stored, it raises a `SourceError`, or under `on_gap="continue"` reports in a
+        block's `lost` how many are missing.
         """
         raise NotImplementedError
 
