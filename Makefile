@@ -18,7 +18,7 @@ help: ## list the recipes
 setup: $(READY) ## make .venv, and see that there is a Java
 	@scripts/java.sh >/dev/null
 
-$(READY): pyproject.toml packages/headrace-finance/pyproject.toml constraints.txt scripts/venv.sh
+$(READY): pyproject.toml $(wildcard packages/*/pyproject.toml) constraints.txt scripts/venv.sh
 	@PYTHON="$(PYTHON)" scripts/venv.sh
 
 demo: $(READY) ## see Headrace at work: late events, corrected answers

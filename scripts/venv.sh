@@ -46,5 +46,5 @@ pip=(.venv/bin/python -m pip --disable-pip-version-check install --quiet --const
 "${pip[@]}" hatchling editables setuptools wheel
 "${pip[@]}" --no-build-isolation --editable '.[objects,test,dev,docs]'
 # The sample package of modules, as a user would have it: its entry points are known to hr.modules().
-"${pip[@]}" --no-build-isolation --no-deps --editable packages/headrace-finance
+"${pip[@]}" --no-build-isolation --no-deps --editable packages/headrace-finance --editable packages/headrace-sqlite
 touch .venv/.ready

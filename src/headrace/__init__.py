@@ -24,6 +24,7 @@ from headrace.api.inputs import (
     read_host,
     read_json,
     read_parquet,
+    read_source,
     read_spark,
 )
 from headrace.api.outputs import console, files, memory
@@ -157,6 +158,7 @@ __all__ = [
     "read_host",
     "read_json",
     "read_parquet",
+    "read_source",
     "read_spark",
     "recurse",
     "run",

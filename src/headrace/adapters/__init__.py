@@ -7,6 +7,6 @@ Each needs an extra of the package (`pip install headrace[kafka]`), which is imp
 """
 
 from headrace.io.adapter import DeliveryId, Offsets, ReadRange, SinkAdapter, SourceAdapter
-from headrace.io.decoded import DecodedBlock
+from headrace.io.decoded import DecodedBlock, decoded
 
-__all__ = ["DecodedBlock", "DeliveryId", "Offsets", "ReadRange", "SinkAdapter", "SourceAdapter"]
+__all__ = ["DecodedBlock", "DeliveryId", "Offsets", "ReadRange", "SinkAdapter", "SourceAdapter", "decoded"]

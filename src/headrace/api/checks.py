@@ -26,7 +26,7 @@ __all__ = [
     "row_expr",
 ]  # fmt: skip
 
-_POSITIVE = ("buckets", "batch_rows", "files_per_batch", "max_trips")
+_POSITIVE = ("buckets", "batch_rows", "files_per_batch", "rows_per_batch", "max_trips")
 
 
 class HasNode(Protocol):
@@ -209,7 +209,7 @@ def checked_sinks(sinks: Mapping[str, Any], streams: Mapping[str, Node]) -> dict
     return {name: _sink(sink) for name, sink in sinks.items()}
 
 
-_SINKS = "hr.console(...), hr.files(...), hr.memory(...)"
+_SINKS = "hr.console(...), hr.files(...), hr.memory(...), hr.kafka(...), hr.postgres(...)"
 
 
 def _sink(sink: Any) -> Sink:

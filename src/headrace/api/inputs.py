@@ -17,10 +17,11 @@ from headrace.errors import PlanError, SchemaError, nearest
 from headrace.events import check_events, events_table
 from headrace.expr import Expr, col
 from headrace.io import generator
+from headrace.io.adapter import SourceAdapter
 from headrace.io.decoded import finish
 from headrace.io.files import MAX_EXPANSION, FileOrder
 from headrace.io.formats import Format, infer_schema
-from headrace.io.origins import Events, Files, FrameRead, HostRead, Origin, SparkRead
+from headrace.io.origins import AdapterRead, Events, Files, FrameRead, HostRead, Origin, SparkRead
 from headrace.io.records import MAX_LINE
 from headrace.io.spark_frames import frame_schema, is_frame
 from headrace.plan.nodes import Admit, EdgeLifetimes, Source
@@ -44,7 +45,7 @@ from headrace.time import DurationLike, duration
 
 __all__ = [
     "advance", "by_arrival", "edge", "events", "explicit", "generated", "heartbeat", "interval", "ordered", "physical",
-    "point", "read_csv", "read_events", "read_host", "read_json", "read_parquet", "read_spark",
+    "point", "read_csv", "read_events", "read_host", "read_json", "read_parquet", "read_source", "read_spark",
 ]  # fmt: skip
 
 SchemaLike: TypeAlias = "Schema | str | pa.Schema"
@@ -84,21 +85,30 @@ def physical() -> Physical:
     return Physical()
 
 
-def explicit(late: LatePolicy = "divert") -> Explicit:
-    """CTIs come with the data, as rows of kind `cti`."""
-    return Explicit(late)
+def explicit(late: LatePolicy = "divert", idle: DurationLike | None = None) -> Explicit:
+    """CTIs come with the data, as rows of kind `cti`. `idle` is that of `advance`."""
+    return Explicit(late, idle=_idle(idle))
+
+
+def _idle(idle: DurationLike | None) -> int | None:
+    return None if idle is None else duration(idle)
 
 
 def advance(
-    delay: DurationLike, every: DurationLike = 1, late: LatePolicy = "divert", max_skew: DurationLike | None = None
-) -> Advance:
+    delay: DurationLike, every: DurationLike = 1, late: LatePolicy = "divert", max_skew: DurationLike | None = None,
+    idle: DurationLike | None = None,
+) -> Advance:  # fmt: skip
     """The CTI follows the highest LE seen at a distance of `delay`, in steps of `every`.
 
     An event more than `max_skew` ahead of the reference time is data but does not advance the CTI. The reference time
     is the clock where there is one, else the highest time trusted so far, else the median of the batch. So `max_skew`
     must be longer than the longest pause of the input. CTI rows in the data are promises too.
+
+    A source with partitions (Kafka) has the CTI of the partition that is farthest behind. `idle` is the time after
+    which a partition without new rows no longer holds back the others; rows that it sends later may be late.
     """
-    return Advance(late, duration(delay), duration(every), None if max_skew is None else duration(max_skew))
+    skew = None if max_skew is None else duration(max_skew)
+    return Advance(late, duration(delay), duration(every), skew, idle=_idle(idle))
 
 
 def heartbeat(every: DurationLike = "1 s", delay: DurationLike = 0, late: LatePolicy = "divert") -> Heartbeat:
@@ -106,9 +116,9 @@ def heartbeat(every: DurationLike = "1 s", delay: DurationLike = 0, late: LatePo
     return Heartbeat(late, duration(every), duration(delay))
 
 
-def ordered(late: LatePolicy = "divert") -> Advance:
-    """The rows come in the order of their times: the CTI is the LE of the last row."""
-    return Advance(late)
+def ordered(late: LatePolicy = "divert", idle: DurationLike | None = None) -> Advance:
+    """The rows come in the order of their times: the CTI is the LE of the last row. `idle` is that of `advance`."""
+    return Advance(late, idle=_idle(idle))
 
 
 def events(
@@ -265,6 +275,24 @@ def read_host(
     return _stream_of(origin, columns, by_arrival() if lifetime is None else lifetime, progress, bad_rows)
 
 
+def read_source(
+    adapter: SourceAdapter, *, lifetime: Lifetime, progress: ProgressPolicy | None = None,
+    bad_rows: BadRowPolicy = "divert",
+) -> Stream:  # fmt: skip
+    """The rows of an adapter as a stream: of a place that holds rows in partitions, numbered by offsets.
+
+    `headrace.adapters` has the base class for adapters of your own. `read_kafka` and `read_postgres` read by adapters
+    that are included.
+    """
+    if not isinstance(adapter, SourceAdapter):
+        raise PlanError(
+            "this is not an adapter of a source",
+            given=type(adapter).__name__,
+            allowed="an object of a class derived from headrace.adapters.SourceAdapter",
+        )
+    return _stream_of(AdapterRead(adapter), adapter.schema, lifetime, progress, bad_rows)
+
+
 def _check_host(host: Any, port: Any, format: str, counts: Sequence[Any]) -> None:
     if not isinstance(host, str) or not host.strip():
         raise PlanError("a host has a name", given=host, allowed="a name or an address", instead="'localhost'")
@@ -360,7 +388,15 @@ def _stream_of(
             allowed=f"columns beside {', '.join(RESERVED)}",
             instead="a schema with another column, or another name for the column of the time",
         )
-    source = Source(origin, columns, lifetime, progress or _default_progress(lifetime), bad_rows)
+    policy = progress or _default_progress(lifetime)
+    if policy.idle is not None and not isinstance(origin, AdapterRead):
+        raise PlanError(
+            "idle= is for sources with partitions, of which one may be silent",
+            given=f"{origin}, progress {policy}",
+            allowed="sources that adapters read, such as read_kafka",
+            instead="hr.heartbeat(...), whose CTI follows the clock when the input is idle",
+        )
+    source = Source(origin, columns, lifetime, policy, bad_rows)
     if isinstance(lifetime, Arrival):  # the column of the arrival is read only where a query uses it
         return Stream(replace(origin.stamped(source), read_columns=source.schema.names))
     if isinstance(lifetime, Edge):

@@ -33,6 +33,9 @@ class StartOptions(TypedDict, total=False):
     """The directory or URL of the query's state; another start with it continues the query."""
     buckets: int | None
     """The number of buckets. Default: one in process, one for each core on Spark."""
+    rows_per_batch: int | None
+    """The most rows that a batch reads from sources with partitions. Default: it adapts, so that a batch takes about
+    a second."""
     files_per_batch: int | None
     """The most files that a batch reads. Default: no limit for `start`; one for a `run` with a checkpoint."""
     trigger: str | None

@@ -26,10 +26,11 @@ from headrace.host.local import run_local, start_local
 from headrace.host.losses import describe_losses, lost
 from headrace.host.report import BatchReport
 from headrace.host.result import FinishedRun, Result
-from headrace.io.origins import SparkRead, check_frames
+from headrace.io.adapter import SinkAdapter
+from headrace.io.origins import AdapterRead, SparkRead, check_frames
 from headrace.io.sinks import Sink
 from headrace.plan.nodes import DIVERTED as DIVERTED_ROWS
-from headrace.plan.nodes import Diverted, Failures, Final, Node, Output, Source, diverted_streams, walk
+from headrace.plan.nodes import Diverted, Failures, Final, Node, Output, Source, diverted_streams, sources_of, walk
 from headrace.stages.egress import check_places, deliver, prepared, show_losses
 from headrace.time import NEG_INFINITY
 
@@ -167,7 +168,7 @@ def run_quietly(
     outputs = outputs_of(nodes)
     _check_bounded(outputs)
     common = ["host", "consistency", "sinks"]
-    if host == "local" and options.get("checkpoint") is None:
+    if host == "local" and options.get("checkpoint") is None and not _needs_loop(outputs, checked.values()):
         arguments = checked_options(options, [*common, *options_of(run_local), "checkpoint"])
         done = _run_local(outputs, checked, {name: value for name, value in arguments.items() if value is not None})
     else:
@@ -177,6 +178,12 @@ def run_quietly(
             outputs = outputs[: len(nodes)]
         done = run_driven(begin, outputs, sinks=checked, **arguments)
     return Run(done.results, done.counts, done.statistics, done.examples)
+
+
+def _needs_loop(outputs: Sequence[Output], sinks: Iterable[Sink]) -> bool:
+    """Whether a run needs the loop of a started query: adapters are read and written batch by batch."""
+    services = any(isinstance(sink, SinkAdapter) for sink in sinks)
+    return services or any(isinstance(source.origin, AdapterRead) for source in sources_of(*outputs))
 
 
 def _check_bounded(outputs: list[Output]) -> None:

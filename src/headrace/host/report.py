@@ -52,6 +52,8 @@ class BatchReport(dict[str, Any]):
         for operator in self.get("operators", ()):
             lines.append(f"  {operator['operator']}: {_size(operator)}, held by {operator['held_by']}")
             lines += [f"    {line}" for line in _loop_lines(operator)]
+        for source, limits in self.get("intake", {}).items():
+            lines.append(f"  {source}: " + ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in limits.items()))
         if self.get("fetched"):
             lines.append(f"  fetched {self['fetched']:,} bytes of state from a remote store")
         return "\n".join(lines)

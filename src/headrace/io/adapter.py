@@ -29,7 +29,7 @@ from typing import ClassVar, Literal, TypeVar
 
 import pyarrow as pa
 
-from headrace.errors import Unavailable
+from headrace.errors import PlanError, Unavailable
 from headrace.io.decoded import DecodedBlock
 from headrace.io.sinks import Sink
 from headrace.schema import Schema
@@ -126,7 +126,22 @@ class DeliveryId:
 
 @dataclass(frozen=True)
 class SinkAdapter(Sink):
-    """A place to write answers to. Subclasses are frozen dataclasses; `deliver` must be written."""
+    """A place to write answers to. Subclasses are frozen dataclasses; `deliver` must be written.
+
+    An upsert writes the latest row of each key. `ended` says what becomes of it when its lifetime has ended: the answer
+    of a window is kept; with `"delete"` the place has only rows that still hold, as a copy of a table must.
+    """
+
+    ended: Literal["keep", "delete"] = "keep"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ended not in ("keep", "delete") or (self.ended == "delete" and self.encoding != "upsert"):
+            raise PlanError(
+                "ended= says what becomes of upsert rows whose lifetime has ended",
+                given=f"ended={self.ended!r}, encoding={self.encoding!r}",
+                allowed="ended='keep', or 'delete' with encoding='upsert'",
+            )
 
     #: Whether `deliver` recognises what it has delivered. If not, a batch may be delivered twice after a crash.
     exactly_once: ClassVar[bool] = True

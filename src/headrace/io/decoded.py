@@ -10,6 +10,7 @@ from 1. It is null where it is unknown: in rows that a reader has filtered befor
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,11 +22,11 @@ from numpy.typing import NDArray
 
 from headrace.io.conversion import convert, reason
 from headrace.io.files import FileState
-from headrace.schema import Field
+from headrace.schema import Field, Schema
 
 __all__ = [
-    "REFUSED", "DecodedBlock", "Raw", "Refusal", "as_python", "concat", "finish", "numbered", "refused_table",
-    "unnumbered",
+    "REFUSED", "DecodedBlock", "Raw", "Refusal", "as_python", "concat", "decoded", "finish", "numbered",
+    "refused_table", "unnumbered",
 ]  # fmt: skip
 
 REFUSED = pa.schema([("row", pa.int64()), ("reason", pa.string()), ("raw", pa.string()), ("line", pa.int64())])
@@ -73,8 +74,8 @@ class DecodedBlock:
         refused = self.refused if start == 0 else self.refused.slice(0, 0)
         piece = self.table.slice(start, rows)
         arrived = None if self.arrived is None else self.arrived[start : start + rows]
-        rest = {"lines": lines, "arrived": arrived, "lost": self.lost if start == 0 else 0}
-        return replace(self, table=piece, refused=refused, rows=self.rows[start : start + rows], **rest)
+        sliced = replace(self, table=piece, refused=refused, rows=self.rows[start : start + rows], lines=lines)
+        return replace(sliced, arrived=arrived, lost=self.lost if start == 0 else 0)
 
 
 _PLACE = "__place__"
@@ -116,6 +117,19 @@ def finish(table: pa.Table, rows: NDArray[np.int64], fields: Sequence[Field], ra
     texts = pa.array(raw(np.flatnonzero(bad)), pa.string())
     refused = pa.table([rows[bad], joined, texts, pa.nulls(len(texts), pa.int64())], schema=REFUSED)
     return DecodedBlock(result.filter(pa.array(~bad)), refused.sort_by("row"), rows[~bad])
+
+
+def decoded(rows: pa.Table, offsets: NDArray[np.int64], schema: Schema) -> DecodedBlock:
+    """A block from rows with any types, and their offsets: rows in which a value does not fit its column are refused.
+
+    For adapters; the columns of `rows` are columns of the schema.
+    """
+
+    def texts(places: NDArray[np.int64]) -> list[str]:
+        return [json.dumps(row, default=str, ensure_ascii=False) for row in rows.take(pa.array(places)).to_pylist()]
+
+    block = finish(rows, offsets, [schema[name] for name in rows.column_names], texts)
+    return numbered(block, lambda rows: rows)
 
 
 def _reasons(values: pa.ChunkedArray, field: Field, mask: NDArray[np.bool_]) -> pa.Array:

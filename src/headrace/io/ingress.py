@@ -5,6 +5,11 @@ raised by the rows before it in the same channel (a file, or all of an in-proces
 decides, and not their division into batches. The input's policy applies to late rows; malformed rows are diverted or
 raised. Every row is counted: `rows = accepted + diverted + dropped`, always.
 
+Partitions of an adapter's source are channels with names and progress of their own, which lasts: a row is late when it
+breaks the promise of its own partition, and the promise of the source is the least of its partitions' (rule 3.4). So
+the pace at which partitions are read does not decide either. A partition that has been silent for the policy's `idle`
+does not hold the others back; the rows that it sends later are also judged by the promise of the source (rule 3.2).
+
 Rows that are points at their arrival (rule 8.1) are never late: a row whose file was modified before the CTI arrives
 now, at the CTI.
 """
@@ -41,7 +46,7 @@ _STRETCH = 16_384
 #: The counters of a source: of rows, and of files that were missing or changed when they were read.
 COUNTERS = (
     "rows", "accepted", "diverted", "dropped", "adjusted", "ctis", "late", "malformed", "missing_files",
-    "changed_files", "old_files",
+    "changed_files", "old_files", "lost_offsets",
 )  # fmt: skip
 
 
@@ -54,21 +59,38 @@ class ChannelReport:
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
     #: The first row that was diverted or dropped: its `reason`, `file`, `line` and `row`.
     example: dict[str, Any] | None = None
+    #: The name of a partition; then `high` and `cti` are those of all its batches.
+    channel: str | None = None
+    #: Whether the partition has been silent for so long that it holds nothing back.
+    idle: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        return {"high": self.high, "cti": self.cti, "counts": self.counts, "example": self.example}
+        report = {"high": self.high, "cti": self.cti, "counts": self.counts, "example": self.example}
+        return report if self.channel is None else report | {"channel": self.channel, "idle": self.idle}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ChannelReport:
-        return cls(data["high"], data["cti"], data["counts"], data["example"])
+        named = data.get("channel"), data.get("idle", False)
+        return cls(data["high"], data["cti"], data["counts"], data["example"], *named)
+
+    def promise(self, policy: ProgressPolicy) -> int:
+        """The CTI of the channel."""
+        return max(self.cti, policy.cti(self.high)) if isinstance(policy, Advance) else self.cti
 
 
 def resolve(policy: ProgressPolicy, before: Progress, reports: Iterable[ChannelReport]) -> Progress:
-    """An input's progress after a batch, from the reports of its channels."""
+    """An input's progress after a batch, from the reports of its channels: of partitions, from all of them."""
     high, cti = before.high, before.cti
+    partitions: list[ChannelReport] = []
     for report in reports:
-        high, cti = max(high, report.high), max(cti, report.cti)
-    if isinstance(policy, Advance):
+        high = max(high, report.high)
+        if report.channel is None:
+            cti = max(cti, report.cti)
+        else:
+            partitions.append(report)
+    if partitions:
+        cti = max(cti, min((p.promise(policy) for p in partitions if not p.idle), default=cti))
+    elif isinstance(policy, Advance):
         cti = max(cti, policy.cti(high))
     return Progress(cti, max(high, cti) if cti != INFINITY else high)
 
@@ -83,15 +105,24 @@ def count_orphans(counts: dict[str, int], source: str, statistics: Iterable[dict
 class Channel:
     """One ordered part of an input during one batch: turns blocks of rows into changes, and counts them."""
 
-    def __init__(self, source: Source, start: Progress, clock: int | None = None) -> None:
+    def __init__(
+        self, source: Source, start: Progress, clock: int | None = None, report: ChannelReport | None = None
+    ) -> None:
         self.source = source
         self.start = start
         self.clock = clock
-        self.report = ChannelReport()
+        self.report = report or ChannelReport()
         #: The file of the rows, to show to users; None if it is not a file of theirs.
         self.file: str | None = None
         self._high = start.high
         self._cti = start.cti
+
+    @classmethod
+    def of_partition(cls, source: Source, start: Progress, before: ChannelReport) -> Channel:
+        """The channel of a partition: `start` is the progress of the source, `before` the latest report."""
+        cti = max(start.cti, before.promise(source.policy))
+        report = ChannelReport(before.high, before.cti, channel=before.channel)
+        return cls(source, Progress(cti, before.high), report=report)
 
     def take(
         self, table: pa.Table, full_rows: RowLookup | None = None, lines: Int64s | None = None

@@ -7,6 +7,7 @@ same on every host, in histories, and after restarts:
   the oldest file first, unless the source has another order.
 - Rows in memory have their number in the table as position. Their arrival is the latest time of the rows up to them: an
   invented time, but one that never decreases.
+- Rows that an adapter reads have their offset as position, and arrive when they reached their place, if it keeps that.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from glob import has_magic
@@ -30,6 +31,7 @@ from headrace.columnar import to_numpy
 from headrace.errors import PlanError, SourceError, without_secrets
 from headrace.expr import Expr, col, evaluate, predicate_mask
 from headrace.expr.pushdown import to_arrow_filter
+from headrace.io.adapter import ReadRange, SourceAdapter
 from headrace.io.decoded import DecodedBlock, refused_table
 from headrace.io.files import ORDERS, FileOrder, FileState, ListedFile, listing, local_path
 from headrace.io.formats import Format, read_file
@@ -40,8 +42,8 @@ from headrace.schema import ARRIVAL, POSITION, STAMPS, Schema
 from headrace.time import INFINITY, NEG_INFINITY
 
 __all__ = [
-    "TABLE", "Events", "Files", "FrameRead", "HostRead", "Origin", "SparkRead", "check_frames", "read_columns",
-    "read_listed", "shown_path", "whole_rows",
+    "TABLE", "AdapterRead", "Events", "Files", "FrameRead", "HostRead", "Origin", "SparkRead", "check_frames",
+    "read_columns", "read_listed", "read_range", "shown_path", "whole_rows",
 ]  # fmt: skip
 
 _log = logging.getLogger("headrace")
@@ -315,7 +317,17 @@ class HostRead(_UnknownRows):
         return f"{self.format} host {self.host}:{self.port}"
 
 
-Origin = Files | Events | SparkRead | HostRead
+@dataclass(frozen=True)
+class AdapterRead(_UnknownRows):
+    """The rows of a place that an adapter reads."""
+
+    adapter: SourceAdapter
+
+    def __str__(self) -> str:
+        return str(self.adapter)
+
+
+Origin = Files | Events | SparkRead | HostRead | AdapterRead
 
 
 def read_columns(source: Source) -> list[str]:
@@ -373,6 +385,40 @@ def _read(source: Source, file: ListedFile) -> Iterator[DecodedBlock]:
         for block in blocks:
             values = [_stamp(name, file, block) if name in stamps else block.table[name] for name in wanted]
             yield replace(block, table=pa.table(values, names=wanted))
+
+
+def read_range(source: Source, part: ReadRange) -> Generator[DecodedBlock, None, int]:
+    """The blocks of one range of a partition, with stamps if the source has them; returns where the next one starts."""
+    assert isinstance(source.origin, AdapterRead)
+    stored, wanted = _stored_columns(source), read_columns(source)
+    filtered = source.pushed.columns() if source.pushed is not None else set()
+    row_filter = to_arrow_filter(source.pushed, stored) if source.pushed is not None else None
+    columns = [name for name in stored.names if name in wanted or name in filtered] or list(stored.names[:1])
+    reader = source.origin.adapter.read(part.partition, part.start, part.end, columns)
+    while True:
+        try:
+            block = next(reader)
+        except StopIteration as ended:
+            return part.end if ended.value is None else int(ended.value)
+        block = block.where(row_filter, columns)
+        if columns != wanted:
+            values = [block.table[name] if name in stored else _offset_stamp(name, source, block) for name in wanted]
+            block = replace(block, table=pa.table(values, names=wanted))
+        yield block
+
+
+def _offset_stamp(name: str, source: Source, block: DecodedBlock) -> pa.Array:
+    """The arrival or position of the rows of a block that an adapter has read."""
+    if name == POSITION:
+        return pa.array(block.rows)
+    if block.arrived is None:
+        raise PlanError(
+            "the rows of this source cannot be stamped: their arrival is not kept",
+            given=str(source.origin),
+            allowed="sources that keep when a row arrived, such as files and Kafka",
+            instead="a lifetime by a column: lifetime=hr.point('ts')",
+        )
+    return pa.array(block.arrived)
 
 
 def _stamp(name: str, file: ListedFile, block: DecodedBlock) -> pa.Array:
@@ -441,6 +487,8 @@ def shown_path(source: Source, path: str | None) -> str | None:
     """The path of a file to show to users, the same on every host; None for files that are not theirs."""
     if path is None or (isinstance(source.origin, Files) and source.origin.label):
         return None
+    if isinstance(source.origin, AdapterRead):  # the name of a partition
+        return path
     local = local_path(path)
     return without_secrets(path) if local is None else str(Path(local).absolute())
 

@@ -37,27 +37,31 @@ from headrace.columnar import factorize, to_numpy
 from headrace.errors import PlanError
 from headrace.schema import Schema
 
-__all__ = ["BATCH", "OP", "check_columns", "fold", "latest_of", "upserts"]
+__all__ = ["BATCH", "ENDED", "OP", "check_columns", "fold", "latest_of", "upserts"]
 
 OP, BATCH = "op", "_batch"
+#: Marks samples that only end a row; not part of upsert rows.
+ENDED = "_ended"
 
 
 def check_columns(schema: Schema, key: Sequence[str]) -> None:
     """Raise unless the columns of the key exist and no column has the name of one that upsert rows add."""
     for name in key:
         schema[name]
-    for name in (OP, BATCH):
+    for name in (OP, BATCH, ENDED):
         if name in schema:
             raise PlanError(
                 f"upsert rows add a column {name!r}",
                 given=str(schema),
-                allowed=f"any name but {OP}, {BATCH}",
+                allowed=f"any name but {OP}, {BATCH}, {ENDED}",
                 instead=f"select(..., {name.strip('_')}_=col({name!r}))",
             )
 
 
 def upserts(changes: Changes, key: Sequence[str], batch: int) -> pa.Table:
     """The rows of one batch: an upsert for a key with a new latest row, a delete for a key that only lost rows."""
+    if ENDED in changes.payload.column_names:
+        changes = changes.with_payload(changes.payload.drop_columns([ENDED]))
     new, gone = changes.filter(changes.weight > 0), changes.filter(changes.weight < 0)
     codes, _ = factorize(pa.concat_tables([part.payload.select(list(key)) for part in (new, gone)]))
     of_new, of_gone = codes[: len(new)], codes[len(new) :]

@@ -9,6 +9,9 @@ the CTI; settled samples of other keys are forgotten: `io/upserts.py` says why t
 has for every key with samples but no `last` the CTI at which its samples began. All this changes only between batches
 (`end_batch`). The output then is not a history but a list of changes: +1 for a key's latest row, -1 for the row that it
 replaces; a key without known rows has a -1 at the time in `since`.
+
+A table in a database has one row of a key, and no earlier one to return to. For such sinks (`kept`), `last` has the
+last sample of every key, as for a signal: a key that loses its latest row has the row before it again, or none.
 """
 
 from __future__ import annotations
@@ -42,15 +45,16 @@ class EdgeKernel(Kernel):
         super().__init__(node)
         self.keys = list(node.key)
         self.closes = node.closes
-        self.latest = node.latest
+        self.latest, self.kept = node.latest, node.kept
         self.traces = {"recent": Trace(consolidated_rows), "last": Trace(consolidated_rows)}
         self.scalars = {"cti": NEG_INFINITY}
         if self.latest:
-            self.traces["since"] = Trace(consolidated_rows)
             self.scalars["reached"] = NEG_INFINITY
+            if not self.kept:
+                self.traces["since"] = Trace(consolidated_rows)
 
     def restore(self, scalars: dict[str, int], traces: SavedTraces, held: Mapping[str, Segment]) -> None:
-        if self.latest and "since" not in traces:
+        if self.latest and not self.kept and "since" not in traces:
             raise CheckpointError(
                 "an earlier Headrace wrote the checkpoint: its state of upsert rows is not enough to continue",
                 given=self.node.describe(),
@@ -60,7 +64,7 @@ class EdgeKernel(Kernel):
 
     def end_batch(self) -> None:
         if self.latest and self.scalars["reached"] > self.scalars["cti"]:
-            self._forget(self.scalars["reached"])
+            (self._settle if self.kept else self._forget)(self.scalars["reached"])
 
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
         (samples,), (now,) = inputs, progress
@@ -80,14 +84,16 @@ class EdgeKernel(Kernel):
             return samples
         hashes = self._hashes(samples.payload)
         known = self._known(hashes)
-        if self.latest:
+        if self.latest and not self.kept:
             self._note_beginning(samples, known, hashes)
         self.traces["recent"].append(samples.to_table(), hashes, samples.le)
         before = self._signal(known)
         after = self._signal(Changes.concat([known, samples]).consolidate())
         taken_back = before.negated()
         corrections = Changes.concat([after, taken_back]).consolidate()
-        return self._ended(corrections, after) if self.latest and len(corrections) else corrections
+        if self.latest and not self.kept and len(corrections):
+            return self._ended(corrections, after)
+        return corrections
 
     def _ended(self, corrections: Changes, after: Changes) -> Changes:
         """Keys without known rows have lost all rows since their samples began."""
@@ -172,7 +178,7 @@ class EdgeKernel(Kernel):
         recent, last = self.traces["recent"], self.traces["last"]
         passed = recent.until(cti - 1)
         recent.drop(cti - 1)
-        self.scalars = {"cti": cti}
+        self.scalars = self.scalars | {"cti": cti}
         if passed is None:
             return
         hashes = self._hashes(passed)
@@ -212,5 +218,5 @@ class EdgeKernel(Kernel):
         trace.replace(table, self._hashes(table), np.full(table.num_rows, INFINITY, np.int64))
 
     def held_by(self) -> str:
-        kept = "" if self.latest else "the last sample of each key, and "
+        kept = "" if self.latest and not self.kept else "the last sample of each key, and "
         return f"{kept}samples the CTI {format_ticks(self.scalars['cti'])} has not passed"

@@ -25,6 +25,8 @@ class EdgeLifetimes(OneInput):
     closes: Expr | None = None
     #: Only the latest sample of each key.
     latest: bool = False
+    #: With `latest`: the last sample of every key is kept, so that a key that loses its later samples has it again.
+    kept: bool = False
 
     def __post_init__(self) -> None:
         kind = Type.BOOLEAN if self.closes is None else self.closes.type(self.input.schema)
@@ -55,5 +57,5 @@ class EdgeLifetimes(OneInput):
 
     def describe(self) -> str:
         closes = f", closed by {self.closes}" if self.closes is not None else ""
-        name = "Latest" if self.latest else "EdgeLifetimes"
+        name = ("Latest, kept," if self.kept else "Latest") if self.latest else "EdgeLifetimes"
         return f"{name} by {', '.join(self.key) or 'nothing'}{closes}"

@@ -96,10 +96,18 @@ Lifetime = Point | Interval | Edge | Physical
 @dataclass(frozen=True)
 class _Policy:
     late: LatePolicy = "divert"
+    #: After so many ticks without rows a partition no longer holds back the others (rule 3.2).
+    idle: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.late not in LATE:
             raise PlanError("unknown policy for late events", given=self.late, allowed=", ".join(LATE))
+        if self.idle is not None and self.idle < 1:
+            raise PlanError("idle is a positive duration", given=self.idle, instead="idle='1 minute'")
+
+    @property
+    def _idle(self) -> str:
+        return f", idle={format_duration(self.idle)}" if self.idle is not None else ""
 
 
 @dataclass(frozen=True)
@@ -107,7 +115,7 @@ class Explicit(_Policy):
     """CTIs come with the data."""
 
     def __str__(self) -> str:
-        return f"explicit(late={self.late})"
+        return f"explicit(late={self.late}{self._idle})"
 
 
 @dataclass(frozen=True)
@@ -132,7 +140,7 @@ class Advance(_Policy):
     def __str__(self) -> str:
         skew = f", max_skew={format_duration(self.max_skew)}" if self.max_skew is not None else ""
         steps = f", every={format_duration(self.every)}" if self.every > 1 else ""
-        return f"advance(delay={format_duration(self.delay)}{steps}{skew}, late={self.late})"
+        return f"advance(delay={format_duration(self.delay)}{steps}{skew}, late={self.late}{self._idle})"
 
 
 @dataclass(frozen=True)

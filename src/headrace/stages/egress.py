@@ -27,12 +27,14 @@ import pyarrow.parquet as pq
 from headrace.changes import Changes
 from headrace.errors import SinkError
 from headrace.events import cti_row
+from headrace.expr import col, lit
 from headrace.io import console
+from headrace.io.adapter import SinkAdapter
 from headrace.io.encode import physical_to_jsonl, rows_to_jsonl
 from headrace.io.object_batches import batches_at
 from headrace.io.sinks import Console, FileSink, FunctionSink, Memory, Nowhere, Sink, rows_of
-from headrace.io.upserts import check_columns, latest_of
-from headrace.plan.nodes import EdgeLifetimes, Final, Node, Output, PointAtStart
+from headrace.io.upserts import ENDED, check_columns, latest_of
+from headrace.plan.nodes import EdgeLifetimes, Final, Node, Output, PointAtEnd, PointAtStart, Select, Union
 from headrace.progress import Progress
 from headrace.schema import Schema
 from headrace.stages.cut import Line
@@ -59,7 +61,7 @@ __all__ = [
 ]
 
 #: Sinks that get their rows from the tasks; the others are in the driver's process.
-TaskSink = FileSink | Nowhere
+TaskSink = FileSink | Nowhere | SinkAdapter
 
 
 # --- pair ------------------------------------------------------------------------------------------------------------
@@ -67,12 +69,23 @@ TaskSink = FileSink | Nowhere
 
 def prepared(node: Node, sink: Sink | None) -> Node:
     """The stream with the operators that a sink needs; unchanged without a sink."""
-    if sink is None or sink.encoding == "events":
+    if sink is None or sink.encoding in ("events", "changes"):
         return node
     if sink.encoding == "final":
         return Final(node)
     check_columns(node.schema, sink.key)
-    return EdgeLifetimes(PointAtStart(node), sink.key, latest=True)
+    if not isinstance(sink, SinkAdapter):
+        return EdgeLifetimes(PointAtStart(node), sink.key, latest=True)
+    if sink.ended == "keep":
+        return EdgeLifetimes(PointAtStart(node), sink.key, latest=True, kept=True)
+    return EdgeLifetimes(_starts_and_ends(node), sink.key, closes=col(ENDED), latest=True, kept=True)
+
+
+def _starts_and_ends(node: Node) -> Node:
+    """A sample at the start of every event, and one at its end, which `ENDED` marks."""
+    columns = tuple((name, col(name)) for name in node.schema.names)
+    starts = Select(PointAtStart(node), (*columns, (ENDED, lit(False))))
+    return Union((starts, Select(PointAtEnd(node), (*columns, (ENDED, lit(True))))))
 
 
 def task_sinks(sinks: Iterable[Sink], *, trips: bool = False) -> tuple[TaskSink | None, ...]:
@@ -175,7 +188,7 @@ def together(output: Output, trips: Sequence[Changes]) -> Changes:
     return Changes.concat(trips).consolidate()
 
 
-def write_part(sink: TaskSink, changes: Changes, batch: int) -> str | None:
+def write_part(sink: FileSink | Nowhere, changes: Changes, batch: int) -> str | None:
     """Stage rows for their batch; return their place, if there are any."""
     if isinstance(sink, Nowhere):
         return None

@@ -38,10 +38,10 @@ class Intake:
         #: The outputs without a stage.
         self._outputs = [(i, o) for i, o in enumerate(line.outputs) if line.levels[o.fingerprint] == 0]
 
-    def next_channel(self) -> None:
-        """Begin another file: only the promises of earlier batches apply to its rows."""
+    def next_channel(self, channel: Channel | None = None) -> None:
+        """Begin another channel; by default another file: only the promises of earlier batches apply to its rows."""
         self._reports.append(self.channel.report)
-        self.channel = Channel(self.source, self.start, self.clock)
+        self.channel = channel or Channel(self.source, self.start, self.clock)
 
     def read(self, block: DecodedBlock, path: str | None = None) -> None:
         """Read a decoded block, of the file at `path` if there is one."""
@@ -56,6 +56,7 @@ class Intake:
             self._run(Changes.empty(self.source.schema), self.channel.refuse(reasons, texts, lines))
         if block.file != "same":
             self.channel.report.counts[f"{block.file}_files"] += 1
+        self.channel.report.counts["lost_offsets"] += block.lost
 
     def take(self, table: pa.Table, full_rows: RowLookup | None = None, lines: NDArray[np.int64] | None = None) -> None:
         """Take a block of rows."""

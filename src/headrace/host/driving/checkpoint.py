@@ -31,6 +31,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from headrace.errors import CheckpointError
+from headrace.io.adapter import SinkAdapter
 from headrace.io.files import local_path
 from headrace.io.formats import Format
 from headrace.io.locks import hold
@@ -228,6 +229,8 @@ def _ipc_file(table: pa.Table) -> pa.Buffer:
 
 def _form(sink: Sink) -> str:
     """The format of an output, which the plan does not contain."""
+    if isinstance(sink, SinkAdapter):
+        return str(sink)
     return f"{sink.format} files" if isinstance(sink, FileSink) else type(sink).__name__.lower()
 
 

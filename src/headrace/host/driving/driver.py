@@ -9,17 +9,20 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.errors import SinkError, Superseded
+from headrace.host.driving.pace import Pace
 from headrace.host.driving.plan import Batch, Executor, Job, Plan, reached
 from headrace.host.driving.positions import FilePositions
 from headrace.host.driving.publish import Publisher
+from headrace.host.driving.ranges import RangePositions
 from headrace.host.driving.trips import BatchResult, reports_of
 from headrace.host.report import operators_of
 from headrace.io.ingress import COUNTERS, ChannelReport, count_orphans, resolve
-from headrace.io.origins import Files
+from headrace.io.origins import AdapterRead, Files
+from headrace.plan.nodes import Source
 from headrace.plan.policies import Heartbeat
 from headrace.progress import Progress
 from headrace.stages.egress import departures
@@ -38,6 +41,8 @@ Clock = Callable[[], int]
 #: Whether to run the tasks of a batch again, after a number of attempts and the last failure.
 Again = Callable[[int, Exception], bool]
 _CLEANED_EVERY = 4
+#: How often positions are acknowledged, in seconds.
+_ACKNOWLEDGED_EVERY = 1.0
 #: After so many seconds a batch is committed although changes go round a loop, which the next batch continues. This
 #: bounds how long new input waits, and how much is repeated after a crash.
 TRIP_SECONDS = 1.0
@@ -72,14 +77,16 @@ class Driver:
     trip_seconds: float = TRIP_SECONDS
     stopping: bool = False
     last: Commit | None = None
-    positions: dict[str, FilePositions] = field(default_factory=dict)
+    positions: dict[str, FilePositions | RangePositions] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.row_pace, self.byte_pace = Pace.of_rows(), Pace.of_bytes()
         self.log = Log(self.job.storage)
         self._cleaner = Cleaner(self.log)
         self._stored: set[str] = set()
         #: The batch without a plan at the last look. If an older driver still writes one, `Log.plan` finds it.
         self._unplanned = -1
+        self._acknowledged = 0.0
 
     # --- starting ----------------------------------------------------------------------------------------------------
 
@@ -94,7 +101,7 @@ class Driver:
     def _resumed(self) -> bool:
         """Publish outputs that sinks lack; False if an older driver has committed and published a batch meanwhile."""
         try:
-            self.publisher.resume(self.last)
+            self.publisher.resume(self.last, self.job.owner)
         except SinkError:
             if self.log.batches()[-1:] <= [self.number - 1]:
                 raise
@@ -115,14 +122,19 @@ class Driver:
                 check_owner(self.job.line, fingerprint, operator["traces"])
         reader = BlockReader(self.job.storage, commit) if commit is not None else None
         for source in self.job.line.sources:
-            if isinstance(source.origin, Files):
-                positions = FilePositions(source, self.files_per_batch)
+            if isinstance(source.origin, Files | AdapterRead):
+                positions = self._positions_of(source)
                 if commit is not None and reader is not None:
                     saved = commit.record["positions"][source.fingerprint]
                     segments = stored_segments(saved["traces"].values(), reader.block)
                     positions.restore(saved, segments)
                     self._stored |= set(segments)
                 self.positions[source.fingerprint] = positions
+
+    def _positions_of(self, source: Source) -> FilePositions | RangePositions:
+        if isinstance(source.origin, AdapterRead):
+            return RangePositions(source)
+        return FilePositions(source, self.files_per_batch)
 
     @property
     def number(self) -> int:
@@ -156,14 +168,36 @@ class Driver:
             if earlier is not None:
                 return Plan.from_json(earlier)
             self._unplanned = self.number
-        files = {source: tuple(positions.pending()) for source, positions in self.positions.items()}
-        new = {source: listed for source, listed in files.items() if listed}
+        found = self._found(self.clock())
         ended = all(progress.cti == INFINITY for progress in self.progress.values())
-        ends = self.ending and not new and not ended
+        ends = self.ending and not found.reads and not ended
         clock = self.clock() if self._ticks else None
-        if new or ends or self.circulating or (ticks and clock is not None and self._moves(clock)):
-            return Plan(new, clock, ends)
+        moves = ticks and clock is not None and self._moves(clock)
+        if found.reads or ends or self.circulating or moves or self._newly_idle(found):
+            return replace(found, clock=clock, ends=ends)
         return None
+
+    def _found(self, now: int) -> Plan:
+        """What there is to read."""
+        files, ranges, silent = {}, {}, {}
+        for source, positions in self.positions.items():
+            if isinstance(positions, FilePositions):
+                files[source] = tuple(positions.pending(self.byte_pace.bound))
+            else:
+                ranges[source] = tuple(positions.pending(self.row_pace.bound, now))
+                silent[source] = positions.silent(ranges[source], now)
+        return Plan(
+            {source: listed for source, listed in files.items() if listed},
+            ranges={source: parts for source, parts in ranges.items() if parts},
+            silent={source: parts for source, parts in silent.items() if parts},
+        )
+
+    def _newly_idle(self, plan: Plan) -> bool:
+        """Whether a partition has become idle since the last batch, which lets its source make a new promise."""
+        before = self.last.record["plan"].get("silent", {}) if self.last is not None else {}
+        known = {source: {name for name, idle in parts if idle} for source, parts in before.items()}
+        now = {source: {name for name, idle in parts if idle} for source, parts in plan.silent.items()}
+        return any(names - known.get(source, set()) for source, names in now.items())
 
     @property
     def _ticks(self) -> bool:
@@ -196,9 +230,55 @@ class Driver:
             result.add(batch, self._messages(batch, again))
         commit = self._committed(result)
         self.publisher.publish(commit)
+        self._acknowledge()
+        self._note_pace(plan, result, time.monotonic() - started)
         if commit.batch % _CLEANED_EVERY == 0 and commit.epoch == self.log.epoch:
             self._cleaner.clean_up(commit)
         return FinishedBatch(commit, result.statistics, time.monotonic() - started, len(result.trips))
+
+    def settle(self) -> None:
+        """Wait until the outputs of the last batch are delivered."""
+        with self.log.owned():
+            self.publisher.settle()
+
+    def close(self) -> None:
+        """Release what adapters hold in this process."""
+        self.publisher.close()
+        for positions in self.positions.values():
+            if isinstance(positions, RangePositions):
+                positions.acknowledge()
+                positions.adapter.close()
+
+    def _acknowledge(self) -> None:
+        now = time.monotonic()
+        if now - self._acknowledged >= _ACKNOWLEDGED_EVERY:
+            self._acknowledged = now
+            for positions in self.positions.values():
+                if isinstance(positions, RangePositions):
+                    positions.acknowledge()
+
+    def _note_pace(self, plan: Plan, result: BatchResult, seconds: float) -> None:
+        """Adapt the sizes of batches to the time that this one took."""
+        files = [p for s, p in self.positions.items() if isinstance(p, FilePositions) and s in plan.files]
+        read = sum(file.size for listed in plan.files.values() for file in listed)
+        self.byte_pace.note(read, seconds, full=any(p.waiting > len(plan.files[p.source.fingerprint]) for p in files))
+        ranged = {s: p for s, p in self.positions.items() if isinstance(p, RangePositions) and s in plan.ranges}
+        rows = sum(part["counts"]["rows"] for report in result.reports for s in ranged for part in report.get(s, []))
+        self.row_pace.note(rows, seconds, full=any(p.waiting for p in ranged.values()))
+
+    def intake_limits(self) -> dict[str, dict[str, int]]:
+        """For every source, how much a batch reads at most, and how much waited at the last look."""
+        limits = {}
+        for source in self.job.line.sources:
+            positions = self.positions.get(source.fingerprint)
+            if isinstance(positions, RangePositions):
+                limit = {"rows_per_batch": self.row_pace.bound, "waiting_offsets": positions.waiting}
+            elif positions is not None:
+                limit = {"bytes_per_batch": self.byte_pace.bound, "waiting_files": positions.waiting}
+            else:
+                continue
+            limits[str(source.origin)] = limit
+        return limits
 
     def _bounded(self, trips: int, seconds: float) -> bool:
         """Whether a batch is committed although loops have feedback."""
@@ -219,11 +299,19 @@ class Driver:
 
     def _committed(self, result: BatchResult) -> Commit:
         for source, files in result.first.plan.files.items():
-            self.positions[source].take(files)
+            positions = self.positions[source]
+            assert isinstance(positions, FilePositions)
+            positions.take(files)
+        for report in result.reports:
+            for source, ends in report.get("ends", {}).items():
+                positions = self.positions[source]
+                assert isinstance(positions, RangePositions)
+                positions.take(ends)
         ledger = Ledger.of(result.trip.last)
         record = self._record(result, ledger)
         ledger.unload(self.job.storage, self.number, self.log.epoch)
         commit = Commit(self.number, self.log.epoch, record, ledger.files, ledger.blocks, ledger.inline)
+        self.publisher.settle()  # at a start, only the last batch may not have been delivered
         if not self.log.commit(commit):
             # An older driver checked its epoch before this one began, and has committed since: its batch had the same
             # plan, so its commit counts, and this attempt does not.
@@ -238,7 +326,7 @@ class Driver:
         reports = result.reports
         state = self._state(result, ledger)
         left = departures(self.job.line, result.trips, {source: Progress(*p) for source, p in state["sources"].items()})
-        outputs, rows = self.publisher.record(self.number, left, before.get("outputs", ()))
+        outputs, rows, written = self.publisher.record(self.number, left, before.get("outputs", ()))
         record = {
             "plan": result.first.plan.to_json(),
             "time": time.time(),
@@ -249,11 +337,15 @@ class Driver:
             "files": _add_counts(before.get("files", {}), [report.get("files", {}) for report in reports]),
             "positions": {source: positions.saved() for source, positions in self.positions.items()},
             "operators": _sizes(result.statistics),
+            "channels": self._channels(before.get("channels", {}), reports),
             **state,
         }
         self._save_positions(ledger)
         ledger.add(write_blocks(self.job.storage, self.number, self.log.epoch, rows))
-        ledger.keep([*_segments(record), *record["feedback"], *rows])
+        for blocks in written:
+            ledger.add(blocks)
+        staged = [name for blocks in written for name in [*blocks.inline, *blocks.names]]
+        ledger.keep([*_segments(record), *record["feedback"], *rows, *staged])
         return record
 
     def _state(self, result: BatchResult, ledger: Ledger) -> dict[str, Any]:
@@ -296,6 +388,17 @@ class Driver:
             reached[source.fingerprint] = resolve(source.policy, batch.start[source.fingerprint], channels)
         return reached
 
+    def _channels(
+        self, before: Mapping[str, Mapping[str, Any]], reports: Sequence[Mapping[str, Any]]
+    ) -> dict[str, dict[str, Any]]:
+        """The highest time and the promise of every partition, by source."""
+        found = {source: dict(channels) for source, channels in before.items()}
+        for source in self.job.line.sources:
+            for part in (part for report in reports for part in report.get(source.fingerprint, [])):
+                if part.get("channel") is not None:
+                    found.setdefault(source.fingerprint, {})[part["channel"]] = [part["high"], part["cti"]]
+        return found
+
     def _examples(self, reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """For every source, a row of the batch that was not used."""
         found: dict[str, Any] = {}
@@ -323,7 +426,7 @@ class Driver:
         totals: dict[str, dict[str, int]] = {}
         for source in self.job.line.sources:  # several sources may have the same origin
             name = str(source.origin)
-            total = totals.setdefault(name, dict(before.get(name) or dict.fromkeys(COUNTERS, 0)))
+            total = totals.setdefault(name, dict.fromkeys(COUNTERS, 0) | dict(before.get(name, {})))
             for part in (part for report in reports for part in report.get(source.fingerprint, [])):
                 for counter, value in part["counts"].items():
                     total[counter] += value

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from headrace.host.driving.delivery import deliver_all, deliveries_of
 from headrace.host.driving.plan import Batch, Executor, Job
 from headrace.host.driving.tasks import forget_stages, run_intake, run_stage
 from headrace.stages.message import Message
+from headrace.store.log import Commit
 
 __all__ = ["InProcessExecutor"]
 
@@ -21,6 +23,8 @@ class InProcessExecutor(Executor):
 
     def __init__(self, job: Job, name: str = "headrace") -> None:
         self.job = job
+        #: Whether the query is being stopped: then a service that does not answer is not waited for.
+        self.stopped = False
         self._threads = ThreadPoolExecutor(job.buckets, f"headrace-{name}") if job.buckets > 1 else None
 
     def run(self, batch: Batch) -> list[Message]:
@@ -42,6 +46,12 @@ class InProcessExecutor(Executor):
         if failures:
             raise failures[0]
         return [message for future in running for message in future.result()]
+
+    def deliver(self, commit: Commit) -> None:
+        deliver_all(self.job, commit, deliveries_of(self.job, commit), lambda: self.stopped)
+
+    def interrupt(self) -> None:
+        self.stopped = True
 
     def close(self) -> None:
         if self._threads is not None:

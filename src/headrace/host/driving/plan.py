@@ -8,33 +8,52 @@ from functools import cached_property
 from typing import Any
 
 from headrace.errors import HeadraceError, HostError, StoreError
+from headrace.io.adapter import ReadRange, SinkAdapter
 from headrace.io.files import ListedFile
+from headrace.io.ingress import ChannelReport
 from headrace.progress import Progress
 from headrace.stages.cut import Line
 from headrace.stages.egress import TaskSink
 from headrace.store.environment import Environment
 from headrace.store.log import Commit, Log
 from headrace.store.storage import Storage
+from headrace.time import NEG_INFINITY
 
 __all__ = ["Batch", "Executor", "Job", "Plan", "Share", "reached"]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The files of every source, by fingerprint, the time of the clock, and whether the input ends with this batch."""
+    """What every source reads, by fingerprint, the time of the clock, and whether the input ends with this batch.
+
+    A source reads files, or ranges of partitions. `silent` has the partitions without new rows, and whether they are
+    idle.
+    """
 
     files: Mapping[str, tuple[ListedFile, ...]] = field(default_factory=dict)
     clock: int | None = None
     ends: bool = False
+    ranges: Mapping[str, tuple[ReadRange, ...]] = field(default_factory=dict)
+    silent: Mapping[str, tuple[tuple[str, bool], ...]] = field(default_factory=dict)
+
+    @property
+    def reads(self) -> bool:
+        """Whether it reads anything."""
+        return bool(self.files or self.ranges)
 
     def to_json(self) -> dict[str, Any]:
         files = {source: [[f.modified, f.path, f.size] for f in listed] for source, listed in self.files.items()}
-        return {"files": files, "clock": self.clock, "ends": self.ends}
+        plan = {"files": files, "clock": self.clock, "ends": self.ends}
+        if self.ranges:
+            plan["ranges"] = {s: [[r.partition, r.start, r.end] for r in parts] for s, parts in self.ranges.items()}
+        return plan | ({"silent": dict(self.silent)} if self.silent else {})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Plan:
         files = {source: tuple(ListedFile(*file) for file in listed) for source, listed in data["files"].items()}
-        return cls(files, data["clock"], data["ends"])
+        ranges = {source: tuple(ReadRange(*part) for part in parts) for source, parts in data.get("ranges", {}).items()}
+        silent = {source: tuple(map(tuple, parts)) for source, parts in data.get("silent", {}).items()}
+        return cls(files, data["clock"], data["ends"], ranges, silent)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,14 +68,18 @@ class Job:
     sinks: tuple[TaskSink | None, ...]
     #: The workers' access to object stores.
     environment: Environment = field(default_factory=Environment)
+    #: The outputs that go to services, and the mark of the checkpoint, by which these know the query.
+    adapters: Mapping[int, SinkAdapter] = field(default_factory=dict)
+    owner: str = ""
 
 
 @dataclass(frozen=True)
 class Share:
-    """The input of one intake task: files, each with the number of its source, and blocks of feedback."""
+    """The input of one intake task: files and ranges, each with the number of its source, and blocks of feedback."""
 
     files: tuple[tuple[int, ListedFile], ...] = ()
     feedback: tuple[str, ...] = ()
+    ranges: tuple[tuple[int, ReadRange], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +129,14 @@ class Batch:
         """The inputs of the intake tasks."""
         numbers = {source.fingerprint: i for i, source in enumerate(self.line.sources)}
         files = [(numbers[source], file) for source, listed in self.plan.files.items() for file in listed]
-        return _shares(files, self.feedback, self.tasks)
+        ranges = [(numbers[source], part) for source, parts in self.plan.ranges.items() for part in parts]
+        return _shares(files, ranges, self.feedback, self.tasks)
+
+    def partition(self, source: str, name: str) -> ChannelReport:
+        """The latest report of a partition before the batch; an empty one if there is none."""
+        channels = self.last.record.get("channels", {}) if self.last is not None else {}
+        high, cti = channels.get(source, {}).get(name, (NEG_INFINITY, NEG_INFINITY))
+        return ChannelReport(high, cti, channel=name)
 
     def token(self, level: int, bucket: int) -> str | None:
         """The token of the state that a bucket of a stage has saved."""
@@ -120,19 +150,34 @@ def reached(line: Line, last: Commit | None) -> dict[str, Progress]:
     return {source.fingerprint: Progress(*saved.get(source.fingerprint, ())) for source in line.sources}
 
 
-def _shares(files: Sequence[tuple[int, ListedFile]], feedback: tuple[str, ...], tasks: int) -> tuple[Share, ...]:
-    """Divide the files of a batch among tasks, the largest first, each to the task with the least; at least one task.
+def _shares(
+    files: Sequence[tuple[int, ListedFile]],
+    ranges: Sequence[tuple[int, ReadRange]],
+    feedback: tuple[str, ...],
+    tasks: int,
+) -> tuple[Share, ...]:
+    """Divide the files and ranges of a batch among tasks; at least one task."""
+    count = max(1, min(tasks, max(len(files), len(ranges)) + bool(feedback)))
+    of_files = _divided([file.size for _, file in files], count)
+    of_ranges = _divided([part.end - part.start for _, part in ranges], count)
+    return tuple(
+        Share(
+            tuple(files[place] for place in of_files[task]),
+            feedback if task == count - 1 else (),
+            tuple(ranges[place] for place in of_ranges[task]),
+        )
+        for task in range(count)
+    )
 
-    Files of a task keep the order of reading.
-    """
-    count = max(1, min(tasks, len(files) + bool(feedback)))
-    loads, chosen = [0] * count, [list[int]() for _ in range(count)]
-    for place in sorted(range(len(files)), key=lambda i: -files[i][1].size):
+
+def _divided(sizes: Sequence[int], tasks: int) -> list[list[int]]:
+    """Divide things of these sizes, the largest first, each to the task with the least; their order is kept."""
+    loads, chosen = [0] * tasks, [list[int]() for _ in range(tasks)]
+    for place in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
         least = loads.index(min(loads))
-        loads[least] += files[place][1].size + 1
+        loads[least] += sizes[place] + 1
         chosen[least].append(place)
-    shares = [tuple(files[place] for place in sorted(places)) for places in chosen]
-    return tuple(Share(share, feedback if i == count - 1 else ()) for i, share in enumerate(shares))
+    return [sorted(places) for places in chosen]
 
 
 class Executor:
@@ -140,6 +185,10 @@ class Executor:
 
     def run(self, batch: Batch) -> Sequence[Any]:
         """The messages of the tasks of the last level."""
+        raise NotImplementedError
+
+    def deliver(self, commit: Commit) -> None:
+        """Deliver the outputs of a commit to the sinks that are services."""
         raise NotImplementedError
 
     def ping(self) -> None:

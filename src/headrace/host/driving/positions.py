@@ -59,8 +59,8 @@ class FilePositions:
         #: The files of the latest listing that are to be read; None before the first.
         self._waiting: list[ListedFile] | None = None
 
-    def pending(self) -> list[ListedFile]:
-        """The files to read with the next batch."""
+    def pending(self, most_bytes: int | None = None) -> list[ListedFile]:
+        """The files to read with the next batch: at most so many bytes, but at least one file."""
         listed = listing(self.path, self.origin.order)
         if len(self._reported) > 2 * len(listed) + 1000:  # forget files that no longer exist
             self._reported.intersection_update(listed)
@@ -71,7 +71,16 @@ class FilePositions:
         self._report("old_files", late, "is too old to be read: it is older than the horizon")
         ready = [file for file in fresh if file.modified > self.seen.floor]
         self._waiting = ready
-        return ready if self.most is None else ready[: self.most]
+        ready = ready if self.most is None else ready[: self.most]
+        if most_bytes is None or sum(file.size for file in ready) <= most_bytes:
+            return ready
+        ends = np.cumsum([file.size for file in ready])
+        return ready[: max(1, int(np.searchsorted(ends, most_bytes, "right")))]
+
+    @property
+    def waiting(self) -> int:
+        """The number of files that wait, after the latest listing."""
+        return len(self._waiting or ())
 
     def _report_changed(self, listed: Sequence[ListedFile]) -> None:
         changed = [file for file in listed if file.path in self._taken and self._differs(file)]

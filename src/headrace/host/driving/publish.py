@@ -3,24 +3,31 @@
 The commit names the parts that workers have staged for a directory, so publishing can be repeated: an existing batch
 stays as it is. The commit holds rows for a console, a memory or a function, and a marker says that they were delivered.
 After a crash between the two they are delivered again: these sinks get every batch at least once.
+
+Sinks that are services get their rows after the commit, too (`delivery.py`), and know which batches they have. That
+takes a while, so it happens in a thread beside the next batch; the next commit waits for it. So at most the last
+committed batch is not delivered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.changes import Changes
 from headrace.errors import SinkError
+from headrace.host.driving.plan import Executor
+from headrace.io.adapter import SinkAdapter
 from headrace.io.object_batches import batches_at
-from headrace.io.sinks import FileSink, Nowhere, Sink
+from headrace.io.sinks import FileSink, Nowhere, Sink, rows_of
 from headrace.pieces import Data, ipc_pieces
 from headrace.plan.nodes import Output
 from headrace.progress import Progress
 from headrace.stages.egress import Departure, hand_over, publish_parts, task_sinks, write_part
-from headrace.store.blocks import BlockReader
+from headrace.store.blocks import BlockReader, WrittenBlocks
 from headrace.store.log import Commit, number_of
 from headrace.store.storage import Storage
 from headrace.time import NEG_INFINITY
@@ -33,19 +40,27 @@ _MARKER = "published"
 class Publisher:
     """Delivers the outputs of committed batches to their sinks."""
 
-    def __init__(self, outputs: Sequence[Output], sinks: Sequence[Sink], storage: Storage) -> None:
-        self._outputs, self._sinks, self._storage = outputs, sinks, storage
-        #: Whether there are sinks in this process.
-        self._here = None in task_sinks(sinks)
+    def __init__(
+        self, outputs: Sequence[Output], sinks: Sequence[Sink], storage: Storage, executor: Executor | None = None
+    ) -> None:
+        self._outputs, self._sinks, self._storage, self._executor = outputs, sinks, storage, executor
+        self._services = any(isinstance(sink, SinkAdapter) for sink in sinks)
+        #: Whether there are sinks that do not show which batches they have.
+        self._marks = self._services or None in task_sinks(sinks)
+        self._threads = ThreadPoolExecutor(1, "headrace-publish") if self._services else None
+        self._delivering: Future[None] | None = None
 
     # --- before the commit -------------------------------------------------------------------------------------------
 
     def record(
         self, batch: int, departures: Sequence[Departure], before: Sequence[Mapping[str, Any]]
-    ) -> tuple[list[dict[str, Any]], dict[str, Data]]:
-        """The entry of every output in the commit, and the blocks with rows for the sinks of this process."""
+    ) -> tuple[list[dict[str, Any]], dict[str, Data], list[WrittenBlocks]]:
+        """The entry of every output in the commit, the blocks with rows for the sinks of this process, and those that
+        tasks have written for services.
+        """
         entries: list[dict[str, Any]] = []
         blocks: dict[str, Data] = {}
+        written: list[WrittenBlocks] = []
         for number, (sink, departure) in enumerate(zip(self._sinks, departures, strict=True)):
             old = before[number] if before else {"cti": NEG_INFINITY, "batches": 0, "sum": 0}
             cti = max(departure.progress.cti, old["cti"])
@@ -60,11 +75,33 @@ class Publisher:
                 has_files = bool(parts or moved)
                 entry |= {"path": sink.path, "parts": parts, "moved": moved, "batches": old["batches"] + has_files}
                 entry["sum"] = old["sum"] + (batch if has_files else 0)
+            elif isinstance(sink, SinkAdapter):
+                entry["moved"] = sink.encoding == "events" and cti > old["cti"]
+                entry["deliveries"], own = self._deliveries(number, sink, departure, batch, blocks)
+                written += own
             elif not isinstance(sink, Nowhere):
                 entry["rows"] = f"rows-{number}"
                 blocks[entry["rows"]] = ipc_pieces(departure.changes().to_table())
             entries.append(entry)
-        return entries, blocks
+        return entries, blocks, written
+
+    def _deliveries(
+        self, number: int, sink: SinkAdapter, departure: Departure, batch: int, blocks: dict[str, Data]
+    ) -> tuple[list[list[Any]], list[WrittenBlocks]]:
+        """The parts of an output: bucket, blocks and bytes; and where tasks have written them."""
+        staged = [m for m in departure.messages if m.extra.get("block")]
+        parts: dict[int, list[Any]] = {}
+        for message in staged:
+            part = parts.setdefault(message.bucket, [message.bucket, [], 0])
+            part[1].append(message.extra["block"])
+            part[2] += message.extra["bytes"]
+        if any(m.table is not None for m in departure.messages):  # the driver writes this output
+            rows = rows_of(departure.changes(), sink, batch)
+            if rows.num_rows:
+                blocks[f"rows-{number}"] = ipc_pieces(rows)
+                parts[0] = [0, [f"rows-{number}"], rows.nbytes]
+        written = [WrittenBlocks.from_json(message.extra["written"]) for message in staged]
+        return [parts[bucket] for bucket in sorted(parts)], written
 
     # --- after it ----------------------------------------------------------------------------------------------------
 
@@ -74,7 +111,33 @@ class Publisher:
         for number, (sink, about) in enumerate(zip(self._sinks, commit.record["outputs"], strict=True)):
             if "rows" in about:
                 self._show(number, sink, commit, about)
-        if self._here:
+        if self._threads is not None:
+            self._delivering = self._threads.submit(self._deliver, commit)
+        else:
+            self._mark(commit)
+
+    def _deliver(self, commit: Commit) -> None:
+        assert self._executor is not None
+        self._executor.deliver(commit)
+        self._mark(commit)
+
+    def settle(self) -> None:
+        """Wait until the services have the last batch; raise if it could not be delivered."""
+        if self._delivering is not None:
+            delivering, self._delivering = self._delivering, None
+            delivering.result()
+
+    def close(self) -> None:
+        """End the thread, and release what sinks hold in this process."""
+        if self._threads is not None:
+            self._threads.shutdown()
+        for sink in self._sinks:
+            if isinstance(sink, SinkAdapter):
+                sink.close()
+
+    def _mark(self, commit: Commit) -> None:
+        """Record that the outputs of a commit were delivered."""
+        if self._marks:
             self._storage.create(f"{_MARKER}/{commit.batch:012d}", b"", lasting=False)
             for key in self._storage.keys(_MARKER):
                 if number_of(key) < commit.batch:
@@ -92,13 +155,17 @@ class Publisher:
         changes, progress = Changes.from_table(rows), Progress(about["cti"], about["high"])
         hand_over(sink, self._outputs[number].name, commit.batch, changes, progress)
 
-    def resume(self, last: Commit | None) -> None:
+    def resume(self, last: Commit | None, owner: str = "") -> None:
         """At a start: check that every sink has the committed batches, and publish the last batch where it lacks."""
         for number, sink in enumerate(self._sinks):
             if isinstance(sink, FileSink):
                 _check(sink, last.record["outputs"][number] if last is not None else {}, last)
-        if last is not None and self._here and f"{_MARKER}/{last.batch:012d}" not in self._storage.keys(_MARKER):
+        for number, sink in enumerate(self._sinks):
+            if isinstance(sink, SinkAdapter):
+                sink.open(owner, number, self._outputs[number].schema, -1 if last is None else last.batch)
+        if last is not None and self._marks and f"{_MARKER}/{last.batch:012d}" not in self._storage.keys(_MARKER):
             self.publish(last)
+            self.settle()
         elif last is not None:
             self._publish_files(last)
 

@@ -203,6 +203,8 @@ class Query:
                     self.executor.interrupt()
                 self._ended.wait(_INTERRUPT_SECONDS)
             self._thread.join()
+        with suppress(HeadraceError):  # what could not be delivered is delivered at the next start
+            self.driver.close()
         self.executor.close()
         close(self.sinks)
         if self.checkpoint.path is None:  # in a directory the lock shows that the query has ended
@@ -261,10 +263,11 @@ class Query:
         plan = self.driver.plan(ticks=not self._ticked_lately())
         if plan is not None:
             self._take(self.driver.run(plan, self._again))
-            if plan.files or plan.ends or self.driver.busy:
+            if plan.reads or plan.ends or self.driver.busy:
                 self._fed = time.monotonic()
                 self._stop.wait(max(0.0, self.interval - (time.monotonic() - began)))
                 return
+        self.driver.settle()
         if self._asked.is_set() or began - self._pinged > _PING_SECONDS:
             self._asked.clear()
             self._pinged = began
@@ -305,3 +308,4 @@ class Query:
             del kept[:-_KEPT_BATCHES]
         values = batch.commit.batch, record["sources"], self.counts, batch.statistics, self.examples
         self.report = BatchReport.of(*values)
+        self.report["intake"] = self.driver.intake_limits()

@@ -16,10 +16,12 @@ from pathlib import Path
 from headrace.errors import PlanError
 from headrace.host.driving.checkpoint import Checkpoint
 from headrace.host.driving.driver import Driver
+from headrace.host.driving.pace import Pace
 from headrace.host.driving.plan import Executor, Job
 from headrace.host.driving.publish import Publisher
 from headrace.host.driving.query import Feeder, Query
 from headrace.host.received import hosts_of, spooled
+from headrace.io.adapter import SinkAdapter
 from headrace.io.files import is_read_from, local_path
 from headrace.io.host_source import Receiver
 from headrace.io.ingress import COUNTERS
@@ -86,6 +88,7 @@ class StartRequest:
     trigger: str | None = None
     name: str = "headrace"
     max_trips: int | None = None
+    rows_per_batch: int | None = None
 
     @property
     def interval(self) -> float:
@@ -126,10 +129,13 @@ def _build(host: Host, place: Checkpoint, outputs: list[Output], sinks: list[Sin
     line = cut(plan, count)
     place.claim(line, count, sinks)
     written = task_sinks(sinks, trips=bool(line.loops))
-    job = Job(uuid.uuid4().hex, line, count, place.storage, written, _environment(place, line, sinks))
+    services = {number: sink for number, sink in enumerate(sinks) if isinstance(sink, SinkAdapter)}
+    environment = _environment(place, line, sinks)
+    job = Job(uuid.uuid4().hex, line, count, place.storage, written, environment, services, place.owner)
     executor = host.executor(job, request.name)
-    publisher = Publisher(line.outputs, sinks, place.storage)
+    publisher = Publisher(line.outputs, sinks, place.storage, executor)
     driver = Driver(job, executor, publisher, _now, request.files_per_batch, tasks=count, max_trips=request.max_trips)
+    driver.row_pace = Pace.of_rows(request.rows_per_batch)
     _open(driver, place, sinks, host)
     counts = {str(source.origin): dict.fromkeys(COUNTERS, 0) for source in line.sources}
     query = Query(request.name, line, place, tuple(sinks), driver, executor, counts, interval=request.interval)

@@ -10,17 +10,24 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
+
 from headrace.changes import Changes
 from headrace.host.driving.plan import Batch, Job
+from headrace.io.adapter import ReadRange, SinkAdapter, patiently
+from headrace.io.decoded import DecodedBlock
 from headrace.io.files import ListedFile
-from headrace.io.ingress import ChannelReport
-from headrace.io.origins import read_listed
-from headrace.plan.policies import Heartbeat
+from headrace.io.ingress import Channel, ChannelReport
+from headrace.io.origins import read_listed, read_range
+from headrace.io.sinks import rows_of
+from headrace.pieces import ipc_pieces
+from headrace.plan.nodes import Source
+from headrace.plan.policies import Arrival, Heartbeat
 from headrace.stages.egress import write_part
 from headrace.stages.intake import Intake, circulated
 from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATE, STATISTICS, Message, pack, unpack
@@ -86,22 +93,72 @@ def _read_share(job: Job, batch: Batch, task: int) -> Iterator[Message]:
             for block in read_listed(source, file):
                 intake.read(block, file.path)
         yield from intake.finish()
+    ends = yield from _read_ranges(job, batch, task)
     if share.feedback and batch.last is not None:
         reader = BlockReader(job.storage, batch.last)
         for name in share.feedback:
             yield from circulated(job.line, unpack(0, FEEDBACK, reader.block(name)), job.buckets, task)
     taken = Counter(job.line.sources[number].fingerprint for number, _ in share.files)
-    yield Message(0, REPORTS, extra={"files": dict(taken)})
+    yield Message(0, REPORTS, extra={"files": dict(taken), "ends": ends})
+
+
+def _read_ranges(job: Job, batch: Batch, task: int) -> Generator[Message, None, dict[str, dict[str, int]]]:
+    """Read the ranges of a share; returns where the next range of each partition starts, by source."""
+    ends: dict[str, dict[str, int]] = {}
+    by_source: dict[int, list[ReadRange]] = {}
+    for number, part in batch.shares[task].ranges:
+        by_source.setdefault(number, []).append(part)
+    for number, parts in by_source.items():
+        source = job.line.sources[number]
+        start = batch.start[source.fingerprint]
+        intake = Intake(job.line, source, start, job.buckets, task)
+        of_source = ends.setdefault(source.fingerprint, {})
+        for i, part in enumerate(parts):
+            if not isinstance(source.lifetime, Arrival):
+                channel = Channel.of_partition(source, start, batch.partition(source.fingerprint, part.partition))
+                if i:
+                    intake.next_channel(channel)
+                else:
+                    intake.channel = channel
+            of_source[part.partition] = _take_range(intake, part)
+        yield from intake.finish()
+    return ends
+
+
+def _take_range(intake: Intake, part: ReadRange) -> int:
+    """Read one range, and return where the next one starts.
+
+    Its rows are taken when all are there: if the place stops answering, the range is read again from its beginning.
+    """
+    blocks, end = patiently(lambda: _whole(intake.source, part), f"{intake.source.origin}, {part.partition}")
+    for block in blocks:
+        intake.read(block, part.partition)
+    return end
+
+
+def _whole(source: Source, part: ReadRange) -> tuple[list[DecodedBlock], int]:
+    reader, blocks = read_range(source, part), []
+    while True:
+        try:
+            blocks.append(next(reader))
+        except StopIteration as ended:
+            return blocks, int(ended.value)
 
 
 def _signals(job: Job, batch: Batch) -> Iterator[Message]:
     """Reports to all buckets besides rows: the clock, the end of the input, or an empty report."""
     reports: dict[str, Any] = {}
     for source in job.line.sources:
+        sent = [
+            replace(batch.partition(source.fingerprint, name), idle=idle)
+            for name, idle in batch.plan.silent.get(source.fingerprint, ())
+        ]
         if batch.plan.ends:
-            reports[source.fingerprint] = [ChannelReport(cti=INFINITY).to_json()]
+            sent.append(ChannelReport(cti=INFINITY))
         elif isinstance(source.policy, Heartbeat) and batch.plan.clock is not None:
-            reports[source.fingerprint] = [ChannelReport(cti=source.policy.cti(batch.plan.clock)).to_json()]
+            sent.append(ChannelReport(cti=source.policy.cti(batch.plan.clock)))
+        if sent:
+            reports[source.fingerprint] = [report.to_json() for report in sent]
     for bucket in range(job.buckets):
         yield Message(bucket, REPORTS, extra=reports)
 
@@ -194,6 +251,18 @@ def _delivered(job: Job, batch: Batch, message: Message) -> Message:
     sink = job.sinks[number] if 0 <= number < len(job.sinks) else None
     if sink is None or message.table is None:
         return message
-    staged = write_part(sink, Changes.from_table(message.table), batch.number)
-    about = {"staged": staged, "rows": message.table.num_rows}
+    changes = Changes.from_table(message.table)
+    if isinstance(sink, SinkAdapter):
+        about = _staged(job, batch, rows_of(changes, sink, batch.number))
+    else:
+        about = {"staged": write_part(sink, changes, batch.number), "rows": len(changes)}
     return Message(message.bucket, message.edge, None, message.progress, about)
+
+
+def _staged(job: Job, batch: Batch, rows: pa.Table) -> dict[str, Any]:
+    """Rows for an adapter's sink, as a block of the store: they are delivered after the commit."""
+    if not rows.num_rows:
+        return {"rows": 0}
+    name = f"rows-{uuid.uuid4().hex}"
+    written = write_blocks(job.storage, batch.number, batch.epoch, {name: ipc_pieces(rows)})
+    return {"rows": rows.num_rows, "block": name, "bytes": rows.nbytes, "written": written.to_json()}

@@ -28,6 +28,7 @@ def start_local(
     files_per_batch: int | None = None,
     trigger: str | None = None,
     max_trips: int | None = None,
+    rows_per_batch: int | None = None,
     name: str = "headrace",
 ) -> Query:
     """Start streams, each into its sink, as one query of this process; the options are those of `start_query` on Spark.
@@ -38,7 +39,11 @@ def start_local(
     thousand events, and about as long for a million. Several buckets help where most of the time is spent in compiled
     code, or if the query is to continue on Spark with as many.
     """
-    return start_on(_LocalHost(), pairs, StartRequest(checkpoint, buckets, files_per_batch, trigger, name, max_trips))
+    return start_on(
+        _LocalHost(),
+        pairs,
+        StartRequest(checkpoint, buckets, files_per_batch, trigger, name, max_trips, rows_per_batch),
+    )
 
 
 class _LocalHost(Host):

@@ -43,6 +43,7 @@ def start_query(
     files_per_batch: int | None = None,
     trigger: str | None = None,
     max_trips: int | None = None,
+    rows_per_batch: int | None = None,
     name: str = "headrace",
     options: dict[str, str] | None = None,
 ) -> Query:
@@ -58,7 +59,9 @@ def start_query(
     the checkpoint: the query continues only with both.
     """
     host = _SparkHost(spark, master, options, _checked(checkpoint, spark_checkpoint))
-    return start_on(host, pairs, StartRequest(checkpoint, buckets, files_per_batch, trigger, name, max_trips))
+    return start_on(
+        host, pairs, StartRequest(checkpoint, buckets, files_per_batch, trigger, name, max_trips, rows_per_batch)
+    )
 
 
 def _checked(checkpoint: str | None, spark_checkpoint: str | None) -> str | None:

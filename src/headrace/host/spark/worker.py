@@ -26,6 +26,7 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 from headrace.errors import HeadraceError, HostError
+from headrace.host.driving.delivery import CTI_PART, deliver, deliver_all, deliveries_of
 from headrace.host.driving.plan import Batch, Executor, Job
 from headrace.host.driving.tasks import run_intake, run_stage
 from headrace.host.spark.failures import failure, is_gone, may_pass
@@ -33,6 +34,7 @@ from headrace.host.spark.packing import pack_job, unpack_job
 from headrace.host.spark.session import is_connect
 from headrace.pieces import Pieces, length
 from headrace.stages.message import Message, pack, unpack
+from headrace.store.log import Commit, Log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,6 +52,8 @@ _ARROW = pa.schema(
     [("bucket", pa.int32()), ("edge", pa.int32()), ("sender", pa.int32()), ("seq", pa.int64()), ("chunk", pa.binary())]
 )
 Batches = Iterator[pa.RecordBatch]
+#: Up to so many bytes the driver delivers itself: a job would take longer.
+_MOST_FROM_HERE = 4_194_304
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ class SparkExecutor(Executor):
         self.secrets = secrets
         self._packed = pack_job(job)
         self._ready: dict[_TripPlan, DataFrame] = {}
+        self._stopped = False
 
     @property
     def tag(self) -> str:
@@ -102,6 +107,7 @@ class SparkExecutor(Executor):
         return failure(error, what, instead, self.secrets)
 
     def interrupt(self) -> None:
+        self._stopped = True
         if is_connect(self.spark):
             self.spark.interruptTag(self.tag)
         else:  # tags belong to the thread that added them; but the session belongs to the query
@@ -120,6 +126,17 @@ class SparkExecutor(Executor):
         trip = f", trip {batch.trip}" if batch.trip else ""
         self._name_job(f"{self.name}: batch {batch.number}{trip}")
         return _messages(frame.toArrow().to_batches())
+
+    def deliver(self, commit: Commit) -> None:
+        """Deliver many rows as a job, with a task for each part; few rows and CTIs from here."""
+        deliveries = deliveries_of(self.job, commit)
+        rows = [place for place, delivery in enumerate(deliveries) if delivery.id.part != CTI_PART]
+        if sum(deliveries[place].nbytes for place in rows) > _MOST_FROM_HERE:
+            task = _DeliveryTask(self._packed, commit.batch)
+            self._name_job(f"{self.name}: batch {commit.batch} to its sinks")
+            self.spark.range(0, len(rows), 1, len(rows)).mapInArrow(task, "part long").toArrow()
+            deliveries = [delivery for delivery in deliveries if delivery.id.part == CTI_PART]
+        deliver_all(self.job, commit, deliveries, lambda: self._stopped)
 
     def _name_job(self, description: str) -> None:
         """Mark the next jobs of this thread, for Spark's user interface and for `interrupt`."""
@@ -144,6 +161,22 @@ class SparkExecutor(Executor):
             frame = frame.repartitionById(self.job.buckets, "bucket")
             frame = frame.mapInArrow(_StageTask(planned, level), _CHUNK)
         return frame
+
+
+class _DeliveryTask:
+    """The function for `mapInArrow` over a range: each row is the number of a part with rows."""
+
+    def __init__(self, job: bytes, batch: int) -> None:
+        self.job, self.batch = job, batch
+
+    def __call__(self, batches: Batches) -> Batches:
+        job = _job(self.job)
+        commit = Log(job.storage).read(self.batch)
+        parts = [delivery for delivery in deliveries_of(job, commit) if delivery.id.part != CTI_PART]
+        for rows in batches:
+            for part in rows.column(0).to_pylist():
+                deliver(job, commit, parts[part])
+            yield pa.RecordBatch.from_arrays([rows.column(0)], names=["part"])
 
 
 class _IntakeTask:

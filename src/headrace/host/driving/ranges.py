@@ -1,0 +1,156 @@
+"""Positions of a source that an adapter reads: how far every partition was read.
+
+A look asks the adapter how far its partitions reach, and gives the next batch a range of each partition that has new
+rows. The pace of the query bounds the rows of a batch: they are shared among the partitions, so that one that has much
+to catch up does not delay the others.
+
+A partition that appears while the query runs is read from its first row; those that exist when the query begins, from
+where the adapter says. Rows that the place no longer stores when they are to be read are a *gap*: an error, or counted.
+
+A partition without new rows is *silent*. All silent partitions are part of a batch's plan, because they hold back the
+progress of their source; except those that are idle: silent for as long as the policy's `idle` says.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.errors import SourceError
+from headrace.io.adapter import Offsets, ReadRange, patiently
+from headrace.io.origins import AdapterRead
+from headrace.plan.nodes import Source
+from headrace.plan.policies import Arrival
+from headrace.time import format_ticks
+from headrace.trace import Segment, Trace
+
+__all__ = ["RangePositions"]
+
+_log = logging.getLogger("headrace")
+#: A partition that has held back its source for so long is reported once, in ticks.
+_REPORTED_AFTER = 30_000_000
+
+
+class RangePositions:
+    """The partitions of one source: how far each was read, and the next ranges."""
+
+    def __init__(self, source: Source) -> None:
+        assert isinstance(source.origin, AdapterRead)
+        self.source, self.adapter = source, source.origin.adapter
+        #: Rows timed by arrival are in order across partitions, too: one of them at a time.
+        self._one = isinstance(source.lifetime, Arrival)
+        #: For every known partition, the next offset, and when new rows were last seen, in ticks of the clock.
+        self.next: dict[str, int] = {}
+        self.heard: dict[str, int] = {}
+        #: The offsets that wait, after the latest look.
+        self.waiting = 0
+        self.news = {"lost_offsets": 0}
+        #: Positions are few numbers, and have no segments; sources of files have.
+        self.seen = Trace(lambda rows: rows)
+        self._looked = False
+        self._acknowledged: dict[str, int] = {}
+        self._reported: set[str] = set()
+
+    def pending(self, rows: int, clock: int) -> list[ReadRange]:
+        """The ranges to read with the next batch, of at most about `rows` rows in all."""
+        reached = patiently(lambda: self.adapter.offsets(self.next), f"{self.source.origin}")
+        ready: list[tuple[str, Offsets]] = []
+        for partition in sorted(reached):
+            offsets = reached[partition]
+            start = self._start(partition, offsets, clock)
+            if offsets.end > start:
+                self.heard[partition] = clock
+                ready.append((partition, Offsets(start, offsets.end)))
+        self._looked = True
+        self.waiting = sum(offsets.end - offsets.first for _, offsets in ready)
+        return self._bounded(ready[:1] if self._one else ready, rows)
+
+    def _start(self, partition: str, offsets: Offsets, clock: int) -> int:
+        """Where the next range of a partition starts."""
+        if partition not in self.next:
+            self.next[partition] = offsets.first if self._looked else self.adapter.begin(partition, offsets)
+            self.heard[partition] = clock
+        start = self.next[partition]
+        if start < offsets.first:
+            self._gap(partition, start, offsets)
+        if offsets.end < start:
+            raise SourceError(
+                f"{self.source.origin}: {partition} ends before the offset up to which it was read: it was replaced",
+                given=f"{partition} ends at {offsets.end:,}, and was read up to {start:,}",
+                instead="a new checkpoint, which reads everything again",
+            )
+        return self.next[partition]
+
+    def _gap(self, partition: str, start: int, offsets: Offsets) -> None:
+        """Rows that were never read are no longer stored."""
+        missing = offsets.first - start
+        what = f"{self.source.origin}: {missing:,} offsets of {partition} are no longer stored, and were never read"
+        if self.adapter.on_gap == "raise":
+            raise SourceError(
+                what,
+                given=f"offsets {start:,} to {offsets.first - 1:,}",
+                allowed="starting again while they are still stored",
+                instead="on_gap='continue', which counts them and reads on",
+            )
+        _log.warning("%s: offsets %d to %d; it reads on", what, start, offsets.first - 1)
+        self.news["lost_offsets"] += missing
+        self.next[partition] = offsets.first
+
+    def _bounded(self, ready: Sequence[tuple[str, Offsets]], rows: int) -> list[ReadRange]:
+        """Ranges of about this many rows: partitions with less take what they have, the others an equal share."""
+        left, ranges = rows, []
+        waiting = sorted(ready, key=lambda item: item[1].end - item[1].first)
+        for place, (partition, offsets) in enumerate(waiting):
+            share = max(1, left // (len(waiting) - place))
+            end = self.adapter.limit(partition, offsets.first, offsets.end, share)
+            ranges.append(ReadRange(partition, offsets.first, end))
+            left -= min(end - offsets.first, share)
+        return sorted(ranges, key=lambda part: part.partition)
+
+    def silent(self, ranges: Sequence[ReadRange], clock: int) -> tuple[tuple[str, bool], ...]:
+        """The partitions without a range, and whether each is idle."""
+        if self._one:
+            return ()
+        idle = self.source.policy.idle
+        read = {part.partition for part in ranges}
+        return tuple(
+            (partition, idle is not None and clock - self.heard[partition] >= idle)
+            for partition in sorted(self.next)
+            if partition not in read
+        )
+
+    def report_holding(self, partition: str, clock: int, *, alone: bool) -> None:
+        """Report a partition that has held back its source for long, once."""
+        if self.source.policy.idle is not None or alone or partition in self._reported:
+            return
+        if clock - self.heard[partition] > _REPORTED_AFTER:
+            self._reported.add(partition)
+            _log.warning(
+                "%s: no new rows of %s since %s; it holds back the progress of its source; "
+                "progress=hr.advance(..., idle='1 minute') would let the others go on",
+                self.source.origin, partition, format_ticks(self.heard[partition]),
+            )  # fmt: skip
+
+    def take(self, ends: Mapping[str, int]) -> None:
+        """Record how far partitions have been read."""
+        self.waiting = max(0, self.waiting - sum(end - self.next.get(name, end) for name, end in ends.items()))
+        self.next |= ends
+
+    def acknowledge(self) -> None:
+        """Pass on how far a committed batch has read; failures are left to the next time."""
+        if self.next != self._acknowledged:
+            try:
+                self.adapter.acknowledge(dict(self.next))
+                self._acknowledged = dict(self.next)
+            except ConnectionError as error:
+                _log.info("%s: positions were not acknowledged: %s", self.source.origin, error)
+
+    def saved(self) -> dict[str, Any]:
+        """All of it, as JSON values."""
+        return {"scalars": {"next": dict(self.next), "heard": dict(self.heard)}, "traces": {}}
+
+    def restore(self, saved: Mapping[str, Any], held: Mapping[str, Segment]) -> None:  # noqa: ARG002 - as files do
+        """Restore a saved value."""
+        self.next, self.heard = dict(saved["scalars"]["next"]), dict(saved["scalars"]["heard"])
+        self._looked = True
