@@ -65,7 +65,7 @@ def _fetch(jars: Path) -> None:
     partial.mkdir()
     pom = partial / "pom.xml"
     pom.write_text(_POM)
-    command = [maven, "--batch-mode", "--quiet", "--file", pom, _COPY, f"-DoutputDirectory={partial}"]
+    command = [maven, "--batch-mode", "--quiet", "--file", str(pom), _COPY, f"-DoutputDirectory={partial}"]
     run = subprocess.run(
         [*command, "-DincludeScope=runtime"],
         env={**os.environ, "JAVA_HOME": str(java_home())},
