@@ -66,6 +66,11 @@ class Database:
         return self.dsn_of("postgres")
 
     @property
+    def running(self) -> bool:
+        """Whether the process was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def pid(self) -> int:
         """The id of the server's first process."""
         if self._process is None:

@@ -88,3 +88,7 @@ def _maven() -> str:
             " (Debian or Ubuntu: apt-get install maven; macOS: brew install maven)"
         )
     return found
+
+
+if __name__ == "__main__":
+    print(f"Kafka {KAFKA} is in {kafka_jars()}")  # noqa: T201 - `make test-services` fetches it before the tests
