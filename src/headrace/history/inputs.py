@@ -3,7 +3,7 @@
 A stored row has its file and its position there (`__file`, `__row`): the order in which a live query reads it, with one
 file per batch. So even lateness is a function of stored rows: a row is late if its sync time is before the CTI of the
 rows before it. Running maxima compute that, first over files and then within each, so that no engine needs all rows in
-one place.
+one place. Partitions of an adapter's source take the place of files; each has promises of its own only.
 """
 
 # ruff: noqa: S608 - SQL is what is made here, and every name in it is the plan's own, quoted
@@ -17,7 +17,7 @@ from headrace.events import FARTHEST
 from headrace.expr.nodes import Column
 from headrace.history.dialect import Dialect
 from headrace.history.script import HistoryRelation, PolicyCheck
-from headrace.io.origins import Events, SparkRead
+from headrace.io.origins import AdapterRead, Events, SparkRead
 from headrace.plan.nodes import Source
 from headrace.plan.policies import Advance, Arrival, Edge, Heartbeat, Interval, Physical, Point
 from headrace.schema import ARRIVAL, Field, Schema, Type
@@ -42,6 +42,7 @@ class SourceQuery:
         self.decides = late == "decide" and not self._promises_nothing()
         by_chance = isinstance(policy, Heartbeat) or (isinstance(policy, Advance) and policy.max_skew is not None)
         by_chance = by_chance or isinstance(source.origin, SparkRead)  # whose rows come in no order that is kept
+        by_chance = by_chance or policy.idle is not None
         if self.decides and by_chance:
             raise Undecided(
                 "which rows were late is not stored: it depended on a clock, on batches, or on an order that is lost",
@@ -121,16 +122,18 @@ class SourceQuery:
         events = f"events AS (\n  {self._events()}\n)"
         if not self.decides:
             return f"{events}, judged AS (SELECT *, CAST(NULL AS BIGINT) AS __cti FROM events)"
-        return f"""{events}, moves AS (
-  SELECT *, {self._promise()} AS __move FROM events
-), files AS (
+        moves = f"{events}, moves AS (\n  SELECT *, {self._promise()} AS __move FROM events\n)"
+        before = f"""max(__move) OVER (
+    PARTITION BY {FILE} ORDER BY {ROW} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"""
+        if isinstance(self.source.origin, AdapterRead):
+            return f"{moves}, judged AS (\n  SELECT *, {before} AS __cti FROM moves\n)"
+        return f"""{moves}, files AS (
   SELECT {FILE} AS __of, max(__move) AS __highest FROM moves GROUP BY {FILE}
 ), earlier AS (
   SELECT __of, max(__highest) OVER (ORDER BY __of ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS __before
   FROM files
 ), judged AS (
-  SELECT m.*, greatest(e.__before, max(__move) OVER (
-    PARTITION BY {FILE} ORDER BY {ROW} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS __cti
+  SELECT m.*, greatest(e.__before, {before}) AS __cti
   FROM moves m JOIN earlier e ON m.{FILE} = e.__of
 )"""
 

@@ -11,11 +11,22 @@ import pyarrow as pa
 
 from headrace.errors import BadRow, HistoryError
 from headrace.history.inputs import FILE, ROW
+from headrace.io.adapter import ReadRange
+from headrace.io.decoded import DecodedBlock
 from headrace.io.files import ListedFile
-from headrace.io.origins import Events, Files, FrameRead, HostRead, read_columns, read_listed
+from headrace.io.origins import (
+    AdapterRead,
+    Events,
+    Files,
+    FrameRead,
+    HostRead,
+    read_columns,
+    read_listed,
+    read_range,
+)
 from headrace.plan.nodes import Source
 
-__all__ = ["at_rest", "file_rows", "stored_rows"]
+__all__ = ["at_rest", "file_rows", "range_rows", "stored_ranges", "stored_rows"]
 
 
 def at_rest(source: Source) -> Source:
@@ -46,6 +57,11 @@ def stored_rows(source: Source) -> pa.Table:
         empty = source.columns.arrow.empty_table().select(read_columns(source))
         blocks = [rows for number, file in enumerate(origin.files()) for rows in file_rows(source, number, file)]
         return pa.concat_tables([_placed(empty, 0, np.arange(0)), *blocks])
+    if isinstance(origin, AdapterRead):
+        empty = source.columns.arrow.empty_table().select(read_columns(source))
+        parts = stored_ranges(source)
+        blocks = [rows for number, part in enumerate(parts) for rows in range_rows(source, number, part)]
+        return pa.concat_tables([_placed(empty, 0, np.arange(0)), *blocks])
     if isinstance(origin, FrameRead):
         raise HistoryError(
             "a streaming data frame has no history: its rows are not stored",
@@ -61,11 +77,37 @@ def file_rows(source: Source, number: int, file: ListedFile) -> Iterator[pa.Tabl
     """The rows of one file; unreadable ones are skipped, or raise an error if the source's policy says so."""
     start = 0
     for block in read_listed(source, file):
-        if block.refused.num_rows and source.bad_rows == "raise":
-            row = block.refused.slice(0, 1).to_pylist()[0]
-            raise BadRow(f"{source.origin}: {row['reason']}", given=row["raw"], instead="bad_rows='divert'")
+        _check(source, block)
         yield _placed(block.table, number, np.arange(start, start + block.table.num_rows))
         start += block.table.num_rows
+
+
+def stored_ranges(source: Source) -> list[ReadRange]:
+    """The ranges of all partitions of an adapter's source, from where a query begins to their present ends."""
+    assert isinstance(source.origin, AdapterRead)
+    adapter = source.origin.adapter
+    if not adapter.keeps_rows:
+        raise HistoryError(
+            "this source has no history: its rows are not stored after they were read",
+            given=str(source.origin),
+            allowed="files, topics, and other sources that keep their rows",
+            instead="the output of a query that copies it to files: stream.start(hr.files(...))",
+        )
+    reached = sorted(adapter.offsets({}).items())
+    return [ReadRange(name, adapter.begin(name, offsets), offsets.end) for name, offsets in reached]
+
+
+def range_rows(source: Source, number: int, part: ReadRange) -> Iterator[pa.Table]:
+    """The rows of one partition, numbered by their offsets; unreadable ones are skipped, or an error, as in files."""
+    for block in read_range(source, part):
+        _check(source, block)
+        yield _placed(block.table, number, block.rows)
+
+
+def _check(source: Source, block: DecodedBlock) -> None:
+    if block.refused.num_rows and source.bad_rows == "raise":
+        row = block.refused.slice(0, 1).to_pylist()[0]
+        raise BadRow(f"{source.origin}: {row['reason']}", given=row["raw"], instead="bad_rows='divert'")
 
 
 def _placed(table: pa.Table, number: int, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Table:

@@ -68,6 +68,8 @@ class SourceAdapter:
 
     #: What a range does whose first rows are no longer stored: an error, or reading on, with the lost offsets counted.
     on_gap: Literal["raise", "continue"] = "raise"
+    #: Whether rows stay there after they were acknowledged, so that a history can read them again.
+    keeps_rows: ClassVar[bool] = True
 
     @property
     def schema(self) -> Schema:

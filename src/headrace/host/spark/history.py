@@ -26,12 +26,13 @@ from headrace.history.dialect import Dialect, SparkDialect
 from headrace.history.inputs import FILE, ROW, Late
 from headrace.history.recurse import run_statement
 from headrace.history.script import HistoryFunction, HistoryRelation, HistoryScript
-from headrace.history.stored import file_rows, stored_rows
+from headrace.history.stored import file_rows, range_rows, stored_ranges, stored_rows
 from headrace.history.translate import translate
 from headrace.host.spark.failures import explaining, failure
 from headrace.host.spark.session import beside
+from headrace.io.adapter import ReadRange
 from headrace.io.files import ListedFile
-from headrace.io.origins import Events, Files, FrameRead, SparkRead, read_columns
+from headrace.io.origins import AdapterRead, Events, Files, FrameRead, SparkRead, read_columns
 from headrace.plan.nodes import Node, Source
 
 __all__ = ["SparkHistory"]
@@ -117,8 +118,12 @@ class SparkHistory:
             found = [(n, f.modified, _absolute(f.path), f.size) for n, f in enumerate(origin.files())]
             listed = "number BIGINT, modified BIGINT, path STRING, size BIGINT"
             files = self.session.createDataFrame(found, listed).repartition(len(found))
-            columns = [f"{dialect.quote(name)} {source.columns[name].type.spark}" for name in read_columns(source)]
-            rows = files.mapInArrow(_reader(source), ", ".join([*columns, f"{FILE} BIGINT", f"{ROW} BIGINT"]))
+            rows = files.mapInArrow(_reader(source), _stored_columns(source, dialect))
+        elif isinstance(origin, AdapterRead):
+            parts = [(n, part.partition, part.start, part.end) for n, part in enumerate(stored_ranges(source))]
+            listed = "number BIGINT, part STRING, start BIGINT, stop BIGINT"
+            ranges = self.session.createDataFrame(parts, listed).repartition(max(1, len(parts)))
+            rows = ranges.mapInArrow(_range_reader(source), _stored_columns(source, dialect))
         else:
             assert isinstance(origin, SparkRead)
             rows = self._read(origin, source)
@@ -173,6 +178,21 @@ def _bare(call: Callable[..., pa.Array]) -> Callable[..., pa.Array]:
 
 def _absolute(path: str) -> str:
     return path if "://" in path else str(Path(path).absolute())
+
+
+def _stored_columns(source: Source, dialect: Dialect) -> str:
+    columns = [f"{dialect.quote(name)} {source.columns[name].type.spark}" for name in read_columns(source)]
+    return ", ".join([*columns, f"{FILE} BIGINT", f"{ROW} BIGINT"])
+
+
+def _range_reader(source: Source) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number, *part in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                for rows in range_rows(source, number, ReadRange(*part)):
+                    yield from rows.to_batches()
+
+    return read
 
 
 def _reader(source: Source) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
