@@ -462,7 +462,7 @@ def test_a_query_that_makes_no_sense_cannot_be_built(
         (lambda: hr.heartbeat(every=0), errors.PlanError, "every must be positive"),
         (lambda: hr.explicit(late="ignore"), errors.PlanError, "raise, drop, adjust, divert"),
         (lambda: hr.files("out", format="csv"), errors.PlanError, "jsonl, parquet"),
-        (lambda: hr.files("out", encoding="rows"), errors.PlanError, "events, final, upsert"),
+        (lambda: hr.files("out", encoding="rows"), errors.PlanError, "events, changes, final, upsert"),
         (lambda: hr.files("out", encoding="upsert"), errors.PlanError, "key='symbol'"),
         (lambda: hr.memory(key="k"), errors.PlanError, "upsert rows need a key"),
         (lambda: hr.read_csv("a", "k", lifetime=hr.point("t")), errors.SchemaError, "'name TYPE, name TYPE'"),

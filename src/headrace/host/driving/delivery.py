@@ -23,7 +23,7 @@ from headrace.io.adapter import DeliveryId, patiently
 from headrace.store.blocks import BlockReader
 from headrace.store.log import Commit
 
-__all__ = ["CTI_PART", "Delivery", "deliver", "deliver_all", "deliveries_of"]
+__all__ = ["CTI_PART", "DeliveryPart", "deliver", "deliver_all", "deliveries_of"]
 
 #: The part of a batch's CTI, after all rows.
 CTI_PART = -1
@@ -31,7 +31,7 @@ _THREADS = 4
 
 
 @dataclass(frozen=True)
-class Delivery:
+class DeliveryPart:
     """One part of a batch: its blocks of rows, or for the CTI no block."""
 
     id: DeliveryId
@@ -39,7 +39,7 @@ class Delivery:
     nbytes: int
 
 
-def deliveries_of(job: Job, commit: Commit) -> list[Delivery]:
+def deliveries_of(job: Job, commit: Commit) -> list[DeliveryPart]:
     """The parts of a committed batch, in order: of every output its rows, then its CTI."""
     found = []
     for output in job.adapters:
@@ -47,11 +47,11 @@ def deliveries_of(job: Job, commit: Commit) -> list[Delivery]:
         parts = [(part, tuple(blocks), nbytes) for part, blocks, nbytes in about["deliveries"]]
         if about["moved"]:
             parts.append((CTI_PART, (), 0))
-        found += [Delivery(DeliveryId(job.owner, output, part, commit.batch), *rest) for part, *rest in parts]
+        found += [DeliveryPart(DeliveryId(job.owner, output, part, commit.batch), *rest) for part, *rest in parts]
     return found
 
 
-def deliver(job: Job, commit: Commit, delivery: Delivery, stopped: Callable[[], bool] = lambda: False) -> None:
+def deliver(job: Job, commit: Commit, delivery: DeliveryPart, stopped: Callable[[], bool] = lambda: False) -> None:
     """Deliver one part, and repeat that while the place does not answer."""
     output = delivery.id.output
     if delivery.id.part == CTI_PART:
@@ -63,7 +63,7 @@ def deliver(job: Job, commit: Commit, delivery: Delivery, stopped: Callable[[], 
     patiently(lambda: sink.deliver(delivery.id, rows), str(sink), stopped)
 
 
-def deliver_all(job: Job, commit: Commit, deliveries: Sequence[Delivery], stopped: Callable[[], bool]) -> None:
+def deliver_all(job: Job, commit: Commit, deliveries: Sequence[DeliveryPart], stopped: Callable[[], bool]) -> None:
     """Deliver parts in this process, several at a time; the CTIs last."""
     rows = [delivery for delivery in deliveries if delivery.id.part != CTI_PART]
     if len(rows) > 1:

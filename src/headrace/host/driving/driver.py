@@ -259,12 +259,10 @@ class Driver:
 
     def _note_pace(self, plan: Plan, result: BatchResult, seconds: float) -> None:
         """Adapt the sizes of batches to the time that this one took."""
-        files = [p for s, p in self.positions.items() if isinstance(p, FilePositions) and s in plan.files]
         read = sum(file.size for listed in plan.files.values() for file in listed)
-        self.byte_pace.note(read, seconds, full=any(p.waiting > len(plan.files[p.source.fingerprint]) for p in files))
-        ranged = {s: p for s, p in self.positions.items() if isinstance(p, RangePositions) and s in plan.ranges}
-        rows = sum(part["counts"]["rows"] for report in result.reports for s in ranged for part in report.get(s, []))
-        self.row_pace.note(rows, seconds, full=any(p.waiting for p in ranged.values()))
+        self.byte_pace.note(read, seconds, full=any(self.positions[source].waiting for source in plan.files))
+        rows = [part["counts"]["rows"] for report in result.reports for s in plan.ranges for part in report.get(s, [])]
+        self.row_pace.note(sum(rows), seconds, full=any(self.positions[source].waiting for source in plan.ranges))
 
     def intake_limits(self) -> dict[str, dict[str, int]]:
         """For every source, how much a batch reads at most, and how much waited at the last look."""

@@ -79,8 +79,8 @@ class FilePositions:
 
     @property
     def waiting(self) -> int:
-        """The number of files that wait, after the latest listing."""
-        return len(self._waiting or ())
+        """The number of files of the latest listing that wait."""
+        return sum(file.path not in self._taken for file in self._waiting or ())
 
     def _report_changed(self, listed: Sequence[ListedFile]) -> None:
         changed = [file for file in listed if file.path in self._taken and self._differs(file)]
