@@ -128,7 +128,7 @@ def read(
                 if slot >= 0:
                     valid[slot, row] = 1
             if op in (DOUBLE, FLOAT, FIXED, BOOLEAN):
-                length = 8 if op == DOUBLE else 4 if op == FLOAT else 1 if op == BOOLEAN else program[pc, 2]
+                length = np.int64(8 if op == DOUBLE else 4 if op == FLOAT else 1 if op == BOOLEAN else program[pc, 2])
                 if length > end - at:
                     fault = 1
                     break
@@ -157,7 +157,7 @@ def read(
                         fault = 2
                         break
                     bits |= (byte & np.uint64(127)) << np.uint64(shift)
-                    more = byte > np.uint64(127)
+                    more = bool(byte > np.uint64(127))
                     shift += 7
                     at += 1
                 if fault:

@@ -183,7 +183,22 @@ class Program:
             self._emit(machine.BYTES)
         self._part(items, space, None, element)
         self._emit(machine.NEXT, -1, loop + 1)
-        self.code[loop][2:] = [len(self.code), int(schema["type"] == "array" and _may_be_empty(items))]
+        self.code[loop][2:] = [len(self.code), int(schema["type"] == "array" and self._may_be_empty(items, space, ()))]
+
+    def _may_be_empty(self, items: Any, space: str, inside: tuple[str, ...]) -> bool:
+        """Whether elements have no bytes: nulls, and records of nothing else."""
+        kind = items.get("type") if isinstance(items, dict) else items
+        if isinstance(kind, dict):
+            return self._may_be_empty(kind, space, inside)
+        if isinstance(kind, str) and isinstance(items, str) and kind not in PRIMITIVES and kind != "null":
+            name = f"{space}.{kind}" if f"{space}.{kind}" in self.names else kind
+            items, space = self.names.get(name, (items, space))
+            kind = items.get("type") if isinstance(items, dict) and name not in inside else ""
+            inside = (*inside, name)
+        if kind in ("record", "error"):
+            space = _full_name(items, space)[1]
+            return all(self._may_be_empty(part["type"], space, inside) for part in items["fields"])
+        return kind == "null" or (kind == "fixed" and items["size"] == 0)
 
 
 def _full_name(schema: Any, space: str) -> tuple[str, str]:
@@ -206,9 +221,3 @@ def _leaf(items: Any, names: dict[str, tuple[Any, str]], space: str) -> tuple[in
         branches, kind = ([found[0]], found[0]["type"]) if found else (branches, kind)
     op = {"enum": machine.ENUM, "fixed": machine.FIXED}.get(kind) or PRIMITIVES.get(kind)
     return None if op is None else (op, branches[0])
-
-
-def _may_be_empty(items: Any) -> bool:
-    """Whether an element may have no bytes; it need not be exact for records."""
-    kind = items.get("type") if isinstance(items, dict) else items
-    return kind not in PRIMITIVES and not isinstance(kind, list) and kind not in ("enum", "array", "map")

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from headrace.columnar import Lists
 from headrace.errors import SchemaError
 from headrace.io.avro import AvroValues
+from headrace.io.avro_writing import encode_avro
 from headrace.io.conversion import convert, not_utf8, reason
 from headrace.io.csv import CsvDecoder
 from headrace.io.decoded import DecodedBlock, as_python, concat, refused_table
@@ -61,7 +62,8 @@ class ValueFormat:
     """The format of values.
 
     `delimiter` is for CSV. Avro needs the writer's schema as JSON text (`avro_schema`) or the URL of a schema registry
-    (`registry`). `envelope` is for JSON and Avro: the columns are those of the row that a change describes.
+    (`registry`); the schema of written values is registered under `subject`. `envelope` is for JSON and Avro: the
+    columns are those of the row that a change describes.
     """
 
     name: FormatName
@@ -69,6 +71,7 @@ class ValueFormat:
     avro_schema: str = ""
     registry: str = field(default="", repr=False)
     envelope: Envelope = ""
+    subject: str = ""
 
     def __post_init__(self) -> None:
         for option, allowed in (("name", get_args(FormatName)), ("envelope", get_args(Envelope))):
@@ -92,7 +95,7 @@ class ValueFormat:
         options = [] if self.delimiter == "," else [f"delimiter={self.delimiter!r}"]
         if self.avro_schema:
             options.append("schema " + hashlib.sha256(self.avro_schema.encode()).hexdigest()[:8])
-        options += ["registry"] if self.registry else []
+        options += [f"registry {self.subject}".rstrip()] if self.registry else []
         options += [self.envelope] if self.envelope else []
         return self.name + (f"({', '.join(options)})" if options else "")
 
@@ -274,7 +277,7 @@ class _WholeValues:
     """Decodes values that are the only column."""
 
     def __init__(self, name: str, fields: Sequence[Field]) -> None:
-        (self._field,) = fields if len(fields) == 1 else (None,)
+        self._field = fields[0] if len(fields) == 1 else None
         self._name = name
         kinds = (Type.STRING, Type.CHAR, Type.ARRAY_BYTE)
         wrong = self._field is None or (self._field.type.is_array if name == "text" else self._field.type not in kinds)
@@ -341,6 +344,8 @@ def _encoded(batch: pa.RecordBatch, format: ValueFormat) -> pa.Array:
         return json_objects(batch).cast(pa.binary())
     if format.name == "csv":
         return csv_lines(batch, format.delimiter).cast(pa.binary())
+    if format.name == "avro":
+        return encode_avro(batch, format.avro_schema, format.registry, format.subject)
     if batch.num_columns != 1:
         given = ", ".join(batch.schema.names)
         raise SchemaError(f"{format.name} values are one column", given=given, allowed="one column")
