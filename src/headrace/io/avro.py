@@ -300,10 +300,10 @@ class AvroValues:
         if number < 0:
             return "the value does not begin with the number of a schema: a zero byte and four more"
         if number not in self._readers:
-            schema = schema_by_id(self._registry, number)
-            if schema is None:
-                return f"the registry has no schema {number}"
             try:
+                schema = schema_by_id(self._registry, number)
+                if schema is None:
+                    return f"the registry has no schema {number}"
                 self._readers[number] = SchemaReader(parsed_schema(schema), self._fields, self._envelope)
             except SchemaError as error:
                 self._readers[number] = f"schema {number}: {error.message}"

@@ -193,19 +193,31 @@ def _as_stored(column: pa.Array, kind: Any, base: str, name: str) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     logical = str(kind.get("logicalType") or "") if isinstance(kind, dict) else ""
+    fault = ""
     try:
         if pa.types.is_timestamp(column.type):
-            if logical == "date":
-                return column.cast(pa.date32(), safe=False).cast(pa.int32())
-            unit = _UNITS.get(logical.rpartition("timestamp-")[2], "us") if base == "long" else "us"
-            column = pc.floor_temporal(column, unit="millisecond") if unit == "ms" else column
-            column = column.cast(pa.timestamp(unit, column.type.tz))
-            return column.cast(pa.int64()) if base == "long" else column.cast(_ARROW[base])
-        return column.cast(_ARROW[base])
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise SchemaError(
-            f"column {name!r} does not fit its Avro type: {error}", given=str(column.type), allowed=str(kind)
-        ) from None
+            column = _stored_times(column, logical)
+        if _family(column.type) in (_family(_ARROW[base]), "null"):
+            return column.cast(_ARROW[base])
+    except pa.ArrowInvalid as error:
+        fault = f": {error}"
+    raise SchemaError(f"column {name!r} does not fit its Avro type{fault}", given=str(column.type), allowed=str(kind))
+
+
+def _stored_times(times: pa.Array, logical: str) -> pa.Array:
+    """Times as numbers of the unit of a logical type; without one, as ticks."""
+    if logical == "date":
+        return times.cast(pa.date32(), safe=False).cast(pa.int32())
+    unit = _UNITS.get(logical.rpartition("timestamp-")[2], "us")
+    floored = pc.floor_temporal(times, unit="millisecond") if unit == "ms" else times
+    return floored.cast(pa.timestamp(unit, times.type.tz)).cast(pa.int64())
+
+
+def _family(arrow: pa.DataType) -> str:
+    """What a type holds: only types of the same family become each other."""
+    if pa.types.is_integer(arrow) or pa.types.is_floating(arrow):
+        return "number"
+    return "text" if pa.types.is_string(arrow) or pa.types.is_binary(arrow) else str(arrow)
 
 
 def _symbols(column: pa.Array, kind: Any, name: str) -> NDArray[np.int64]:
