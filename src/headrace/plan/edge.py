@@ -1,4 +1,7 @@
-"""Edge events: from samples to a signal (rule 1.2)."""
+"""Edge events: from samples to a signal (rule 1.2).
+
+Samples of one key at the same time all last, unless the node has an `order`: then only the last of them does.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,14 @@ class EdgeLifetimes(OneInput):
     closes: Expr | None = None
     #: Only the latest sample of each key.
     latest: bool = False
+    #: Columns of whole numbers. Of several samples of a key at one time only the greatest by these columns lasts, or
+    #: closes the signal.
+    order: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name in self.order:
+            if not self.input.schema[name].type.is_integer:
+                raise PlanError("samples are ordered by whole numbers", given=str(self.input.schema[name]))
         kind = Type.BOOLEAN if self.closes is None else self.closes.type(self.input.schema)
         if kind is not Type.BOOLEAN:
             raise PlanError(
@@ -48,7 +57,7 @@ class EdgeLifetimes(OneInput):
         return AS_INPUT.remembering("last sample per key, samples after the CTI")
 
     def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - it has one input
-        return needed | set(self.key) | (self.closes.columns() if self.closes is not None else set())
+        return needed | set(self.key) | set(self.order) | (self.closes.columns() if self.closes is not None else set())
 
     def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:  # noqa: ARG002
         return replace(self, input=inputs[0], key=(*keys, *self.key))
@@ -56,4 +65,5 @@ class EdgeLifetimes(OneInput):
     def describe(self) -> str:
         closes = f", closed by {self.closes}" if self.closes is not None else ""
         name = "Latest" if self.latest else "EdgeLifetimes"
-        return f"{name} by {', '.join(self.key) or 'nothing'}{closes}"
+        order = f", at one time the last by {', '.join(self.order)}" if self.order else ""
+        return f"{name} by {', '.join(self.key) or 'nothing'}{closes}{order}"
