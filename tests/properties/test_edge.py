@@ -45,13 +45,21 @@ def accepted(rows: list[tuple], policy: Advance) -> tuple[list, Progress]:
 
 @settings(max_examples=max(5, settings().max_examples // 2))
 @given(
-    samples, st.integers(0, 8), st.sampled_from([(), ("k",), ("k", "n")]), orders, st.booleans(), buckets(), st.data()
+    samples,
+    st.integers(0, 8),
+    st.sampled_from([(), ("k",), ("k", "n")]),
+    orders,
+    st.sampled_from([(), ("p",), ("p", "t")]),
+    st.booleans(),
+    buckets(),
+    st.data(),
 )
 def test_differential_edges(
     rows: list[tuple],
     delay: int,
     key: tuple[str, ...],
     order: tuple[str, ...],
+    hides: tuple[str, ...],
     closing: bool,
     n: int,
     data: st.DataObject,
@@ -61,7 +69,7 @@ def test_differential_edges(
     table = pa.table([[row[i] for row in rows] for i in range(4)], schema=SCHEMA.arrow)
     sizes = data.draw(batch_sizes(len(rows)))
     source = Source(Events(table, sizes), SCHEMA, hr.edge("t", key, closes), policy)
-    node = EdgeLifetimes(source, key, closes, order=order)
+    node = EdgeLifetimes(source, key, closes, order=order, hides=hides)
     windows = hr.Stream(node).group_by(*key).window(hr.hopping(5, every=3))
     aggregate = windows.aggregate(m=hr.max("n"), c=hr.count()).node
     done = run_local([Output(node, "signal"), Output(aggregate, "windows")], buckets=n)
@@ -98,3 +106,12 @@ def test_only_whole_numbers_order_samples():
         EdgeLifetimes(source, ("k",), order=("k",))
     assert EdgeLifetimes(source, ("k",), order=("p",)).describe() == "EdgeLifetimes by k, at one time the last by p"
     assert EdgeLifetimes(source, ("k",)).describe() == "EdgeLifetimes by k"
+
+
+def test_columns_that_are_hidden_are_not_passed_on():
+    source = Source(Events(SCHEMA.arrow.empty_table()), SCHEMA, hr.edge("t", "k"), hr.advance(0))
+    node = EdgeLifetimes(source, ("k",), order=("p",), hides=("p", "t"))
+    assert node.schema.names == ("k", "n")
+    assert node.describe() == "EdgeLifetimes by k, at one time the last by p, without p, t"
+    with pytest.raises(PlanError, match="the key of samples is passed on"):
+        EdgeLifetimes(source, ("k",), hides=("k",))

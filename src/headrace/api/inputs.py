@@ -24,7 +24,7 @@ from headrace.io.keyed_changes import table_columns
 from headrace.io.origins import Events, Files, FrameRead, HostRead, Origin, SparkRead
 from headrace.io.records import MAX_LINE
 from headrace.io.spark_frames import frame_schema, is_frame
-from headrace.plan.nodes import Admit, EdgeLifetimes, Select, Source
+from headrace.plan.nodes import Admit, EdgeLifetimes, Source
 from headrace.plan.policies import (
     BAD_ROWS,
     Advance,
@@ -377,8 +377,9 @@ def stream_of(
 
 def _table_of(source: Source, lifetime: Changed, order: tuple[str, ...]) -> Stream:
     """A log as the rows of its table."""
-    rows = EdgeLifetimes(source, lifetime.key, lifetime.closes, order=order)
-    return Stream(Select(rows, tuple((name, col(name)) for name in table_columns(lifetime, source.schema))))
+    kept = table_columns(lifetime, source.schema)
+    hides = tuple(name for name in source.schema.names if name not in kept)
+    return Stream(EdgeLifetimes(source, lifetime.key, lifetime.closes, order=order, hides=hides))
 
 
 def _refuse_reserved(columns: Schema, lifetime: Lifetime) -> None:

@@ -166,4 +166,5 @@ def edge(t: Translation, node: EdgeLifetimes) -> None:
         kept.append("__rank = 1")
     where = f" WHERE {' AND '.join(kept)}" if kept else ""
     signal = f"SELECT le, coalesce({later}, {INFINITY}) AS re{payload}{rank} FROM {below.name}"
-    t.give(node, f"SELECT le, re{payload} FROM ({signal}) signal{where}")
+    shown = t.named({name: t.quote(below.columns[name]) for name in node.schema.names}, node.schema)
+    t.give(node, f"SELECT le, re, {shown} FROM ({signal}) signal{where}")

@@ -68,12 +68,18 @@ class EdgeKernel(Kernel):
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
         (samples,), (now,) = inputs, progress
         assert isinstance(samples, Changes)
-        result = self._corrections(samples.consolidate())
+        result = self._shown(self._corrections(samples.consolidate()))
         if self.latest:
             self.scalars = self.scalars | {"reached": max(now.cti, self.scalars["reached"])}
         elif now.cti > self.scalars["cti"]:
             self._settle(now.cti)
         return result, now
+
+    def _shown(self, corrections: Changes) -> Changes:
+        """The corrections with the columns that are passed on; those that differ only in others cancel out."""
+        if corrections.payload.num_columns == len(self.node.schema):
+            return corrections
+        return corrections.with_payload(corrections.payload.select(list(self.node.schema.names))).consolidate()
 
     def _hashes(self, table: pa.Table) -> NDArray[np.uint64]:
         return hash_rows(table.select(self.keys))
@@ -223,7 +229,7 @@ class EdgeKernel(Kernel):
 
     def _rows(self, *tables: pa.Table | None) -> Changes:
         found = [Changes.from_table(table) for table in tables if table is not None]
-        return Changes.concat([Changes.empty(self.node.schema), *found]).consolidate()
+        return Changes.concat([Changes.empty(self.node.inputs[0].schema), *found]).consolidate()
 
     def _replace(self, trace: Trace, rows: Changes) -> None:
         table = rows.to_table()

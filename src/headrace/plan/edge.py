@@ -13,7 +13,7 @@ from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.plan.base import Node, OneInput, Properties, Reach
 from headrace.plan.liveliness import AS_INPUT, Liveliness
-from headrace.schema import Type
+from headrace.schema import Schema, Type
 
 __all__ = ["EdgeLifetimes"]
 
@@ -31,6 +31,8 @@ class EdgeLifetimes(OneInput):
     #: Columns of whole numbers. Of several samples of a key at one time only the greatest by these columns lasts, or
     #: closes the signal.
     order: tuple[str, ...] = ()
+    #: Columns that are not passed on. Unlike a `Select` above, this leaves it to the readers which others are read.
+    hides: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in self.order:
@@ -41,6 +43,12 @@ class EdgeLifetimes(OneInput):
             raise PlanError(
                 "closes needs a BOOLEAN", given=f"{self.closes} of type {kind.value}", instead=f"({self.closes}) > 0"
             )
+        if set(self.hides) & set(self.key):
+            raise PlanError("the key of samples is passed on", given=self.describe())
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema(tuple(field for field in self.input.schema if field.name not in self.hides))
 
     @property
     def needs(self) -> tuple[str, ...] | None:
@@ -66,4 +74,5 @@ class EdgeLifetimes(OneInput):
         closes = f", closed by {self.closes}" if self.closes is not None else ""
         name = "Latest" if self.latest else "EdgeLifetimes"
         order = f", at one time the last by {', '.join(self.order)}" if self.order else ""
-        return f"{name} by {', '.join(self.key) or 'nothing'}{closes}{order}"
+        hides = f", without {', '.join(self.hides)}" if self.hides else ""
+        return f"{name} by {', '.join(self.key) or 'nothing'}{closes}{order}{hides}"

@@ -24,9 +24,10 @@ def edge_lifetimes(node: EdgeLifetimes, rows: Sequence[Row]) -> list[Row]:
         if any(_rank(node, other) > _rank(node, payload) for other in same):
             continue
         later = [t for t, _, other in rows if t > le and [identity(other[name]) for name in node.key] == key]
-        closing = node.closes is not None and value_of(node.closes, payload, node.schema) is True
+        closing = node.closes is not None and value_of(node.closes, payload, node.input.schema) is True
         if not closing:
-            result.append((le, min(later, default=INFINITY), payload))
+            shown = {name: payload[name] for name in node.schema.names}
+            result.append((le, min(later, default=INFINITY), shown))
     return result
 
 
