@@ -198,6 +198,7 @@ SOME: list[Change] = [
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("encoding", LOGS)
+@pytest.mark.filterwarnings("error::headrace.RowsNotUsed")
 def test_files_of_every_format(tmp_path: Path, format: str, encoding: str):
     path = tmp_path / f"log.{format}"
     FORMATS[format](path, LOGS[encoding](SOME))
