@@ -27,6 +27,7 @@ from headrace.api.inputs import (
     read_source,
     read_spark,
 )
+from headrace.api.keyed_changes import read_changes
 from headrace.api.outputs import console, files, memory
 from headrace.api.recurse import recurse
 from headrace.api.running import Run, run, start
@@ -153,6 +154,7 @@ __all__ = [
     "point",
     "prev",
     "quantile",
+    "read_changes",
     "read_csv",
     "read_events",
     "read_host",

@@ -25,13 +25,35 @@ from headrace.errors import EventError, SchemaError, UnknownColumn
 from headrace.schema import RESERVED, Field, Schema, Type
 from headrace.time import CHRONON, ticks
 
-__all__ = ["read_drawn", "read_records"]
+__all__ = ["read_drawn", "read_plain", "read_plain_drawn", "read_records"]
 
 _CONTROL = ("kind", "le", "re", "re_new")
 
 
 def read_drawn(text: str, schema: Schema | None) -> pa.Table:
     """A physical table from a drawn one."""
+    columns = _drawn_columns(text)
+    typed = schema or Schema(tuple(Field(n, _guess(v)) for n, v in columns.items() if n not in RESERVED))
+    return read_records(_typed_cells(columns, typed), typed)
+
+
+def read_plain_drawn(text: str, schema: Schema | None) -> pa.Table:
+    """A table of any columns from a drawn one."""
+    columns = _drawn_columns(text)
+    typed = schema or Schema(tuple(Field(name, _guess(cells)) for name, cells in columns.items()))
+    return read_plain(_typed_cells(columns, typed), typed)
+
+
+def read_plain(columns: Mapping[str, Any], schema: Schema | None) -> pa.Table:
+    """A table from columns by name; a schema picks columns, and those that are missing are null."""
+    columns = {name: _without_dates(values) for name, values in columns.items()}
+    size = len(next(iter(columns.values()), ()))
+    fields = schema or _infer(columns)
+    return pa.table({f.name: _payload_column(columns.get(f.name, [None] * size), f) for f in fields})
+
+
+def _drawn_columns(text: str) -> dict[str, list[Any]]:
+    """The cells of a drawn table; an empty cell is null."""
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not set(line) <= set("|-+ ")]
     if not lines:
@@ -43,12 +65,13 @@ def read_drawn(text: str, schema: Schema | None) -> pa.Table:
         if len(row) > len(header):
             raise EventError(f"row {number} has {len(row)} cells, the header has {len(header)}", given=" | ".join(row))
         row += [""] * (len(header) - len(row))
-    columns: dict[str, list[Any]] = {name: [row[i] or None for row in body] for i, name in enumerate(header)}
-    typed = schema or Schema(tuple(Field(n, _guess(v)) for n, v in columns.items() if n not in RESERVED))
-    for field in typed:
-        if field.name in columns:
-            columns[field.name] = [_cell(v, field, i) for i, v in enumerate(columns[field.name], 1)]
-    return read_records(columns, typed)
+    return {name: [row[i] or None for row in body] for i, name in enumerate(header)}
+
+
+def _typed_cells(columns: dict[str, list[Any]], typed: Schema) -> dict[str, list[Any]]:
+    """Columns with the cells of the schema's columns as values."""
+    fields = [field for field in typed if field.name in columns]
+    return columns | {f.name: [_cell(v, f, i) for i, v in enumerate(columns[f.name], 1)] for f in fields}
 
 
 def _cells(line: str, *, framed: bool) -> list[str]:

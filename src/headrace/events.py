@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from headrace.changes import Changes, up_to
 from headrace.columnar import canonical_floats, sortable, to_numpy
-from headrace.drawn import read_drawn, read_records
+from headrace.drawn import read_drawn, read_plain, read_plain_drawn, read_records
 from headrace.errors import EventError
 from headrace.progress import Progress
 from headrace.schema import RESERVED, Schema
@@ -34,6 +34,7 @@ __all__ = [
     "history_diff",
     "physical_schema",
     "physical_stream",
+    "plain_table",
     "same_history",
     "to_changes",
     "to_physical",
@@ -73,6 +74,23 @@ def events_table(data: Any, schema: Schema | str | pa.Schema | None = None) -> p
             allowed="a drawn table (text), a list of dicts, an Arrow table, a pandas frame",
         )
     return table
+
+
+def plain_table(data: Any, schema: Schema | None = None) -> pa.Table:
+    """Rows without lifetimes, from what `events_table` accepts; a schema picks columns."""
+    if isinstance(data, str):
+        return read_plain_drawn(data, schema)
+    if isinstance(data, pa.Table):
+        return read_plain(_records_of(data), schema)
+    if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
+        return read_plain({name: [row.get(name) for row in data] for name in _names(data)}, schema)
+    if hasattr(data, "columns") and hasattr(data, "to_dict"):
+        return plain_table(from_pandas(data), schema)
+    raise EventError(
+        "these are not rows",
+        given=type(data).__name__,
+        allowed="a drawn table (text), a list of dicts, an Arrow table, a pandas frame",
+    )
 
 
 def from_pandas(frame: Any) -> pa.Table:

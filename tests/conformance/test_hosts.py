@@ -61,6 +61,22 @@ def sizes(number: int, total: int, parts: int = 6) -> list[int]:
     return [b - a for a, b in zip([0, *cuts], [*cuts, total], strict=True)]
 
 
+def log(number: int, size: int = 60) -> Rows:
+    """Changes of a few keys, many at the same time, somewhat out of order; some are no changes."""
+    draw = random.Random(number)
+    kinds = ["+I", "+U", "+U", "-U", "-D", "?"]
+    return [
+        {
+            "row_kind": draw.choice(kinds),
+            "t": i // 2 + draw.randrange(8),
+            "k": draw.choice("ab"),
+            "id": draw.randrange(3),
+            "v": i,
+        }
+        for i in range(size)
+    ]
+
+
 def stream(rows: Rows, batches: Sequence[int] = (), **options: Any) -> hr.Stream:
     return hr.events(rows, SCHEMA, batches=batches, **options)
 
@@ -89,6 +105,9 @@ class Inputs:
     signal: hr.Stream
     #: The same files, read in another way.
     samples: hr.Stream
+    #: Changes of a table: rows in memory with times of their own, and the same files in the order of their log.
+    changes: hr.Stream
+    log: hr.Stream
 
 
 def _nested(s: Inputs) -> hr.Stream:
@@ -122,12 +141,16 @@ QUERIES: dict[str, Callable[[Inputs], hr.Stream]] = {
     "edge": lambda s: s.signal,
     "edge, aggregated": lambda s: s.signal.group_by("k").window(hr.tumbling(10)).aggregate(v=hr.avg("v"), n=hr.count()),
     "the same files as points": lambda s: s.samples,
+    "changes": lambda s: s.changes,
+    "changes, aggregated": lambda s: s.changes.group_by("k").window(hr.tumbling(10)).aggregate(n=hr.count()),
+    "changes in the order of their log": lambda s: s.log,
+    "changes that are malformed": lambda s: s.changes.diverted(),
     "final": lambda s: s.a.final(),
     "final windows": lambda s: s.b.group_by("k").window(hr.tumbling(7)).aggregate(n=hr.count()).final(),
     "some are late": lambda s: s.unruly.group_by("k").window(hr.tumbling(7)).aggregate(n=hr.count()),
     "diverted": lambda s: s.unruly.diverted(),
 }
-FINAL = ("final", "final windows", "diverted")
+FINAL = ("final", "final windows", "diverted", "changes that are malformed")
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +176,8 @@ def inputs(signal: str, cut: int | None) -> Inputs:
         stream(c, sized(c, 20), progress=hr.explicit(late="divert")),
         hr.read_csv(signal, SIGNAL, lifetime=hr.edge("t", "k", closes=col("v") == 0), progress=hr.advance(delay=30)),
         hr.read_csv(signal, SIGNAL, lifetime=hr.point("t"), progress=hr.advance(delay=5)),
+        hr.read_changes(log(8), key=("k", "id"), at="t", encoding="flink", progress=hr.advance(delay=20)),
+        hr.read_changes(signal, SIGNAL, key="k", encoding="upsert", deletes=col("v") == 0, format="csv"),
     )  # fmt: skip
 
 

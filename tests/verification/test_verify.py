@@ -154,7 +154,10 @@ def own_queries(folder: Path) -> dict[str, hr.Stream]:
     spans = "code STRING, a LONG, b LONG"
     pa_rows = pa.table([["x", "y"], [1, 2], [5, 9]], schema=Schema.of(spans).arrow)
     intervals = hr.Stream(Source(Events(pa_rows), Schema.of(spans), hr.interval("a", "b"), hr.explicit()))
+    orders = [{"op": "insert", "ts": 1, "id": 1, "v": 3}, {"op": "delete", "ts": 4, "id": 1, "v": None}]
     return {
+        "changes": hr.read_changes(orders, key="id", at="ts").window(hr.snapshot()).aggregate(v=hr.sum("v")),
+        "log": hr.read_changes(orders, "id LONG, v LONG", key="id"),
         "vwap": ticks.where(col("quantity") > 0)
         .group_by("symbol")
         .window(hr.hopping("60 s", every="10 s"))
@@ -166,7 +169,7 @@ def own_queries(folder: Path) -> dict[str, hr.Stream]:
     }
 
 
-@pytest.mark.parametrize("name", ["vwap", "signal", "apply", "join", "intervals"])
+@pytest.mark.parametrize("name", ["vwap", "signal", "apply", "join", "intervals", "changes", "log"])
 def test_own_queries_are_verified(name: str, tmp_path: Path):
     seeds = max(8, settings().max_examples // 4)
     report = own_queries(tmp_path)[name].verify(seeds=seeds, seed=3)

@@ -21,6 +21,7 @@ from headrace.io.adapter import SourceAdapter
 from headrace.io.decoded import finish
 from headrace.io.files import MAX_EXPANSION, FileOrder
 from headrace.io.formats import Format, infer_schema
+from headrace.io.keyed_changes import table_columns
 from headrace.io.origins import AdapterRead, Events, Files, FrameRead, HostRead, Origin, SparkRead
 from headrace.io.records import MAX_LINE
 from headrace.io.spark_frames import frame_schema, is_frame
@@ -30,6 +31,7 @@ from headrace.plan.policies import (
     Advance,
     Arrival,
     BadRowPolicy,
+    Changed,
     Edge,
     Explicit,
     Heartbeat,
@@ -40,7 +42,7 @@ from headrace.plan.policies import (
     Point,
     ProgressPolicy,
 )
-from headrace.schema import RESERVED, Field, Schema, Type
+from headrace.schema import POSITION, RESERVED, Field, Schema, Type
 from headrace.time import DurationLike, duration
 
 __all__ = [
@@ -158,7 +160,7 @@ def read_csv(
     of an event. A line of more than `max_line` bytes is an error, and so is a compressed file that decompresses to more
     than `max_expansion` times its size.
     """
-    how = Format("csv", delimiter, header, rename=_pairs(rename), max_line=max_line, max_expansion=max_expansion)
+    how = Format("csv", delimiter, header, rename=name_pairs(rename), max_line=max_line, max_expansion=max_expansion)
     return _read(path, how, schema, lifetime, progress, bad_rows, order)
 
 
@@ -168,7 +170,7 @@ def read_json(
     max_expansion: int = MAX_EXPANSION, order: FileOrder = "time",
 ) -> Stream:  # fmt: skip
     """Files of JSON lines as a stream; `rename`, `order` and the limits are those of `read_csv`."""
-    how = Format("json", rename=_pairs(rename), max_line=max_line, max_expansion=max_expansion)
+    how = Format("json", rename=name_pairs(rename), max_line=max_line, max_expansion=max_expansion)
     return _read(path, how, schema, lifetime, progress, bad_rows, order)
 
 
@@ -177,7 +179,7 @@ def read_parquet(
     bad_rows: BadRowPolicy = "divert", rename: Names | None = None, order: FileOrder = "time",
 ) -> Stream:  # fmt: skip
     """Parquet files as a stream; `rename` and `order` are those of `read_csv`."""
-    return _read(path, Format("parquet", rename=_pairs(rename)), schema, lifetime, progress, bad_rows, order)
+    return _read(path, Format("parquet", rename=name_pairs(rename)), schema, lifetime, progress, bad_rows, order)
 
 
 def read_events(
@@ -193,13 +195,14 @@ def read_events(
     control = (Field("kind", Type.STRING), *(Field(name, Type.LONG) for name in ("le", "re", "re_new")))
     columns = Schema((*control, *Schema.of(schema).payload))
     how = Format(format) if format else Format.of_path(path)
-    how = replace(how, rename=_pairs(rename), max_line=max_line, max_expansion=max_expansion)
+    how = replace(how, rename=name_pairs(rename), max_line=max_line, max_expansion=max_expansion)
     if how.name == "json" and "payload" not in columns:
         how = replace(how, nested=None)
     return _read(path, how, columns, Physical(), progress, bad_rows, order)
 
 
-def _pairs(rename: Names | None) -> tuple[tuple[str, str], ...]:
+def name_pairs(rename: Names | None) -> tuple[tuple[str, str], ...]:
+    """New names of columns as a format has them."""
     pairs = tuple((rename or {}).items())
     if len({new for _, new in pairs}) < len(pairs):
         raise SchemaError("two columns cannot get one name", given=dict(pairs), allowed="a new name for each column")
@@ -233,8 +236,8 @@ def read_spark(
             "a reader of Spark's needs a schema", given=source, instead="read_spark('kafka', 'value STRING')"
         )
     texts = tuple(sorted((option, str(value)) for option, value in (options or {}).items()))
-    origin = SparkRead(source, texts, str(path), _pairs(rename))
-    return _stream_of(origin, Schema.of(schema).renamed(dict(origin.rename)), lifetime, progress, bad_rows)
+    origin = SparkRead(source, texts, str(path), name_pairs(rename))
+    return stream_of(origin, Schema.of(schema).renamed(dict(origin.rename)), lifetime, progress, bad_rows)
 
 
 def _read_frame(
@@ -250,7 +253,7 @@ def _read_frame(
     columns = frame_schema(frame, None if schema is None else Schema.of(schema))
     label, streaming = name or f"#{secrets.token_hex(4)}", bool(frame.isStreaming)
     origin = FrameRead("dataframe", path=label, frame=frame, streaming=streaming, named=bool(name))
-    return _stream_of(origin, columns, lifetime, progress, bad_rows)
+    return stream_of(origin, columns, lifetime, progress, bad_rows)
 
 
 def read_host(
@@ -268,11 +271,11 @@ def read_host(
     """
     columns = Schema.of(schema).renamed(rename or {})
     _check_host(host, port, format, (buffer_rows, 1 if limit is None else limit))
-    how = Format("csv", delimiter, header=False) if format == "csv" else Format("json", rename=_pairs(rename))
+    how = Format("csv", delimiter, header=False) if format == "csv" else Format("json", rename=name_pairs(rename))
     how = replace(how, max_line=max_line)
-    _refuse_lists(columns, how)
+    refuse_lists(columns, how)
     origin = HostRead(host, int(port), how, str(spool or ""), int(buffer_rows), limit)
-    return _stream_of(origin, columns, by_arrival() if lifetime is None else lifetime, progress, bad_rows)
+    return stream_of(origin, columns, by_arrival() if lifetime is None else lifetime, progress, bad_rows)
 
 
 def read_source(
@@ -290,7 +293,7 @@ def read_source(
             given=type(adapter).__name__,
             allowed="an object of a class derived from headrace.adapters.SourceAdapter",
         )
-    return _stream_of(AdapterRead(adapter), adapter.schema, lifetime, progress, bad_rows)
+    return stream_of(AdapterRead(adapter), adapter.schema, lifetime, progress, bad_rows)
 
 
 def _check_host(host: Any, port: Any, format: str, counts: Sequence[Any]) -> None:
@@ -322,7 +325,7 @@ def generated(
     at, policy = point("ts") if lifetime is None else lifetime, progress
     if policy is None and "ts" in table.column_names and isinstance(at, Point) and str(at.at) == str(col("ts")):
         policy = Advance(delay=delay)
-    return _stream_of(Events(table), Schema.of(table.schema), at, policy, bad_rows)
+    return stream_of(Events(table), Schema.of(table.schema), at, policy, bad_rows)
 
 
 def _pick_columns(table: pa.Table, columns: Schema, name: str) -> pa.Table:
@@ -359,11 +362,12 @@ def _read(
     origin = Files(str(path), format, order=order)
     columns = Schema.of(schema) if schema is not None else infer_schema(origin.files()[0].path, format)
     columns = columns.renamed(dict(format.rename))
-    _refuse_lists(columns, format)
-    return _stream_of(origin, columns, lifetime, progress, bad_rows)
+    refuse_lists(columns, format)
+    return stream_of(origin, columns, lifetime, progress, bad_rows)
 
 
-def _refuse_lists(columns: Schema, format: Format) -> None:
+def refuse_lists(columns: Schema, format: Format) -> None:
+    """Refuse columns that a format cannot hold."""
     lists = [column for column in columns if column.type.is_array]
     if lists and format.name == "csv":
         raise SchemaError(
@@ -374,9 +378,10 @@ def _refuse_lists(columns: Schema, format: Format) -> None:
         )
 
 
-def _stream_of(
+def stream_of(
     origin: Origin, columns: Schema, lifetime: Lifetime, progress: ProgressPolicy | None, bad_rows: BadRowPolicy
 ) -> Stream:
+    """The rows of an origin with these columns, as a stream."""
     if bad_rows not in BAD_ROWS:
         raise PlanError("unknown policy for bad rows", given=bad_rows, allowed=", ".join(BAD_ROWS))
     _check_lifetime(lifetime, columns)
@@ -399,9 +404,18 @@ def _stream_of(
     source = Source(origin, columns, lifetime, policy, bad_rows)
     if isinstance(lifetime, Arrival):  # the column of the arrival is read only where a query uses it
         return Stream(replace(origin.stamped(source), read_columns=source.schema.names))
+    if isinstance(lifetime, Changed):
+        return _table_of(origin.stamped(source), lifetime, (POSITION,) if lifetime.in_log_order else origin.row_order)
     if isinstance(lifetime, Edge):
         return Stream(EdgeLifetimes(source, lifetime.key, lifetime.closes))
     return Stream(Admit(source) if isinstance(lifetime, Physical) else source)
+
+
+def _table_of(source: Source, lifetime: Changed, order: tuple[str, ...]) -> Stream:
+    """A log as the rows of its table."""
+    kept = table_columns(lifetime, source.schema)
+    hides = tuple(name for name in source.schema.names if name not in kept)
+    return Stream(EdgeLifetimes(source, lifetime.key, lifetime.closes, order=order, hides=hides))
 
 
 def _refuse_reserved(columns: Schema, lifetime: Lifetime) -> None:
@@ -421,7 +435,11 @@ def _refuse_reserved(columns: Schema, lifetime: Lifetime) -> None:
 
 
 def _default_progress(lifetime: Lifetime) -> ProgressPolicy:
-    return Advance() if isinstance(lifetime, Arrival) else Explicit()
+    return Advance() if _by_arrival(lifetime) else Explicit()
+
+
+def _by_arrival(lifetime: Lifetime) -> bool:
+    return isinstance(lifetime, Arrival) or (isinstance(lifetime, Changed) and lifetime.in_log_order)
 
 
 def _check_lifetime(lifetime: Lifetime, columns: Schema) -> None:
@@ -432,7 +450,7 @@ def _check_lifetime(lifetime: Lifetime, columns: Schema) -> None:
             allowed="hr.point(...), hr.interval(...), hr.edge(...), hr.by_arrival()",
             instead=f"lifetime=hr.point({lifetime!r})" if isinstance(lifetime, str) else "lifetime=hr.point('ts')",
         )
-    if isinstance(lifetime, (Arrival, Physical)):
+    if isinstance(lifetime, Physical) or _by_arrival(lifetime):
         return
     exprs = [lifetime.start, lifetime.end] if isinstance(lifetime, Interval) else [lifetime.at]
     for expr in exprs:

@@ -14,12 +14,12 @@ from typing import Any, Literal, get_args
 
 from headrace.errors import BadRow, LateEvent, Undecided
 from headrace.events import FARTHEST
-from headrace.expr.nodes import Column
+from headrace.expr.nodes import Column, col
 from headrace.history.dialect import Dialect
 from headrace.history.script import HistoryRelation, PolicyCheck
 from headrace.io.origins import AdapterRead, Events, SparkRead
 from headrace.plan.nodes import Source
-from headrace.plan.policies import Advance, Arrival, Edge, Heartbeat, Interval, Physical, Point
+from headrace.plan.policies import Advance, Arrival, Changed, Edge, Heartbeat, Interval, Physical, Point
 from headrace.schema import ARRIVAL, Field, Schema, Type
 from headrace.time import CHRONON, INFINITY
 
@@ -38,6 +38,7 @@ class SourceQuery:
     def __init__(self, source: Source, rows: str, dialect: Dialect, late: Late) -> None:
         self.source, self.rows, self.dialect, self.late = source, rows, dialect, late
         self.physical = isinstance(source.lifetime, Physical)
+        self.in_log_order = isinstance(source.lifetime, Changed) and source.lifetime.in_log_order
         policy = source.policy
         self.decides = late == "decide" and not self._promises_nothing()
         by_chance = isinstance(policy, Heartbeat) or (isinstance(policy, Advance) and policy.max_skew is not None)
@@ -74,10 +75,21 @@ class SourceQuery:
             )
         le, re = self._lifetime()
         sound = f"le > -{FARTHEST} AND le < {FARTHEST} AND re > le AND (re = {INFINITY} OR re < {FARTHEST})"
+        known, kept = self._change()
         return (
-            f"SELECT *, coalesce({sound}, FALSE) AS __fine, le AS __sync "
-            f"FROM (SELECT {self._payload()}{FILE}, {ROW}, {le} AS le, {re} AS re FROM {self.rows}) timed"
+            f"SELECT *, coalesce({sound}{' AND __known' if known else ''}, FALSE) AS __fine, le AS __sync "
+            f"FROM (SELECT {self._payload()}{FILE}, {ROW}, {le} AS le, {re} AS re{known} FROM {self.rows}{kept}) timed"
         )
+
+    def _change(self) -> tuple[str, str]:
+        """For changes of a table: a column that says whether a row is one, and a filter without pre-images."""
+        lifetime = self.source.lifetime
+        if not isinstance(lifetime, Changed):
+            return "", ""
+        known = [self._sql(lifetime.knows)] if lifetime.knows is not None else []
+        known += [f"{self._sql(col(name))} IS NOT NULL" for name in lifetime.key]
+        skips = "" if lifetime.skips is None else f" WHERE NOT coalesce({self._sql(lifetime.skips)}, FALSE)"
+        return f", {' AND '.join(known)} AS __known", skips
 
     def _payload(self) -> str:
         return "".join(f"{self.dialect.quote(name)}, " for name in self.columns.values())
@@ -96,13 +108,17 @@ class SourceQuery:
         return at, f"CASE WHEN {at} < {INFINITY} THEN {at} + {CHRONON} END"
 
     def _ticks(self, expr: Any) -> str:
+        return f"CAST({self._sql(expr, ticks=True)} AS BIGINT)"
+
+    def _sql(self, expr: Any, *, ticks: bool = False) -> str:
+        """An expression over the columns of the source; a time in ticks."""
         names = {name: name for name in self.source.columns.names} | self.columns
         renamed = expr.transform(lambda e: Column(names[e.column]) if isinstance(e, Column) else e)
         bound = renamed.bind(Schema(tuple(Field(names[field.name], field.type) for field in self.source.columns)))
         tree = self.dialect.printer.tree(bound)
-        if bound.type is Type.DATETIME:
+        if ticks and bound.type is Type.DATETIME:
             tree = self.dialect.printer.to_ticks(tree)
-        return f"CAST({tree.sql(dialect=self.dialect.name)} AS BIGINT)"
+        return str(tree.sql(dialect=self.dialect.name))
 
     # --- lateness ---------------------------------------------------------------------------------------------------
 
@@ -154,6 +170,8 @@ class SourceQuery:
         le, kept = "le", _KEPT
         if isinstance(self.source.lifetime, Arrival):
             return self._arriving()
+        if self.in_log_order:
+            return self._logged()
         if self.decides and self.source.policy.late == "adjust":
             le, kept = "greatest(le, __cti)", "__fine AND (__cti IS NULL OR re > __cti)"
         return f"WITH {self._judged()}\nSELECT {le} AS le, re{self._columns}\nFROM judged WHERE {kept}"
@@ -171,6 +189,25 @@ class SourceQuery:
 )
 SELECT __at AS le, __at + {CHRONON} AS re{payload}
 FROM apart"""
+
+    def _logged(self) -> str:
+        """Changes at their arrival, but not before the change above them, and after those of earlier files."""
+        columns = [(self.dialect.quote(new), "__at" if old == ARRIVAL else "") for old, new in self.columns.items()]
+        payload = "".join(f", {value} AS {name}" if value else f", {name}" for name, value in columns)
+        return f"""WITH events AS (
+  {self._events()}
+), files AS (
+  SELECT __of, __last, row_number() OVER (ORDER BY __of) AS __number
+  FROM (SELECT {FILE} AS __of, max(le) AS __last FROM events WHERE __fine GROUP BY {FILE}) ends
+), earlier AS (
+  SELECT __of, __number + max(__last - __number) OVER (
+    ORDER BY __number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS __first FROM files
+), logged AS (
+  SELECT v.*, greatest(e.__first, max(le) OVER (PARTITION BY {FILE} ORDER BY {ROW} ROWS UNBOUNDED PRECEDING)) AS __at
+  FROM events v JOIN earlier e ON v.{FILE} = e.__of WHERE __fine
+)
+SELECT __at AS le, __at + {CHRONON} AS re{payload}
+FROM logged"""
 
     def _changes(self) -> str:
         """Common table expressions up to `changes`: what the admitted physical events add and remove."""
@@ -236,6 +273,8 @@ SELECT __life.le AS le, __life.re AS re, {payload} FROM lives"""
 
     def high(self) -> str:
         """A query for the highest time the source has reached."""
+        if self.in_log_order:
+            return f"SELECT max(le) AS high FROM ({self._logged()}) logged"
         counts = f"__fine AND le < {INFINITY}"
         return f"WITH events AS (\n  {self._events()}\n)\nSELECT max(le) AS high FROM events WHERE {counts}"
 
@@ -245,12 +284,13 @@ SELECT __life.le AS le, __life.re AS re, {payload} FROM lives"""
         """The checks for rows that a policy of the source makes an error."""
         origin, late = self.source.origin, self.source.policy.late
         found = []
-        # Events in memory were checked when the stream was created.
-        if self.source.bad_rows == "raise" and not isinstance(origin, Events):
+        # Events in memory were checked when the stream was created; changes of a table were not.
+        checked = isinstance(origin, Events) and not isinstance(self.source.lifetime, Changed)
+        if self.source.bad_rows == "raise" and not checked:
             bad = f"WITH events AS (\n  {self._events()}\n)\nSELECT * FROM events WHERE NOT __fine"
             found.append(PolicyCheck(bad, lambda row: BadRow(f"{origin}: a row that is no event", given=_plain(row))))
         breaks = f"WITH {self._judged()}\nSELECT * FROM judged WHERE __fine AND __sync < __cti"
-        if self.decides and late == "raise" and not isinstance(self.source.lifetime, Arrival):
+        if self.decides and late == "raise" and not (isinstance(self.source.lifetime, Arrival) or self.in_log_order):
             found.append(
                 PolicyCheck(breaks, lambda row: LateEvent(f"{origin}: an event breaks a promise", given=_plain(row)))
             )

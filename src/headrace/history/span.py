@@ -158,6 +158,13 @@ def edge(t: Translation, node: EdgeLifetimes) -> None:
     partition = f"PARTITION BY {', '.join(keys)} " if keys else ""
     payload = "".join(f", {name}" for name in t.columns(below))
     later = f"min(le) OVER ({partition}ORDER BY le RANGE BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING)"
-    open_ = f" WHERE NOT coalesce({t.over(node.closes, below)}, FALSE)" if node.closes is not None else ""
-    signal = f"SELECT le, coalesce({later}, {INFINITY}) AS re{payload} FROM {below.name}"
-    t.give(node, f"SELECT * FROM ({signal}) signal{open_}")
+    kept = [f"NOT coalesce({t.over(node.closes, below)}, FALSE)"] if node.closes is not None else []
+    rank = ""
+    if node.order:  # of the samples of a key at one time, the last
+        ranked = ", ".join(f"{t.quote(below.columns[name])} DESC NULLS LAST" for name in node.order)
+        rank = f", rank() OVER (PARTITION BY {', '.join([*keys, 'le'])} ORDER BY {ranked}) AS __rank"
+        kept.append("__rank = 1")
+    where = f" WHERE {' AND '.join(kept)}" if kept else ""
+    signal = f"SELECT le, coalesce({later}, {INFINITY}) AS re{payload}{rank} FROM {below.name}"
+    shown = t.named({name: t.quote(below.columns[name]) for name in node.schema.names}, node.schema)
+    t.give(node, f"SELECT le, re, {shown} FROM ({signal}) signal{where}")

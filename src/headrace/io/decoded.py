@@ -57,6 +57,12 @@ class DecodedBlock:
     arrived: NDArray[np.int64] | None = None
     lost: int = 0
 
+    @property
+    def begins(self) -> bool:
+        """Whether it has the first row of its file."""
+        refused = self.refused["row"].slice(0, 1).to_pylist()
+        return 0 in refused or (len(self.rows) > 0 and int(self.rows[0]) == 0)
+
     def where(self, row_filter: pc.Expression | None, columns: Sequence[str]) -> DecodedBlock:
         """The rows that pass the filter (null does not), with these columns; refused rows stay refused."""
         if row_filter is None:

@@ -11,7 +11,8 @@ the pace at which partitions are read does not decide either. A partition that h
 does not hold the others back; the rows that it sends later are also judged by the promise of the source (rule 3.2).
 
 Rows that are points at their arrival (rule 8.1) are never late: a row whose file was modified before the CTI arrives
-now, at the CTI.
+now, at the CTI. The same holds for changes of a table in the order of their log (`keyed_changes.py`); pre-images are
+accepted, and not used.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from headrace.columnar import Int64s, to_numpy
 from headrace.errors import BadRow, LateEvent
 from headrace.events import CONTROL, FARTHEST, event_problems
 from headrace.expr import Expr, evaluate
+from headrace.io.keyed_changes import is_preimage, row_problems
 from headrace.plan.nodes import DIVERTED, Source
-from headrace.plan.policies import Advance, Arrival, Edge, Interval, Physical, Point, ProgressPolicy
+from headrace.plan.policies import Advance, Arrival, Changed, Edge, Interval, Physical, Point, ProgressPolicy
 from headrace.plan.source import RE_NEW, diverted_rows
 from headrace.progress import Progress
 from headrace.schema import ARRIVAL, STAMPS, Schema
@@ -46,7 +48,7 @@ _STRETCH = 16_384
 #: The counters of a source: of rows, and of files that were missing or changed when they were read.
 COUNTERS = (
     "rows", "accepted", "diverted", "dropped", "adjusted", "ctis", "late", "malformed", "missing_files",
-    "changed_files", "old_files", "lost_offsets",
+    "changed_files", "old_files", "lost_offsets", "preimages",
 )  # fmt: skip
 
 
@@ -116,6 +118,13 @@ class Channel:
         self.file: str | None = None
         self._high = start.high
         self._cti = start.cti
+        #: The earliest time of the next change in the order of the log.
+        self._floor = start.high
+
+    def begin_file(self) -> None:
+        """Begin a file: its changes happen after those of other files, because positions do not tell files apart."""
+        if self._high != NEG_INFINITY:
+            self._floor = self._high + 1
 
     @classmethod
     def of_partition(cls, source: Source, start: Progress, before: ChannelReport) -> Channel:
@@ -133,12 +142,18 @@ class Channel:
         are the rows' lines in the file, -1 where unknown.
         """
         self.report.counts["rows"] += table.num_rows
+        lifetime = self.source.lifetime
+        if isinstance(lifetime, Changed):
+            table, full_rows, lines = self._without_preimages(lifetime, table, full_rows, lines)
         rows = self._events(table)
-        if isinstance(self.source.lifetime, Arrival):
+        if isinstance(lifetime, Arrival):
             rows = _spaced(rows, self._high)
-        bad, why_bad = self._problems(rows)
+        bad, why_bad = self._problems(rows, table)
+        in_log_order = isinstance(lifetime, Changed) and lifetime.in_log_order
+        if in_log_order:
+            rows = _in_log_order(rows, max(self._high, self._floor), ~bad)
         late, cti = self._judge(rows, ~bad)
-        if isinstance(self.source.lifetime, Arrival) and late.any():
+        if (isinstance(lifetime, Arrival) or in_log_order) and late.any():
             rows, late = _move_to_cti(rows, late, cti)
         events, refused = self._apply_policy(rows, late, cti, ~bad)
         if self.source.policy.late == "drop" and late.any():
@@ -154,6 +169,19 @@ class Channel:
 
     # --- rows to events ----------------------------------------------------------------------------------------------
 
+    def _without_preimages(
+        self, lifetime: Changed, table: pa.Table, full_rows: RowLookup | None, lines: Int64s | None
+    ) -> tuple[pa.Table, RowLookup | None, Int64s | None]:
+        """A block without the rows that repeat what was there before a change; they are accepted, and counted."""
+        skipped = is_preimage(lifetime, table)
+        if not skipped.any():
+            return table, full_rows, lines
+        kept = np.flatnonzero(~skipped)
+        for counter in ("accepted", "preimages"):
+            self.report.counts[counter] += len(skipped) - len(kept)
+        lookup = None if full_rows is None else lambda places: full_rows(kept[places])
+        return table.take(pa.array(kept)), lookup, None if lines is None else lines[kept]
+
     def _events(self, table: pa.Table) -> pa.Table:
         """The rows as physical events: the control columns and the payload."""
         if isinstance(self.source.lifetime, Physical):
@@ -163,10 +191,12 @@ class Channel:
         payload = [table.column(name) for name in self.source.schema.names]
         return pa.table([*control, *payload], names=[*CONTROL, *self.source.schema.names])
 
-    def _problems(self, events: pa.Table) -> tuple[Flags, NDArray[Any]]:
+    def _problems(self, events: pa.Table, table: pa.Table) -> tuple[Flags, NDArray[Any]]:
         bad, reasons = (
             event_problems(events) if isinstance(self.source.lifetime, Physical) else _insert_problems(events)
         )
+        if isinstance(self.source.lifetime, Changed):
+            bad, reasons = row_problems(self.source.lifetime, table, bad, reasons)
         self.report.counts["malformed"] += int(np.count_nonzero(bad))
         if bad.any() and self.source.bad_rows == "raise":
             row = int(np.flatnonzero(bad)[0])
@@ -331,6 +361,15 @@ def _spaced(events: pa.Table, high: int) -> pa.Table:
     first = np.int64(NEG_INFINITY // 2 if high == NEG_INFINITY else min(high, FARTHEST) + 1)
     le = np.maximum.accumulate(np.maximum(le - place, first)) + place
     return _timed(events, le, absent)
+
+
+def _in_log_order(events: pa.Table, first: int, fine: Flags) -> pa.Table:
+    """Changes at their arrival, or at the time of the change before if that is later."""
+    if events.num_rows == 0:
+        return events
+    le = np.where(fine, to_numpy(pc.fill_null(events.column("le"), 0)), NEG_INFINITY)
+    le = np.maximum(np.maximum.accumulate(le), first)
+    return _timed(events, le, ~fine)
 
 
 def _move_to_cti(events: pa.Table, late: Flags, cti: Int64s) -> tuple[pa.Table, Flags]:

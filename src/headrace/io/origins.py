@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from glob import has_magic
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +37,7 @@ from headrace.io.files import ORDERS, FileOrder, FileState, ListedFile, listing,
 from headrace.io.formats import Format, read_file
 from headrace.io.secrets import shown_options, shown_place
 from headrace.plan.nodes import Node, Source
-from headrace.plan.policies import Arrival, Edge, Explicit, Interval, Physical, Point
+from headrace.plan.policies import Arrival, Changed, Edge, Explicit, Interval, Physical, Point
 from headrace.schema import ARRIVAL, POSITION, STAMPS, Schema
 from headrace.time import INFINITY, NEG_INFINITY
 
@@ -58,6 +58,9 @@ _PLACES = "a file, a directory, or a pattern such as 'ticks/*.csv'"
 
 class _UnknownRows:
     """An origin whose rows are unknown when a plan is built."""
+
+    #: The stamps that order rows of one key. Rows of a key may be in several files, and positions do not compare files.
+    row_order: ClassVar[tuple[str, ...]] = (ARRIVAL, POSITION)
 
     def stamped(self, source: Source) -> Source:
         """`source`, which has this origin, with stamps on its rows."""
@@ -131,8 +134,9 @@ class Files(_UnknownRows):
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """A physical stream in memory, in one or several batches."""
+    """Rows in memory, in one or several batches: a physical stream, or rows of another lifetime."""
 
+    row_order: ClassVar[tuple[str, ...]] = (POSITION,)
     table: pa.Table
     #: The number of rows of each batch; by default all rows are one batch.
     sizes: tuple[int, ...] = ()
@@ -339,7 +343,7 @@ def read_columns(source: Source) -> list[str]:
         wanted = set(lifetime.start.columns() | lifetime.end.columns())
     else:
         assert isinstance(lifetime, (Point, Edge))
-        wanted = set(lifetime.at.columns())
+        wanted = lifetime.columns() if isinstance(lifetime, Changed) else set(lifetime.at.columns())
     return [name for name in source.columns.names if name in wanted or name in source.schema]
 
 
@@ -448,7 +452,7 @@ def _retraction(events: pa.Table) -> dict[str, object] | None:
 def _arrivals(source: Source, table: pa.Table) -> NDArray[np.int64]:
     """For each row in memory, the latest time of the rows up to it; its number if none has a time."""
     lifetime = source.lifetime
-    if isinstance(lifetime, Arrival):
+    if isinstance(lifetime, Arrival) or (isinstance(lifetime, Changed) and lifetime.in_log_order):
         return np.arange(table.num_rows, dtype=np.int64)
     if isinstance(lifetime, Physical):
         starts = table["le"]

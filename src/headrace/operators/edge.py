@@ -3,6 +3,8 @@
 A sample lasts until the next distinct sample time of its key, or for ever. A late sample shortens the one before it; a
 deleted sample lengthens it. Two traces carry the state: `recent`, samples at or after the CTI, and `last`, for each key
 the last sample before the CTI, whose end is still open. When the CTI passes samples they move from one to the other.
+Where samples have an `order`, those that lose at their time stay in `recent` until the CTI has passed: the one that
+wins may still be deleted.
 
 If a query needs only the latest value of each key (`latest`, for upsert rows), `last` has only keys with samples after
 the CTI; settled samples of other keys are forgotten: `io/upserts.py` says why that is enough. A third trace, `since`,
@@ -24,7 +26,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.changes import Changes
-from headrace.columnar import canonical_floats, concat, factorize, hash_rows, sortable
+from headrace.columnar import canonical_floats, concat, factorize, hash_rows, sortable, to_numpy
 from headrace.errors import CheckpointError
 from headrace.expr import predicate_mask
 from headrace.operators.kernel import Data, Kernel, SavedTraces, consolidated_rows
@@ -46,6 +48,7 @@ class EdgeKernel(Kernel):
         self.keys = list(node.key)
         self.closes = node.closes
         self.latest, self.kept = node.latest, node.kept
+        self.order = node.order
         self.traces = {"recent": Trace(consolidated_rows), "last": Trace(consolidated_rows)}
         self.scalars = {"cti": NEG_INFINITY}
         if self.latest:
@@ -69,12 +72,18 @@ class EdgeKernel(Kernel):
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
         (samples,), (now,) = inputs, progress
         assert isinstance(samples, Changes)
-        result = self._corrections(samples.consolidate())
+        result = self._shown(self._corrections(samples.consolidate()))
         if self.latest:
             self.scalars = self.scalars | {"reached": max(now.cti, self.scalars["reached"])}
         elif now.cti > self.scalars["cti"]:
             self._settle(now.cti)
         return result, now
+
+    def _shown(self, corrections: Changes) -> Changes:
+        """The corrections with the columns that are passed on; those that differ only in others cancel out."""
+        if corrections.payload.num_columns == len(self.node.schema):
+            return corrections
+        return corrections.with_payload(corrections.payload.select(list(self.node.schema.names))).consolidate()
 
     def _hashes(self, table: pa.Table) -> NDArray[np.uint64]:
         return hash_rows(table.select(self.keys))
@@ -143,7 +152,21 @@ class EdgeKernel(Kernel):
         re = np.repeat(ends, np.diff(np.r_[starts, len(le)]))
         signal = samples.take(order)
         signal = Changes(signal.le, re, signal.weight, signal.payload)
-        return self._best(self._open(signal)) if self.latest else self._open(signal)
+        signal = self._open(self._winners(signal, codes))
+        return self._best(signal) if self.latest else signal
+
+    def _winners(self, samples: Changes, codes: NDArray[np.int64]) -> Changes:
+        """Of the samples of a key at one time, the last ones by the order; all if there is none."""
+        if not self.order or len(samples) == 0:
+            return samples
+        columns = [pc.cast(samples.payload.column(name), pa.int64()) for name in self.order]
+        ranks = [to_numpy(pc.fill_null(column, NEG_INFINITY)) for column in columns]
+        order = np.lexsort((*reversed(ranks), samples.le, codes))
+        # The rank of each sample is compared with that of the last sample of its key and time.
+        ends = np.r_[(np.diff(codes[order]) != 0) | (np.diff(samples.le[order]) != 0), True]
+        last = order[np.flatnonzero(ends)][np.r_[0, np.cumsum(ends)[:-1]]]
+        wins = np.logical_and.reduce([rank[order] == rank[last] for rank in ranks])
+        return samples.take(np.sort(order[wins]))
 
     def _open(self, samples: Changes) -> Changes:
         """The samples without those that only close a signal."""
@@ -189,7 +212,8 @@ class EdgeKernel(Kernel):
         codes = self._codes(both)
         newest = np.full(int(codes.max()) + 1, NEG_INFINITY, np.int64)
         np.maximum.at(newest, codes, both.le)
-        rows = self._open(both.filter(both.le == newest[codes])).to_table()
+        newest_of_key = both.le == newest[codes]
+        rows = self._open(self._winners(both.filter(newest_of_key), codes[newest_of_key])).to_table()
         if superseded is not None:
             old = Changes.from_table(superseded)
             rows = concat([rows, old.negated().to_table()])
@@ -211,7 +235,7 @@ class EdgeKernel(Kernel):
 
     def _rows(self, *tables: pa.Table | None) -> Changes:
         found = [Changes.from_table(table) for table in tables if table is not None]
-        return Changes.concat([Changes.empty(self.node.schema), *found]).consolidate()
+        return Changes.concat([Changes.empty(self.node.inputs[0].schema), *found]).consolidate()
 
     def _replace(self, trace: Trace, rows: Changes) -> None:
         table = rows.to_table()

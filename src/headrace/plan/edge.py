@@ -1,4 +1,7 @@
-"""Edge events: from samples to a signal (rule 1.2)."""
+"""Edge events: from samples to a signal (rule 1.2).
+
+Samples of one key at the same time all last, unless the node has an `order`: then only the last of them does.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.plan.base import Node, OneInput, Properties, Reach
 from headrace.plan.liveliness import AS_INPUT, Liveliness
-from headrace.schema import Type
+from headrace.schema import Schema, Type
 
 __all__ = ["EdgeLifetimes"]
 
@@ -27,13 +30,27 @@ class EdgeLifetimes(OneInput):
     latest: bool = False
     #: With `latest`: the last sample of every key is kept, so that a key that loses its later samples has it again.
     kept: bool = False
+    #: Columns of whole numbers. Of several samples of a key at one time only the greatest by these columns lasts, or
+    #: closes the signal.
+    order: tuple[str, ...] = ()
+    #: Columns that are not passed on. Unlike a `Select` above, this leaves it to the readers which others are read.
+    hides: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name in self.order:
+            if not self.input.schema[name].type.is_integer:
+                raise PlanError("samples are ordered by whole numbers", given=str(self.input.schema[name]))
         kind = Type.BOOLEAN if self.closes is None else self.closes.type(self.input.schema)
         if kind is not Type.BOOLEAN:
             raise PlanError(
                 "closes needs a BOOLEAN", given=f"{self.closes} of type {kind.value}", instead=f"({self.closes}) > 0"
             )
+        if set(self.hides) & set(self.key):
+            raise PlanError("the key of samples is passed on", given=self.describe())
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema(tuple(field for field in self.input.schema if field.name not in self.hides))
 
     @property
     def needs(self) -> tuple[str, ...] | None:
@@ -50,7 +67,7 @@ class EdgeLifetimes(OneInput):
         return AS_INPUT.remembering("last sample per key, samples after the CTI")
 
     def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - it has one input
-        return needed | set(self.key) | (self.closes.columns() if self.closes is not None else set())
+        return needed | set(self.key) | set(self.order) | (self.closes.columns() if self.closes is not None else set())
 
     def lifted(self, inputs: tuple[Node, ...], keys: tuple[str, ...], derived: tuple[bool, ...]) -> Node:  # noqa: ARG002
         return replace(self, input=inputs[0], key=(*keys, *self.key))
@@ -58,4 +75,6 @@ class EdgeLifetimes(OneInput):
     def describe(self) -> str:
         closes = f", closed by {self.closes}" if self.closes is not None else ""
         name = ("Latest, kept," if self.kept else "Latest") if self.latest else "EdgeLifetimes"
-        return f"{name} by {', '.join(self.key) or 'nothing'}{closes}"
+        order = f", at one time the last by {', '.join(self.order)}" if self.order else ""
+        hides = f", without {', '.join(self.hides)}" if self.hides else ""
+        return f"{name} by {', '.join(self.key) or 'nothing'}{closes}{order}{hides}"

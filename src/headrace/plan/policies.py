@@ -18,6 +18,7 @@ __all__ = [
     "LATE",
     "Advance",
     "Arrival",
+    "Changed",
     "Edge",
     "Explicit",
     "Heartbeat",
@@ -80,6 +81,37 @@ class Edge:
     def __str__(self) -> str:
         closes = f", closes={self.closes}" if self.closes is not None else ""
         return f"edge({self.at}, key={', '.join(self.key) or '()'}{closes})"
+
+
+@dataclass(frozen=True, eq=False)
+class Changed(Edge):
+    """Every row is a change of a keyed table: the row of a key lasts until its next change (`io/keyed_changes.py`).
+
+    `closes` holds for deletions, `skips` for rows that only repeat what was there before, and `knows` for rows whose
+    operation is known. Without a time of its own, a change happens when it arrives, and the order of the log rules: no
+    change is late, and none happens before the change above it.
+    """
+
+    at: Expr = field(default_factory=lambda: col(ARRIVAL))
+    key: tuple[str, ...] = ()
+    encoding: str = "rows"
+    op: str | None = None
+    skips: Expr | None = None
+    knows: Expr | None = None
+
+    @property
+    def in_log_order(self) -> bool:
+        return str(self.at) == str(col(ARRIVAL))
+
+    def columns(self) -> set[str]:
+        """The columns from which changes are read, beside those of the table."""
+        parts = (self.at, self.closes, self.skips, self.knows)
+        return {name for part in parts if part is not None for name in part.columns()}
+
+    def __str__(self) -> str:
+        at = "in the order of the log" if self.in_log_order else f"at {self.at}"
+        op = f", op={self.op}" if self.op is not None else f", deletes={self.closes}" if self.closes is not None else ""
+        return f"changes({self.encoding}, {at}, key={', '.join(self.key)}{op})"
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,8 @@ class Intake:
         """Read a decoded block, of the file at `path` if there is one."""
         self.channel.file = shown_path(self.source, path)
         known = self.channel.file is not None
+        if path is not None and block.begins:
+            self.channel.begin_file()
         if block.table.num_rows:
             full_rows = whole_rows(self.source, path, block) if path is not None else None
             self.take(block.table, full_rows, block.lines if known else None)

@@ -24,7 +24,7 @@ from headrace.columnar import hash_rows
 from headrace.io.files import ListedFile, listing, local_path
 from headrace.io.origins import Files
 from headrace.plan.nodes import Source
-from headrace.plan.policies import Arrival
+from headrace.plan.policies import Arrival, Changed
 from headrace.time import NEG_INFINITY
 from headrace.trace import Segment, Trace
 
@@ -47,7 +47,9 @@ class FilePositions:
         #: The prefix that saved paths leave out.
         self._base = f"{self.path}/" if source.origin.label else ""
         # Rows timed by arrival are in order across files, too.
-        self.most = 1 if isinstance(source.lifetime, Arrival) else most
+        lifetime = source.lifetime
+        by_arrival = isinstance(lifetime, Arrival) or (isinstance(lifetime, Changed) and lifetime.in_log_order)
+        self.most = 1 if by_arrival else most
         self.seen = Trace(lambda rows: rows)
         #: The number of files read; and since the last commit, the numbers of old, changed and missing files.
         self.read = 0

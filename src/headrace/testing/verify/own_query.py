@@ -23,10 +23,11 @@ from headrace.errors import IntentError
 from headrace.expr import Expr
 from headrace.expr.nodes import Column, Literal
 from headrace.io.formats import Format
+from headrace.io.keyed_changes import ENCODINGS
 from headrace.io.origins import Events, Files
 from headrace.plan.group_apply import GroupApply, GroupInput
 from headrace.plan.nodes import Admit, Node, PerWindow, Recurse, Source, sources_of, walk
-from headrace.plan.policies import Advance, Edge, Explicit, Interval, Physical
+from headrace.plan.policies import Advance, Changed, Edge, Explicit, Interval, Physical
 from headrace.schema import ARRIVAL, POSITION, STAMPS, Schema, Type
 from headrace.testing.generators.generate import Pattern, generate
 from headrace.testing.generators.stories import Story, StoryStream
@@ -155,13 +156,17 @@ class OwnFeed:
         return min(re, le + _LONGEST * self.unit)
 
     def _with_times(self, story: Story) -> Story:
-        """The story with its times in the columns that its lifetime is computed from."""
+        """The story with its times in the columns that its lifetime is computed from; a change has an operation."""
         columns = _time_columns(self.source) or {}
         ends = {"start": story.le, "end": min(story.ends[0], story.le + _LONGEST * self.unit)}
         values: dict[str, Any] = {name: ends[end] for name, end in columns.items()}
         for name in columns:
             if self.source.columns[name].type is Type.DATETIME:
                 values[name] = _EPOCH + timedelta(microseconds=values[name])
+        lifetime = self.source.lifetime
+        if isinstance(lifetime, Changed) and lifetime.op is not None:  # hardly any text is an operation
+            known = ENCODINGS[lifetime.encoding].values
+            values[lifetime.op] = known[story.le % len(known)]
         return replace(story, payload={**story.payload, **values})
 
     def stream(self, generated: StoryStream, folder: Path) -> Stream:

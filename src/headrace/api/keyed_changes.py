@@ -1,0 +1,98 @@
+"""The reader of keyed changes: the log of a table as a stream of its rows (`io/keyed_changes.py`)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from headrace.api.checks import column_or_expr
+from headrace.api.inputs import Names, SchemaLike, name_pairs, refuse_lists, stream_of
+from headrace.api.stream import Stream
+from headrace.errors import PlanError
+from headrace.events import plain_table
+from headrace.expr import Expr
+from headrace.io.files import FileOrder
+from headrace.io.formats import Format, infer_schema
+from headrace.io.keyed_changes import ChangeEncodingName, changed, encoding_of, log_columns, table_columns, tombstone
+from headrace.io.origins import Events, Files, Origin
+from headrace.plan.policies import BadRowPolicy, ProgressPolicy
+from headrace.schema import Schema
+
+__all__ = ["read_changes"]
+
+
+def read_changes(
+    source: Any, schema: SchemaLike | None = None, *, key: str | Sequence[str], encoding: ChangeEncodingName = "rows",
+    op: str | None = None, at: str | Expr | None = None, deletes: Expr | None = None,
+    progress: ProgressPolicy | None = None, bad_rows: BadRowPolicy = "divert", format: str | None = None,
+    rename: Names | None = None, order: FileOrder = "time",
+) -> Stream:  # fmt: skip
+    """The log of a table's changes as a stream: each row of the table lasts until the next change of its key.
+
+    `source` is a path or a pattern of files of CSV, JSON lines or Parquet, or rows in memory: a drawn table, a list of
+    dicts, an Arrow table or a pandas frame. `schema` has the columns of the table. `encoding` is how the log is
+    written, and `op` the column of the operation, by default the one in brackets:
+
+    - `rows` (`op`): insert, update and delete; or I, U and D; or c, r, u and d;
+    - `upsert`: each row is the new row of its key. A row for which `deletes` holds deletes it; by default one with only
+      nulls beside the key and the time;
+    - `debezium` (`_op`): c, r, u and d;
+    - `flink` (`row_kind`): +I, -U, +U and -D;
+    - `spark` (`_change_type`): insert, update_preimage, update_postimage and delete.
+
+    `at` is the time of a change. Without it a change happens when it arrives, in the order of the log, and none is
+    late; on Spark such a source reads one file per batch. Of several changes of a key at one time, the last in the log
+    counts. Rows with an unknown operation or a null in their key are malformed. `format` is that of a directory's
+    files; `rename` and `order` are those of `read_csv`.
+    """
+    keys = (key,) if isinstance(key, str) else tuple(key)
+    time = None if at is None else column_or_expr(at, "the time of a change", "at='ts', or at=col('ts')")
+    _check(encoding, keys, op, deletes)
+    lifetime = changed(encoding, keys, op=op, at=time, deletes=deletes)
+    names = dict(name_pairs(rename))
+    columns = None
+    if schema is not None:
+        columns = log_columns(Schema.of(schema).renamed(names), lifetime)
+    origin, columns = _log(source, columns, format, names, order)
+    if lifetime.op is not None:
+        columns[lifetime.op]  # an error that names the columns, if there is none of this name
+    if encoding == "upsert" and deletes is None:
+        others = [n for n in table_columns(lifetime, columns) if n not in {*keys, *lifetime.columns()}]
+        lifetime = replace(lifetime, closes=tombstone(others))
+    return stream_of(origin, columns, lifetime, progress, bad_rows)
+
+
+def _check(encoding: str, keys: Sequence[str], op: str | None, deletes: Expr | None) -> None:
+    how = encoding_of(encoding)
+    if not keys:
+        raise PlanError("changes are those of keys", given="no key", instead="key='id'")
+    if op is not None and how.op is None:
+        raise PlanError(
+            "upserts have no operation column", given=f"op={op!r}", instead=f"deletes=col({op!r}) == 'delete'"
+        )
+    if deletes is not None and how.op is not None:
+        raise PlanError(
+            f"in the encoding {encoding!r} the operation column says what is deleted",
+            given=f"deletes={deletes}",
+            instead="encoding='upsert', deletes=...",
+        )
+
+
+def _log(
+    source: Any, columns: Schema | None, format: str | None, names: Names, order: FileOrder
+) -> tuple[Origin, Schema]:
+    """The place of a log, and its columns: the one place that knows what a log can be."""
+    path = os.fspath(source) if isinstance(source, os.PathLike) else source
+    if not isinstance(path, str) or "\n" in path or "|" in path:
+        if format or names:
+            raise PlanError("format and rename are for files", given=type(source).__name__, instead="rows as they are")
+        table = plain_table(source, columns)
+        return Events(table), Schema.of(table.schema)
+    how = replace(Format(format) if format else Format.of_path(path), rename=tuple(names.items()))
+    files = Files(path, how, order=order)
+    if columns is None:
+        columns = infer_schema(files.files()[0].path, how).renamed(names)
+    refuse_lists(columns, how)
+    return files, columns
