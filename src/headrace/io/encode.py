@@ -1,4 +1,4 @@
-"""Writing: tables as JSON lines, a column at a time.
+"""Writing: tables as JSON lines or CSV, a column at a time.
 
 Each column becomes a column of JSON texts, and the texts of a row are joined; no row is ever a Python object. Only
 texts that need escaping take the slow path. Values that JSON lacks are texts: `"NaN"`, `"Infinity"`, `"-Infinity"` for
@@ -6,12 +6,15 @@ floats and `"inf"` for a lifetime without an end. Times are ISO texts in UTC, li
 
 A physical event (rule 1.3) is `{"kind": …, "le": …, "re": …, "re_new": …, "payload": {…}}`, with null for parts that
 its kind does not have; the payload of a CTI is empty.
+
+In CSV, null is an empty field and empty text is `""`; a text is quoted only if it needs to be.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -20,14 +23,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.columnar import Lists
-from headrace.errors import BadRow
+from headrace.errors import BadRow, SchemaError
 from headrace.io.decoded import DecodedBlock
 from headrace.io.formats import Format, read_file
 from headrace.io.json import read_json
 from headrace.schema import Field, Schema, Type
 from headrace.time import INFINITY
 
-__all__ = ["PHYSICAL", "iso_texts", "jsonl_to_physical", "physical_to_jsonl", "rows_to_jsonl"]
+__all__ = [
+    "PHYSICAL", "csv_lines", "iso_texts", "json_objects", "jsonl_to_physical", "physical_to_jsonl", "plain_texts",
+    "rows_to_jsonl",
+]  # fmt: skip
 
 PHYSICAL = (
     Field("kind", Type.STRING),
@@ -46,7 +52,7 @@ _CLOCK = ((11, 36_000_000_000, 10), (12, 3_600_000_000, 10), (14, 600_000_000, 6
 
 def rows_to_jsonl(table: pa.Table) -> bytes:
     """Each row as one flat object a line."""
-    return _encoded(table, _object)
+    return _encoded(table, json_objects)
 
 
 def physical_to_jsonl(table: pa.Table) -> bytes:
@@ -88,7 +94,7 @@ def _bytes(lines: pa.Array) -> bytes:
 
 
 def _event(batch: pa.RecordBatch) -> pa.Array:
-    payload = _object(batch.drop_columns([field.name for field in PHYSICAL]))
+    payload = json_objects(batch.drop_columns([field.name for field in PHYSICAL]))
     parts: list[Any] = ['{"kind": ', _text(batch["kind"]), ', "le": ', _or_null(batch["le"].cast(pa.string()))]
     parts += [', "re": ', _end(batch["re"]), ', "re_new": ', _end(batch["re_new"])]
     parts += [', "payload": ', pc.if_else(pc.equal(batch["kind"], "cti"), "{}", payload), "}"]
@@ -99,7 +105,8 @@ def _end(ends: pa.Array) -> pa.Array:
     return _or_null(pc.if_else(pc.equal(ends, INFINITY), '"inf"', ends.cast(pa.string())))
 
 
-def _object(batch: pa.RecordBatch) -> pa.Array:
+def json_objects(batch: pa.RecordBatch) -> pa.Array:
+    """Each row as the text of a JSON object."""
     if batch.num_columns == 0:
         return pa.array(["{}"] * batch.num_rows)
     parts: list[Any] = []
@@ -144,6 +151,34 @@ def _float(values: pa.Array) -> pa.Array:
         infinite = pc.if_else(pc.less(values, 0), '"-Infinity"', '"Infinity"')
         texts = pc.if_else(pc.is_inf(values), infinite, pc.if_else(pc.is_nan(values), '"NaN"', texts))
     return _or_null(texts)
+
+
+def csv_lines(batch: pa.RecordBatch, delimiter: str) -> pa.Array:
+    """Each row as a line of CSV, without its line end."""
+    columns = [_csv_fields(batch.column(i), name, delimiter) for i, name in enumerate(batch.schema.names)]
+    return pc.binary_join_element_wise(*columns, delimiter) if columns else pa.array([""] * batch.num_rows)
+
+
+def _csv_fields(values: pa.Array, name: str, delimiter: str) -> pa.Array:
+    if pa.types.is_nested(values.type):
+        raise SchemaError(
+            f"column {name!r} is a list, and CSV has none", given=str(values.type), allowed="a format with lists: json"
+        )
+    texts = plain_texts(values)
+    if pa.types.is_integer(values.type) or pa.types.is_timestamp(values.type):
+        return pc.fill_null(texts, "")
+    quote = pc.match_substring_regex(texts, '^$|["\r\n' + re.escape(delimiter) + "]")
+    if pc.any(quote).as_py():
+        doubled = pc.replace_substring(texts, '"', '""')
+        texts = pc.if_else(quote, pc.binary_join_element_wise('"', doubled, '"', ""), texts)
+    return pc.fill_null(texts, "")
+
+
+def plain_texts(values: pa.Array) -> pa.Array:
+    """Values as texts, as CSV shows them."""
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    return iso_texts(values) if pa.types.is_timestamp(values.type) else values.cast(pa.string())
 
 
 def iso_texts(values: pa.Array) -> pa.Array:

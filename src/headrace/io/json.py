@@ -92,9 +92,17 @@ def _last_bytes(records: Records) -> Any:
 
 
 class JsonDecoder:
-    """Decodes objects and reads their members `fields`."""
+    """Decodes objects and reads their members `fields`; the reasons of refusals name an object's `unit`."""
 
-    def __init__(self, fields: Sequence[Field], nested: bool = False, rename: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        fields: Sequence[Field],
+        nested: bool = False,
+        rename: Mapping[str, str] | None = None,
+        *,
+        unit: str = "line",
+    ) -> None:
+        self._unit = unit
         self.fields = fields
         stored = {new: old for old, new in (rename or {}).items()}
         self._members = [stored.get(field.name, field.name) for field in fields]
@@ -159,14 +167,14 @@ class JsonDecoder:
         try:
             row = _PARSER.decode(record.decode("utf-8"))
         except UnicodeDecodeError:
-            return BrokenRecord("the line is not UTF-8 text", raw)
+            return BrokenRecord(f"the {self._unit} is not UTF-8 text", raw)
         except (ValueError, RecursionError) as error:
-            return BrokenRecord(f"the line is not JSON: {error}", raw)
+            return BrokenRecord(f"the {self._unit} is not JSON: {error}", raw)
         return self._values(row, raw)
 
     def _values(self, row: object, raw: str) -> list[Any] | BrokenRecord:
         if not isinstance(row, dict):
-            return BrokenRecord("the line is not a JSON object", raw)
+            return BrokenRecord(f"the {self._unit} is not a JSON object", raw)
         payload = row.get(_PAYLOAD) if self._any_nested else None
         if not isinstance(payload, (dict, type(None))):
             return BrokenRecord("the payload is not a JSON object", raw)
