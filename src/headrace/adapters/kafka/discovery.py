@@ -30,8 +30,8 @@ __all__ = ["REFRESH", "Place", "forget", "offset_at", "partition_name", "reach",
 REFRESH = 3.0
 #: How often, and after which pause, an end before a position is asked for again: a new leader may lag for a moment.
 _DOUBTS, _PAUSE = 4, 0.25
-_EARLIEST: Any = OffsetSpec.earliest()
-_LATEST: Any = OffsetSpec.latest()
+_EARLIEST: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ _counts: Kept[_Count] = Kept()
 
 
 def ensure(options: Options, topic: str, creation: tuple[int, Mapping[str, str]] | None) -> None:
-    """Raise unless the topic exists. `creation` lets it be created: partitions (-1: as the broker is set) and config."""
+    """Raise unless the topic exists, or create it with its partitions (-1: the default of the broker) and config."""
     if _described(options, topic):
         return
     if creation is None:
