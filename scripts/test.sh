@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Everything that must hold before a change goes in: lint, format, types, the site of the documentation, and the tests.
+# Tests marked `services` are left out: `make test-services` runs them.
 # With --all as the first argument the tests are all there are, with more examples (tests/conftest.py); else those that are
 # not marked `volume`. All other arguments go to pytest.
 #
@@ -42,7 +43,7 @@ phase() {
 beside=$(mktemp -d)
 {
   begun=$SECONDS
-  "$bin/pytest" -q -m "spark$some" "$@" >"$beside/log" 2>&1
+  "$bin/pytest" -q -m "spark and not services$some" "$@" >"$beside/log" 2>&1
   printf '%d %d\n' $((SECONDS - begun)) $? >"$beside/end"
 } &
 with_spark=$!
@@ -53,7 +54,7 @@ phase "lint" "$bin/ruff" check .
 phase "format" "$bin/ruff" format --check .
 phase "types" "$bin/mypy"
 phase "documentation" "$bin/python" docs/site.py
-phase "tests without Spark" "$bin/pytest" -q -n 2 --dist worksteal -m "not spark$some" "$@"
+phase "tests without Spark" "$bin/pytest" -q -n 2 --dist worksteal -m "not spark and not services$some" "$@"
 
 printf '\n== tests with Spark, which ran beside\n'
 wait "$with_spark"

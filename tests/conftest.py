@@ -1,6 +1,7 @@
 """Fixtures and settings shared by all tests.
 
 One process has one Spark session: every test that wants it asks for the `spark` fixture, and is marked `spark` by that.
+Every test in `tests/services` is marked `services`, by where it is: only `make test-services` runs these.
 
 `HYPOTHESIS_PROFILE` says how many examples a property test draws: `test` a few, `all` four times as many, `fuzz` forty
 times as many. The first two draw the same examples every time, so that what fails is the doing of a change; `fuzz`
@@ -13,6 +14,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DRAWN = {"unit": 5, "test": 15, "all": 100, "fuzz": 1000}
+SERVICES = Path(__file__).parent / "services"
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "test")
 
 # No deadline: the first example pays for imports, and machines differ. A failure prints the blob that repeats it.
@@ -43,6 +46,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+        if item.path.is_relative_to(SERVICES):
+            item.add_marker(pytest.mark.services)
         volume = item.get_closest_marker("volume")
         if volume is not None and not (len(volume.args) == 1 and isinstance(volume.args[0], str)):
             raise pytest.UsageError(f"{item.nodeid}: volume(...) says what the test shows beyond those of `make test`")

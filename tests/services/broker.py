@@ -57,6 +57,11 @@ class Broker:
         return f"127.0.0.1:{self._port}"
 
     @property
+    def running(self) -> bool:
+        """Whether the process was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def pid(self) -> int:
         """The id of the running process."""
         if self._process is None:

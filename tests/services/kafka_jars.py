@@ -65,7 +65,7 @@ def _fetch(jars: Path) -> None:
     partial.mkdir()
     pom = partial / "pom.xml"
     pom.write_text(_POM)
-    command = [maven, "--batch-mode", "--quiet", "--file", pom, _COPY, f"-DoutputDirectory={partial}"]
+    command = [maven, "--batch-mode", "--quiet", "--file", str(pom), _COPY, f"-DoutputDirectory={partial}"]
     run = subprocess.run(
         [*command, "-DincludeScope=runtime"],
         env={**os.environ, "JAVA_HOME": str(java_home())},
@@ -88,3 +88,7 @@ def _maven() -> str:
             " (Debian or Ubuntu: apt-get install maven; macOS: brew install maven)"
         )
     return found
+
+
+if __name__ == "__main__":
+    print(f"Kafka {KAFKA} is in {kafka_jars()}")  # noqa: T201 - `make test-services` fetches it before the tests
