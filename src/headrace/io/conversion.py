@@ -27,7 +27,7 @@ from headrace.errors import SchemaError, TimeError
 from headrace.schema import Field, Type
 from headrace.time import INFINITY, NEG_INFINITY, ticks
 
-__all__ = ["TICK_COLUMNS", "ConvertedColumn", "check_convertible", "convert", "is_tick", "reason"]
+__all__ = ["TICK_COLUMNS", "ConvertedColumn", "check_convertible", "convert", "is_tick", "not_utf8", "reason"]
 
 TICK_COLUMNS = ("le", "re", "re_new")
 
@@ -94,7 +94,11 @@ def _converted(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedCol
         return _narrowed(_cast(values, pa.float64()))
     if field.type.is_integer and (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
         return _in_range(values, field.type.arrow)
-    return _cast(values, field.type.arrow)
+    converted = _cast(values, field.type.arrow)
+    if field.type is not Type.CHAR:
+        return converted
+    short = _from_text(converted.values, field)
+    return ConvertedColumn(short.values, _or_bad(converted.bad, short.bad))
 
 
 def _from_lists(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedColumn:
@@ -247,6 +251,28 @@ def _without(values: pa.ChunkedArray | pa.Array, bad: Mask) -> pa.ChunkedArray |
 
 
 # Text.
+
+
+def not_utf8(values: pa.Array) -> Mask | None:
+    """The values that are not UTF-8 text, found by halving; None if there are none."""
+    try:
+        values.cast(pa.string())
+    except pa.ArrowInvalid:
+        bad = np.zeros(len(values), np.bool_)
+    else:
+        return None
+    waiting = [(0, len(values))]
+    while waiting:
+        start, end = waiting.pop()
+        try:
+            values.slice(start, end - start).cast(pa.string())
+        except pa.ArrowInvalid:
+            middle = (start + end) // 2
+            if end - start == 1:
+                bad[start] = True
+            else:
+                waiting += [(start, middle), (middle, end)]
+    return bad
 
 
 def _from_text(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedColumn:

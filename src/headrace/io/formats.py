@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +23,7 @@ from headrace.errors import SchemaError
 from headrace.io.conversion import TICK_COLUMNS, convert
 from headrace.io.csv import first_records, read_csv
 from headrace.io.decoded import DecodedBlock
+from headrace.io.envelope import DebeziumDecoder
 from headrace.io.files import MAX_EXPANSION, open_file, open_stream, source_errors
 from headrace.io.json import json_records, read_json
 from headrace.io.parquet import arrow_schema, parquet_schema, read_arrow, read_parquet
@@ -44,7 +45,8 @@ class Format:
     """The format of a file.
 
     `delimiter` and `header` are for CSV. `nested` is for JSON: payload columns are under `"payload"`, as the writer
-    of physical events puts them; None looks at the first line of each file. `rename` pairs column names of the file
+    of physical events puts them; None looks at the first line of each file. `envelope` is for JSON: lines are changes
+    (`envelope.py`), and the columns those of the rows that they describe. `rename` pairs column names of the file
     with new names. `max_line` and `max_expansion` are limits for text: the bytes of a line, and how many times its size
     a compressed file may decompress to.
     """
@@ -56,8 +58,16 @@ class Format:
     rename: tuple[tuple[str, str], ...] = ()
     max_line: int = MAX_LINE
     max_expansion: int = MAX_EXPANSION
+    envelope: Literal["", "debezium"] = ""
 
     def __post_init__(self) -> None:
+        if self.envelope not in ("", "debezium") or (self.envelope and (self.name != "json" or self.nested)):
+            raise SchemaError(
+                "an envelope is for flat JSON",
+                given=f"{self.name}, envelope={self.envelope!r}",
+                allowed="'debezium'",
+                instead="Format('json', envelope='debezium')",
+            )
         for limit in ("max_line", "max_expansion"):
             if type(getattr(self, limit)) is not int or getattr(self, limit) < 1:
                 raise SchemaError(
@@ -74,7 +84,7 @@ class Format:
         plain = Format(self.name)
         options = [
             f"{n}={getattr(self, n)!r}"
-            for n in ("delimiter", "header", "nested")
+            for n in ("delimiter", "header", "nested", "envelope")
             if getattr(self, n) != getattr(plain, n)
         ]
         options += [f"{old!r} as {new!r}" for old, new in self.rename]
@@ -134,6 +144,8 @@ def _read_text(
     options: dict[str, Any] = {"rename": dict(format.rename), "max_line": format.max_line}
     if format.name == "csv":
         return read_csv(stream, path, schema, fields, delimiter=format.delimiter, header=format.header, **options)
+    if format.envelope:
+        return read_json(stream, fields, decoder=DebeziumDecoder(fields, options["rename"]), **options)
     return read_json(stream, fields, _looks_nested(path) if format.nested is None else format.nested, **options)
 
 

@@ -38,7 +38,7 @@ from headrace.io.records import (
 from headrace.schema import RESERVED, Field, Type
 from headrace.time import INFINITY
 
-__all__ = ["JsonDecoder", "json_records", "read_json"]
+__all__ = ["JsonDecoder", "json_records", "member_type", "member_value", "read_json"]
 
 _PAYLOAD = "payload"
 _PARALLEL_BYTES = 1 << 20
@@ -62,9 +62,11 @@ def read_json(
     rename: Mapping[str, str] | None = None,
     size: int = BLOCK_BYTES,
     max_line: int = MAX_LINE,
+    decoder: JsonDecoder | None = None,
 ) -> Iterator[DecodedBlock]:
-    """The decoded blocks of a file of JSON lines; `rename` renames members."""
-    decoder, row, line = JsonDecoder(fields, nested, rename), 0, 1
+    """The decoded blocks of a file of JSON lines; `rename` renames members; another `decoder` reads other objects."""
+    row, line = 0, 1
+    decoder = decoder or JsonDecoder(fields, nested, rename)
     for data in blocks(stream, quoted=False, size=size, max_line=max_line):
         decoded, row = decode(json_records(data, line), decoder, row)
         line += count_lines(data)
@@ -132,7 +134,7 @@ class JsonDecoder:
         """The Arrow types to request; that of a time depends on the first lines."""
         times = self._peek(records)
         named = zip(self._members, self.fields, strict=True)
-        types = [(name, times.get(name) or _json_type(field)) for name, field in named]
+        types = [(name, times.get(name) or member_type(field)) for name, field in named]
         top = [member for member, nested in zip(types, self._nested, strict=True) if not nested]
         below = [member for member, nested in zip(types, self._nested, strict=True) if nested]
         return pa.schema([*top, (_PAYLOAD, pa.struct(below))] if below else top)
@@ -145,10 +147,15 @@ class JsonDecoder:
                 row = json.loads(records[index])
             except (ValueError, RecursionError):
                 break
-            row = {**row, **row.get(_PAYLOAD, {})} if self._any_nested and isinstance(row.get(_PAYLOAD), dict) else row
+            row = self._members_of(row)
             found |= {name: _time_type(row[name]) for name in wanted if row.get(name) is not None}
             wanted -= found.keys()
         return found
+
+    def _members_of(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The members of an object, and those of its payload."""
+        payload = row.get(_PAYLOAD) if self._any_nested else None
+        return {**row, **payload} if isinstance(payload, dict) else row
 
     def _flat(self, table: pa.Table) -> pa.Table:
         members: dict[str, Any] = {}
@@ -160,17 +167,23 @@ class JsonDecoder:
         return pa.table(columns, names=[field.name for field in self.fields])
 
     def slow_schema(self) -> pa.Schema:
-        return pa.schema([(field.name, pa.string() if _is_time(field) else _json_type(field)) for field in self.fields])
+        return pa.schema(
+            [(field.name, pa.string() if _is_time(field) else member_type(field)) for field in self.fields]
+        )
 
     def slow(self, record: bytes) -> list[Any] | BrokenRecord | SplitRecords:
         raw = record.decode("utf-8", errors="replace")
         try:
-            row = _PARSER.decode(record.decode("utf-8"))
+            row = self.parsed(record)
         except UnicodeDecodeError:
             return BrokenRecord(f"the {self._unit} is not UTF-8 text", raw)
         except (ValueError, RecursionError) as error:
             return BrokenRecord(f"the {self._unit} is not JSON: {error}", raw)
         return self._values(row, raw)
+
+    def parsed(self, record: bytes) -> Any:
+        """A record as Python reads it."""
+        return _PARSER.decode(record.decode("utf-8"))
 
     def _values(self, row: object, raw: str) -> list[Any] | BrokenRecord:
         if not isinstance(row, dict):
@@ -179,7 +192,7 @@ class JsonDecoder:
         if not isinstance(payload, (dict, type(None))):
             return BrokenRecord("the payload is not a JSON object", raw)
         values = [
-            _member(((payload or {}) if nested else row).get(name), field)
+            member_value(((payload or {}) if nested else row).get(name), field)
             for name, field, nested in zip(self._members, self.fields, self._nested, strict=True)
         ]
         wrong = [value.reason for value in values if isinstance(value, BrokenRecord)]
@@ -231,9 +244,10 @@ def _time_type(value: object) -> pa.DataType:
     return pa.string() if isinstance(value, str) and value not in _ENDLESS else pa.int64()
 
 
-def _json_type(field: Field) -> pa.DataType:
+def member_type(field: Field) -> pa.DataType:
+    """The Arrow type to read a member with; times are texts."""
     if field.type.is_array:
-        return pa.list_(_json_type(_element(field)))
+        return pa.list_(member_type(_element(field)))
     if field.type is Type.DATETIME:
         return pa.string()
     return pa.float64() if field.type is Type.FLOAT else field.type.arrow
@@ -243,7 +257,7 @@ def _element(field: Field) -> Field:
     return Field("", field.type.element)
 
 
-def _member(value: Any, field: Field) -> Any:
+def member_value(value: Any, field: Field) -> Any:
     """The value of one member in the type of the slow path, or why it does not fit."""
     if value is None:
         return None

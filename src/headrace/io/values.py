@@ -32,10 +32,12 @@ from numpy.typing import NDArray
 
 from headrace.columnar import Lists
 from headrace.errors import SchemaError
-from headrace.io.conversion import convert, reason
+from headrace.io.avro import AvroValues
+from headrace.io.conversion import convert, not_utf8, reason
 from headrace.io.csv import CsvDecoder
 from headrace.io.decoded import DecodedBlock, as_python, concat, refused_table
 from headrace.io.encode import csv_lines, json_objects, plain_texts
+from headrace.io.envelope import DebeziumDecoder
 from headrace.io.json import JsonDecoder
 from headrace.io.records import Bounds, BrokenRecord, Decoder, FastRead, Records, SplitRecords, decode
 from headrace.schema import Field, Schema, Type
@@ -179,11 +181,14 @@ def _offsets(values: pa.Array) -> NDArray[Any]:
 
 def _piece_decoder(format: ValueFormat, fields: Sequence[Field], names: Sequence[str]) -> PieceDecoder:
     if format.name == "json":
-        return _RecordsOfValues(JsonDecoder(fields, unit="value"), blank=(_BLANK, _TAB, _NEWLINE, _RETURN), json=True)
+        decoder = DebeziumDecoder(fields, unit="value") if format.envelope else JsonDecoder(fields, unit="value")
+        return _RecordsOfValues(decoder, blank=(_BLANK, _TAB, _NEWLINE, _RETURN), json=True)
     if format.name == "csv":
         columns = names or [column.name for column in fields]
         wanted = fields if fields != (_NOTHING,) else [Field(columns[0], Type.STRING)]
         return _RecordsOfValues(_CsvValues(columns, wanted, format.delimiter), blank=(_NEWLINE, _RETURN), json=False)
+    if format.name == "avro":
+        return AvroValues(format.avro_schema, format.registry, fields, format.envelope)
     return _WholeValues(format.name, fields)
 
 
@@ -285,7 +290,7 @@ class _WholeValues:
         assert self._field is not None
         if self._field.type is Type.ARRAY_BYTE:
             return _block(self._field, _byte_lists(values), None, [])
-        bad = _not_utf8(values)
+        bad = not_utf8(values)
         texts = (values if bad is None else _without(values, bad)).cast(pa.string())
         converted = convert(texts, self._field)
         wrong = converted.bad if bad is None else bad if converted.bad is None else bad | converted.bad
@@ -311,28 +316,6 @@ def _byte_lists(values: pa.Array) -> pa.Array:
     size = int(offsets[-1]) if len(offsets) else 0
     elements = pa.Array.from_buffers(pa.int8(), size, [None, data])
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), elements).cast(Type.ARRAY_BYTE.arrow)
-
-
-def _not_utf8(values: pa.Array) -> NDArray[np.bool_] | None:
-    """The values that are not UTF-8 text, found by halving; None if there are none."""
-    try:
-        values.cast(pa.string())
-    except pa.ArrowInvalid:
-        bad = np.zeros(len(values), np.bool_)
-    else:
-        return None
-    waiting = [(0, len(values))]
-    while waiting:
-        start, end = waiting.pop()
-        try:
-            values.slice(start, end - start).cast(pa.string())
-        except pa.ArrowInvalid:
-            middle = (start + end) // 2
-            if end - start == 1:
-                bad[start] = True
-            else:
-                waiting += [(start, middle), (middle, end)]
-    return bad
 
 
 def _without(values: pa.Array, bad: NDArray[np.bool_]) -> pa.Array:
