@@ -1,0 +1,218 @@
+"""Exactly once: a part of a batch is one transaction, which also records the number of the batch.
+
+**The record.** The transaction commits `batch + 1` as the offset of a group that belongs to the part, on partition 0 of
+the output topic. Kafka commits it with the rows or not at all. The group has no members; nobody reads the topic by it.
+
+**Taking over.** The name of the producer's transactions belongs to the part too. The first step of a producer,
+`init_transactions`, ends an open transaction of this name, by commit if that was decided and by abort if not, and locks
+older producers out (*fences* them). After it, the record cannot change any more, so it is read then. A process keeps
+its producers and remembers what it has delivered.
+
+**Who is fenced.** Spark may run a part in one worker process now and in another one later. So a kept producer that
+finds itself fenced is replaced, once, and reads the record again. If the new one is fenced too, while it delivers,
+another process delivers the same part at the same time: the error is `Superseded`.
+
+**Failures.** An error that Kafka says can be aborted leads to an abort and a new transaction. After any other error the
+state of the transaction is unknown; the producer is dropped, and the next one finds out, as after a crash.
+
+Kafka forgets offsets of a group, after `offsets.retention.minutes` without a commit, 7 days by default. A query that is
+started again after a longer pause may deliver the last batch of a part twice, if it was killed between Kafka's commit
+and the note of it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
+
+from headrace.adapters.kafka.clients import PATIENCE, Kept, Options, admin, codes, common, failure, is_away
+from headrace.adapters.kafka.messages import Message
+from headrace.errors import SinkError, Superseded, Unavailable
+from headrace.io.adapter import DeliveryId
+
+__all__ = ["close_producers", "deliver_once", "deliver_simply", "transaction_name"]
+
+#: How long a transaction may take to commit, in seconds, and how often one that can be aborted is tried.
+_COMMIT, _ATTEMPTS = 60.0, 3
+_DEFAULTS: dict[str, Any] = {
+    "linger.ms": 5, "batch.size": 1_000_000, "batch.num.messages": 100_000, "partitioner": "murmur2_random",
+    "queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 128 << 10,
+    "transaction.timeout.ms": 300_000,
+}  # fmt: skip
+_FENCED = codes(
+    "_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "UNKNOWN_PRODUCER_ID"
+)  # fmt: skip
+
+
+class _Fenced(Exception):
+    """Another producer of the same name has begun."""
+
+
+def transaction_name(delivery: DeliveryId) -> str:
+    """The name of a part: of its transactions and of the group that records its batches."""
+    return f"headrace-{delivery.query}-{delivery.output}-{delivery.part}"
+
+
+class _Part:
+    """The transactional producer of a part, and the number of the next batch that it has not delivered."""
+
+    def __init__(self, options: Options, name: str, topic: str) -> None:
+        self.lock = threading.Lock()
+        self._options, self._name, self._topic = options, name, topic
+        self._producer: Producer | None = None
+        self._group: Any = None
+        self._next = 0
+
+    def deliver(self, batch: int, messages: Callable[[], Iterable[Message]]) -> None:
+        """Deliver a batch, unless it is recorded."""
+        with self.lock:
+            kept = self._producer is not None
+            try:
+                try:
+                    self._deliver(batch, messages)
+                except _Fenced:
+                    if not kept:
+                        raise
+                    self._deliver(batch, messages)
+            except _Fenced as error:
+                raise Superseded(
+                    f"another process delivers to topic {self._topic!r} for the same part of the query",
+                    given=self._name,
+                    instead="run a query in one place at a time",
+                ) from error
+
+    def _deliver(self, batch: int, messages: Callable[[], Iterable[Message]]) -> None:
+        try:
+            producer = self._producer or self._begin()
+            if batch >= self._next:
+                self._transact(producer, batch, messages)
+        except KafkaException as error:
+            self.drop()
+            if error.args[0].code() in _FENCED:
+                raise _Fenced from error
+            raise failure(error, f"topic {self._topic!r} cannot be written", SinkError) from error
+        except BaseException:
+            self.drop()
+            raise
+
+    def _begin(self) -> Producer:
+        """A producer that has ended the transactions of those before it; then read what they have recorded."""
+        fixed = {"transactional.id": self._name, "enable.idempotence": True}
+        producer = Producer({**_DEFAULTS, **common(self._options), **fixed})
+        _until(producer.init_transactions, PATIENCE * 2)
+        record = ConsumerGroupTopicPartitions(self._name, [TopicPartition(self._topic, 0)])
+        client = admin(self._options)
+        asked = client.list_consumer_group_offsets([record], require_stable=True, request_timeout=PATIENCE)
+        (found,) = asked[self._name].result().topic_partitions
+        if found.error is not None:
+            raise KafkaException(found.error)
+        self._next = max(found.offset, 0)
+        if self._group is None:
+            member = Consumer({**common(self._options), "group.id": self._name})
+            self._group = member.consumer_group_metadata()
+            member.close()
+        self._producer = producer
+        return producer
+
+    def _transact(self, producer: Producer, batch: int, messages: Callable[[], Iterable[Message]]) -> None:
+        record = [TopicPartition(self._topic, 0, batch + 1)]
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                producer.begin_transaction()
+                produce(producer, self._topic, messages())
+                _until(lambda left: producer.send_offsets_to_transaction(record, self._group, left), PATIENCE * 2)
+                _until(producer.commit_transaction, _COMMIT)
+            except KafkaException as error:
+                if not error.args[0].txn_requires_abort() or attempt == _ATTEMPTS:
+                    raise
+                _until(producer.abort_transaction, PATIENCE * 2)
+                time.sleep(0.1 * attempt)
+            else:
+                self._next = batch + 1
+                return
+
+    def drop(self) -> None:
+        """Forget the producer and what it still has to send, without waiting for Kafka."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            _discard(producer)
+
+
+def produce(producer: Producer, topic: str, messages: Iterable[Message], on_delivery: Any = None) -> None:
+    """Hand over messages; while the queue is full, wait until some are sent."""
+    send, rest = producer.produce, iter(messages)
+    message: Message | None = next(rest, None)
+    while message is not None:
+        try:
+            send(topic, *message, on_delivery)
+            for message in rest:  # the one that did not fit is sent again
+                send(topic, *message, on_delivery)
+            message = None
+        except BufferError:
+            producer.poll(0.05)
+    producer.poll(0)
+
+
+def _until(call: Callable[[float], object], seconds: float) -> None:
+    """A step of a transaction, repeated while Kafka says that it may be."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            call(max(deadline - time.monotonic(), 0.1))
+        except KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() >= deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
+def _discard(producer: Producer) -> None:
+    producer.purge()
+    producer.poll(0)
+
+
+_parts: Kept[_Part] = Kept()
+_simple: Kept[Producer] = Kept()
+
+
+def deliver_once(options: Options, topic: str, delivery: DeliveryId, messages: Callable[[], Iterable[Message]]) -> None:
+    """Write a part of a batch and record it, in one transaction; nothing if it is recorded."""
+    name = transaction_name(delivery)
+    part = _parts.once((options, name, topic), lambda: _Part(options, name, topic))
+    part.deliver(delivery.batch, messages)
+
+
+def deliver_simply(options: Options, topic: str, messages: Iterable[Message]) -> None:
+    """Write messages and wait until Kafka has them."""
+    fixed = {"enable.idempotence": True, "delivery.report.only.error": True}
+    producer = _simple.once(options, lambda: Producer({**_simple_defaults(), **common(options), **fixed}))
+    failed: list[KafkaError] = []
+    try:
+        produce(producer, topic, messages, lambda error, _: failed.append(error))
+        left = producer.flush(_COMMIT)
+    except KafkaException as error:
+        raise failure(error, f"topic {topic!r} cannot be written", SinkError) from error
+    if failed and not all(map(is_away, failed)):
+        raise failure(next(e for e in failed if not is_away(e)), f"topic {topic!r} cannot be written", SinkError)
+    if left or failed:
+        for stuck in _simple.take(lambda key: key == options):
+            _discard(stuck)
+        raise Unavailable(f"{left or len(failed)} messages were not taken by topic {topic!r}")
+
+
+def _simple_defaults() -> dict[str, Any]:
+    return {name: value for name, value in _DEFAULTS.items() if not name.startswith("transaction")}
+
+
+def close_producers(options: Options, topic: str) -> None:
+    """End the producers of a topic. None of them has anything left to send."""
+    for part in _parts.take(lambda key: key[0] == options and key[2] == topic):
+        with part.lock:
+            part.drop()
+    for producer in _simple.take(lambda key: key == options):
+        producer.flush(PATIENCE)

@@ -1,0 +1,226 @@
+"""Topics as a source: what is read, from where on, and as which columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.adapters.kafka.columns import METADATA, TOMBSTONE, RecordDecoder
+from headrace.adapters.kafka.options import connection, pairs, reserved
+from headrace.errors import PlanError, SourceError
+from headrace.io.adapter import Offsets, SourceAdapter
+from headrace.io.decoded import DecodedBlock, refused_table
+from headrace.io.values import ValueFormat
+from headrace.schema import Schema
+
+if TYPE_CHECKING:
+    from headrace.adapters.kafka.discovery import Place
+
+__all__ = ["KafkaSource"]
+
+Isolation = Literal["read_committed", "read_uncommitted"]
+_FIXED = (
+    "bootstrap.servers", "group.id", "isolation.level", "enable.auto.commit", "enable.auto.offset.store",
+    "enable.partition.eof", "auto.offset.reset", "allow.auto.create.topics",
+)  # fmt: skip
+_JSON = ValueFormat("json")
+_NONE = Schema(())
+
+
+def _module(name: str) -> Any:
+    """A module of this package that needs confluent-kafka: imported when it is used, because that is an extra."""
+    try:
+        return import_module(f"headrace.adapters.kafka.{name}")
+    except ImportError as error:
+        raise SourceError("confluent-kafka is not installed", instead="pip install 'headrace[kafka]'") from error
+
+
+@dataclass(frozen=True, repr=False)
+class KafkaSource(SourceAdapter):
+    """Topics of Kafka as a source; a partition is named `topic/number`.
+
+    `topics`, or a regular expression `pattern` for their whole names: topics that appear later are read too. `columns`
+    are those of the value, decoded by `format`; `key_columns` those of the key, decoded by `key_format`. The record's
+    own columns are in `columns.py`.
+
+    `start` is where partitions begin that were never read: `"earliest"`, `"latest"`, a time with a time zone, or
+    offsets by partition (`{"trades/0": 500}`; others begin at the earliest). Partitions that appear while a query runs
+    should begin at their first offset under `"latest"` too; the driver decides that.
+
+    `options` are passed to librdkafka. With `group_id`, committed offsets are shown to Kafka's own tools under it;
+    the query itself never reads them.
+    """
+
+    bootstrap: str
+    topics: tuple[str, ...] = ()
+    columns: Schema = _NONE
+    pattern: str | None = None
+    format: ValueFormat = _JSON
+    key_format: ValueFormat | None = None
+    key_columns: Schema = _NONE
+    start: Any = "earliest"
+    tombstones: bool = False
+    group_id: str | None = None
+    isolation: Isolation = "read_committed"
+    on_gap: Literal["raise", "continue"] = "raise"
+    options: Any = field(default=())
+
+    def __post_init__(self) -> None:
+        given: Any = self.topics
+        topics = (given,) if isinstance(given, str) else tuple(given)
+        changed = {
+            "topics": topics, "columns": Schema.of(self.columns), "key_columns": Schema.of(self.key_columns),
+            "options": pairs(self.options), "start": _start(self.start),
+        }  # fmt: skip
+        for name, value in changed.items():
+            object.__setattr__(self, name, value)
+        self._check()
+
+    def _check(self) -> None:
+        if bool(self.topics) == (self.pattern is not None):
+            given = f"topics={self.topics!r}, pattern={self.pattern!r}"
+            raise PlanError(
+                "give topics or a pattern", given=given, instead="topics=('trades',) or pattern='trades-.*'"
+            )
+        if self.pattern is not None:
+            try:
+                re.compile(self.pattern)
+            except re.error as error:
+                raise PlanError(f"the pattern is not a regular expression: {error}", given=self.pattern) from error
+        for option, allowed in (("isolation", get_args(Isolation)), ("on_gap", ("raise", "continue"))):
+            if getattr(self, option) not in allowed:
+                raise PlanError(f"unknown {option}", given=getattr(self, option), allowed=", ".join(allowed))
+        if bool(self.key_columns) != (self.key_format is not None):
+            raise PlanError(
+                "columns of the key need a format, and a format needs columns",
+                given=f"key_columns={self.key_columns}, key_format={self.key_format}",
+                instead="key_columns='id LONG', key_format=ValueFormat('json')",
+            )
+        reserved(self.options, _FIXED)
+        for column in (*self.columns, *self.key_columns):
+            if column.name in METADATA or column.name == TOMBSTONE.name:
+                raise PlanError(f"{column.name} is a column of every record", given=str(self.columns))
+
+    @property
+    def schema(self) -> Schema:
+        both = [column for column in self.columns if column.name not in self.key_columns]
+        own = (*METADATA, TOMBSTONE) if self.tombstones else tuple(METADATA)
+        return Schema((*self.key_columns, *both, *own))
+
+    def __str__(self) -> str:
+        what = f"pattern {self.pattern}" if self.pattern is not None else ", ".join(self.topics)
+        key = f", key {self.key_format}: {self.key_columns}" if self.key_format is not None else ""
+        more = [f"start {_shown(self.start)}"] if self.start != "earliest" else []
+        more += ["tombstones"] if self.tombstones else []
+        more += [self.isolation] if self.isolation != "read_committed" else []
+        return f"kafka({'; '.join([f'{what}, {self.format}: {self.columns}{key}', *more])})"
+
+    __repr__ = __str__
+
+    @property
+    def _place(self) -> Place:
+        place: Place = _module("discovery").Place(self._connection, self.topics, self.pattern, self.isolation)
+        return place
+
+    @property
+    def _connection(self) -> tuple[tuple[str, str], ...]:
+        return connection(self.bootstrap, self.options)
+
+    def offsets(self, positions: Mapping[str, int]) -> Mapping[str, Offsets]:
+        found: Mapping[str, Offsets] = _module("discovery").reach(
+            self._place, positions, gaps=self.on_gap == "continue"
+        )
+        return found
+
+    def begin(self, partition: str, available: Offsets) -> int:
+        if self.start == "earliest":
+            return available.first
+        if self.start == "latest":
+            return available.end
+        if isinstance(self.start, datetime):
+            millis = -(-int(self.start.timestamp() * 1_000_000) // 1000)
+            offset: int = _module("discovery").offset_at(self._place, partition, millis, available.end)
+            return offset
+        given = dict(self.start).get(partition, available.first)
+        if not available.first <= given <= available.end:
+            raise SourceError(
+                f"partition {partition} has no offset {given}",
+                given=f"start={{{partition!r}: {given}}}",
+                allowed=f"{available.first} to {available.end}",
+            )
+        return int(given)
+
+    def read(
+        self, partition: str, start: int, end: int, columns: Sequence[str]
+    ) -> Generator[DecodedBlock, None, int | None]:
+        reading, place = _module("reading"), _module("discovery").split(partition)
+        key = (self.key_format, self.key_columns) if self.key_format is not None else None
+        decoder = RecordDecoder(columns, (self.format, self.columns), key, tombstones=self.tombstones)
+        wanted = reading.Wanted(decoder.needs_keys, decoder.needs_headers)
+        at, lost = start, 0
+        while at < end:
+            try:
+                for records in reading.read_range(self._connection, self.isolation, place, (at, end), wanted):
+                    yield replace(decoder.decode(records), lost=lost)
+                    at, lost = int(records.offsets[-1]) + 1, 0
+                at = end
+            except reading.Lost as gap:
+                lost += min(gap.end, end) - gap.start
+                at = min(gap.end, end)
+                self._check_gap(partition, gap.start, gap.end, end)
+        if lost:
+            empty = pa.schema([(name, self.schema[name].type.arrow) for name in columns]).empty_table()
+            none = np.zeros(0, np.int64)
+            yield DecodedBlock(empty, refused_table(), none, none, arrived=none, lost=lost)
+        return None
+
+    def _check_gap(self, partition: str, start: int, first: int, end: int) -> None:
+        if self.on_gap == "raise":
+            until = min(first, end)
+            raise SourceError(
+                f"{until - start} offsets of partition {partition} are lost, {start} to {until - 1}: Kafka no longer "
+                f"stores them, its first offset is {first}",
+                allowed="offsets that the topic's retention still keeps",
+                instead="on_gap='continue', which goes on and counts them, or a longer retention of the topic",
+            )
+
+    def acknowledge(self, positions: Mapping[str, int]) -> None:
+        if self.group_id is not None and positions:
+            split = _module("discovery").split
+            _module("reading").commit(
+                self._connection, self.group_id, {split(name): at for name, at in positions.items()}
+            )
+
+    def close(self) -> None:
+        _module("reading").close_readers(self._connection)
+        _module("discovery").forget(self._place)
+
+
+def _start(given: Any) -> Any:
+    """Where to begin, as a value that can be compared and hashed."""
+    if given in ("earliest", "latest"):
+        return given
+    if isinstance(given, datetime):
+        if given.tzinfo is None:
+            raise PlanError("a time to start at needs a time zone", given=given, instead="datetime(..., tzinfo=UTC)")
+        return given.astimezone(UTC)
+    items = given.items() if isinstance(given, Mapping) else given if isinstance(given, tuple) else None
+    if items is None or not all(re.fullmatch(r".+/\d+", str(n)) and isinstance(at, int) for n, at in items):
+        raise PlanError(
+            "unknown start", given=given, allowed="'earliest', 'latest', a time, or offsets by partition",
+            instead="{'trades/0': 500}",
+        )  # fmt: skip
+    return tuple(sorted(items))
+
+
+def _shown(start: Any) -> str:
+    if isinstance(start, datetime):
+        return start.isoformat()
+    return start if isinstance(start, str) else ", ".join(f"{name}:{at}" for name, at in start)
