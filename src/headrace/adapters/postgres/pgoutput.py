@@ -112,8 +112,8 @@ class Decoder:
         rows: list[Rows] = []
         is_row = inside & np.isin(kinds, np.frombuffer(b"IUD", np.uint8))
         is_row[is_row] = _number(buffer, starts[is_row] + 1, 4) == self.oid
-        bounds = np.flatnonzero(kinds == ord("R"))
-        for first, last in zip(np.r_[0, bounds], np.r_[bounds, len(messages)], strict=True):
+        bounds = [int(i) for i in np.flatnonzero(kinds == ord("R"))]
+        for first, last in zip([0, *bounds], [*bounds, len(messages)], strict=True):
             self._describe(messages[first] if first < len(messages) else b"")
             chosen = first + np.flatnonzero(is_row[first:last])
             if len(chosen):

@@ -140,7 +140,7 @@ class PostgresPolled(SourceAdapter):
         close_idle(self.dsn)
 
     def _one(self, connection: Connection, form: str, *rest: sql.Composable) -> Any:
-        query = sql.SQL(form).format(sql.Identifier(self.cursor), identifier(self.table), *rest)  # type: ignore[arg-type]
+        query = sql.SQL(form).format(sql.Identifier(self.cursor), identifier(self.table), *rest)
         return connection.execute(query).fetchone()
 
     def _checked(self, connection: Connection) -> ColumnInfo:

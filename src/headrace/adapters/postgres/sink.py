@@ -188,7 +188,7 @@ _DELETED = "headrace_deleted"
 
 
 def _names(names: tuple[str, ...], form: str = "{}") -> sql.Composed:
-    return sql.SQL(", ").join(sql.SQL(form).format(sql.Identifier(name)) for name in names)  # type: ignore[arg-type]
+    return sql.SQL(", ").join(sql.SQL(form).format(sql.Identifier(name)) for name in names)
 
 
 def _staging(connection: Connection, table: str, target: Target) -> sql.Identifier:
@@ -207,7 +207,7 @@ def _staging(connection: Connection, table: str, target: Target) -> sql.Identifi
 
 def _delete(table: sql.Identifier, staging: sql.Identifier, target: Target, has_nulls: bool) -> sql.Composed:
     form = "(t.{0} = s.{0} OR (t.{0} IS NULL AND s.{0} IS NULL))" if has_nulls else "t.{0} = s.{0}"
-    same = sql.SQL(" AND ").join(sql.SQL(form).format(sql.Identifier(name)) for name in target.key)  # type: ignore[arg-type]
+    same = sql.SQL(" AND ").join(sql.SQL(form).format(sql.Identifier(name)) for name in target.key)
     return sql.SQL("DELETE FROM {} t USING {} s WHERE s.{} AND {}").format(
         table, staging, sql.Identifier(_DELETED), same
     )

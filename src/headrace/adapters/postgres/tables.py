@@ -44,7 +44,7 @@ def read_table(
 
 
 def _inner(query: str) -> sql.SQL:
-    return sql.SQL(query.strip().rstrip(";"))  # type: ignore[arg-type]
+    return sql.SQL(query.strip().rstrip(";"))
 
 
 def _columns_of_table(connection: Connection, table: str) -> tuple[ColumnInfo, ...]:
