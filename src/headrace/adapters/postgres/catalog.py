@@ -95,8 +95,8 @@ def identifier(table: str) -> sql.Identifier:
 
 
 def quoted(name: str) -> str:
-    """A name as it stands in a statement that an error shows."""
-    return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'
+    """A name as it stands in a statement: words of SQL and capital letters need the quotes."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 _TABLE = """

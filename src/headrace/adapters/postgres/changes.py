@@ -29,7 +29,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-import psycopg
 import pyarrow as pa
 from psycopg import sql
 
@@ -52,8 +51,6 @@ IDLE_LOG = 16 << 20
 _MESSAGES = 1 << 16
 _BYTES_A_ROW = 256
 _LEAST_BYTES_A_ROW = 32
-
-_Cursor = psycopg.ServerCursor[tuple[Any, ...]]
 
 _seen_lock = threading.Lock()
 #: For each slot, a place in the log before which nothing was found after a position: asked often, it seldom changes.
@@ -131,11 +128,15 @@ class PostgresChanges(SourceAdapter):
         """The end of the transaction that has the last of so many rows; a snapshot is not divided."""
         if start <= 0 or end - start <= rows * _LEAST_BYTES_A_ROW:
             return end
+        query = sql.SQL(
+            "SELECT count(*), max(lsn) FILTER (WHERE get_byte(data, 0) = ascii('C')) - '0/0'::pg_lsn FROM {}"
+        ).format(self._peek(end, rows))
         with connected(self.dsn, SourceError, self._what) as connection:
-            bounds = sql.SQL("SELECT max(lsn) - '0/0'::pg_lsn FROM {} WHERE get_byte(data, 0) = ascii('C')")
-            found = slots.in_turn(lambda: connection.execute(bounds.format(self._peek(end, rows)))).fetchone()
-        last = int(found[0]) if found and found[0] is not None else 0
-        return min(end, last) if last > start else min(end, start + rows * _BYTES_A_ROW)
+            found = slots.in_turn(lambda: connection.execute(query)).fetchone()
+        if found is None or found[0] < rows:
+            return end
+        last = int(found[1] or 0)  # before the start, if what was read is not acknowledged yet
+        return min(end, last if last > start else start + rows * _BYTES_A_ROW)
 
     def read(
         self, partition: str, start: int, end: int, columns: Sequence[str]
@@ -277,7 +278,7 @@ class PostgresChanges(SourceAdapter):
 
     def _messages(self, connection: Connection, end: int) -> Iterator[list[bytes]]:
         """The log up to a place, in blocks of whole transactions."""
-        cursor, rows = slots.in_turn(lambda: self._first_messages(connection, end))
+        rows = slots.in_turn(lambda: self._first_messages(connection, end))
         pending: list[bytes] = []
         try:
             while rows:
@@ -286,18 +287,18 @@ class PostgresChanges(SourceAdapter):
                 if whole:
                     yield pending[:whole]
                     pending = pending[whole:]
-                rows = cursor.fetchmany(_MESSAGES)
+                rows = _next_messages(connection)
         finally:
             _end_transaction(connection)
 
-    def _first_messages(self, connection: Connection, end: int) -> tuple[_Cursor, list[tuple[Any, ...]]]:
+    def _first_messages(self, connection: Connection, end: int) -> list[tuple[bytes]]:
         """Begin to read the log: the server decodes it all for the first block, and then the slot is free again."""
         connection.execute("BEGIN READ ONLY")
         try:
             connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")  # who reads may pause
-            cursor = psycopg.ServerCursor(connection, "headrace_log")
-            cursor.execute(sql.SQL("SELECT data FROM {}").format(self._peek(end, None)), binary=True)
-            return cursor, cursor.fetchmany(_MESSAGES)
+            declare = sql.SQL("DECLARE headrace_log NO SCROLL CURSOR FOR SELECT data FROM {}")
+            connection.execute(declare.format(self._peek(end, None)))
+            return _next_messages(connection)
         except BaseException:
             _end_transaction(connection)
             raise
@@ -323,6 +324,10 @@ class PostgresChanges(SourceAdapter):
         finally:
             _end_transaction(connection)
         return place
+
+
+def _next_messages(connection: Connection) -> list[tuple[bytes]]:
+    return connection.execute(f"FETCH {_MESSAGES} FROM headrace_log".encode(), binary=True).fetchall()  # type: ignore[return-value]
 
 
 def _texts(columns: Schema) -> pa.Table:
