@@ -1,0 +1,136 @@
+"""Replication slots and publications: the server's side of a source of changes.
+
+A *publication* names the table whose changes are decoded. A *slot* keeps the log from a place on: the server removes
+nothing after `confirmed` until the slot is advanced. A slot that nobody advances keeps the log for ever, and fills the
+disk; `PostgresChanges.drop()` removes it.
+
+Only one session may use a slot at a time. Reading, looking and advancing take turns: a call that finds the slot in use
+tries again for a few seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import psycopg
+from psycopg import errors, sql
+
+from headrace.adapters.postgres.catalog import TableInfo
+from headrace.adapters.postgres.connection import Connection
+from headrace.errors import SourceError
+
+__all__ = ["PEEK", "Slot", "advance", "create_publication", "create_slot", "end_of_log", "find_slot", "in_turn"]
+
+_TURN_SECONDS, _PAUSE = 5.0, 0.01
+T = TypeVar("T")
+
+#: The messages of a publication that a slot keeps, up to a place and a number of messages.
+PEEK = sql.SQL(
+    "pg_logical_slot_peek_binary_changes({slot}, {upto}::pg_lsn, {count}::integer, "
+    "'proto_version', '1', 'publication_names', {publication})"
+)
+_SLOT = """
+    SELECT s.confirmed_flush_lsn - '0/0'::pg_lsn, coalesce(s.wal_status, 'lost') = 'lost', s.plugin,
+           s.database = current_database()
+    FROM pg_replication_slots s WHERE s.slot_name = %s
+"""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A slot: the place in the log up to which it is confirmed, and whether the server has removed its log."""
+
+    name: str
+    confirmed: int
+    is_lost: bool
+
+
+def lsn(place: int) -> str:
+    """A place in the log as PostgreSQL writes it."""
+    return f"{place >> 32:X}/{place & 0xFFFFFFFF:X}"
+
+
+def in_turn(call: Callable[[], T]) -> T:
+    """The result of a call that uses a slot; tried again while another session uses it."""
+    deadline = time.monotonic() + _TURN_SECONDS
+    while True:
+        try:
+            return call()
+        except errors.ObjectInUse:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_PAUSE)
+
+
+def find_slot(connection: Connection, name: str) -> Slot | None:
+    """The slot of this name, or None; an error if it is not of our kind."""
+    found = connection.execute(_SLOT, [name]).fetchone()
+    if found is None:
+        return None
+    confirmed, is_lost, plugin, is_here = found
+    if plugin != "pgoutput" or not is_here:
+        raise SourceError(
+            f"the replication slot {name!r} is of another kind or database",
+            given=f"plugin {plugin}", allowed="a logical slot of this database with the plugin pgoutput",
+            instead="slot= with another name",
+        )  # fmt: skip
+    return Slot(name, int(confirmed or 0), bool(is_lost) or confirmed is None)
+
+
+def end_of_log(connection: Connection) -> int:
+    """The place in the log up to which it is on disk."""
+    found = connection.execute("SELECT pg_current_wal_flush_lsn() - '0/0'::pg_lsn").fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+def create_publication(connection: Connection, name: str, table: TableInfo) -> None:
+    """Create the publication if it is missing; with one, a table without a replica identity refuses updates."""
+    if connection.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", [name]).fetchone():
+        return
+    target = sql.Identifier(table.schema, table.name)
+    form = "CREATE PUBLICATION {} FOR TABLE ONLY {}"
+    if table.kind == "p":
+        form = "CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)"
+    try:
+        connection.execute(sql.SQL(form).format(sql.Identifier(name), target))
+    except (errors.DuplicateObject, errors.UniqueViolation):
+        return  # another process has created it
+
+
+def create_slot(connection: Connection, name: str) -> None:
+    """Create a slot; this waits for the transactions that run now."""
+    level = connection.execute("SELECT current_setting('wal_level')").fetchone()
+    if level != ("logical",):
+        raise SourceError(
+            "the server does not write what logical decoding needs",
+            given=f"wal_level = {level[0] if level else '?'}", allowed="wal_level = logical",
+            instead="ALTER SYSTEM SET wal_level = logical, and a restart of the server",
+        )  # fmt: skip
+    try:
+        connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
+    except errors.DuplicateObject:
+        return
+
+
+def advance(connection: Connection, slot: Slot, place: int) -> None:
+    """Let the server forget the log before a place."""
+    if place > slot.confirmed and not slot.is_lost:
+        in_turn(
+            lambda: connection.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [slot.name, lsn(place)])
+        )
+
+
+def drop(connection: Connection, slot: str, publication: str) -> None:
+    """Remove a slot and its publication, if they exist."""
+    if connection.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", [slot]).fetchone():
+        in_turn(lambda: connection.execute("SELECT pg_drop_replication_slot(%s)", [slot]))
+    connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(publication)))
+
+
+def is_missing_publication(error: psycopg.Error) -> bool:
+    """Whether decoding failed because the publication did not exist at that place in the log."""
+    return error.sqlstate == "42704"
