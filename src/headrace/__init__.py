@@ -31,6 +31,7 @@ from headrace.api.keyed_changes import read_changes
 from headrace.api.outputs import console, files, memory
 from headrace.api.recurse import recurse
 from headrace.api.running import Run, run, start
+from headrace.api.services import kafka, kafka_topics, postgres, postgres_table, read_kafka, read_postgres
 from headrace.api.stream import Stream
 from headrace.api.windows import (
     arrival,
@@ -137,6 +138,8 @@ __all__ = [
     "history_diff",
     "hopping",
     "interval",
+    "kafka",
+    "kafka_topics",
     "landmark",
     "last",
     "lit",
@@ -152,6 +155,8 @@ __all__ = [
     "ordered",
     "pattern",
     "point",
+    "postgres",
+    "postgres_table",
     "prev",
     "quantile",
     "read_changes",
@@ -159,7 +164,9 @@ __all__ = [
     "read_events",
     "read_host",
     "read_json",
+    "read_kafka",
     "read_parquet",
+    "read_postgres",
     "read_source",
     "read_spark",
     "recurse",

@@ -13,12 +13,13 @@ from headrace.api.stream import Stream
 from headrace.errors import PlanError
 from headrace.events import plain_table
 from headrace.expr import Expr
+from headrace.io.adapter import SourceAdapter
 from headrace.io.files import FileOrder
 from headrace.io.formats import Format, infer_schema
 from headrace.io.keyed_changes import ChangeEncodingName, changed, encoding_of, log_columns, table_columns, tombstone
-from headrace.io.origins import Events, Files, Origin
-from headrace.plan.policies import BadRowPolicy, ProgressPolicy
-from headrace.schema import Schema
+from headrace.io.origins import AdapterRead, Events, Files, Origin
+from headrace.plan.policies import BadRowPolicy, Changed, ProgressPolicy
+from headrace.schema import STAMPS, Schema
 
 __all__ = ["read_changes"]
 
@@ -31,8 +32,8 @@ def read_changes(
 ) -> Stream:  # fmt: skip
     """The log of a table's changes as a stream: each row of the table lasts until the next change of its key.
 
-    `source` is a path or a pattern of files of CSV, JSON lines or Parquet, or rows in memory: a drawn table, a list of
-    dicts, an Arrow table or a pandas frame. `schema` has the columns of the table. `encoding` is how the log is
+    `source` is a path or a pattern of files of CSV, JSON lines or Parquet, an adapter such as `hr.kafka_topics(...)`,
+    or rows in memory: a drawn table, a list of dicts, an Arrow table or a pandas frame. `schema` has the columns of the table. `encoding` is how the log is
     written, and `op` the column of the operation, by default the one in brackets:
 
     - `rows` (`op`): insert, update and delete; or I, U and D; or c, r, u and d;
@@ -55,7 +56,10 @@ def read_changes(
     columns = None
     if schema is not None:
         columns = log_columns(Schema.of(schema).renamed(names), lifetime)
-    origin, columns = _log(source, columns, format, names, order)
+    if isinstance(source, SourceAdapter):
+        origin, columns = _log_of(source.as_log(encoding), columns, lifetime)
+    else:
+        origin, columns = _log(source, columns, format, names, order)
     if lifetime.op is not None:
         columns[lifetime.op]  # an error that names the columns, if there is none of this name
     if encoding == "upsert" and deletes is None:
@@ -78,6 +82,14 @@ def _check(encoding: str, keys: Sequence[str], op: str | None, deletes: Expr | N
             given=f"deletes={deletes}",
             instead="encoding='upsert', deletes=...",
         )
+
+
+def _log_of(adapter: SourceAdapter, columns: Schema | None, lifetime: Changed) -> tuple[Origin, Schema]:
+    """The log that an adapter reads, with the columns of the table, the operation and the time."""
+    if columns is None:
+        return AdapterRead(adapter), adapter.schema
+    wanted = {*columns.names, *lifetime.columns()} - set(STAMPS.names)
+    return AdapterRead(adapter), Schema(tuple(adapter.schema[name] for name in adapter.schema.names if name in wanted))
 
 
 def _log(

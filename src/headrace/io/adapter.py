@@ -76,6 +76,10 @@ class SourceAdapter:
         """The columns that `read` can return."""
         raise NotImplementedError
 
+    def as_log(self, encoding: str) -> SourceAdapter:  # noqa: ARG002 - for places whose rows depend on it
+        """The source that reads the changes of a table in this encoding (`keyed_changes.py`)."""
+        return self
+
     def offsets(self, positions: Mapping[str, int]) -> Mapping[str, Offsets]:
         """How far every partition reaches now; new ones may appear.
 

@@ -325,6 +325,7 @@ class HostRead(_UnknownRows):
 class AdapterRead(_UnknownRows):
     """The rows of a place that an adapter reads."""
 
+    row_order: ClassVar[tuple[str, ...]] = (POSITION,)
     adapter: SourceAdapter
 
     def __str__(self) -> str:

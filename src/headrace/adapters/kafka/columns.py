@@ -74,7 +74,7 @@ class RecordDecoder:
         tombstones: bool = False,
     ) -> None:
         self._names = tuple(names)
-        self._tombstones = tombstones
+        self._tombstones, self._envelope = tombstones, bool(value[0].envelope)
         key_names = key[1].names if key else ()
         self._of_value = tuple(f for f in value[1] if f.name in names and f.name not in key_names)
         self._of_key = tuple(f for f in key[1] if f.name in names) if key else ()
@@ -106,7 +106,7 @@ class RecordDecoder:
             empty = pc.is_null(records.values).to_numpy(zero_copy_only=False)
             if self._tombstones:
                 places = np.flatnonzero(empty | _marked(places, len(empty)))
-            else:
+            elif not self._envelope:  # Debezium sends a tombstone after each delete, which says the same
                 refused.append(_refused(records.offsets[empty], _NO_VALUE, _texts(records.keys, empty)))
         columns = {f.name: _spread(block.table[f.name], block.rows, records, places) for f in self._of_value}
         if self._keys is not None:

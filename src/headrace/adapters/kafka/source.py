@@ -17,8 +17,9 @@ from headrace.adapters.kafka.options import connection, pairs, reserved
 from headrace.errors import PlanError, SourceError
 from headrace.io.adapter import Offsets, SourceAdapter
 from headrace.io.decoded import DecodedBlock, refused_table
+from headrace.io.envelope import OP, TS
 from headrace.io.values import ValueFormat
-from headrace.schema import Schema
+from headrace.schema import Field, Schema, Type
 
 if TYPE_CHECKING:
     from headrace.adapters.kafka.discovery import Place
@@ -133,6 +134,14 @@ class KafkaSource(SourceAdapter):
     def _connection(self) -> tuple[tuple[str, str], ...]:
         return connection(self.bootstrap, self.options)
 
+    def as_log(self, encoding: str) -> KafkaSource:
+        """Debezium's envelopes have the operation in them; for upserts a tombstone deletes the row of its key."""
+        if encoding == "debezium" and not self.format.envelope:
+            own = (Field(OP, Type.STRING), Field(TS, Type.DATETIME))
+            columns = Schema((*self.columns, *(column for column in own if column.name not in self.columns)))
+            return replace(self, format=replace(self.format, envelope="debezium"), columns=columns)
+        return replace(self, tombstones=True) if encoding == "upsert" else self
+
     def offsets(self, positions: Mapping[str, int]) -> Mapping[str, Offsets]:
         found: Mapping[str, Offsets] = _module("discovery").reach(
             self._place, positions, gaps=self.on_gap == "continue"
@@ -162,13 +171,16 @@ class KafkaSource(SourceAdapter):
     ) -> Generator[DecodedBlock, None, int | None]:
         reading, place = _module("reading"), _module("discovery").split(partition)
         key = (self.key_format, self.key_columns) if self.key_format is not None else None
-        decoder = RecordDecoder(columns, (self.format, self.columns), key, tombstones=self.tombstones)
+        # A value is malformed if any of its columns is, also one that the query does not read: else another query of
+        # the same script, or a history, would see other rows.
+        names = [*columns, *(name for name in (*self.columns.names, *self.key_columns.names) if name not in columns)]
+        decoder = RecordDecoder(names, (self.format, self.columns), key, tombstones=self.tombstones)
         wanted = reading.Wanted(decoder.needs_keys, decoder.needs_headers)
         at, lost = start, 0
         while at < end:
             try:
                 for records in reading.read_range(self._connection, self.isolation, place, (at, end), wanted):
-                    yield replace(decoder.decode(records), lost=lost)
+                    yield replace(decoder.decode(records).where(None, columns), lost=lost)
                     at, lost = int(records.offsets[-1]) + 1, 0
                 at = end
             except reading.Lost as gap:
