@@ -33,8 +33,8 @@ def read_changes(
     """The log of a table's changes as a stream: each row of the table lasts until the next change of its key.
 
     `source` is a path or a pattern of files of CSV, JSON lines or Parquet, an adapter such as `hr.kafka_topics(...)`,
-    or rows in memory: a drawn table, a list of dicts, an Arrow table or a pandas frame. `schema` has the columns of the table. `encoding` is how the log is
-    written, and `op` the column of the operation, by default the one in brackets:
+    or rows in memory: a drawn table, a list of dicts, an Arrow table or a pandas frame. `schema` has the columns of the
+    table. `encoding` is how the log is written, and `op` the column of the operation, by default the one in brackets:
 
     - `rows` (`op`): insert, update and delete; or I, U and D; or c, r, u and d;
     - `upsert`: each row is the new row of its key. A row for which `deletes` holds deletes it; by default one with only
