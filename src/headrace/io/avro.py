@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from headrace.errors import SchemaError
 from headrace.io import avro_machine as machine
-from headrace.io.avro_program import Path, Program, Slot, parsed_schema
+from headrace.io.avro_program import AvroProgram, AvroSlot, Path, parsed_schema
 from headrace.io.conversion import check_convertible, is_tick, not_utf8
 from headrace.io.decoded import DecodedBlock, Refusal, concat, finish, refused_table
 from headrace.io.envelope import OP, TIMES, TS, change_ticks, check_change_columns, chosen, without_image
@@ -40,7 +40,8 @@ _FAULTS = {1: "the Avro datum does not end where its schema says", 2: "the Avro 
            "not allow", 3: "the Avro datum is nested too deeply", 4: "a text of the Avro datum is not UTF-8",
            5: "the value is not a change of Debezium: it has no 'op'",
            6: "the change has no row 'before' or 'after', which its op needs"}  # fmt: skip
-_NOT_TEXT, _NO_OP, _NO_IMAGE = 4, 5, 6
+_NOT_ALLOWED, _NOT_TEXT, _NO_OP, _NO_IMAGE = 2, 4, 5, 6
+_MOST_MILLIS = (2**63 - 1) // 1000
 _SIDES = ("after", "before")
 _NONE = np.zeros(0, np.int64)
 _TIMES = {
@@ -55,10 +56,10 @@ _PREFIX = 5
 
 
 @dataclass(frozen=True)
-class _Parts:
+class _DatumParts:
     """The kept parts of some datums; `bad` has a fault for each datum, 0 if there is none."""
 
-    slots: Sequence[Slot]
+    slots: Sequence[AvroSlot]
     data: NDArray[np.uint8]
     out: NDArray[np.int64]
     size: NDArray[np.int64]
@@ -111,7 +112,7 @@ class _Parts:
         return pc.if_else(pa.array(~bad), found, pa.scalar(None, found.type)).cast(pa.string()), np.flatnonzero(bad)
 
 
-def _numbers(values: NDArray[np.int64], missing: NDArray[np.bool_], slot: Slot, wanted: Field) -> pa.Array:
+def _numbers(values: NDArray[np.int64], missing: NDArray[np.bool_], slot: AvroSlot, wanted: Field) -> pa.Array:
     if slot.op == machine.ENUM:
         return pa.array(slot.type["symbols"], pa.string()).take(pa.array(values, pa.int64(), mask=missing))
     if slot.op == machine.DOUBLE:
@@ -163,7 +164,7 @@ class SchemaReader:
         if envelope:
             check_change_columns(fields)
         self._names = [field.name for field in fields if not envelope or field.name not in (OP, TS)]
-        self._program = Program(*self._places(schema, fields))
+        self._program = AvroProgram(*self._places(schema, fields))
         self._program.compile(schema)
         self._code = np.array(self._program.code, np.int64)
         self._branches = np.array(self._program.branches or [0], np.int64)
@@ -213,7 +214,7 @@ class SchemaReader:
     def _path(self, field: Field) -> Path:
         return () if self._single else (field.name,)
 
-    def _run(self, data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> _Parts:
+    def _run(self, data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> _DatumParts:
         slots = self._program.slots
         # Each element has a byte at least. Memory that is not written is never taken from the system.
         width = len(starts) if (self._element < 0).all() else max(len(starts), int((ends - starts).sum())) + 1
@@ -221,9 +222,9 @@ class SchemaReader:
         valid = np.zeros((len(slots), width), np.uint8)
         filled, bad = np.zeros(len(slots), np.int64), np.zeros(len(starts), np.uint8)
         machine.read(data, starts, ends, self._code, self._branches, out, size, valid, self._element, filled, bad)
-        return _Parts(slots, data, out, size, valid, filled, bad)
+        return _DatumParts(slots, data, out, size, valid, filled, bad)
 
-    def _column(self, parts: _Parts, field: Field, path: Path) -> pa.Array:
+    def _column(self, parts: _DatumParts, field: Field, path: Path) -> pa.Array:
         """A column, from all branches of its union; null if the writer does not have it."""
         found = [parts.column(slot, field) for slot in self._slots(path)]
         if len(found) < 2:
@@ -238,27 +239,59 @@ class SchemaReader:
             )
         return pc.coalesce(*found)
 
-    def _changes(self, parts: _Parts) -> list[pa.Array]:
-        text, whole = Field("op", Type.STRING), Field(TS, Type.LONG)
-        op = self._column(parts, text, ("op",)).cast(pa.string())
+    def _changes(self, parts: _DatumParts) -> list[pa.Array]:
+        """The columns of changes."""
+        op = self._column(parts, Field("op", Type.STRING), ("op",))
+        _check_kind("op", op.type, "text", pa.types.is_string(op.type))
+        op = op.cast(pa.string())
         parts.bad[pc.is_null(op).to_numpy(zero_copy_only=False) & (parts.bad == 0)] = _NO_OP
         after, before = (self._present(parts, side) for side in _SIDES)
         parts.bad[without_image(op, after, before) & (parts.bad == 0)] = _NO_IMAGE
         columns = []
-        for field in self._fields:
-            if field.name == OP:
+        for column in self._fields:
+            if column.name == OP:
                 columns.append(op)
-            elif field.name == TS:
-                times = {place: self._column(parts, whole, place).cast(pa.int64()) for place in TIMES}
-                columns.append(change_ticks(times))
+            elif column.name == TS:
+                columns.append(self._times(parts))
             else:
-                images = [self._column(parts, field, (side, field.name)) for side in _SIDES]
-                columns.append(chosen(op, *images) if images[0].type == images[1].type else images[0])
+                images = [self._column(parts, column, (side, column.name)) for side in _SIDES]
+                columns.append(chosen(op, *_of_one_type(column.name, images)))
         return columns
 
-    def _present(self, parts: _Parts, side: str) -> NDArray[np.bool_]:
+    def _times(self, parts: _DatumParts) -> pa.Array:
+        """The times of changes; one that is too large is a fault, if there is no better one."""
+        times, settled = {}, np.zeros(len(parts.bad), np.bool_)
+        for place, unit in TIMES.items():
+            values = self._column(parts, Field(TS, Type.LONG), place)
+            _check_kind(".".join(place), values.type, "a number", pa.types.is_integer(values.type))
+            numbers = pc.fill_null(values.cast(pa.int64()), 0).to_numpy()
+            large = ((numbers > _MOST_MILLIS) | (numbers < -_MOST_MILLIS)) & (unit < 0)
+            parts.bad[large & ~settled & (parts.bad == 0)] = _NOT_ALLOWED
+            missing = large | pc.is_null(values).to_numpy(zero_copy_only=False)
+            times[place] = pa.array(numbers, pa.int64(), mask=missing)
+            settled |= ~missing
+        return change_ticks(times)
+
+    def _present(self, parts: _DatumParts, side: str) -> NDArray[np.bool_]:
         marks = [parts.present(slot) for slot in self._slots((side,))]
         return np.logical_or.reduce(marks) if marks else np.zeros(len(parts.bad), np.bool_)
+
+
+def _check_kind(name: str, arrow: pa.DataType, allowed: str, fits: bool) -> None:
+    if not fits and not pa.types.is_null(arrow):
+        raise SchemaError(
+            f"{name!r} of a change cannot be {arrow} in the Avro schema", given=str(arrow), allowed=allowed
+        )
+
+
+def _of_one_type(name: str, images: list[pa.Array]) -> list[pa.Array]:
+    types = {image.type for image in images if not pa.types.is_null(image.type)}
+    if len(types) > 1:
+        given = ", ".join(map(str, types))
+        raise SchemaError(
+            f"{name!r} cannot be of different types in 'before' and 'after' of the Avro schema", given=given
+        )
+    return [image.cast(kind) for image in images for kind in types] or images
 
 
 class AvroValues:

@@ -15,7 +15,7 @@ from typing import Any
 from headrace.errors import SchemaError
 from headrace.io import avro_machine as machine
 
-__all__ = ["PRIMITIVES", "Path", "Program", "Slot", "parsed_schema"]
+__all__ = ["PRIMITIVES", "AvroProgram", "AvroSlot", "Path", "parsed_schema"]
 
 #: The names of the fields that lead to a part of a datum.
 Path = tuple[str, ...]
@@ -38,7 +38,7 @@ def parsed_schema(text: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Slot:
+class AvroSlot:
     """A part of a datum that is kept: its instruction, its place, its type, and the list that it is an element of."""
 
     op: int
@@ -48,14 +48,14 @@ class Slot:
 
 
 @dataclass
-class Program:
+class AvroProgram:
     """A schema as a program that keeps the parts at `wanted` places."""
 
     wanted: frozenset[Path]
     present: frozenset[Path]
     code: list[list[int]] = field(default_factory=list)
     branches: list[int] = field(default_factory=list)
-    slots: list[Slot] = field(default_factory=list)
+    slots: list[AvroSlot] = field(default_factory=list)
     unreadable: dict[Path, str] = field(default_factory=dict)
     names: dict[str, tuple[Any, str]] = field(default_factory=dict)
     calls: list[tuple[int, str]] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Program:
         return len(self.code) - 1
 
     def _slot(self, op: int, path: Path, type: Any, of: int = -1) -> int:
-        self.slots.append(Slot(op, path, type, of))
+        self.slots.append(AvroSlot(op, path, type, of))
         return len(self.slots) - 1
 
     def _wants(self, path: Path | None) -> bool:

@@ -87,7 +87,6 @@ class DebeziumDecoder(JsonDecoder):
     def __init__(self, fields: Sequence[Field], rename: Mapping[str, str] | None = None, *, unit: str = "line") -> None:
         super().__init__(fields, rename=rename, unit=unit)
         check_change_columns(fields)
-        self._wrapped = False
 
     def _members_of(self, row: dict[str, Any]) -> dict[str, Any]:
         body = _body(row)
@@ -106,8 +105,8 @@ class DebeziumDecoder(JsonDecoder):
             source = [(place[1], pa.int64()) for place in TIMES if len(place) == 2]
             body += [("source", pa.struct(source))]
             body += [(place[0], pa.int64()) for place in TIMES if len(place) == 1]
-        self._wrapped = b'"payload"' in records[0] and self._is_wrapped(records[0])
-        return pa.schema([("op", pa.string()), ("payload", pa.struct(body))] if self._wrapped else body)
+        wrapped = b'"payload"' in records[0] and self._is_wrapped(records[0])
+        return pa.schema([("op", pa.string()), ("payload", pa.struct(body))] if wrapped else body)
 
     def _is_wrapped(self, record: bytes) -> bool:
         row = self.parsed(record)
@@ -115,7 +114,7 @@ class DebeziumDecoder(JsonDecoder):
 
     def _flat(self, table: pa.Table) -> pa.Table:
         body = _members(table)
-        if self._wrapped:
+        if "payload" in body:
             if body["op"].null_count != len(table):
                 raise pa.ArrowInvalid("not all changes are wrapped")
             body = _parts(body["payload"])

@@ -178,3 +178,39 @@ def test_differential_changes_in_avro(drawn: list[Any]):
     assert block.rows.tolist() == list(expected)
     assert ticks(block.table) == list(expected.values())
     assert block.refused["row"].to_pylist() == [place for place in range(len(drawn)) if place not in expected]
+
+
+@pytest.mark.parametrize("large", [10**17, -(2**63)])
+def test_a_time_that_is_too_large_is_refused_alone(large: int):
+    source = {"table": "t", "ts_ms": large, "ts_us": None}
+    change = {"op": "c", "after": {"l": 1, "s": None, "t": None}, "before": None, "ts_ns": 1, "source": source}
+    better = change | {"source": source | {"ts_us": 5}}
+    values = []
+    for one in (change, better):
+        datum = io.BytesIO()
+        fastavro.schemaless_writer(datum, fastavro.parse_schema(AVRO), one)
+        values.append(datum.getvalue())
+    for name, given_values in (("avro", values), ("json", [json.dumps(one).encode() for one in (change, better)])):
+        options = {"avro_schema": json.dumps(AVRO)} if name == "avro" else {}
+        format = ValueFormat(name, envelope="debezium", **options)  # type: ignore[arg-type]
+        block = ValueDecoder(format, Schema.of("_ts LONG").fields).decode(pa.array(given_values), np.arange(2))
+        assert block.table["_ts"].to_pylist() == [5]
+        assert block.refused["row"].to_pylist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"name": "op", "type": "long"}, "'op' of a change cannot be"),
+        ({"name": "ts_us", "type": "double"}, "'ts_us' of a change cannot be"),
+        (
+            {"name": "before", "type": {"type": "record", "name": "B", "fields": [{"name": "l", "type": "string"}]}},
+            "'l'",
+        ),
+    ],
+)
+def test_avro_schemas_that_are_no_envelopes(change: Any, said: str):
+    after = {"name": "after", "type": {"type": "record", "name": "A", "fields": [{"name": "l", "type": "long"}]}}
+    schema = json.dumps({"type": "record", "name": "E", "fields": [change, after]})
+    with pytest.raises(SchemaError, match=said):
+        ValueDecoder(ValueFormat("avro", avro_schema=schema, envelope="debezium"), Schema.of("l LONG, _ts LONG").fields)

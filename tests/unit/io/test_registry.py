@@ -1,6 +1,6 @@
 """Schema registries: a small server on this machine with the two calls that are used.
 
-`tests/services` runs the same calls against a real registry.
+`tests/services/test_schema_registry.py` makes the same calls to a real one.
 """
 
 from __future__ import annotations
