@@ -26,6 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -214,8 +215,9 @@ def _ignore(_error: KafkaError) -> None:
 
 
 def _discard(producer: Producer) -> None:
-    producer.purge()
-    producer.poll(0)
+    with suppress(KafkaException):  # it has failed; that is why it is discarded
+        producer.purge()
+        producer.poll(0)
 
 
 _parts: Kept[_Part] = Kept()
