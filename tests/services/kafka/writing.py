@@ -21,7 +21,9 @@ def write(broker: Broker, topic: str, numbers: Iterable[int], partition: int = 0
     """Write records one after another, without a transaction."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 1})
     for number in numbers:
-        producer.produce(topic, value(number), str(number % 7).encode(), partition, timestamp=1_700_000_000_000 + number)
+        producer.produce(
+            topic, value(number), str(number % 7).encode(), partition, timestamp=1_700_000_000_000 + number
+        )
     assert producer.flush(30) == 0
 
 

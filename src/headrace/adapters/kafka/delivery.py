@@ -25,11 +25,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from headrace.adapters.kafka.clients import PATIENCE, Kept, Options, admin, codes, common, failure, is_away
+from headrace.adapters.kafka.clients import PATIENCE, Kept, Options, codes, common, failure, is_away
 from headrace.adapters.kafka.messages import Message
 from headrace.errors import SinkError, Superseded, Unavailable
 from headrace.io.adapter import DeliveryId
@@ -41,7 +43,7 @@ _COMMIT, _ATTEMPTS = 60.0, 3
 _DEFAULTS: dict[str, Any] = {
     "linger.ms": 5, "batch.size": 1_000_000, "batch.num.messages": 100_000, "partitioner": "murmur2_random",
     "queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 128 << 10,
-    "transaction.timeout.ms": 300_000,
+    "transaction.timeout.ms": 120_000,
 }  # fmt: skip
 _FENCED = codes(
     "_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "UNKNOWN_PRODUCER_ID"
@@ -101,19 +103,16 @@ class _Part:
 
     def _begin(self) -> Producer:
         """A producer that has ended the transactions of those before it; then read what they have recorded."""
-        fixed = {"transactional.id": self._name, "enable.idempotence": True}
+        fixed = {"transactional.id": self._name, "enable.idempotence": True, "error_cb": _ignore}
         producer = Producer({**_DEFAULTS, **common(self._options), **fixed})
         _until(producer.init_transactions, PATIENCE * 2)
-        record = ConsumerGroupTopicPartitions(self._name, [TopicPartition(self._topic, 0)])
-        client = admin(self._options)
-        asked = client.list_consumer_group_offsets([record], require_stable=True, request_timeout=PATIENCE)
-        (found,) = asked[self._name].result().topic_partitions
-        if found.error is not None:
-            raise KafkaException(found.error)
-        self._next = max(found.offset, 0)
-        if self._group is None:
-            member = Consumer({**common(self._options), "group.id": self._name})
+        # Not the admin client's `list_consumer_group_offsets`: in 2.16.1 it ends the process (a segmentation fault) if
+        # the broker's coordinator of groups is not ready. `read_committed` waits for offsets of open transactions.
+        member = Consumer({**common(self._options), "group.id": self._name, "isolation.level": "read_committed"})
+        try:
+            self._next = _recorded(member, self._topic)
             self._group = member.consumer_group_metadata()
+        finally:
             member.close()
         self._producer = producer
         return producer
@@ -124,7 +123,7 @@ class _Part:
             try:
                 producer.begin_transaction()
                 produce(producer, self._topic, messages())
-                _until(lambda left: producer.send_offsets_to_transaction(record, self._group, left), PATIENCE * 2)
+                self._record(producer, record)
                 _until(producer.commit_transaction, _COMMIT)
             except KafkaException as error:
                 if not error.args[0].txn_requires_abort() or attempt == _ATTEMPTS:
@@ -134,6 +133,29 @@ class _Part:
             else:
                 self._next = batch + 1
                 return
+
+    def _record(self, producer: Producer, record: list[TopicPartition]) -> None:
+        """Add the record to the transaction.
+
+        librdkafka waits without end while Kafka is away (its issue 5456), so the call runs in a thread that can be
+        left behind. What it still does is of no effect: nobody commits its transaction, and the next producer ends it.
+        """
+        answer: Future[None] = Future()
+
+        def call() -> None:
+            try:
+                _until(lambda left: producer.send_offsets_to_transaction(record, self._group, left), PATIENCE)
+            except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
+                answer.set_exception(error)
+            else:
+                answer.set_result(None)
+
+        threading.Thread(target=call, name="headrace-kafka", daemon=True).start()
+        try:
+            answer.result(PATIENCE * 2)
+        except TimeoutError as error:
+            self._producer = None  # the thread still uses it
+            raise Unavailable(f"topic {self._topic!r} cannot be written: Kafka does not answer") from error
 
     def drop(self) -> None:
         """Forget the producer and what it still has to send, without waiting for Kafka."""
@@ -157,6 +179,23 @@ def produce(producer: Producer, topic: str, messages: Iterable[Message], on_deli
     producer.poll(0)
 
 
+def _recorded(member: Consumer, topic: str) -> int:
+    """The number after the last recorded batch, 0 if there is none."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            (found,) = member.committed([TopicPartition(topic, 0)], timeout=PATIENCE)
+        except KafkaException as error:
+            problem = error.args[0]
+        else:
+            problem = found.error
+        if problem is None:
+            return max(found.offset, 0)
+        if not is_away(problem) or time.monotonic() > deadline:
+            raise KafkaException(problem)
+        time.sleep(0.05)
+
+
 def _until(call: Callable[[float], object], seconds: float) -> None:
     """A step of a transaction, repeated while Kafka says that it may be."""
     deadline = time.monotonic() + seconds
@@ -171,9 +210,14 @@ def _until(call: Callable[[float], object], seconds: float) -> None:
             return
 
 
+def _ignore(_error: KafkaError) -> None:
+    """Errors of the whole client: each call raises what concerns it."""
+
+
 def _discard(producer: Producer) -> None:
-    producer.purge()
-    producer.poll(0)
+    with suppress(KafkaException):  # it has failed; that is why it is discarded
+        producer.purge()
+        producer.poll(0)
 
 
 _parts: Kept[_Part] = Kept()
@@ -189,7 +233,7 @@ def deliver_once(options: Options, topic: str, delivery: DeliveryId, messages: C
 
 def deliver_simply(options: Options, topic: str, messages: Iterable[Message]) -> None:
     """Write messages and wait until Kafka has them."""
-    fixed = {"enable.idempotence": True, "delivery.report.only.error": True}
+    fixed = {"enable.idempotence": True, "delivery.report.only.error": True, "error_cb": _ignore}
     producer = _simple.once(options, lambda: Producer({**_simple_defaults(), **common(options), **fixed}))
     failed: list[KafkaError] = []
     try:
