@@ -26,7 +26,7 @@ import re
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -65,6 +65,7 @@ class PostgresChanges(SourceAdapter):
     that read the same table: each needs a slot of its own. `create` lets the source create its slot and publication.
     """
 
+    keeps_rows: ClassVar[bool] = False
     dsn: str = field(repr=False)
     table: str
     columns: Schema

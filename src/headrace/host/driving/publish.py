@@ -23,9 +23,11 @@ from headrace.host.driving.plan import Executor
 from headrace.io.adapter import SinkAdapter
 from headrace.io.object_batches import batches_at
 from headrace.io.sinks import FileSink, Nowhere, Sink, rows_of
+from headrace.io.upserts import ENDED
 from headrace.pieces import Data, ipc_pieces
 from headrace.plan.nodes import Output
 from headrace.progress import Progress
+from headrace.schema import Schema
 from headrace.stages.egress import Departure, hand_over, publish_parts, task_sinks, write_part
 from headrace.store.blocks import BlockReader, WrittenBlocks
 from headrace.store.log import Commit, number_of
@@ -162,7 +164,8 @@ class Publisher:
                 _check(sink, last.record["outputs"][number] if last is not None else {}, last)
         for number, sink in enumerate(self._sinks):
             if isinstance(sink, SinkAdapter):
-                sink.open(owner, number, self._outputs[number].schema, -1 if last is None else last.batch)
+                columns = Schema(tuple(f for f in self._outputs[number].schema if f.name != ENDED))
+                sink.open(owner, number, columns, -1 if last is None else last.batch)
         if last is not None and self._marks and f"{_MARKER}/{last.batch:012d}" not in self._storage.keys(_MARKER):
             self.publish(last)
             self.settle()
