@@ -176,7 +176,7 @@ def test_a_broker_killed_between_batches_and_within(broker: Broker, topic: Topic
     name = topic()
     adapter = sink(broker, name)
     adapter.deliver(DeliveryId("q", 0, 0, 0), batch_rows(0, 10))
-    monkeypatch.setattr(delivery, "PATIENCE", 1.0)
+    monkeypatch.setattr(delivery, "_STEP", 2.0)
     monkeypatch.setattr(delivery, "_COMMIT", 2.0)
     broker.kill()
     with pytest.raises(Unavailable):
@@ -207,6 +207,25 @@ def test_a_queue_that_is_full_only_waits(broker: Broker, topic: Topic) -> None:
     adapter = sink(broker, name, options={"queue.buffering.max.messages": 100})
     adapter.deliver(DeliveryId("q", 0, 0, 0), batch_rows(0, 5000))
     assert numbers(broker, name) == [*range(5000)]
+
+
+def test_a_queue_that_stays_full_because_the_broker_is_down_is_unavailable(
+    broker: Broker, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic()
+    monkeypatch.setattr(delivery, "_STEP", 2.0)
+    monkeypatch.setattr(delivery, "_COMMIT", 2.0)
+    for way in ("exactly_once", "at_least_once"):
+        adapter = sink(broker, name, delivery=way, options={"queue.buffering.max.messages": 100})
+        adapter.deliver(DeliveryId("q", 0, 0, 0), batch_rows(0, 10))
+        broker.kill()
+        with pytest.raises(Unavailable):
+            adapter.deliver(DeliveryId("q", 0, 0, 1), batch_rows(1, 1000))
+        broker.start()
+    patiently(lambda: sink(broker, name).deliver(DeliveryId("q", 0, 0, 2), batch_rows(200, 10)), "test")
+    found = numbers(broker, name)
+    assert {*range(2000, 2010)} <= {*found}
+    assert found.count(0) == 2
 
 
 def test_at_least_once_has_no_transactions(broker: Broker, topic: Topic) -> None:

@@ -24,7 +24,7 @@ __all__ = ["PATIENCE", "Kept", "Options", "admin", "codes", "common", "failure",
 Options = tuple[tuple[str, str], ...]
 T = TypeVar("T")
 #: How long one request may take, in seconds.
-PATIENCE = 10.0
+PATIENCE = 5.0
 #: Where librdkafka writes that a broker is away: callers get an error that says so.
 quiet = logging.getLogger("headrace.kafka")
 quiet.addHandler(logging.NullHandler())

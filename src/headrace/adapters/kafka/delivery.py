@@ -38,12 +38,13 @@ from headrace.io.adapter import DeliveryId
 
 __all__ = ["close_producers", "deliver_once", "deliver_simply", "transaction_name"]
 
-#: How long a transaction may take to commit, in seconds, and how often one that can be aborted is tried.
-_COMMIT, _ATTEMPTS = 60.0, 3
+#: How long a step of a transaction and its commit may take, in seconds; how often one that can be aborted is tried.
+_STEP, _COMMIT, _ATTEMPTS = 20.0, 60.0, 3
 _DEFAULTS: dict[str, Any] = {
     "linger.ms": 5, "batch.size": 1_000_000, "batch.num.messages": 100_000, "partitioner": "murmur2_random",
-    "queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 128 << 10,
-    "transaction.timeout.ms": 120_000,
+    "queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 128 << 10, "transaction.timeout.ms": 120_000,
+    # A transaction that follows another at once waits until Kafka has finished that one: 100 ms by default.
+    "retry.backoff.ms": 5,
 }  # fmt: skip
 _FENCED = codes(
     "_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "UNKNOWN_PRODUCER_ID"
@@ -105,7 +106,7 @@ class _Part:
         """A producer that has ended the transactions of those before it; then read what they have recorded."""
         fixed = {"transactional.id": self._name, "enable.idempotence": True, "error_cb": _ignore}
         producer = Producer({**_DEFAULTS, **common(self._options), **fixed})
-        _until(producer.init_transactions, PATIENCE * 2)
+        _until(producer.init_transactions, _STEP)
         # Not the admin client's `list_consumer_group_offsets`: in 2.16.1 it ends the process (a segmentation fault) if
         # the broker's coordinator of groups is not ready. `read_committed` waits for offsets of open transactions.
         member = Consumer({**common(self._options), "group.id": self._name, "isolation.level": "read_committed"})
@@ -128,7 +129,7 @@ class _Part:
             except KafkaException as error:
                 if not error.args[0].txn_requires_abort() or attempt == _ATTEMPTS:
                     raise
-                _until(producer.abort_transaction, PATIENCE * 2)
+                _until(producer.abort_transaction, _STEP)
                 time.sleep(0.1 * attempt)
             else:
                 self._next = batch + 1
@@ -144,7 +145,7 @@ class _Part:
 
         def call() -> None:
             try:
-                _until(lambda left: producer.send_offsets_to_transaction(record, self._group, left), PATIENCE)
+                _until(lambda left: producer.send_offsets_to_transaction(record, self._group, left), _STEP / 2)
             except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
                 answer.set_exception(error)
             else:
@@ -152,7 +153,7 @@ class _Part:
 
         threading.Thread(target=call, name="headrace-kafka", daemon=True).start()
         try:
-            answer.result(PATIENCE * 2)
+            answer.result(_STEP)
         except TimeoutError as error:
             self._producer = None  # the thread still uses it
             raise Unavailable(f"topic {self._topic!r} cannot be written: Kafka does not answer") from error
@@ -175,13 +176,22 @@ def produce(producer: Producer, topic: str, messages: Iterable[Message], on_deli
                 send(topic, *message, on_delivery)
             message = None
         except BufferError:
-            producer.poll(0.05)
+            _wait_for_room(producer, topic)
     producer.poll(0)
+
+
+def _wait_for_room(producer: Producer, topic: str) -> None:
+    """Return when Kafka has taken some of the messages that wait."""
+    waiting, deadline = len(producer), time.monotonic() + _STEP
+    while len(producer) >= waiting:
+        if time.monotonic() > deadline:
+            raise Unavailable(f"{waiting} messages wait for topic {topic!r}, and Kafka takes none")
+        producer.poll(0.02)
 
 
 def _recorded(member: Consumer, topic: str) -> int:
     """The number after the last recorded batch, 0 if there is none."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + _STEP
     while True:
         try:
             (found,) = member.committed([TopicPartition(topic, 0)], timeout=PATIENCE)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined] # not in its list of exports
+from confluent_kafka.admin import OffsetSpec
 
 from headrace.adapters.kafka.clients import PATIENCE, Kept, Options, admin, failure
 from headrace.errors import SourceError, Unavailable

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined] # not in its list of exports
+from confluent_kafka.admin import NewTopic
 
 from headrace.adapters.kafka.clients import PATIENCE, Kept, Options, admin, failure
 from headrace.errors import SinkError
