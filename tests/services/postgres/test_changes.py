@@ -1,120 +1,20 @@
-"""Changes of a table against a real server: a snapshot and the changes after it always add up to the table."""
+"""Changes of a table against a real server: what each becomes, and in which ranges they are."""
 
 from __future__ import annotations
 
 import pickle
 import random
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import psycopg
 import pytest
 from tests.services.database import Database
+from tests.services.postgres.reader import COLUMNS, NewTable, Run, Sources, kinds
 
 from headrace.adapters.postgres import PostgresChanges
 from headrace.adapters.postgres import changes as changes_module
-from headrace.errors import SourceError, Unavailable
-from headrace.io.adapter import patiently
-from headrace.io.decoded import DecodedBlock
+from headrace.errors import SourceError
 
 pytestmark = pytest.mark.services
-NewTable = Callable[..., str]
-COLUMNS = "id bigint PRIMARY KEY, name text, price float8"
-
-
-class Reader:
-    """Reads a source as a driver does, and folds its changes into rows by key."""
-
-    def __init__(self, source: PostgresChanges) -> None:
-        self.source = source
-        self.position: dict[str, int] = {}
-        self.rows: dict[Any, dict[str, Any]] = {}
-        self.ranges: list[tuple[int, int, list[dict[str, Any]]]] = []
-        self.refused: list[dict[str, Any]] = []
-        self.lost = 0
-
-    def range(self, rows: int = 1000) -> tuple[int, int] | None:
-        """The next range, if there is one."""
-        ((partition, available),) = self.source.offsets(self.position).items()
-        start = self.position.get(partition, self.source.begin(partition, available))
-        if available.end <= start:
-            return None
-        return start, self.source.limit(partition, start, available.end, rows)
-
-    def read(self, start: int, end: int) -> tuple[list[DecodedBlock], int]:
-        blocks, generator = [], self.source.read(self.source.slot, start, end, self.source.schema.names)
-        while True:
-            try:
-                blocks.append(next(generator))
-            except StopIteration as done:
-                return blocks, end if done.value is None else int(done.value)
-
-    def batch(self, rows: int = 1000, *, acknowledge: bool = True) -> int | None:
-        """Read a range and commit it; the number of its rows, or None if there is no range."""
-        found = self.range(rows)
-        if found is None:
-            return None
-        blocks, position = self.read(*found)
-        new = [row for block in blocks for row in block.table.to_pylist()]
-        self.refused += [row for block in blocks for row in block.refused.to_pylist()]
-        self.lost += sum(block.lost for block in blocks)
-        for row in new:
-            key = tuple(row[name] for name in self.source.key)
-            if row["_change_type"] == "delete":
-                self.rows.pop(key, None)
-            else:
-                self.rows[key] = {name: row[name] for name in self.source.columns.names}
-        self.ranges.append((*found, new))
-        self.position = {self.source.slot: position}
-        if acknowledge:
-            self.source.acknowledge(self.position)
-        return len(new)
-
-    def all(self, rows: int = 1000) -> list[dict[str, Any]]:
-        """Everything that there is now."""
-        before = len(self.ranges)
-        while self.batch(rows) is not None:
-            pass
-        return [row for _, _, new in self.ranges[before:] for row in new]
-
-
-@pytest.fixture
-def sources(database: Database) -> Iterator[Callable[..., Reader]]:
-    """Makes readers of tables; their slots are dropped after the test."""
-    made: list[PostgresChanges] = []
-
-    def make(table: str, **options: Any) -> Reader:
-        made.append(PostgresChanges.of(database.dsn, table, **options))
-        return Reader(made[-1])
-
-    yield make
-    if not database.running:
-        database.start()
-    for source in made:
-        patiently(source.drop, "test")
-        source.close()
-
-
-@pytest.fixture
-def run(database: Database) -> Iterator[Callable[..., list[tuple[Any, ...]]]]:
-    """Runs statements, each its own transaction; several in one text are one."""
-    with psycopg.connect(database.dsn, autocommit=True) as connection:
-
-        def execute(statement: str, values: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
-            cursor = connection.execute(statement.encode(), values)
-            return cursor.fetchall() if cursor.description else []
-
-        yield execute
-
-
-Run = Callable[..., list[tuple[Any, ...]]]
-Sources = Callable[..., Reader]
-
-
-def kinds(rows: list[dict[str, Any]]) -> list[tuple[str, Any, Any]]:
-    return [(row["_change_type"], row["id"], row["name"]) for row in rows]
 
 
 def test_a_snapshot_and_then_changes(table: NewTable, sources: Sources, run: Run):
@@ -390,39 +290,6 @@ def test_changes_only_from_now_on(table: NewTable, sources: Sources, run: Run):
     assert kinds(reader.all()) == [("insert", 2, "after")]
 
 
-def test_a_slot_that_was_dropped_is_an_error_that_says_what_is_lost(table: NewTable, sources: Sources, run: Run):
-    name = table(COLUMNS)
-    reader = sources(name)
-    run(f"INSERT INTO {name} VALUES (1, 'a', 1), (2, 'b', 1)")
-    reader.all()
-    run(f"SELECT pg_drop_replication_slot('{reader.source.slot}')")
-    run(f"UPDATE {name} SET name = 'c' WHERE id = 1; INSERT INTO {name} VALUES (3, 'd', 1)")
-    with pytest.raises(SourceError, match=r"was dropped: the changes of .* are lost"):
-        reader.all()
-    again = Reader(
-        PostgresChanges(reader.source.dsn, name, reader.source.columns, reader.source.key, on_gap="continue")
-    )
-    again.position, again.rows = reader.position, reader.rows
-    again.all()
-    assert {key: row["name"] for key, row in again.rows.items()} == {(1,): "c", (2,): "b", (3,): "d"}
-    assert again.lost > 0
-    run(f"DELETE FROM {name} WHERE id = 3")
-    again.all()
-    assert sorted(again.rows) == [(1,), (2,)]
-
-
-def test_a_slot_that_another_reader_advances_is_an_error(table: NewTable, sources: Sources, run: Run):
-    name = table(COLUMNS)
-    reader, other = sources(name), sources(name)
-    reader.all()
-    other.all()
-    run(f"INSERT INTO {name} VALUES (1, 'a', 1)")
-    other.all()
-    with pytest.raises(SourceError, match=r"advanced to .* by another reader") as found:
-        reader.all()
-    assert "name=" in str(found.value)
-
-
 def test_names_and_passwords(database: Database, table: NewTable, sources: Sources):
     name = table(COLUMNS)
     source = sources(name, name="Totals by day").source
@@ -433,155 +300,3 @@ def test_names_and_passwords(database: Database, table: NewTable, sources: Sourc
     assert pickle.loads(pickle.dumps(source)) == source  # noqa: S301 - our own value
     with pytest.raises(SourceError, match="there is no table nowhere"):
         PostgresChanges.of(database.dsn, "nowhere")
-
-
-class Writer(threading.Thread):
-    """Changes random rows in random transactions, some of which roll back, until it is told to stop."""
-
-    def __init__(self, dsn: str, table: str, seed: int) -> None:
-        super().__init__()
-        self.dsn, self.table, self.chance, self.done = dsn, table, random.Random(seed), threading.Event()
-
-    def run(self) -> None:
-        while not self.done.is_set():
-            try:
-                with psycopg.connect(self.dsn) as connection:
-                    self._write(connection)
-            except (psycopg.OperationalError, psycopg.IntegrityError):
-                time.sleep(0.02)  # the server is away, or another writer was faster
-
-    def _write(self, connection: psycopg.Connection[Any]) -> None:
-        while not self.done.is_set():
-            for _ in range(self.chance.choice((1, 1, 2, 5, 40))):
-                connection.execute(self._statement().encode())
-            if self.chance.random() < 0.15:
-                connection.rollback()
-            connection.commit()
-
-    def _statement(self) -> str:
-        one, two, price = self.chance.randrange(40), self.chance.randrange(40), self.chance.random()
-        return self.chance.choice((
-            f"INSERT INTO {self.table} VALUES ({one}, 'n{two}', {price}) ON CONFLICT DO NOTHING",
-            f"INSERT INTO {self.table} VALUES ({one}, NULL, {price}) ON CONFLICT (id) DO UPDATE SET price = {price}",
-            f"UPDATE {self.table} SET name = 'u{two}', price = {price} WHERE id = {one}",
-            f"DELETE FROM {self.table} WHERE id = {one}",
-            f"UPDATE {self.table} SET id = {one} WHERE id = {two}",  # fails if that key is taken
-        ))  # fmt: skip
-
-
-def in_table(run: Run, name: str) -> dict[Any, dict[str, Any]]:
-    rows = run(f"SELECT id, name, price FROM {name}")
-    return {(row[0],): dict(zip(("id", "name", "price"), row, strict=True)) for row in rows}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
-def test_a_snapshot_beside_writers_and_the_changes_after_it_add_up_to_the_table(
-    database: Database, table: NewTable, sources: Sources, run: Run, seed: int
-):
-    name = table(COLUMNS)
-    chance = random.Random(seed)
-    run(f"INSERT INTO {name} SELECT g, 'first', g FROM generate_series(0, 30) g")
-    writers = [Writer(database.dsn, name, seed * 10 + i) for i in range(3)]
-    for writer in writers:
-        writer.start()
-    try:
-        time.sleep(0.2)
-        reader = sources(name)
-        for _ in range(15):
-            reader.batch(chance.choice((1, 10, 1000)), acknowledge=chance.random() < 0.7)
-            time.sleep(chance.random() * 0.03)
-    finally:
-        for writer in writers:
-            writer.done.set()
-        for writer in writers:
-            writer.join()
-    reader.all()
-    assert reader.rows == in_table(run, name)
-    assert reader.refused == []
-    check_order(reader)
-
-
-def check_order(reader: Reader) -> None:
-    """An insert is of a new key, an update or a delete of a known one, and commits come in order."""
-    known: set[int] = set()
-    last = 0
-    for _, _, rows in reader.ranges:
-        for row in rows:
-            assert (row["_change_type"] == "insert") == (row["id"] not in known), row
-            assert row["_lsn"] >= last
-            last = row["_lsn"]
-            (known.discard if row["_change_type"] == "delete" else known.add)(row["id"])
-
-
-@pytest.mark.slow
-def test_a_server_killed_beside_writers_and_readers_loses_nothing(
-    database: Database, table: NewTable, sources: Sources
-):
-    name = table(COLUMNS)
-    writers = [Writer(database.dsn, name, 100 + i) for i in range(2)]
-    for writer in writers:
-        writer.start()
-    reader = sources(name)
-    chance, stop = random.Random(1), threading.Event()
-    failures: list[Exception] = []
-
-    def read() -> None:
-        try:
-            while not stop.is_set():
-                patiently(lambda: reader.batch(200), "test")
-        except Exception as error:  # noqa: BLE001 - shown by the test
-            failures.append(error)
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    for _ in range(4):
-        time.sleep(chance.uniform(0.3, 0.8))
-        database.restart(kill=True)
-    time.sleep(0.3)
-    for writer in writers:
-        writer.done.set()
-    for writer in writers:
-        writer.join()
-    stop.set()
-    thread.join()
-    assert failures == []
-    reader.all()
-    with psycopg.connect(database.dsn) as connection:
-        rows = connection.execute(f"SELECT id, name, price FROM {name}".encode()).fetchall()
-    assert reader.rows == {(r[0],): dict(zip(("id", "name", "price"), r, strict=True)) for r in rows}
-    check_order(reader)
-
-
-def test_a_server_that_is_away_is_unavailable(database: Database, table: NewTable, sources: Sources):
-    reader = sources(table(COLUMNS))
-    reader.all()
-    database.kill()
-    with pytest.raises(Unavailable):
-        reader.range()
-    with pytest.raises(Unavailable):
-        reader.read(1, 2)
-    database.start()
-    assert reader.range() is None
-
-
-def test_a_slot_that_has_lost_its_log_is_an_error_or_a_new_snapshot():
-    with Database() as other, psycopg.connect(other.dsn, autocommit=True) as connection:
-        connection.execute("CREATE TABLE t (id int PRIMARY KEY)")
-        connection.execute("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'")
-        source = PostgresChanges.of(other.dsn, "t")
-        reader = Reader(source)
-        reader.all()
-        connection.execute("SELECT pg_reload_conf()")
-        for _ in range(4):
-            connection.execute("SELECT pg_switch_wal()")
-            connection.execute("INSERT INTO t SELECT max(id) + 1 FROM (SELECT id FROM t UNION SELECT 0) x")
-        connection.execute("CHECKPOINT")
-        with pytest.raises(SourceError, match="has lost its log") as found:
-            reader.all()
-        assert "since" in str(found.value)
-        again = Reader(PostgresChanges(source.dsn, "t", source.columns, source.key, on_gap="continue"))
-        again.position = reader.position
-        assert [row["id"] for row in again.all()] == [1, 2, 3, 4]
-        assert again.lost > 0
-        source.close()

@@ -36,7 +36,7 @@ from headrace.adapters.postgres import slots
 from headrace.adapters.postgres.catalog import TableInfo, described, name_parts
 from headrace.adapters.postgres.connection import Connection, check_dsn, close_idle, connected
 from headrace.adapters.postgres.copying import copy_out
-from headrace.adapters.postgres.pgoutput import ADDED, Decoder, text_block, whole_transactions
+from headrace.adapters.postgres.pgoutput import ADDED, LogDecoder, text_block, whole_transactions
 from headrace.adapters.postgres.types import check_declared, derived, free_of_reserved
 from headrace.errors import PlanError, SourceError
 from headrace.io.adapter import Offsets, SourceAdapter
@@ -50,11 +50,20 @@ __all__ = ["IDLE_LOG", "PostgresChanges"]
 IDLE_LOG = 16 << 20
 _MESSAGES = 1 << 16
 _BYTES_A_ROW = 256
-_LEAST_BYTES_A_ROW = 32
+_LEAST_BYTES_A_ROW = 100  # a shorter log has few enough rows, and is not decoded only to count them
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Whether the log has changes between a position and an end: asked often, and the server decodes the log for it."""
+
+    position: int
+    end: int
+    has_news: bool
+
 
 _seen_lock = threading.Lock()
-#: For each slot, a place in the log before which nothing was found after a position: asked often, it seldom changes.
-_seen: dict[tuple[str, str, int], int] = {}
+_seen: dict[tuple[str, str], _Seen] = {}
 
 
 @dataclass(frozen=True)
@@ -150,7 +159,7 @@ class PostgresChanges(SourceAdapter):
             if (start <= 0 and self.snapshot) or lost:
                 return (yield from self._snapshot(connection, table, columns, lost))
             known = frozenset(column.name for column in table.columns)
-            decoder = Decoder(table.oid, self.columns, self.key, start, end, known)
+            decoder = LogDecoder(table.oid, self.columns, self.key, start, end, known)
             for messages in self._messages(connection, end):
                 block = decoder.decode(messages).where(None, columns)
                 if block.table.num_rows or block.refused.num_rows:
@@ -177,7 +186,7 @@ class PostgresChanges(SourceAdapter):
 
     # The slot.
 
-    def _ready_slot(self, connection: Connection, position: int) -> slots.Slot:
+    def _ready_slot(self, connection: Connection, position: int) -> slots.ReplicationSlot:
         """The slot, created if that is allowed; an error if it should exist and does not."""
         slot = slots.find_slot(connection, self.slot)
         if slot is not None and not slot.is_lost:
@@ -197,13 +206,13 @@ class PostgresChanges(SourceAdapter):
         slots.create_slot(connection, self.slot)
         return self._found_slot(connection, self.slot)
 
-    def _found_slot(self, connection: Connection, name: str) -> slots.Slot:
+    def _found_slot(self, connection: Connection, name: str) -> slots.ReplicationSlot:
         slot = slots.find_slot(connection, name)
         if slot is None or slot.is_lost:
             raise self._gap(0, "was dropped" if slot is None else "has lost its log (max_slot_wal_keep_size)")
         return slot
 
-    def _lost(self, slot: slots.Slot, start: int) -> int:
+    def _lost(self, slot: slots.ReplicationSlot, start: int) -> int:
         """How many bytes of the log are missing before what the slot still has."""
         lost = max(0, slot.confirmed - start) if start > 0 else 0
         if lost and self.on_gap == "raise":
@@ -219,25 +228,23 @@ class PostgresChanges(SourceAdapter):
             "checkpoint; if another query uses the slot, name= for each",
         )
 
-    def _has_news(self, connection: Connection, slot: slots.Slot, position: int, end: int) -> bool:
+    def _has_news(self, connection: Connection, slot: slots.ReplicationSlot, position: int, end: int) -> bool:
         """Whether a range from the position should be read now."""
         if end <= position:
             return False
         if slot.confirmed > position or end - position >= IDLE_LOG:
             return True
-        place = (self.dsn, self.slot, position)
+        place = (self.dsn, self.slot)
         with _seen_lock:
-            if _seen.get(place) == end:
-                return False
+            seen = _seen.get(place)
+        if seen is not None and seen.position == position and (seen.has_news or seen.end == end):
+            return seen.has_news
         # Before version 15, transactions of other tables are in the log as empty ones, and the first may be such a one.
         found = self._changes_after(connection, position, end, 1 if connection.info.server_version >= 150_000 else None)
         if found == "earlier":  # what is read but not acknowledged comes first
             found = self._changes_after(connection, position, end, None)
-        if found != "some":
-            with _seen_lock:
-                for old in [known for known in _seen if known[:2] == place[:2]]:
-                    del _seen[old]
-                _seen[place] = end
+        with _seen_lock:
+            _seen[place] = _Seen(position, end, found == "some")
         return found == "some"
 
     def _changes_after(
@@ -283,11 +290,12 @@ class PostgresChanges(SourceAdapter):
         pending: list[bytes] = []
         try:
             while rows:
-                pending += [row[0] for row in rows]
-                whole = whole_transactions(pending)
+                messages = [row[0] for row in rows]
+                whole = whole_transactions(messages)
                 if whole:
-                    yield pending[:whole]
-                    pending = pending[whole:]
+                    yield pending + messages[:whole]
+                    pending = []
+                pending += messages[whole:]
                 rows = _next_messages(connection)
         finally:
             _end_transaction(connection)
@@ -328,7 +336,7 @@ class PostgresChanges(SourceAdapter):
 
 
 def _next_messages(connection: Connection) -> list[tuple[bytes]]:
-    return connection.execute(f"FETCH {_MESSAGES} FROM headrace_log".encode(), binary=True).fetchall()  # type: ignore[return-value]
+    return connection.execute(f"FETCH {_MESSAGES} FROM headrace_log".encode(), binary=True).fetchall()
 
 
 def _texts(columns: Schema) -> pa.Table:

@@ -33,7 +33,7 @@ from headrace.errors import SourceError
 from headrace.io.decoded import REFUSED, DecodedBlock, finish
 from headrace.schema import Field, Schema, Type
 
-__all__ = ["ADDED", "Decoder", "Relation", "booleans", "raw_texts", "text_block", "whole_transactions"]
+__all__ = ["ADDED", "LogDecoder", "LoggedTable", "booleans", "raw_texts", "text_block", "whole_transactions"]
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -54,7 +54,7 @@ _UNCHANGED = "column {!r} was not changed, and is too long to be in the log; ALT
 
 
 @dataclass(frozen=True)
-class Relation:
+class LoggedTable:
     """The columns of a table, in the order of its rows in the log."""
 
     oid: int
@@ -62,7 +62,7 @@ class Relation:
 
 
 @dataclass(frozen=True)
-class Tuples:
+class RowPlaces:
     """Rows as places in the bytes: for each column (first axis) and row, its kind, its start and its length."""
 
     kinds: Bytes
@@ -83,7 +83,7 @@ class Rows:
 
 
 @dataclass
-class Decoder:
+class LogDecoder:
     """Decodes the messages of one table, block after block; a block has whole transactions.
 
     `start` and `end` bound the transactions by the places of their commits in the log. `known` are the columns that
@@ -96,7 +96,7 @@ class Decoder:
     start: int
     end: int
     known: frozenset[str] = frozenset()
-    relation: Relation | None = field(default=None, init=False)
+    relation: LoggedTable | None = field(default=None, init=False)
 
     def decode(self, messages: Sequence[bytes]) -> DecodedBlock:
         """The changes of whole transactions."""
@@ -119,7 +119,7 @@ class Decoder:
             if len(chosen):
                 rows.append(self._rows(buffer, starts, kinds, chosen, lsn, time))
         truncated = np.flatnonzero(inside & (kinds == ord("T")))
-        emptied = lsn[[i for i in truncated if self._truncates(messages[i])]]
+        emptied = lsn[[i for i in truncated.tolist() if self._truncates(messages[i])]]
         return self._block(_joined(rows, self._wanted), emptied)
 
     @property
@@ -138,7 +138,7 @@ class Decoder:
             name, rest = rest[1:].split(b"\0", 1)
             names.append(name.decode())
             rest = rest[8:]
-        self.relation = Relation(self.oid, tuple(names))
+        self.relation = LoggedTable(self.oid, tuple(names))
         lost = [name for name in self._wanted if name not in names and name not in self.known]
         if lost:
             raise SourceError(
@@ -238,7 +238,7 @@ def _number(buffer: Bytes, places: Ints, width: int) -> Ints:
     return result
 
 
-def _tuples(buffer: Bytes, places: Ints, present: Mask, count: int) -> tuple[Tuples, Ints]:
+def _tuples(buffer: Bytes, places: Ints, present: Mask, count: int) -> tuple[RowPlaces, Ints]:
     """The rows that begin at these places, and where they end; a row that is not present has only nulls."""
     kinds = np.full((count, len(places)), ord("n"), np.uint8)
     starts, lengths = np.zeros((2, count, len(places)), np.int64)
@@ -256,7 +256,7 @@ def _tuples(buffer: Bytes, places: Ints, present: Mask, count: int) -> tuple[Tup
         kinds[column, chosen], starts[column, chosen], lengths[column, chosen] = kind, place + 5, length
         place = place + np.where(has_text, 5 + length, 1)
     after[chosen] = place
-    return Tuples(kinds, starts, lengths), after
+    return RowPlaces(kinds, starts, lengths), after
 
 
 def _gathered(buffer: Bytes, kinds: Bytes, starts: Ints, lengths: Ints) -> pa.Array:
@@ -273,7 +273,7 @@ def _gathered(buffer: Bytes, kinds: Bytes, starts: Ints, lengths: Ints) -> pa.Ar
     return pa.Array.from_buffers(pa.string(), len(kinds), buffers)
 
 
-def _moved(buffer: Bytes, old: Tuples, new: Tuples, key: list[int], both: Mask) -> Mask:
+def _moved(buffer: Bytes, old: RowPlaces, new: RowPlaces, key: list[int], both: Mask) -> Mask:
     """Which updates change the key."""
     moved = np.zeros(len(both), np.bool_)
     chosen = np.flatnonzero(both)
@@ -285,12 +285,12 @@ def _moved(buffer: Bytes, old: Tuples, new: Tuples, key: list[int], both: Mask) 
     return moved
 
 
-def _at(side: Tuples, column: int, chosen: Ints) -> tuple[Bytes, Ints, Ints]:
+def _at(side: RowPlaces, column: int, chosen: Ints) -> tuple[Bytes, Ints, Ints]:
     return side.kinds[column, chosen], side.starts[column, chosen], side.lengths[column, chosen]
 
 
 def _column(
-    buffer: Bytes, old: Tuples, new: Tuples, column: int, repeat: Ints, from_old: Mask
+    buffer: Bytes, old: RowPlaces, new: RowPlaces, column: int, repeat: Ints, from_old: Mask
 ) -> tuple[pa.Array, Mask]:
     """One column of all changes, and which of its values are not in the log."""
     omitted = (new.kinds[column] == ord("u")) & (old.kinds[column] == ord("t"))

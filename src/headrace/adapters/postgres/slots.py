@@ -15,14 +15,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-import psycopg
 from psycopg import errors, sql
 
 from headrace.adapters.postgres.catalog import TableInfo
 from headrace.adapters.postgres.connection import Connection
 from headrace.errors import SourceError
 
-__all__ = ["PEEK", "Slot", "advance", "create_publication", "create_slot", "end_of_log", "find_slot", "in_turn"]
+__all__ = [
+    "PEEK",
+    "ReplicationSlot",
+    "advance",
+    "create_publication",
+    "create_slot",
+    "end_of_log",
+    "find_slot",
+    "in_turn",
+]
 
 _TURN_SECONDS, _PAUSE = 5.0, 0.01
 T = TypeVar("T")
@@ -32,20 +40,28 @@ PEEK = sql.SQL(
     "pg_logical_slot_peek_binary_changes({slot}, {upto}::pg_lsn, {count}::integer, "
     "'proto_version', '1', 'publication_names', {publication})"
 )
+_RESTART_LOG = 8 << 20
+_NOTE = """
+    SELECT CASE WHEN has_function_privilege('pg_log_standby_snapshot()', 'execute') THEN pg_log_standby_snapshot() END
+"""
 _SLOT = """
     SELECT s.confirmed_flush_lsn - '0/0'::pg_lsn, coalesce(s.wal_status, 'lost') = 'lost', s.plugin,
-           s.database = current_database()
+           s.database = current_database(), s.restart_lsn - '0/0'::pg_lsn
     FROM pg_replication_slots s WHERE s.slot_name = %s
 """
 
 
 @dataclass(frozen=True)
-class Slot:
-    """A slot: the place in the log up to which it is confirmed, and whether the server has removed its log."""
+class ReplicationSlot:
+    """A slot: the place in the log up to which it is confirmed, and whether the server has removed its log.
+
+    The server decodes from `restart`, which follows `confirmed` only where it has noted which transactions run.
+    """
 
     name: str
     confirmed: int
     is_lost: bool
+    restart: int = 0
 
 
 def lsn(place: int) -> str:
@@ -65,19 +81,19 @@ def in_turn(call: Callable[[], T]) -> T:
         time.sleep(_PAUSE)
 
 
-def find_slot(connection: Connection, name: str) -> Slot | None:
+def find_slot(connection: Connection, name: str) -> ReplicationSlot | None:
     """The slot of this name, or None; an error if it is not of our kind."""
     found = connection.execute(_SLOT, [name]).fetchone()
     if found is None:
         return None
-    confirmed, is_lost, plugin, is_here = found
+    confirmed, is_lost, plugin, is_here, restart = found
     if plugin != "pgoutput" or not is_here:
         raise SourceError(
             f"the replication slot {name!r} is of another kind or database",
             given=f"plugin {plugin}", allowed="a logical slot of this database with the plugin pgoutput",
             instead="slot= with another name",
         )  # fmt: skip
-    return Slot(name, int(confirmed or 0), bool(is_lost) or confirmed is None)
+    return ReplicationSlot(name, int(confirmed or 0), bool(is_lost) or confirmed is None, int(restart or 0))
 
 
 def end_of_log(connection: Connection) -> int:
@@ -116,12 +132,14 @@ def create_slot(connection: Connection, name: str) -> None:
         return
 
 
-def advance(connection: Connection, slot: Slot, place: int) -> None:
+def advance(connection: Connection, slot: ReplicationSlot, place: int) -> None:
     """Let the server forget the log before a place."""
-    if place > slot.confirmed and not slot.is_lost:
-        in_turn(
-            lambda: connection.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [slot.name, lsn(place)])
-        )
+    if place <= slot.confirmed or slot.is_lost:
+        return
+    in_turn(lambda: connection.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [slot.name, lsn(place)]))
+    if place - slot.restart > _RESTART_LOG and connection.info.server_version >= 160_000:
+        # By itself the server notes the running transactions every 15 seconds, and each look at the log begins there.
+        connection.execute(_NOTE)
 
 
 def drop(connection: Connection, slot: str, publication: str) -> None:
@@ -129,8 +147,3 @@ def drop(connection: Connection, slot: str, publication: str) -> None:
     if connection.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", [slot]).fetchone():
         in_turn(lambda: connection.execute("SELECT pg_drop_replication_slot(%s)", [slot]))
     connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(publication)))
-
-
-def is_missing_publication(error: psycopg.Error) -> bool:
-    """Whether decoding failed because the publication did not exist at that place in the log."""
-    return error.sqlstate == "42704"

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from headrace.adapters.postgres.pgoutput import Decoder, whole_transactions
+from headrace.adapters.postgres.pgoutput import LogDecoder, whole_transactions
 from headrace.errors import SourceError
 from headrace.schema import Schema
 
@@ -52,8 +52,8 @@ def delete(*values: object, kind: bytes = b"K") -> bytes:
     return b"D" + struct.pack(">I", OID) + kind + row(values)
 
 
-def decoder(start: int = 0, end: int = 1000, columns: str = "id LONG, name STRING, price DOUBLE") -> Decoder:
-    return Decoder(OID, Schema.of(columns), ("id",), start, end, frozenset(COLUMNS))
+def decoder(start: int = 0, end: int = 1000, columns: str = "id LONG, name STRING, price DOUBLE") -> LogDecoder:
+    return LogDecoder(OID, Schema.of(columns), ("id",), start, end, frozenset(COLUMNS))
 
 
 def rows(*messages: bytes, lsn: int = 100) -> list[tuple[object, ...]]:
@@ -152,7 +152,7 @@ def test_columns_go_by_name_when_they_change_between_blocks():
 
 
 def test_a_column_that_neither_the_log_nor_the_table_has_is_an_error():
-    one = Decoder(OID, Schema.of("id LONG, other STRING"), ("id",), 0, 1000, frozenset(COLUMNS))
+    one = LogDecoder(OID, Schema.of("id LONG, other STRING"), ("id",), 0, 1000, frozenset(COLUMNS))
     with pytest.raises(SourceError, match="dropped or renamed: other"):
         one.decode([begin(1), relation(), insert(1, "a", 1), commit(1)])
 

@@ -1,0 +1,80 @@
+"""Slots that were dropped, advanced by others or have lost their log, and a server that is away."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from tests.services.database import Database
+from tests.services.postgres.reader import COLUMNS, NewTable, Reader, Run, Sources
+
+from headrace.adapters.postgres import PostgresChanges
+from headrace.errors import SourceError, Unavailable
+
+pytestmark = pytest.mark.services
+
+
+def test_a_slot_that_was_dropped_is_an_error_that_says_what_is_lost(table: NewTable, sources: Sources, run: Run):
+    name = table(COLUMNS)
+    reader = sources(name)
+    run(f"INSERT INTO {name} VALUES (1, 'a', 1), (2, 'b', 1)")
+    reader.all()
+    run(f"SELECT pg_drop_replication_slot('{reader.source.slot}')")
+    run(f"UPDATE {name} SET name = 'c' WHERE id = 1; INSERT INTO {name} VALUES (3, 'd', 1)")
+    with pytest.raises(SourceError, match=r"was dropped: the changes of .* are lost"):
+        reader.all()
+    again = Reader(
+        PostgresChanges(reader.source.dsn, name, reader.source.columns, reader.source.key, on_gap="continue")
+    )
+    again.position, again.rows = reader.position, reader.rows
+    again.all()
+    assert {key: row["name"] for key, row in again.rows.items()} == {(1,): "c", (2,): "b", (3,): "d"}
+    assert again.lost > 0
+    run(f"DELETE FROM {name} WHERE id = 3")
+    again.all()
+    assert sorted(again.rows) == [(1,), (2,)]
+
+
+def test_a_slot_that_another_reader_advances_is_an_error(table: NewTable, sources: Sources, run: Run):
+    name = table(COLUMNS)
+    reader, other = sources(name), sources(name)
+    reader.all()
+    other.all()
+    run(f"INSERT INTO {name} VALUES (1, 'a', 1)")
+    other.all()
+    with pytest.raises(SourceError, match=r"advanced to .* by another reader") as found:
+        reader.all()
+    assert "name=" in str(found.value)
+
+
+def test_a_server_that_is_away_is_unavailable(database: Database, table: NewTable, sources: Sources):
+    reader = sources(table(COLUMNS))
+    reader.all()
+    database.kill()
+    with pytest.raises(Unavailable):
+        reader.range()
+    with pytest.raises(Unavailable):
+        reader.read(1, 2)
+    database.start()
+    assert reader.range() is None
+
+
+def test_a_slot_that_has_lost_its_log_is_an_error_or_a_new_snapshot():
+    with Database() as other, psycopg.connect(other.dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY)")
+        connection.execute("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'")
+        source = PostgresChanges.of(other.dsn, "t")
+        reader = Reader(source)
+        reader.all()
+        connection.execute("SELECT pg_reload_conf()")
+        for _ in range(4):
+            connection.execute("SELECT pg_switch_wal()")
+            connection.execute("INSERT INTO t SELECT max(id) + 1 FROM (SELECT id FROM t UNION SELECT 0) x")
+        connection.execute("CHECKPOINT")
+        with pytest.raises(SourceError, match="has lost its log") as found:
+            reader.all()
+        assert "since" in str(found.value)
+        again = Reader(PostgresChanges(source.dsn, "t", source.columns, source.key, on_gap="continue"))
+        again.position = reader.position
+        assert [row["id"] for row in again.all()] == [1, 2, 3, 4]
+        assert again.lost > 0
+        source.close()
