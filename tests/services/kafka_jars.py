@@ -10,7 +10,7 @@ from pathlib import Path
 
 from headrace.cache import cache_folder
 
-__all__ = ["java_home", "kafka_jars"]
+__all__ = ["java_home", "kafka_jars", "run_maven"]
 
 KAFKA, LOG4J = "4.3.1", "2.25.3"
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
@@ -59,21 +59,24 @@ def java_home() -> Path:
 
 def _fetch(jars: Path) -> None:
     """Download into a folder beside, and give it its name when it is complete."""
-    maven = _maven()
     partial = jars.with_name(jars.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     pom = partial / "pom.xml"
     pom.write_text(_POM)
-    command = [maven, "--batch-mode", "--quiet", "--file", str(pom), _COPY, f"-DoutputDirectory={partial}"]
+    run_maven("--file", str(pom), _COPY, f"-DoutputDirectory={partial}", "-DincludeScope=runtime")
+    partial.rename(jars)
+
+
+def run_maven(*arguments: str) -> None:
+    """Run Maven, which is installed if possible; its output is shown if it fails."""
     run = subprocess.run(
-        [*command, "-DincludeScope=runtime"],
+        [_maven(), "--batch-mode", "--quiet", *arguments],
         env={**os.environ, "JAVA_HOME": str(java_home())},
         text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
     )  # fmt: skip
     if run.returncode != 0:
-        raise RuntimeError(f"Maven could not fetch Kafka {KAFKA}:\n{run.stdout[-3000:]}")
-    partial.rename(jars)
+        raise RuntimeError(f"Maven failed: {' '.join(arguments)}\n{run.stdout[-3000:]}")
 
 
 def _maven() -> str:

@@ -19,15 +19,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.services.kafka_jars import java_home, run_maven
+
 from headrace.cache import cache_folder
 
 __all__ = ["schema_registry"]
 
 APICURIO = "3.0.9"
-_ARCHIVE = (
-    "https://repo.maven.apache.org/maven2/io/apicurio/apicurio-registry-app/"
-    f"{APICURIO}/apicurio-registry-app-{APICURIO}-all.tar.gz"
-)
+_GET = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:get"
+#: The registry's own description needs repositories that Maven does not know; a short one stands in for it.
+_POM = f"""\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>io.apicurio</groupId>
+  <artifactId>apicurio-registry-app</artifactId>
+  <version>{APICURIO}</version>
+</project>
+"""
 _SHA256 = "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43"
 _SECONDS = 90
 
@@ -35,7 +43,7 @@ _SECONDS = 90
 @contextmanager
 def schema_registry(folder: Path) -> Iterator[str]:
     """The URL of a registry, which ends with the block; its log is in the folder."""
-    java = Path(_output([str(Path(__file__).parents[2] / "scripts" / "java.sh")])) / "bin" / "java"
+    java = java_home() / "bin" / "java"
     port, management = _free_ports()
     options = {
         "http.host": "127.0.0.1",
@@ -74,10 +82,6 @@ def _free_ports() -> tuple[int, int]:
         return first.getsockname()[1], second.getsockname()[1]
 
 
-def _output(command: list[str]) -> str:
-    return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
-
-
 def _program() -> Path:
     """The jar that starts the registry. The first call on a machine needs the network."""
     cache = cache_folder("tests")
@@ -96,14 +100,18 @@ def _fetch(home: Path) -> None:
     partial = home.with_name(home.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
-    archive = partial / "all.tar.gz"
-    with urllib.request.urlopen(_ARCHIVE, timeout=_SECONDS) as source, archive.open("wb") as target:  # noqa: S310 - above
-        shutil.copyfileobj(source, target)
+    repository = partial / "repository"
+    folder = repository / "io" / "apicurio" / "apicurio-registry-app" / APICURIO
+    folder.mkdir(parents=True)
+    (folder / f"apicurio-registry-app-{APICURIO}.pom").write_text(_POM)
+    artifact = f"-Dartifact=io.apicurio:apicurio-registry-app:{APICURIO}:tar.gz:all"
+    run_maven(_GET, artifact, "-Dtransitive=false", f"-Dmaven.repo.local={repository}")
+    archive = folder / f"apicurio-registry-app-{APICURIO}-all.tar.gz"
     with archive.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != _SHA256:
-        raise RuntimeError(f"{_ARCHIVE} is not the file that was expected: its SHA-256 is {found}")
+        raise RuntimeError(f"{archive.name} is not the file that was expected: its SHA-256 is {found}")
     with tarfile.open(archive) as packed:
         packed.extractall(partial, filter="data")
-    archive.unlink()
+    shutil.rmtree(repository)
     partial.rename(home)
