@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from tests.strategies.logs import LOGS, TABLE, Change, Row, replayed, seen
 
 import headrace as hr
 from headrace import col, errors
-from headrace.expr import Expr
 from headrace.io.ingress import Channel
 from headrace.io.keyed_changes import ENCODINGS
 from headrace.optimizer import optimize
@@ -25,144 +23,9 @@ from headrace.plan.nodes import Output, sources_of
 from headrace.plan.policies import Changed
 from headrace.progress import Progress
 from headrace.schema import ARRIVAL, POSITION
-from headrace.testing.strategies import batch_sizes, buckets
 from headrace.time import INFINITY
 
 pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows are lost here on purpose
-
-TABLE = "ts LONG, id LONG, name STRING, v DOUBLE"
-Row = dict[str, Any]
-#: A change of a table: its time, its key, and the new row, None if it is deleted.
-Change = tuple[int, int, Row | None]
-KEYS = st.integers(1, 3)
-VALUES = st.fixed_dictionaries(
-    {"name": st.sampled_from(["a", "b", None]), "v": st.sampled_from([1.5, 2.0, float("nan")])}
-)
-changes_of_a_table = st.lists(st.tuples(st.integers(0, 9), KEYS, st.none() | VALUES), max_size=14)
-
-
-# --- logs of the same changes ----------------------------------------------------------------------------------------
-
-
-def effective(changes: Sequence[Change]) -> list[tuple[str, int, int, Row | None, Row | None]]:
-    """The changes as a database writes them: what happened, the time, the key, the row before and the row after.
-
-    Nothing happens where a row is deleted that does not exist.
-    """
-    state: dict[int, Row] = {}
-    found = []
-    for ts, key, new in changes:
-        old = state.pop(key, None)
-        if new is None and old is None:
-            continue
-        what = "delete" if new is None else "insert" if old is None else "update"
-        if new is not None:
-            state[key] = new
-        found.append((what, ts, key, old, new))
-    return found
-
-
-def plain_rows(changes: Sequence[Change], names: Sequence[str] = ("insert", "update", "delete")) -> list[Row]:
-    words = dict(zip(("insert", "update", "delete"), names, strict=True))
-    return [{"op": words[what], "ts": ts, "id": key, **(new or {})} for what, ts, key, _, new in effective(changes)]
-
-
-def upserts(changes: Sequence[Change]) -> list[Row]:
-    return [{"ts": ts, "id": key, **(new or {})} for _, ts, key, _, new in effective(changes)]
-
-
-def debezium(changes: Sequence[Change]) -> list[Row]:
-    rows = plain_rows(changes, ("c", "u", "d"))
-    return [{"_op": row.pop("op"), **row} for row in rows]
-
-
-def with_preimages(op: str, names: tuple[str, str, str, str]) -> Callable[[Sequence[Change]], list[Row]]:
-    insert, before, after, delete = names
-
-    def rows(changes: Sequence[Change]) -> list[Row]:
-        found = []
-        for what, ts, key, old, new in effective(changes):
-            at = {"ts": ts, "id": key}
-            found += [{op: before, **at, **(old or {})}] if what == "update" else []
-            word = {"insert": insert, "update": after, "delete": delete}[what]
-            found.append({op: word, **at, **(new or old or {})})
-        return found
-
-    return rows
-
-
-LOGS: dict[str, Callable[[Sequence[Change]], list[Row]]] = {
-    "rows": plain_rows,
-    "upsert": upserts,
-    "debezium": debezium,
-    "flink": with_preimages("row_kind", ("+I", "-U", "+U", "-D")),
-    "spark": with_preimages("_change_type", ("insert", "update_preimage", "update_postimage", "delete")),
-}
-
-
-def replayed(changes: Sequence[Change], *, in_order: bool) -> Counter[tuple[Any, ...]]:
-    """What a dict says: replay the log, by time if `in_order`, and note how long each row was there."""
-    done = [(ts, key, new) for _, ts, key, _, new in effective(changes)]
-    lives: list[tuple[Any, ...]] = []
-    open_rows: dict[int, tuple[int, Row]] = {}
-    for ts, key, new in sorted(done, key=lambda change: change[0]) if in_order else done:
-        if key in open_rows:
-            since, row = open_rows.pop(key)
-            lives += [(since, ts, key, row)] if since < ts else []
-        if new is not None:
-            open_rows[key] = (ts, new)
-    lives += [(since, INFINITY, key, row) for key, (since, row) in open_rows.items()]
-    return Counter((le, re, key, str(sorted(row.items()))) for le, re, key, row in lives)
-
-
-def seen(history: pa.Table) -> Counter[tuple[Any, ...]]:
-    rows = history.to_pylist()
-    return Counter((r["le"], r["re"], r["id"], str(sorted((name, r[name]) for name in ("name", "v")))) for r in rows)
-
-
-@settings(max_examples=max(5, settings().max_examples // 2))
-@given(changes_of_a_table, st.data(), buckets())
-def test_oracle_every_encoding_is_the_replay_of_its_log_by_time(changes: list[Change], data: st.DataObject, n: int):
-    expected = replayed(changes, in_order=True)
-    batch_rows = data.draw(st.integers(1, 6))
-    for encoding, log in LOGS.items():
-        stream = hr.read_changes(log(changes), TABLE, key="id", encoding=encoding, at="ts", deletes=_deletes(encoding))
-        assert stream.schema.names == ("ts", "id", "name", "v")
-        assert seen(stream.cht(batch_rows=batch_rows, buckets=n)) == expected, encoding
-        assert seen(stream.history("duckdb").cht()) == expected, encoding
-
-
-def _deletes(encoding: str) -> Expr | None:
-    return col("v").is_null() if encoding == "upsert" else None
-
-
-@settings(max_examples=max(5, settings().max_examples // 4))
-@given(changes_of_a_table, st.data(), buckets())
-def test_oracle_every_encoding_is_the_replay_of_its_log_in_its_order(
-    changes: list[Change], data: st.DataObject, n: int
-):
-    """Rows in memory arrive one after another, so a row's time is its number in its log, which differs by encoding."""
-    final = _state(changes)
-    for encoding, log in LOGS.items():
-        rows = log(changes)
-        stream = hr.read_changes(rows, TABLE, key="id", encoding=encoding, deletes=_deletes(encoding))
-        history = stream.cht(batch_rows=data.draw(st.integers(1, 6)), buckets=n)
-        last = {r["id"]: str((r["name"], r["v"])) for r in history.to_pylist() if r["re"] == INFINITY}
-        assert last == {key: str((row["name"], row["v"])) for key, row in final.items()}, encoding
-        kept = [i for i, r in enumerate(rows) if next(iter(r.values())) not in ("-U", "update_preimage")]
-        numbered = [(i, key, new) for i, (_, _, key, _, new) in zip(kept, effective(changes), strict=True)]
-        assert seen(history) == replayed(numbered, in_order=False), encoding
-        assert hr.same_history(stream.history("duckdb").cht(), history), encoding
-
-
-def _state(changes: Sequence[Change]) -> dict[int, Row]:
-    state: dict[int, Row] = {}
-    for _, _, key, _, new in effective(changes):
-        state |= {key: new} if new is not None else {}
-        if new is None:
-            del state[key]
-    return state
-
 
 # --- files -----------------------------------------------------------------------------------------------------------
 
@@ -485,18 +348,3 @@ def test_the_text_of_the_policy_names_all_of_it():
         text(encoding="upsert", deletes=col("v") > 1)
         == "changes(upsert, in the order of the log, key=id, deletes=v > 1)"
     )
-
-
-@settings(max_examples=max(5, settings().max_examples // 4))
-@given(changes_of_a_table, st.data(), buckets())
-def test_batches_and_buckets_do_not_show(changes: list[Change], data: st.DataObject, n: int):
-    rows = LOGS["flink"](changes)
-    for at in ("ts", None):
-        stream = hr.read_changes(rows, TABLE, key="id", encoding="flink", at=at, progress=hr.advance(3, late="drop"))
-        sizes = data.draw(batch_sizes(len(rows)))
-        assert sum(sizes) == len(rows)
-        totals = stream.group_by("name").window(hr.hopping(4, every=3)).aggregate(n=hr.count(), m=hr.max("ts"))
-        for query in (stream, totals):
-            whole = query.cht()
-            assert hr.same_history(query.cht(batch_rows=max([1, *sizes]), buckets=n), whole)
-            assert hr.same_history(query.history("duckdb").cht(), whole)
