@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from headrace.api.checks import column_or_expr
 from headrace.api.inputs import Names, SchemaLike, name_pairs, refuse_lists, stream_of
@@ -59,7 +59,7 @@ def read_changes(
     if isinstance(source, SourceAdapter):
         origin, columns = _log_of(source.as_log(encoding), columns, lifetime)
     else:
-        origin, columns = _log(source, columns, format, names, order)
+        origin, columns = _log(source, columns, format, names, order, "debezium" if encoding == "debezium" else "")
     if lifetime.op is not None:
         columns[lifetime.op]  # an error that names the columns, if there is none of this name
     if encoding == "upsert" and deletes is None:
@@ -93,7 +93,12 @@ def _log_of(adapter: SourceAdapter, columns: Schema | None, lifetime: Changed) -
 
 
 def _log(
-    source: Any, columns: Schema | None, format: str | None, names: Names, order: FileOrder
+    source: Any,
+    columns: Schema | None,
+    format: str | None,
+    names: Names,
+    order: FileOrder,
+    envelope: Literal["", "debezium"],
 ) -> tuple[Origin, Schema]:
     """The place of a log, and its columns: the one place that knows what a log can be."""
     path = os.fspath(source) if isinstance(source, os.PathLike) else source
@@ -103,6 +108,12 @@ def _log(
         table = plain_table(source, columns)
         return Events(table), Schema.of(table.schema)
     how = replace(Format(format) if format else Format.of_path(path), rename=tuple(names.items()))
+    if envelope and how.name == "json":
+        how = replace(how, envelope=envelope)
+        if columns is None:
+            raise PlanError(
+                "envelopes need a schema: the columns of the table", given=path, instead="'id LONG, v LONG'"
+            )
     files = Files(path, how, order=order)
     if columns is None:
         columns = infer_schema(files.files()[0].path, how).renamed(names)

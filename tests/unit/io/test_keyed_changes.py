@@ -64,13 +64,31 @@ SOME: list[Change] = [
 @pytest.mark.filterwarnings("error::headrace.RowsNotUsed")
 def test_files_of_every_format(tmp_path: Path, format: str, encoding: str):
     path = tmp_path / f"log.{format}"
-    FORMATS[format](path, LOGS[encoding](SOME))
+    rows = LOGS[encoding](SOME)
+    FORMATS[format](path, [_enveloped(row) for row in rows] if (encoding, format) == ("debezium", "json") else rows)
     stream = hr.read_changes(str(path), TABLE, key="id", encoding=encoding, at="ts")
     assert seen(stream.cht()) == replayed(SOME, in_order=True)
     assert seen(stream.history("duckdb").cht()) == replayed(SOME, in_order=True)
-    if format != "csv" and encoding != "upsert":  # whose first rows say what there is
+    if format != "csv" and encoding not in ("upsert", "debezium"):  # whose first rows say what there is
         inferred = hr.read_changes(path, key="id", encoding=encoding, at="ts")
         assert hr.same_history(inferred.select("ts", "id", "name", "v").cht(), stream.cht())
+
+
+def _enveloped(row: Row) -> Row:
+    """A change as Debezium writes it."""
+    op, image = row["_op"], {name: value for name, value in row.items() if name != "_op"}
+    return {"op": op, "before": image if op == "d" else None, "after": None if op == "d" else image, "ts_ms": 1}
+
+
+def test_envelopes_have_times_and_need_a_schema(tmp_path: Path):
+    path = tmp_path / "log.json"
+    rows = [{"_op": "c", "id": 1, "v": 10}, {"_op": "d", "id": 1, "v": 10}, {"_op": "t"}]
+    path.write_text("\n".join(json.dumps(_enveloped(row) | {"ts_ms": i}) for i, row in enumerate(rows)))
+    stream = hr.read_changes(path, "id LONG, v LONG", key="id", encoding="debezium", at="_ts")
+    assert table(stream) == [(0, 1000, 1, 10)]
+    assert ["unknown" in row["reason"] for row in stream.run().diverted().to_pylist()] == [True]
+    with pytest.raises(errors.PlanError, match="need a schema"):
+        hr.read_changes(path, key="id", encoding="debezium")
 
 
 def log_file(folder: Path, name: str, text: str, at: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.io.test_upserts import _latest, _steps
 
 import headrace as hr
 from headrace.adapters import SinkAdapter
@@ -17,7 +18,6 @@ from headrace.io.sinks import rows_of
 from headrace.plan.nodes import Output
 from headrace.stages.egress import prepared
 from headrace.time import INFINITY
-from tests.unit.io.test_upserts import _latest, _steps
 
 
 @dataclass(frozen=True)
