@@ -152,7 +152,7 @@ class PostgresChanges(SourceAdapter):
     ) -> Generator[DecodedBlock, None, int | None]:
         """The changes of a range; a range from 0 is a snapshot, and the next one starts where that was taken."""
         with connected(self.dsn, SourceError, self._what) as connection:
-            table = self._checked(connection)
+            table = self._published(connection)
             slot = self._found_slot(connection, partition)
             lost = self._lost(slot, start)
             if (start <= 0 and self.snapshot) or lost:
@@ -189,6 +189,7 @@ class PostgresChanges(SourceAdapter):
         """The slot, created if that is allowed; an error if it should exist and does not."""
         slot = slots.find_slot(connection, self.slot)
         if slot is not None and not slot.is_lost:
+            self._published(connection)
             return slot
         if position > 0 and self.on_gap == "raise":
             raise self._gap(position, "was dropped" if slot is None else "has lost its log (max_slot_wal_keep_size)")
@@ -202,6 +203,7 @@ class PostgresChanges(SourceAdapter):
             connection.execute("SELECT pg_drop_replication_slot(%s)", [self.slot])
         # The publication first: the log before it was created cannot be decoded with it.
         slots.create_publication(connection, self.publication, self._checked(connection))
+        self._published(connection)
         slots.create_slot(connection, self.slot)
         return self._found_slot(connection, self.slot)
 
@@ -281,6 +283,12 @@ class PostgresChanges(SourceAdapter):
                 allowed=f"a part of the replica identity: {', '.join(identity) or '(none)'}",
                 instead=f"ALTER TABLE {self.table} ADD PRIMARY KEY ({columns}), or REPLICA IDENTITY FULL and key=",
             )
+        return table
+
+    def _published(self, connection: Connection) -> TableInfo:
+        """The table, if the publication has its changes."""
+        table = self._checked(connection)
+        slots.check_publication(connection, self.publication, table, {*self.columns.names, *self.key})
         return table
 
     def _messages(self, connection: Connection, end: int) -> Iterator[list[bytes]]:
