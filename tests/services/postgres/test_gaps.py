@@ -132,3 +132,14 @@ def test_roles_without_the_right_to_replicate_are_told_so(
         other.close()
     finally:
         run(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+def test_a_server_whose_log_ends_before_the_position_is_another_one(table: NewTable, sources: Sources):
+    reader = sources(table(COLUMNS))
+    reader.all()
+    position = reader.position[reader.source.slot]
+    reader.position = {reader.source.slot: position + (1 << 40)}
+    with pytest.raises(SourceError, match="this is another server"):
+        reader.range()
+    with pytest.raises(SourceError, match="this is another server"):
+        reader.read(position, position + (1 << 40))

@@ -127,6 +127,7 @@ class PostgresChanges(SourceAdapter):
         with connected(self.dsn, SourceError, self._what) as connection:
             slot = self._ready_slot(connection, position)
             end = slots.end_of_log(connection)
+            self._check_end(position, end)
             if position <= 0:
                 return {self.slot: Offsets(0 if self.snapshot else slot.confirmed, end)}
             if not self._has_news(connection, slot, position, end):
@@ -157,6 +158,7 @@ class PostgresChanges(SourceAdapter):
             lost = self._lost(slot, start)
             if (start <= 0 and self.snapshot) or lost:
                 return (yield from self._snapshot(connection, table, columns, lost))
+            self._check_end(end, slots.end_of_log(connection))
             known = frozenset(column.name for column in table.columns)
             decoder = LogDecoder(table.oid, self.columns, self.key, start, end, known)
             for messages in self._messages(connection, end):
@@ -219,6 +221,15 @@ class PostgresChanges(SourceAdapter):
         if lost and self.on_gap == "raise":
             raise self._gap(start, f"was advanced to {slots.lsn(slot.confirmed)} by another reader")
         return lost
+
+    def _check_end(self, position: int, end: int) -> None:
+        """Raise if the log ends before a position that it once had."""
+        if position > end:
+            raise SourceError(
+                f"the log of the server ends at {slots.lsn(end)}, before {slots.lsn(position)}, up to which changes of "
+                f"{self.table} are known: this is another server, or one that was restored from an older copy",
+                given=f"slot {self.slot!r}", instead="the server from before, or a new checkpoint",
+            )  # fmt: skip
 
     def _gap(self, position: int, event: str) -> SourceError:
         return SourceError(
