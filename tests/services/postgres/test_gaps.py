@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 from tests.services.database import Database
-from tests.services.postgres.reader import COLUMNS, NewTable, Reader, Run, Sources
+from tests.services.postgres.reader import COLUMNS, NewTable, Reader, Run, Sources, kinds
 
 from headrace.adapters.postgres import PostgresChanges
 from headrace.errors import SourceError, Unavailable
@@ -78,3 +78,68 @@ def test_a_slot_that_has_lost_its_log_is_an_error_or_a_new_snapshot():
         assert [row["id"] for row in again.all()] == [1, 2, 3, 4]
         assert again.lost > 0
         source.close()
+
+
+def test_a_publication_without_all_changes_of_the_table_is_refused(table: NewTable, sources: Sources, run: Run):
+    name = table(COLUMNS)
+    for i, (form, fault) in enumerate((
+        (f"FOR TABLE {name} WITH (publish = 'insert, update')", "leaves out some kinds"),
+        (f"FOR TABLE {name} (id, name)", "leaves out columns: price"),
+        (f"FOR TABLE {name} WHERE (id > 5)", "leaves out some rows"),
+        ("", "does not have the table"),
+    )):  # fmt: skip
+        reader = sources(name, name=str(i))
+        run(f"CREATE PUBLICATION {reader.source.publication} {form}")
+        with pytest.raises(SourceError, match=fault):
+            reader.all()
+    narrow = sources(name, name="1", columns="id LONG, name STRING")
+    run(f"INSERT INTO {name} VALUES (1, 'a', 1)")
+    assert len(narrow.all()) == 1
+    run(f"UPDATE {name} SET name = 'b'")
+    assert kinds(narrow.all()) == [("update", 1, "b")]
+
+
+def test_a_table_that_is_created_anew_is_not_taken_for_the_old_one(table: NewTable, sources: Sources, run: Run):
+    name = table(COLUMNS)
+    reader = sources(name)
+    reader.all()
+    run(f"DROP TABLE {name}; CREATE TABLE {name} ({COLUMNS}); INSERT INTO {name} VALUES (1, 'a', 1)")
+    with pytest.raises(SourceError, match="created anew"):
+        reader.all()
+    run(f"DROP TABLE {name}")
+    with pytest.raises(SourceError, match="there is no table"):
+        reader.all()
+
+
+def test_roles_without_the_right_to_replicate_are_told_so(
+    database: Database, table: NewTable, sources: Sources, run: Run
+):
+    name = table(COLUMNS)
+    reader = sources(name)
+    reader.all()
+    role = "reader_" + name.split(".")[1]
+    schema = name.split(".")[0]
+    run(f"CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT SELECT ON {name} TO {role}")
+    try:
+        source = reader.source
+        other = PostgresChanges(database.dsn.replace("postgres@", f"{role}@"), name, source.columns, source.key)
+        run(f"INSERT INTO {name} VALUES (1, 'a', 1)")
+        with pytest.raises(SourceError, match="permission denied") as found:
+            other.offsets(reader.position)
+        assert "ALTER ROLE" in str(found.value)
+        with pytest.raises(SourceError, match="permission denied"):
+            next(other.read(other.slot, 0, 1, ("id",)))  # the lock needs the right to change the table
+        other.close()
+    finally:
+        run(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+def test_a_server_whose_log_ends_before_the_position_is_another_one(table: NewTable, sources: Sources):
+    reader = sources(table(COLUMNS))
+    reader.all()
+    position = reader.position[reader.source.slot]
+    reader.position = {reader.source.slot: position + (1 << 40)}
+    with pytest.raises(SourceError, match="this is another server"):
+        reader.range()
+    with pytest.raises(SourceError, match="this is another server"):
+        reader.read(position, position + (1 << 40))

@@ -128,6 +128,7 @@ class PostgresChanges(SourceAdapter):
         with connected(self.dsn, SourceError, self._what) as connection:
             slot = self._ready_slot(connection, position)
             end = slots.end_of_log(connection)
+            self._check_end(position, end)
             if position <= 0:
                 return {self.slot: Offsets(0 if self.snapshot else slot.confirmed, end)}
             if not self._has_news(connection, slot, position, end):
@@ -153,11 +154,12 @@ class PostgresChanges(SourceAdapter):
     ) -> Generator[DecodedBlock, None, int | None]:
         """The changes of a range; a range from 0 is a snapshot, and the next one starts where that was taken."""
         with connected(self.dsn, SourceError, self._what) as connection:
-            table = self._checked(connection)
+            table = self._published(connection)
             slot = self._found_slot(connection, partition)
             lost = self._lost(slot, start)
             if (start <= 0 and self.snapshot) or lost:
                 return (yield from self._snapshot(connection, table, columns, lost))
+            self._check_end(end, slots.end_of_log(connection))
             known = frozenset(column.name for column in table.columns)
             decoder = LogDecoder(table.oid, self.columns, self.key, start, end, known)
             for messages in self._messages(connection, end):
@@ -190,6 +192,7 @@ class PostgresChanges(SourceAdapter):
         """The slot, created if that is allowed; an error if it should exist and does not."""
         slot = slots.find_slot(connection, self.slot)
         if slot is not None and not slot.is_lost:
+            self._published(connection)
             return slot
         if position > 0 and self.on_gap == "raise":
             raise self._gap(position, "was dropped" if slot is None else "has lost its log (max_slot_wal_keep_size)")
@@ -203,6 +206,7 @@ class PostgresChanges(SourceAdapter):
             connection.execute("SELECT pg_drop_replication_slot(%s)", [self.slot])
         # The publication first: the log before it was created cannot be decoded with it.
         slots.create_publication(connection, self.publication, self._checked(connection))
+        self._published(connection)
         slots.create_slot(connection, self.slot)
         return self._found_slot(connection, self.slot)
 
@@ -218,6 +222,15 @@ class PostgresChanges(SourceAdapter):
         if lost and self.on_gap == "raise":
             raise self._gap(start, f"was advanced to {slots.lsn(slot.confirmed)} by another reader")
         return lost
+
+    def _check_end(self, position: int, end: int) -> None:
+        """Raise if the log ends before a position that it once had."""
+        if position > end:
+            raise SourceError(
+                f"the log of the server ends at {slots.lsn(end)}, before {slots.lsn(position)}, up to which changes of "
+                f"{self.table} are known: this is another server, or one that was restored from an older copy",
+                given=f"slot {self.slot!r}", instead="the server from before, or a new checkpoint",
+            )  # fmt: skip
 
     def _gap(self, position: int, event: str) -> SourceError:
         return SourceError(
@@ -282,6 +295,12 @@ class PostgresChanges(SourceAdapter):
                 allowed=f"a part of the replica identity: {', '.join(identity) or '(none)'}",
                 instead=f"ALTER TABLE {self.table} ADD PRIMARY KEY ({columns}), or REPLICA IDENTITY FULL and key=",
             )
+        return table
+
+    def _published(self, connection: Connection) -> TableInfo:
+        """The table, if the publication has its changes."""
+        table = self._checked(connection)
+        slots.check_publication(connection, self.publication, table, {*self.columns.names, *self.key})
         return table
 
     def _messages(self, connection: Connection, end: int) -> Iterator[list[bytes]]:

@@ -42,8 +42,9 @@ _SETTINGS = """
            set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'
                       ELSE current_setting('synchronous_commit') END, false)
 """
-_PASSING_CLASSES = ("08", "53", "57P", "58")
-_PASSING = frozenset({"40001", "40P01", "55P03", "55006", "57014", "25006", "25P03"})
+_PASSING_CLASSES = ("08", "53", "57P")
+_LASTING = frozenset({"53400", "57P04"})  # all slots are in use; the database was dropped
+_PASSING = frozenset({"40001", "40P01", "55P03", "55006", "57014", "25006", "25P03", "58030"})
 _PASSING_TEXTS = (
     "starting up",
     "shutting down",
@@ -58,7 +59,8 @@ _ADVICE = {
     "22021": "texts without the character U+0000, which PostgreSQL cannot store",
     "23502": "rows without nulls in this column, or ALTER TABLE … ALTER COLUMN … DROP NOT NULL",
     "23505": "encoding='upsert' with the columns of this constraint as the key",
-    "42501": "a role with the right: GRANT … TO …",
+    "53400": "a free slot: drop those that nobody reads (pg_replication_slots), or raise max_replication_slots",
+    "42501": "a role with the right: GRANT … TO …, for replication slots ALTER ROLE … REPLICATION",
     "42P01": "the name of a table that exists, or create=True",
     "42703": "the names of columns that exist",
 }  # fmt: skip
@@ -90,6 +92,10 @@ def connected(dsn: str, failure: Failure, what: str) -> Iterator[Connection]:
             yield connection
         finally:
             _give_back(dsn, connection)
+    except psycopg.OperationalError as error:
+        if error.sqlstate is None or error.sqlstate.startswith(("08", "57P")):
+            close_idle(dsn)  # the server was away, and has forgotten these, too
+        raise in_our_words(error, failure, what) from error
     except psycopg.Error as error:
         raise in_our_words(error, failure, what) from error
 
@@ -148,7 +154,7 @@ def in_our_words(error: psycopg.Error, failure: Failure, what: str) -> HeadraceE
 
 def _may_pass(error: psycopg.Error, state: str, text: str) -> bool:
     if state:
-        return state in _PASSING or (state.startswith(_PASSING_CLASSES) and state != "57P04")
+        return state in _PASSING or (state.startswith(_PASSING_CLASSES) and state not in _LASTING)
     if not isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
         return False
     # libpq has no code for a refused connection. A server that says FATAL was there, and refuses for a reason.

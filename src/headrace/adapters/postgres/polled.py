@@ -99,7 +99,8 @@ class PostgresPolled(SourceAdapter):
         end = last + 1 - duration(self.lag)
         if column.type in _TIMES:
             end = min(last + 1, _offset(found[2]) - duration(self.lag))
-        return {self.table: Offsets(first, max(end, first, position if position is not None else first))}
+        reached = first if position is None else position  # rows that were read may have been deleted since
+        return {self.table: Offsets(min(first, reached), max(end, reached))}
 
     def limit(self, partition: str, start: int, end: int, rows: int) -> int:  # noqa: ARG002 - there is one partition
         """The value of the row after so many rows; rows with the same value stay together."""

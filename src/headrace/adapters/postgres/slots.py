@@ -11,7 +11,7 @@ tries again for a few seconds.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -115,6 +115,31 @@ def create_publication(connection: Connection, name: str, table: TableInfo) -> N
         connection.execute(sql.SQL(form).format(sql.Identifier(name), target))
     except (errors.DuplicateObject, errors.UniqueViolation):
         return  # another process has created it
+
+
+_PUBLISHED = """
+    SELECT p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate,
+           to_jsonb(t) ->> 'rowfilter', to_jsonb(t) -> 'attnames'
+    FROM pg_publication p JOIN pg_publication_tables t USING (pubname)
+    WHERE p.pubname = %s AND t.schemaname = %s AND t.tablename = %s
+"""
+
+
+def check_publication(connection: Connection, name: str, table: TableInfo, columns: Iterable[str]) -> None:
+    """Raise unless the publication has all changes of these columns; a table that is created anew is not in it."""
+    found = connection.execute(_PUBLISHED, [name, table.schema, table.name]).fetchone()
+    fault = "does not have the table (was it created anew?)"
+    if found is not None:
+        lacking = [] if found[2] is None else [column for column in columns if column not in found[2]]
+        fault = "" if found[0] else "leaves out some kinds of changes"
+        fault = fault or ("leaves out some rows" if found[1] else "")
+        fault = fault or (f"leaves out columns: {', '.join(lacking)}" if lacking else "")
+    if fault:
+        raise SourceError(
+            f"the publication {name!r} {fault}, so changes of {table.schema}.{table.name} would be missing",
+            given=f"publication {name!r}", allowed="a publication of the whole table, with all kinds of changes",
+            instead="another name= (with a new checkpoint if the table is a new one), or ALTER PUBLICATION …",
+        )  # fmt: skip
 
 
 def create_slot(connection: Connection, name: str) -> None:
