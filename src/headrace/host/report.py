@@ -21,7 +21,8 @@ class BatchReport(dict[str, Any]):
 
     `examples` has, for each source that lost rows, one of them: its reason, file, line and text. `operators` are those
     with state; `loops` are the loops among them, also inside of others. `fetched` is the number of bytes of state that
-    workers fetched from a remote store.
+    workers fetched from a remote store. `intake` has for each source how much a batch reads at most, how much waited
+    after the batch, and the partition that holds back the CTI.
     """
 
     @classmethod
@@ -53,7 +54,9 @@ class BatchReport(dict[str, Any]):
             lines.append(f"  {operator['operator']}: {_size(operator)}, held by {operator['held_by']}")
             lines += [f"    {line}" for line in _loop_lines(operator)]
         for source, limits in self.get("intake", {}).items():
-            lines.append(f"  {source}: " + ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in limits.items()))
+            shown = (f"{name.replace('_', ' ')} {n:,}" for name, n in limits.items() if isinstance(n, int))
+            held = [f"CTI held by {limits['held_by']}"] if limits.get("held_by") else []
+            lines.append(f"  {source}: " + ", ".join([*shown, *held]))
         if self.get("fetched"):
             lines.append(f"  fetched {self['fetched']:,} bytes of state from a remote store")
         return "\n".join(lines)

@@ -21,7 +21,7 @@ from headrace.errors import SourceError
 from headrace.io.adapter import Offsets, ReadRange, patiently
 from headrace.io.origins import AdapterRead
 from headrace.plan.nodes import Source
-from headrace.plan.policies import Arrival
+from headrace.plan.policies import Arrival, Heartbeat
 from headrace.time import format_ticks
 from headrace.trace import Segment, Trace
 
@@ -114,23 +114,23 @@ class RangePositions:
             return ()
         idle = self.source.policy.idle
         read = {part.partition for part in ranges}
-        return tuple(
-            (partition, idle is not None and clock - self.heard[partition] >= idle)
-            for partition in sorted(self.next)
-            if partition not in read
-        )
+        names = [partition for partition in sorted(self.next) if partition not in read]
+        if idle is None and not isinstance(self.source.policy, Heartbeat):
+            for partition in names:
+                self._report_silent(partition, clock)
+        return tuple((name, idle is not None and clock - self.heard[name] >= idle) for name in names)
 
-    def report_holding(self, partition: str, clock: int, *, alone: bool) -> None:
-        """Report a partition that has held back its source for long, once."""
-        if self.source.policy.idle is not None or alone or partition in self._reported:
-            return
-        if clock - self.heard[partition] > _REPORTED_AFTER:
+    def _report_silent(self, partition: str, clock: int) -> None:
+        """Report a partition that has been silent for long while others were not, once."""
+        latest = max(self.heard.values())
+        if clock - self.heard[partition] > _REPORTED_AFTER and clock - latest < _REPORTED_AFTER:
+            if partition not in self._reported:
+                _log.warning(
+                    "%s: no new rows of %s since %s, which holds back the CTI of all; "
+                    "progress=hr.advance(..., idle='1 minute') lets the others go on",
+                    self.source.origin, partition, format_ticks(self.heard[partition], as_datetime=True),
+                )  # fmt: skip
             self._reported.add(partition)
-            _log.warning(
-                "%s: no new rows of %s since %s; it holds back the progress of its source; "
-                "progress=hr.advance(..., idle='1 minute') would let the others go on",
-                self.source.origin, partition, format_ticks(self.heard[partition]),
-            )  # fmt: skip
 
     def take(self, ends: Mapping[str, int]) -> None:
         """Record how far partitions have been read."""

@@ -119,6 +119,7 @@ def _with_new_sinks(commit: Commit) -> Commit:
     """The commit without outputs to publish: the sinks of the copy are new, and lack nothing."""
     outputs = [_unwritten(output) for output in commit.record["outputs"]]
     shown = {output["rows"] for output in commit.record["outputs"] if "rows" in output}
+    shown |= {name for o in commit.record["outputs"] for _, names, _ in o.get("deliveries", ()) for name in names}
     inline = {name: data for name, data in commit.inline.items() if name not in shown}
     blocks = {name: file for name, file in commit.blocks.items() if name not in shown}
     files = {file: commit.files[file] for file in dict.fromkeys(blocks.values())}
@@ -127,4 +128,6 @@ def _with_new_sinks(commit: Commit) -> Commit:
 
 def _unwritten(output: Mapping[str, Any]) -> dict[str, Any]:
     about = {"cti": output["cti"], "high": output["high"]}
+    if "deliveries" in output:
+        return about | {"deliveries": [], "moved": False, "new": True}
     return about | ({"parts": [], "moved": False, "batches": 0, "sum": 0, "new": True} if "parts" in output else {})

@@ -222,7 +222,8 @@ class _NewTrace:
 def _nothing_more(output: Mapping[str, Any]) -> dict[str, Any]:
     """The entry of an output in a batch without output."""
     kept = {name: value for name, value in output.items() if name != "rows"}
-    return kept | ({"parts": [], "moved": False} if "parts" in output else {})
+    nothing = {"parts": [], "deliveries": [], "moved": False}
+    return kept | {name: value for name, value in nothing.items() if name in output}
 
 
 def _check_loops(last: Commit) -> None:
@@ -243,11 +244,12 @@ def _check_published(log: Log, last: Commit) -> None:
     """`CheckpointError` unless the sinks have the last batch."""
     missing = []
     for output in last.record["outputs"]:
-        if output.get("parts") or output.get("moved"):
+        if "deliveries" in output or "rows" in output:
+            if f"published/{last.batch:012d}" not in log.storage.keys("published"):
+                missing.append("a service" if "deliveries" in output else "a sink of the query's process")
+        elif output.get("parts") or output.get("moved"):
             there = last.batch in batches_at(output["path"]).committed()
             missing += [] if there else [output["path"]]
-        elif "rows" in output and f"published/{last.batch:012d}" not in log.storage.keys("published"):
-            missing.append("a sink of the query's process")
     if missing:
         raise CheckpointError(
             f"the last batch has not reached {', '.join(dict.fromkeys(missing))}",

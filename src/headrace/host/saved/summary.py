@@ -51,13 +51,15 @@ def _on_disk(folder: SavedCheckpoint) -> dict[str, int]:
 
 
 def _sources(folder: SavedCheckpoint, about: Mapping[str, Any], commit: Commit) -> list[dict[str, Any]]:
-    """Every source with its CTI, the number of files it has read, and the newest of them."""
+    """Every source with its CTI, the number of files it has read and the newest of them, or its partitions' offsets."""
     found = []
     reader = BlockReader(folder.storage, commit)
     for text, (fingerprint, (cti, high)) in zip(about["sources"], commit.record["sources"].items(), strict=True):
         source = {"source": text, "cti": cti, "high": high}
         saved = commit.record["positions"].get(fingerprint)
-        if saved is not None:
+        if saved is not None and "next" in saved["scalars"]:
+            source |= {"offsets": saved["scalars"]["next"]}
+        elif saved is not None:
             segments = stored_segments(saved["traces"].values(), reader.block).values()
             rows = [row for segment in segments for row in segment.table.to_pylist()]
             newest = max(rows, key=lambda row: (row["modified"], row["path"]), default={"path": None})
@@ -106,8 +108,9 @@ def _lines(summary: Mapping[str, Any]) -> Iterator[str]:
 def _position_lines(summary: Mapping[str, Any]) -> Iterator[str]:
     yield "sources"
     for source in summary["sources"]:
-        read = f", {source['files_read']:,} files read, the newest {source['newest_file']}"
+        read = f", {source.get('files_read', 0):,} files read, the newest {source.get('newest_file')}"
         yield f"  {source['source']}: CTI {_time(source['cti'])}{read if source.get('newest_file') else ''}"
+        yield from (f"    {name}: read up to {offset:,}" for name, offset in source.get("offsets", {}).items())
     yield "operators"
     for operator in summary["operators"]:
         size = f"{operator['rows']:,} rows, {operator['bytes']:,} bytes, held by {operator['held_by']}"
