@@ -2,7 +2,8 @@
 
 The blocks of one page run in order, in one namespace and one directory, as a reader would run them. A block marked
 `title=NAME` is a file that the reader is told to write; if its name is `test_*.py`, pytest runs it. A Python block with
-a line `# not run` is left out, one with a line `# on Spark` runs only in the test that has a Spark session. Of a
+a line `# not run` is left out, one with a line `# on Spark` runs only in the test that has a Spark session, and one
+with a line `# with Kafka` or `# with PostgreSQL` only where these run (`tests/services/test_docs.py`). Of a
 `console` block each line `$ headrace ...` is run; it must end well, unless the block shows that something failed. The
 tutorials that need no Python are read by `test_tutorials`.
 """
@@ -13,7 +14,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -40,7 +41,11 @@ class Block:
 
     @property
     def runs(self) -> bool:
-        return self.language == "python" and not self._says("not run") and not self.on_spark
+        return self.language == "python" and not (self._says("not run") or self.on_spark or self.service)
+
+    @property
+    def service(self) -> bool:
+        return self.language == "python" and self._says("with (Kafka|PostgreSQL)")
 
     @property
     def commands(self) -> list[list[str]]:
@@ -73,16 +78,22 @@ def write_files(page: Path) -> None:
             Path(block.title).write_text(block.text)
 
 
-def run(page: Path, *, on_spark: bool = False) -> int:
-    """Write the page's files and run its Python blocks here; how many were run."""
+def run(page: Path, *, on_spark: bool = False, services: Mapping[str, str] | None = None) -> int:
+    """Write the page's files and run its Python blocks here; how many were run.
+
+    `services` has the places of services, by what stands for them on the page.
+    """
     namespace: dict[str, object] = {"__name__": "__main__"}
     ran = 0
     for block in blocks(page.read_text()):
         if block.title:
             Path(block.title).write_text(block.text)
-        elif block.runs or (on_spark and block.on_spark):
+        elif block.runs or (on_spark and block.on_spark) or (services and block.service):
+            text = block.text
+            for shown, place in (services or {}).items():
+                text = text.replace(shown, place)
             # Blank lines before the block make the line numbers of a traceback those of the page.
-            exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), namespace)  # noqa: S102 - our own page
+            exec(compile("\n" * (block.line - 1) + text, str(page), "exec"), namespace)  # noqa: S102 - our own page
             ran += 1
     return ran
 
