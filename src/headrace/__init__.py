@@ -27,7 +27,7 @@ from headrace.api.inputs import (
     read_source,
     read_spark,
 )
-from headrace.api.outputs import console, files, memory
+from headrace.api.outputs import console, files, memory, sink
 from headrace.api.recurse import recurse
 from headrace.api.running import Run, run, start
 from headrace.api.stream import Stream
@@ -165,6 +165,7 @@ __all__ = [
     "same_history",
     "script",
     "session",
+    "sink",
     "sliding",
     "snapshot",
     "sql",
