@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-from headrace.errors import BadRow, LateEvent, Undecided
+from headrace.errors import BadRow, HistoryError, LateEvent, Undecided
 from headrace.events import FARTHEST
 from headrace.expr.nodes import Column
 from headrace.history.dialect import Dialect
 from headrace.history.script import HistoryRelation, PolicyCheck
-from headrace.io.origins import Events, SparkRead
+from headrace.io.origins import AdapterRead, Events, SparkRead
 from headrace.plan.nodes import Source
 from headrace.plan.policies import Advance, Arrival, Edge, Heartbeat, Interval, Physical, Point
 from headrace.schema import ARRIVAL, Field, Schema, Type
@@ -37,6 +37,13 @@ class SourceQuery:
 
     def __init__(self, source: Source, rows: str, dialect: Dialect, late: Late) -> None:
         self.source, self.rows, self.dialect, self.late = source, rows, dialect, late
+        if isinstance(source.origin, AdapterRead):
+            raise HistoryError(
+                "a history reads stored rows, and an adapter reads a place that may forget or change them",
+                given=str(source.origin),
+                allowed="files, tables, data frames and events in memory",
+                instead="a live run, or the history of files that a query has written",
+            )
         self.physical = isinstance(source.lifetime, Physical)
         policy = source.policy
         self.decides = late == "decide" and not self._promises_nothing()

@@ -432,7 +432,7 @@ def _sources(entry: StreamEntry) -> list[str]:
 
 def _show_kinds(kind: Literal["source", "sink"], own: Mapping[str, sources.Kind]) -> _Shown:
     """The dialect's own sources or sinks, and those of installed adapters."""
-    rows = [(name, ", ".join(one.wanted), "headrace") for name, one in own.items()]
+    rows: list[tuple[str, ...]] = [(name, ", ".join(one.wanted), "headrace") for name, one in own.items()]
     rows += [(one.name, ", ".join(one.options), one.problem or one.package) for one in installed_adapters(kind)]
     return (kind, "options", "from"), rows
 

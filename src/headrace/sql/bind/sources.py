@@ -71,7 +71,8 @@ def source(context: Context, catalog: Catalog, part: s.CreateStream, schema: Sch
         part.policy.bad_rows or "divert",
     )
     with arguments.at():
-        return kind.make(arguments, reading)
+        stream: Stream = kind.make(arguments, reading)
+    return stream
 
 
 def _check_names(context: Context, part: s.CreateStream, schema: Schema, renames: bool) -> None:

@@ -172,7 +172,9 @@ class Drop(Statement):
 
 @dataclass(frozen=True)
 class Show(Statement):
-    """`SHOW STREAMS|SOURCES|SINKS|SCHEMAS|TABLES|AGGREGATES|MODULES|FUNCTIONS|QUERIES|SETTINGS`; what, in lower case."""
+    """`SHOW STREAMS|SOURCES|SINKS|SCHEMAS|TABLES|AGGREGATES|MODULES|FUNCTIONS|QUERIES|SETTINGS|DIVERTED`; `what` is in
+    lower case.
+    """
 
     what: str
 
