@@ -430,7 +430,7 @@ def _sources(entry: StreamEntry) -> list[str]:
     return [str(source.origin) for source in sources_of(entry.node)]
 
 
-def _show_kinds(kind: Literal["source", "sink"], own: Mapping[str, sources.Kind]) -> _Shown:
+def _show_kinds(kind: Literal["source", "sink"], own: Mapping[str, sources.PlaceKind]) -> _Shown:
     """The dialect's own sources or sinks, and those of installed adapters."""
     rows: list[tuple[str, ...]] = [(name, ", ".join(one.wanted), "headrace") for name, one in own.items()]
     rows += [(one.name, ", ".join(one.options), one.problem or one.package) for one in installed_adapters(kind)]

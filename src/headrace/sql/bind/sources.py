@@ -31,7 +31,7 @@ from headrace.sql.bind.scope import Relation, Scope
 from headrace.sql.bind.values import duration_of, unit_of_lifetime
 from headrace.sql.printer import to_sql
 
-__all__ = ["SINKS", "SOURCES", "Kind", "late_into", "sink", "source", "table", "timed"]
+__all__ = ["SINKS", "SOURCES", "PlaceKind", "late_into", "sink", "source", "table", "timed"]
 
 _CLOCK = "current_time"
 
@@ -231,7 +231,7 @@ def _adapter(name: str, paths: tuple[str, ...] | None, arguments: Given, reading
 
 
 @dataclass(frozen=True)
-class Kind:
+class PlaceKind:
     """A kind of sources or sinks: its arguments, how many are required, and the function that makes it."""
 
     wanted: tuple[str, ...]
@@ -243,7 +243,7 @@ class Kind:
     dotted: bool = False
 
     @classmethod
-    def of_adapter(cls, adapter: type[SourceAdapter | SinkAdapter], make: Callable[..., Any]) -> Kind:
+    def of_adapter(cls, adapter: type[SourceAdapter | SinkAdapter], make: Callable[..., Any]) -> PlaceKind:
         """The kind of an adapter. The columns of a source are those of its stream."""
         names, source = option_names(adapter), issubclass(adapter, SourceAdapter)
         wanted = tuple(name for name in names if name != "options" and not (source and name == "columns"))
@@ -251,26 +251,26 @@ class Kind:
 
 
 #: The sources of the dialect.
-SOURCES: Mapping[str, Kind] = {
-    "FILE": Kind(("path", "delimiter", "header", "rename", *LIMITS, "order"), 1, _csv),
-    "CSV": Kind(("path", "delimiter", "header", "rename", *LIMITS, "order"), 1, _csv),
-    "JSON": Kind(("path", "rename", *LIMITS, "order"), 1, _json),
-    "PARQUET": Kind(("path", "rename", "order"), 1, _parquet),
-    "EVENTS": Kind(("path", "format", "rename", *LIMITS, "order"), 1, _events),
-    "HOST": Kind(("host", "port", "delimiter", "format", "spool", "rename", "max_line"), 2, _host),
-    "TOPIC": Kind(("servers", "topic", "start"), 2, _topic),
-    "TABLE": Kind(("name", "rename"), 1, _spark_table),
-    "GENERATOR": Kind(("name", "rows", "seed"), 1, _generator),
+SOURCES: Mapping[str, PlaceKind] = {
+    "FILE": PlaceKind(("path", "delimiter", "header", "rename", *LIMITS, "order"), 1, _csv),
+    "CSV": PlaceKind(("path", "delimiter", "header", "rename", *LIMITS, "order"), 1, _csv),
+    "JSON": PlaceKind(("path", "rename", *LIMITS, "order"), 1, _json),
+    "PARQUET": PlaceKind(("path", "rename", "order"), 1, _parquet),
+    "EVENTS": PlaceKind(("path", "format", "rename", *LIMITS, "order"), 1, _events),
+    "HOST": PlaceKind(("host", "port", "delimiter", "format", "spool", "rename", "max_line"), 2, _host),
+    "TOPIC": PlaceKind(("servers", "topic", "start"), 2, _topic),
+    "TABLE": PlaceKind(("name", "rename"), 1, _spark_table),
+    "GENERATOR": PlaceKind(("name", "rows", "seed"), 1, _generator),
 }
 
 
-def _source_kind(context: Context, name: s.Name) -> Kind:
+def _source_kind(context: Context, name: s.Name) -> PlaceKind:
     if name.text.upper() in SOURCES:
         return SOURCES[name.text.upper()]
     _check_known(context, name, "source", [*SOURCES, *adapter_names("source")])
     with context.at(name):
         adapter = source_class(name.text)
-    return Kind.of_adapter(adapter, partial(_adapter, name.text, adapter.paths))
+    return PlaceKind.of_adapter(adapter, partial(_adapter, name.text, adapter.paths))
 
 
 # --- tables and sinks ------------------------------------------------------------------------------------------------
@@ -308,11 +308,11 @@ def _adapter_sink(name: str, paths: tuple[str, ...] | None, arguments: Given) ->
 
 _FILES = ("path", "format", "encoding", "key")
 #: The sinks of the dialect.
-SINKS: Mapping[str, Kind] = {
-    "FILE": Kind(_FILES, 1, lambda given: _file_sink(given, "jsonl")),
-    "JSON": Kind(_FILES, 1, lambda given: _file_sink(given, "jsonl")),
-    "PARQUET": Kind(_FILES, 1, lambda given: _file_sink(given, "parquet")),
-    "CONSOLE": Kind(("encoding", "key", "rows"), 0, _console),
+SINKS: Mapping[str, PlaceKind] = {
+    "FILE": PlaceKind(_FILES, 1, lambda given: _file_sink(given, "jsonl")),
+    "JSON": PlaceKind(_FILES, 1, lambda given: _file_sink(given, "jsonl")),
+    "PARQUET": PlaceKind(_FILES, 1, lambda given: _file_sink(given, "parquet")),
+    "CONSOLE": PlaceKind(("encoding", "key", "rows"), 0, _console),
 }
 
 
@@ -324,13 +324,13 @@ def sink(context: Context, catalog: Catalog, part: s.Into) -> Any:
         return kind.make(given)
 
 
-def _sink_kind(context: Context, name: s.Name) -> Kind:
+def _sink_kind(context: Context, name: s.Name) -> PlaceKind:
     if name.text.upper() in SINKS:
         return SINKS[name.text.upper()]
     _check_known(context, name, "sink", [*SINKS, *adapter_names("sink")])
     with context.at(name):
         adapter = sink_class(name.text)
-    return Kind.of_adapter(adapter, partial(_adapter_sink, name.text, adapter.paths))
+    return PlaceKind.of_adapter(adapter, partial(_adapter_sink, name.text, adapter.paths))
 
 
 def _check_known(context: Context, kind: s.Name, what: str, known: Sequence[str]) -> None:
