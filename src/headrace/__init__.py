@@ -29,7 +29,7 @@ from headrace.api.inputs import (
     read_spark,
 )
 from headrace.api.keyed_changes import read_changes
-from headrace.api.outputs import console, files, memory
+from headrace.api.outputs import console, files, memory, sink
 from headrace.api.recurse import recurse
 from headrace.api.running import Run, run, start
 from headrace.api.services import kafka, kafka_topics, postgres, postgres_table, read_kafka, read_postgres
@@ -176,6 +176,7 @@ __all__ = [
     "same_history",
     "script",
     "session",
+    "sink",
     "sliding",
     "snapshot",
     "sql",

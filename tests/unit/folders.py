@@ -29,7 +29,10 @@ FOLDERS = (
     Folder(("time",), "ticks, durations, infinity"),
     Folder(("schema",), "columns and types, in Arrow and in SQL"),
     Folder(("columnar", "pieces"), "helpers for Arrow and NumPy columns; writing bytes without a copy"),
-    Folder(("deep", "cache"), "recursion without Python's stack; the cache folder"),
+    Folder(
+        ("deep", "cache", "entry_points"),
+        "recursion without Python's stack; the cache folder; what installed packages offer",
+    ),
     Folder(("expr",), "immutable expression nodes, evaluation on Arrow, printing as Spark SQL and DuckDB SQL"),
     Folder(("patterns",), "shapes of patterns, their automata; conditions as numeric programs"),
     Folder(("progress",), "the progress of a stream"),

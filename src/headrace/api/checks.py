@@ -209,7 +209,7 @@ def checked_sinks(sinks: Mapping[str, Any], streams: Mapping[str, Node]) -> dict
     return {name: _sink(sink) for name, sink in sinks.items()}
 
 
-_SINKS = "hr.console(...), hr.files(...), hr.memory(...), hr.kafka(...), hr.postgres(...)"
+_SINKS = "hr.console(...), hr.files(...), hr.memory(...), hr.kafka(...), hr.postgres(...), hr.sink(...)"
 
 
 def _sink(sink: Any) -> Sink:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, Unpack
 import numpy as np
 import pyarrow as pa
 
+from headrace.adapters.registry import source_adapter
 from headrace.api.checks import column_or_expr
 from headrace.api.options import GeneratorOptions, shows_options
 from headrace.api.stream import Stream
@@ -279,21 +280,40 @@ def read_host(
 
 
 def read_source(
-    adapter: SourceAdapter, *, lifetime: Lifetime, progress: ProgressPolicy | None = None,
-    bad_rows: BadRowPolicy = "divert",
+    adapter: SourceAdapter | str, schema: SchemaLike | None = None, *, lifetime: Lifetime,
+    progress: ProgressPolicy | None = None, bad_rows: BadRowPolicy = "divert", **options: Any,
 ) -> Stream:  # fmt: skip
     """The rows of an adapter as a stream: of a place that holds rows in partitions, numbered by offsets.
 
-    `headrace.adapters` has the base class for adapters of your own. `read_kafka` and `read_postgres` read by adapters
-    that are included.
+    `adapter` is an object, or the name of an installed adapter, with its `options`. `schema` picks columns; an adapter
+    that is found by name gets it as its option `columns`, if it has one. `headrace.adapters` has the base class for
+    adapters of your own.
     """
-    if not isinstance(adapter, SourceAdapter):
+    columns = None if schema is None else Schema.of(schema)
+    if isinstance(adapter, str):
+        adapter = source_adapter(adapter, columns, options)
+    elif options or not isinstance(adapter, SourceAdapter):
         raise PlanError(
-            "this is not an adapter of a source",
-            given=type(adapter).__name__,
-            allowed="an object of a class derived from headrace.adapters.SourceAdapter",
+            "options are for adapters by name" if options else "this is not an adapter of a source",
+            given=", ".join(options) or type(adapter).__name__,
+            allowed="the name of an installed adapter and its options, or an object of a class derived from "
+            "headrace.adapters.SourceAdapter",
         )
-    return stream_of(AdapterRead(adapter), adapter.schema, lifetime, progress, bad_rows)
+    if columns is not None:
+        _check_picked(columns, adapter)
+    return stream_of(AdapterRead(adapter), columns or adapter.schema, lifetime, progress, bad_rows)
+
+
+def _check_picked(columns: Schema, adapter: SourceAdapter) -> None:
+    for column in columns:
+        if column not in adapter.schema.fields:
+            close = nearest(column.name, adapter.schema.names)
+            raise SchemaError(
+                f"{adapter} has no column {column}",
+                given=str(columns),
+                allowed=str(adapter.schema),
+                instead=str(adapter.schema[close]) if close else "",
+            )
 
 
 def _check_host(host: Any, port: Any, format: str, counts: Sequence[Any]) -> None:

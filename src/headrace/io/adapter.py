@@ -13,7 +13,8 @@ at the place, in one step with the rows, and a part that is recorded is not deli
 
 Both are values: they are pickled, sent to workers, and may be called by any thread. Connections belong to the process
 that opened them, and are not part of the value. `str(adapter)` is part of the plan's text, by which a checkpoint knows
-its query: it names what is read, and neither addresses, which may change, nor passwords.
+its query: it names what is read, and neither addresses, which may change, nor passwords. Their fields are options that
+SQL and `hr.read_source("name", ...)` set by name (`configured.py`).
 
 An adapter raises `Unavailable` where the place does not answer and may answer later: the call is repeated, for
 `PATIENCE` seconds. `SourceError` and `SinkError` end the query; started again, it continues.
@@ -30,6 +31,7 @@ from typing import ClassVar, Literal, TypeVar
 import pyarrow as pa
 
 from headrace.errors import PlanError, Unavailable
+from headrace.io.configured import Configured
 from headrace.io.decoded import DecodedBlock
 from headrace.io.sinks import Sink
 from headrace.schema import Schema
@@ -60,7 +62,7 @@ class ReadRange:
     end: int
 
 
-class SourceAdapter:
+class SourceAdapter(Configured):
     """A place to read rows from. Subclasses are frozen dataclasses.
 
     Only `schema`, `offsets` and `read` must be written.
@@ -131,7 +133,7 @@ class DeliveryId:
 
 
 @dataclass(frozen=True)
-class SinkAdapter(Sink):
+class SinkAdapter(Sink, Configured):
     """A place to write answers to. Subclasses are frozen dataclasses; `deliver` must be written.
 
     An upsert writes the latest row of each key. `ended` says what becomes of it when its lifetime has ended: the answer

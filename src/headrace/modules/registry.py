@@ -5,7 +5,7 @@ A package offers its modules as entry points of the group `headrace.modules`, in
     [project.entry-points."headrace.modules"]
     "finance.vwap" = "headrace_finance:Vwap"
 
-A package is imported only when one of its modules is requested, and one that fails to import affects no other.
+`headrace.entry_points` finds them.
 """
 
 from __future__ import annotations
@@ -14,19 +14,26 @@ import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
-from importlib import metadata
+from importlib.metadata import EntryPoint
 from textwrap import shorten
 from typing import Any, overload
 
+from headrace.entry_points import EntryPoints, package_of
 from headrace.errors import ModuleError, nearest
 from headrace.expr import Udf
 from headrace.modules.base import Module
 from headrace.modules.builtin import TimeWeightedAverage
 
-__all__ = ["GROUP", "InstalledModule", "Modules", "describe_module", "module", "modules", "registered_module"]
+__all__ = ["InstalledModule", "Modules", "describe_module", "module", "modules", "registered_module"]
 
-GROUP = "headrace.modules"
 _BUILT_IN: dict[str, type[Module]] = {"time_weighted_avg": TimeWeightedAverage}
+_OFFERED = EntryPoints(
+    "headrace.modules",
+    "module",
+    "package.module:Class, derived from hr.Aggregate, hr.Operator or an incremental one; or an hr.udf",
+    ModuleError,
+    frozenset(_BUILT_IN),
+)
 _PROPERTIES = ("time_sensitive", "order_sensitive", "invertible", "algebraic")
 _COLUMNS = ("name", "kind", "parameters", "input", "output", "properties", "summary")
 _WIDEST = 44
@@ -119,12 +126,12 @@ class Modules(Sequence[InstalledModule]):
 def modules() -> Modules:
     """All installed modules, with their parameters, schemas and documentation; `hr.module(name)` returns one."""
     found = [describe_module(name, kind, "headrace") for name, kind in _BUILT_IN.items()]
-    entries = _entries()
+    entries = _OFFERED.all()
     for entry in entries:
         try:
-            found.append(describe_module(entry.name, _loaded(entry, entries), _package(entry)))
+            found.append(describe_module(entry.name, _loaded(entry, entries), package_of(entry)))
         except ModuleError as error:
-            found.append(InstalledModule(entry.name, "broken", package=_package(entry), problem=error.message))
+            found.append(InstalledModule(entry.name, "broken", package=package_of(entry), problem=error.message))
     return Modules(sorted(found, key=lambda module: (module.name, module.package)))
 
 
@@ -147,7 +154,7 @@ def registered_module(name: str) -> type[Module] | Udf:
     """The class or function of a module by its name."""
     if name in _BUILT_IN:
         return _BUILT_IN[name]
-    entries = _entries()
+    entries = _OFFERED.all()
     for entry in entries:
         if entry.name == name:
             return _loaded(entry, entries)
@@ -176,47 +183,17 @@ def describe_module(name: str, kind: type[Module] | Udf, package: str) -> Instal
     )
 
 
-def _entries() -> list[metadata.EntryPoint]:
-    # A package that is installed twice, as editable ones may be, has the same entry twice.
-    return list(dict.fromkeys(metadata.entry_points(group=GROUP)))
-
-
-def _loaded(entry: metadata.EntryPoint, entries: Sequence[metadata.EntryPoint]) -> type[Module] | Udf:
-    others = [other for other in entries if other.name == entry.name and other != entry]
-    if others or entry.name in _BUILT_IN:
-        owners = sorted({_package(other) for other in others} | ({"headrace"} if entry.name in _BUILT_IN else set()))
-        raise _refused(entry, f"{', '.join(owners)} has a module of the same name")
-    try:
-        loaded = entry.load()
-    except Exception as error:
-        raise _refused(entry, f"{type(error).__name__}: {error}") from error
+def _loaded(entry: EntryPoint, entries: Sequence[EntryPoint]) -> type[Module] | Udf:
+    loaded = _OFFERED.loaded(entry, entries)
     if isinstance(loaded, Udf):
         return loaded
     if not (isinstance(loaded, type) and issubclass(loaded, Module)):
-        raise _refused(entry, f"{entry.value} is {loaded!r}, which is no module")
+        raise _OFFERED.refused(entry, f"{entry.value} is {loaded!r}, which is no module")
     try:
         loaded._check_definition()  # noqa: SLF001 - the check of an instance, without parameters
     except ModuleError as error:
-        raise _refused(entry, error.message) from error
+        raise _OFFERED.refused(entry, error.message) from error
     return loaded
-
-
-def _refused(entry: metadata.EntryPoint, why: str) -> ModuleError:
-    package = _package(entry)
-    return ModuleError(
-        f"{package} has a module {entry.name!r} that cannot be used: {why}",
-        given=_entry_text(entry),
-        allowed="package.module:Class, derived from hr.Aggregate, hr.Operator or an incremental one; or an hr.udf",
-        instead=f"repair or remove the package {package.partition(' ')[0]}",
-    )
-
-
-def _entry_text(entry: metadata.EntryPoint) -> str:
-    return f"{entry.name} = {entry.value}"
-
-
-def _package(entry: metadata.EntryPoint) -> str:
-    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "a package"
 
 
 def _unknown(name: str, known: Sequence[str]) -> ModuleError:

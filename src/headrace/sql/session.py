@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
+from headrace.adapters.registry import installed_adapters
 from headrace.api.checks import node_of
 from headrace.api.running import Run
 from headrace.api.stream import Stream
@@ -241,10 +242,15 @@ class SqlSession:
     # --- streams into streams ----------------------------------------------------------------------------------------
 
     def _insert(self, context: Context, part: s.Insert) -> Outcome:
-        stream = self._derived(context, part.source)
-        if isinstance(part.target, s.Into):
-            return Delivery(part, self._numbered(None), plain(stream), sources.sink(context, self.catalog, part.target))
-        return self._feed(context, part, part.target, stream)
+        return self._put(context, part, part.target, self._derived(context, part.source))
+
+    def _put(
+        self, context: Context, part: s.Statement, target: s.Name | s.Into, stream: Stream, name: s.Name | None = None
+    ) -> Outcome:
+        """Send a stream to a sink, or into a stream."""
+        if isinstance(target, s.Name):
+            return self._feed(context, part, target, stream)
+        return Delivery(part, self._numbered(name), plain(stream), sources.sink(context, self.catalog, target))
 
     def _feed(self, context: Context, part: s.Statement, name: s.Name, stream: Stream) -> Done:
         """Give a stream its source; an undeclared stream takes the columns of the source."""
@@ -269,7 +275,7 @@ class SqlSession:
     def _merge(self, context: Context, part: s.Merge) -> Outcome:
         merged = self._merged(context, part)
         if part.into is not None:
-            return self._feed(context, part, part.into, merged)
+            return self._put(context, part, part.into, merged)
         return Answers(part, self._numbered(None), merged)
 
     def _merged(self, context: Context, part: s.Merge) -> Stream:
@@ -299,9 +305,9 @@ class SqlSession:
     # --- queries -----------------------------------------------------------------------------------------------------
 
     def _query(self, context: Context, part: s.Ask) -> Outcome:
-        stream = Queries(context, self.catalog).query(part.query)
+        stream = Queries(context, self.catalog).query(replace(part.query, into=None))
         if part.query.into is not None:
-            return self._feed(context, part, part.query.into, stream)
+            return self._put(context, part, part.query.into, stream, part.name)
         name = self._numbered(part.name)
         self.catalog.queries[name] = to_sql(part.query)
         return Answers(part, name, self._emitted(part.query, stream))
@@ -319,11 +325,13 @@ class SqlSession:
         return f"query_{self._query_count}"
 
     def _explain(self, context: Context, part: s.Explain) -> Outcome:
-        return Words(part, plain(self._derived(context, part.target)).explain(liveliness=part.liveliness))
+        return Words(
+            part, plain(self._derived(context, _without_into(part.target))).explain(liveliness=part.liveliness)
+        )
 
     def _verify(self, context: Context, part: s.Verify) -> Outcome:
         options: dict[str, Any] = {"seeds": part.seeds, "over": part.over}
-        stream = plain(self._derived(context, part.target))
+        stream = plain(self._derived(context, _without_into(part.target)))
         return Verified(part, stream.verify(**{name: value for name, value in options.items() if value is not None}))
 
     def _describe(self, context: Context, part: s.Describe) -> Outcome:
@@ -400,6 +408,11 @@ class SqlSession:
     }
 
 
+def _without_into(part: s.Name | s.Query) -> s.Name | s.Query:
+    """What is explained or verified: the query, wherever its answers go."""
+    return replace(part, into=None) if isinstance(part, s.Query) else part
+
+
 _Shown = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 
@@ -417,8 +430,17 @@ def _sources(entry: StreamEntry) -> list[str]:
     return [str(source.origin) for source in sources_of(entry.node)]
 
 
+def _show_kinds(kind: Literal["source", "sink"], own: Mapping[str, sources.PlaceKind]) -> _Shown:
+    """The dialect's own sources or sinks, and those of installed adapters."""
+    rows: list[tuple[str, ...]] = [(name, ", ".join(one.wanted), "headrace") for name, one in own.items()]
+    rows += [(one.name, ", ".join(one.options), one.problem or one.package) for one in installed_adapters(kind)]
+    return (kind, "options", "from"), rows
+
+
 _SHOWS: Mapping[str, Callable[[Catalog], _Shown]] = {
     "streams": _show_streams,
+    "sources": lambda _: _show_kinds("source", sources.SOURCES),
+    "sinks": lambda _: _show_kinds("sink", sources.SINKS),
     "schemas": lambda c: (("schema", "columns"), [(name, str(schema)) for name, schema in c.schemas.items()]),
     "tables": lambda c: (("table", "columns"), [(t.name, str(t.schema)) for t in c.tables.values()]),
     "aggregates": lambda c: (

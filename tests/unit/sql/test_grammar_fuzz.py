@@ -198,11 +198,16 @@ def selects(streams: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Select]:
     )
 
 
+kinds = names.map(lambda name: s.Name(name.text.upper()))
+places: dict[str, Any] = {"arguments": several(small), "named": several(nameds(small))}
+targets = names | st.builds(s.Into, kinds | st.just(s.Name("CONSOLE")), **places)
+
+
 def queries(streams: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Query]:
     one = selects(streams)
     body = st.one_of(one, st.builds(s.Union, one | st.builds(s.Union, one, one, st.booleans()), one, st.booleans()))
     emit = maybe(st.sampled_from(["speculative", "final"]))
-    plain = st.builds(s.Query, body, maybe(names), emit, maybe(st.sampled_from(["tuple", "time", "batch"])))
+    plain = st.builds(s.Query, body, maybe(targets), emit, maybe(st.sampled_from(["tuple", "time", "batch"])))
     return plain | st.builds(s.Query, body, tick=st.just("batch"), tick_by=columns)
 
 
@@ -216,8 +221,6 @@ def with_named(some: st.SearchStrategy[s.Query]) -> st.SearchStrategy[s.Query]:
 
 plain_queries = queries(names | queries(names).map(s.Subquery))
 some_queries = plain_queries | with_named(queries(names))
-kinds = names.map(lambda name: s.Name(name.text.upper()))
-places: dict[str, Any] = {"arguments": several(small), "named": several(nameds(small))}
 typed = several(st.builds(s.TypedColumn, names, names), 1)
 shapes = st.one_of(
     st.fixed_dictionaries({"columns": typed}), st.fixed_dictionaries({"like": names}), st.fixed_dictionaries({})
@@ -230,8 +233,8 @@ lifetimes = st.one_of(
 )
 lengths = durations | numbers
 progresses = st.one_of(
-    st.builds(s.Progress, st.just("advance"), lengths, maybe(lengths), maybe(lengths)),
-    st.sampled_from(["ordered", "explicit"]).map(s.Progress),
+    st.builds(s.Progress, st.just("advance"), lengths, maybe(lengths), maybe(lengths), idle=maybe(durations)),
+    st.builds(s.Progress, st.sampled_from(["ordered", "explicit"]), idle=maybe(durations)),
     st.builds(s.Progress, st.just("heartbeat"), lengths, delay=maybe(lengths)),
 )
 sources = st.builds(s.SourceClause, kinds, **places)
@@ -259,7 +262,18 @@ aggregates = st.builds(
     window=st.booleans(),
 )
 late = maybe(st.sampled_from(["raise", "drop", "adjust", "divert"]) | names)
-SHOWN = ["streams", "schemas", "tables", "aggregates", "modules", "functions", "queries", "settings"]
+SHOWN = [
+    "streams",
+    "sources",
+    "sinks",
+    "schemas",
+    "tables",
+    "aggregates",
+    "modules",
+    "functions",
+    "queries",
+    "settings",
+]
 statements = st.one_of(
     st.builds(
         lambda name, shape, extends: s.CreateSchema(name, **shape, extends=extends if shape else s.Name("p")),
@@ -277,8 +291,8 @@ statements = st.one_of(
     ),
     st.builds(s.CreateTable, names, st.just(()) | typed, maybe(sources)),
     aggregates,
-    st.builds(s.Insert, names | st.builds(s.Into, kinds | st.just(s.Name("CONSOLE")), **places), names | some_queries),
-    st.builds(s.Merge, merges, maybe(names)),
+    st.builds(s.Insert, targets, names | some_queries),
+    st.builds(s.Merge, merges, maybe(targets)),
     st.builds(s.Split, names, several(st.builds(s.SplitBranch, names, several(entries, 1), maybe(small)), 1)),
     st.builds(s.Drop, st.sampled_from(["stream", "schema", "table", "aggregate"]), names),
     st.sampled_from(SHOWN).map(s.Show),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -32,6 +32,7 @@ class SqliteSink(SinkAdapter):
 
     database: str = ""
     table: str = ""
+    paths: ClassVar[tuple[str, ...] | None] = ("database",)
 
     def __post_init__(self) -> None:
         super().__post_init__()

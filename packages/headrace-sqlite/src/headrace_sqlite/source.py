@@ -11,6 +11,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +32,7 @@ class SqliteSource(SourceAdapter):
     database: str
     tables: str
     columns: Schema | str
+    paths: ClassVar[tuple[str, ...] | None] = ("database",)
 
     @property
     def schema(self) -> Schema:

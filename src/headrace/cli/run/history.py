@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,9 @@ from headrace.cli.loading import LoadedQuery
 from headrace.cli.run.options import Options, PrintOptions
 from headrace.cli.run.printing import AnswerPrinter, busy, print_note, show_outcomes, sorted_history
 from headrace.columnar import to_numpy
+from headrace.errors import PlanError
 from headrace.events import to_physical
+from headrace.io.adapter import SinkAdapter
 from headrace.plan.nodes import Node
 from headrace.progress import Progress
 from headrace.stages.egress import check_places, deliver, prepared
@@ -33,6 +36,7 @@ def run_history(loaded: LoadedQuery, options: Options) -> None:
         return
     show_outcomes(loaded.outcomes, quiet=options.shown is PrintOptions.jsonl)
     check_places(sinks.values(), new=True)
+    _refuse_services(sinks)
     for name, query in deliveries.items():
         with busy(f"{name}: history on {query.engine}"):
             changes = _inserts(query.cht())
@@ -40,6 +44,17 @@ def run_history(loaded: LoadedQuery, options: Options) -> None:
     printer = AnswerPrinter(options, several=len(queries) > 1)
     for name, query in queries.items():
         _run_one(name, query, printer)
+
+
+def _refuse_services(sinks: Mapping[str, Any]) -> None:
+    """Refuse adapters: they recognise a batch of a live query by its number, and a history has none."""
+    for name, sink in sinks.items():
+        if isinstance(sink, SinkAdapter):
+            raise PlanError(
+                f"a history writes files, and {name} goes to {sink}",
+                given="--history",
+                allowed="INTO FILE (…), or a live run",
+            )
 
 
 def _history(node: Node, options: Options) -> History:

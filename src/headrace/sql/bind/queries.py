@@ -57,7 +57,9 @@ class Queries:
     renames: bool = False
 
     def query(self, part: s.Query) -> Stream:
-        """The stream of a query's answers."""
+        """The stream of a query's answers; where they go is the statement's."""
+        if part.into is not None:
+            raise self.context.error(part.into, "INTO stands behind a whole statement", instead="the query without it")
         self._check_tick(part)
         tick = Tick(part.tick or self.catalog.settings["tick"], part.tick_by)
         stream = plain(with_named(self, part).body(part.body, tick))

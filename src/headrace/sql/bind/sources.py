@@ -1,18 +1,21 @@
-"""The sources of streams and tables, and the sinks of answers: `SOURCE …` and `INSERT INTO FILE …`."""
+"""The sources of streams and tables, and the sinks of answers: `SOURCE …` and `INTO FILE (…)`.
+
+A kind is one of the dialect's words, or the name of an installed adapter, whose fields are the arguments.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from glob import has_magic
-from pathlib import Path
+from functools import partial
 from typing import Any, Literal
 
+from headrace.adapters.registry import adapter_names, option_names, sink_class, source_class
 from headrace.api import inputs, outputs
 from headrace.api.stream import Stream
 from headrace.errors import nearest
 from headrace.expr import Expr
+from headrace.io.adapter import SinkAdapter, SourceAdapter
 from headrace.io.files import list_files, local_path
 from headrace.io.formats import first_row
 from headrace.io.tables import table_of
@@ -20,114 +23,17 @@ from headrace.plan.arrival import timed_by
 from headrace.plan.policies import Lifetime, Point, ProgressPolicy
 from headrace.schema import RESERVED, Schema
 from headrace.sql import syntax as s
+from headrace.sql.bind.arguments import LIMITS, Given
 from headrace.sql.bind.catalog import Catalog, StreamEntry, TableEntry
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions
 from headrace.sql.bind.scope import Relation, Scope
-from headrace.sql.bind.values import constant, duration_of, unit_of_lifetime
+from headrace.sql.bind.values import duration_of, unit_of_lifetime
 from headrace.sql.printer import to_sql
 
-__all__ = ["SINKS", "SOURCES", "late_into", "sink", "source", "table", "timed"]
+__all__ = ["SINKS", "SOURCES", "PlaceKind", "late_into", "sink", "source", "table", "timed"]
 
 _CLOCK = "current_time"
-_RENAME = re.compile(r"(.+?)\s+AS\s+(.+)", re.IGNORECASE)
-_LIMITS = ("max_line", "max_expansion")
-
-
-@dataclass(frozen=True)
-class _Given:
-    """The arguments of a source or a sink, by name."""
-
-    context: Context
-    catalog: Catalog
-    part: s.SourceClause | s.Into
-    values: Mapping[str, Any]
-
-    @classmethod
-    def of(
-        cls, context: Context, catalog: Catalog, part: s.SourceClause | s.Into, wanted: tuple[str, ...], needed: int
-    ) -> _Given:
-        """Arguments by position, then by name; the first `needed` are required."""
-        if len(part.arguments) > len(wanted):
-            raise context.error(
-                part.arguments[len(wanted)],
-                f"{part.kind.text} takes {len(wanted)} arguments",
-                given=to_sql(part),
-                allowed=", ".join(wanted),
-            )
-        values = {name: constant(context, one) for name, one in zip(wanted, part.arguments, strict=False)}
-        for one in part.named:
-            name = one.name.text.lower()
-            if name not in wanted:
-                raise context.error(
-                    one.name,
-                    f"{part.kind.text} has no {name!r}",
-                    given=name,
-                    allowed=", ".join(wanted),
-                    instead=nearest(name, wanted) or "",
-                )
-            values[name] = constant(context, one.value)
-        for name in wanted[:needed]:
-            if name not in values:
-                raise context.error(part, f"{part.kind.text} needs a {name}", given=to_sql(part), allowed=_call(wanted))
-        return cls(context, catalog, part, values)
-
-    def text(self, name: str, default: str = "") -> str:
-        value = self.values.get(name, default)
-        if not isinstance(value, str):
-            raise self.context.error(self.part, f"{name} is a text", given=value, allowed="a text in quotes")
-        return value
-
-    def renames(self) -> dict[str, str]:
-        """`rename => 'old AS new, …'`."""
-        pairs = {}
-        for pair in filter(str.strip, self.text("rename").split(",")):
-            found = _RENAME.fullmatch(pair.strip())
-            if found is None:
-                raise self.context.error(
-                    self.part, "this renames no column", given=pair.strip(), allowed="'old AS new, old AS new'"
-                )
-            pairs[found[1]] = found[2]
-        return pairs
-
-    def limits(self) -> dict[str, Any]:
-        """`max_line => n, max_expansion => n, "order" => 'name'`, if present, and the new names."""
-        limits = {name: value for name, value in self.values.items() if name in (*_LIMITS, "order")}
-        return limits | {"rename": self.renames()}
-
-    def rest(self, *but: str) -> dict[str, Any]:
-        """All arguments but these."""
-        return {name: value for name, value in self.values.items() if name not in but}
-
-    def path(self, name: str = "path") -> str:
-        """A path from the session's base, if the session may use it."""
-        given = self.text(name)
-        local = local_path(given)
-        if local is None:
-            if self.catalog.roots is not None:
-                raise self._outside(given)
-            return given
-        path = Path(local)
-        if not path.is_absolute() and self.catalog.base != Path():
-            path = self.catalog.base / path
-        # A directory, or a pattern, may contain links to other places.
-        if not self.catalog.may_use(path):
-            raise self._outside(given)
-        if self.catalog.roots is not None and (path.exists() or has_magic(str(path))):
-            for found in list_files(str(path)):
-                if not self.catalog.may_use(Path(found)):
-                    raise self._outside(found)
-        return str(path)
-
-    def _outside(self, path: str) -> Exception:
-        roots = ", ".join(map(str, self.catalog.roots or ()))
-        return self.context.error(
-            self.part, "this session may not use files there", given=path, allowed=roots or "(no files at all)"
-        )
-
-
-def _call(wanted: tuple[str, ...]) -> str:
-    return ", ".join(wanted)
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------
@@ -150,14 +56,13 @@ class _Reading:
 def source(context: Context, catalog: Catalog, part: s.CreateStream, schema: Schema) -> Stream:
     """The stream of a CREATE STREAM with a SOURCE."""
     assert part.source is not None
-    kind = part.source.kind.text.upper()
-    if kind not in SOURCES:
-        raise _unknown(context, part.source.kind, "source", SOURCES)
-    wanted, needed, make = SOURCES[kind]
-    arguments = _Given.of(context, catalog, part.source, wanted, needed)
-    with context.at(part.source):
-        schema = schema.renamed(arguments.renames())
-    _check_names(context, part, schema, "rename" in wanted)
+    kind = _source_kind(context, part.source.kind)
+    arguments = Given.of(context, catalog, part.source, kind.wanted, kind.needed, dotted=kind.dotted)
+    renames = kind.built_in and "rename" in kind.wanted
+    if renames:
+        with arguments.at():
+            schema = schema.renamed(arguments.renames())
+    _check_names(context, part, schema, renames)
     lifetime = _lifetime(context, catalog, part, schema)
     reading = _Reading(
         schema,
@@ -165,8 +70,9 @@ def source(context: Context, catalog: Catalog, part: s.CreateStream, schema: Sch
         _progress(context, part, unit_of_lifetime(lifetime, schema)),
         part.policy.bad_rows or "divert",
     )
-    with context.at(part.source):
-        return make(arguments, reading)
+    with arguments.at():
+        stream: Stream = kind.make(arguments, reading)
+    return stream
 
 
 def _check_names(context: Context, part: s.CreateStream, schema: Schema, renames: bool) -> None:
@@ -252,15 +158,16 @@ def _progress(context: Context, part: s.CreateStream, unit: int) -> ProgressPoli
         return default if value is None else duration_of(context, value, unit)
 
     with context.at(late_policy):
+        idle = None if late_policy.idle is None else duration_of(context, late_policy.idle)
         if late_policy.kind == "advance":
             skew = None if late_policy.skew is None else duration_of(context, late_policy.skew, unit)
-            return inputs.advance(ticks(late_policy.amount, 0), ticks(late_policy.every, 1), late, skew)
+            return inputs.advance(ticks(late_policy.amount, 0), ticks(late_policy.every, 1), late, skew, idle)
         if late_policy.kind == "heartbeat":
             return inputs.heartbeat(ticks(late_policy.amount, 1_000_000), ticks(late_policy.delay, 0), late)
-        return inputs.ordered(late) if late_policy.kind == "ordered" else inputs.explicit(late)
+        return inputs.ordered(late, idle) if late_policy.kind == "ordered" else inputs.explicit(late, idle)
 
 
-def _csv(arguments: _Given, reading: _Reading) -> Stream:
+def _csv(arguments: Given, reading: _Reading) -> Stream:
     path, delimiter = arguments.path(), arguments.text("delimiter", ",").replace("\\t", "\t")
     if len(delimiter) != 1:
         raise arguments.context.error(
@@ -282,20 +189,20 @@ def _has_header(path: str, delimiter: str, schema: Schema, renames: Mapping[str,
     return bool(names) and set(names) >= {name.lower() for name in schema.names}
 
 
-def _json(arguments: _Given, reading: _Reading) -> Stream:
+def _json(arguments: Given, reading: _Reading) -> Stream:
     return inputs.read_json(arguments.path(), reading.schema, **arguments.limits(), **reading.options)
 
 
-def _parquet(arguments: _Given, reading: _Reading) -> Stream:
+def _parquet(arguments: Given, reading: _Reading) -> Stream:
     return inputs.read_parquet(arguments.path(), reading.schema, **arguments.limits(), **reading.options)
 
 
-def _events(arguments: _Given, reading: _Reading) -> Stream:
+def _events(arguments: Given, reading: _Reading) -> Stream:
     options = {"progress": reading.progress, "bad_rows": reading.bad_rows, **arguments.limits()}
     return inputs.read_events(arguments.path(), reading.schema, format=arguments.values.get("format"), **options)
 
 
-def _host(arguments: _Given, reading: _Reading) -> Stream:
+def _host(arguments: Given, reading: _Reading) -> Stream:
     host, port, rest = arguments.text("host"), arguments.values["port"], arguments.rest("host", "port", "rename")
     rest |= arguments.limits()
     if "spool" in rest:
@@ -303,35 +210,67 @@ def _host(arguments: _Given, reading: _Reading) -> Stream:
     return inputs.read_host(host, port, reading.schema, **rest, **reading.options)
 
 
-def _topic(arguments: _Given, reading: _Reading) -> Stream:
+def _topic(arguments: Given, reading: _Reading) -> Stream:
     options = {"kafka.bootstrap.servers": arguments.text("servers"), "subscribe": arguments.text("topic")}
     options["startingOffsets"] = arguments.text("start", "earliest")
     return inputs.read_spark("kafka", reading.schema, options=options, **reading.options)
 
 
-def _spark_table(arguments: _Given, reading: _Reading) -> Stream:
+def _spark_table(arguments: Given, reading: _Reading) -> Stream:
     return inputs.read_spark(
         "table", reading.schema, path=arguments.text("name"), rename=arguments.renames(), **reading.options
     )
 
 
-def _generator(arguments: _Given, reading: _Reading) -> Stream:
+def _generator(arguments: Given, reading: _Reading) -> Stream:
     return inputs.generated(arguments.text("name"), reading.schema, **arguments.rest("name"), **reading.options)
 
 
-_Make = Callable[[_Given, _Reading], Stream]
-#: Kinds of sources: their arguments, how many are required, and the function that reads them.
-SOURCES: Mapping[str, tuple[tuple[str, ...], int, _Make]] = {
-    "FILE": (("path", "delimiter", "header", "rename", *_LIMITS, "order"), 1, _csv),
-    "CSV": (("path", "delimiter", "header", "rename", *_LIMITS, "order"), 1, _csv),
-    "JSON": (("path", "rename", *_LIMITS, "order"), 1, _json),
-    "PARQUET": (("path", "rename", "order"), 1, _parquet),
-    "EVENTS": (("path", "format", "rename", *_LIMITS, "order"), 1, _events),
-    "HOST": (("host", "port", "delimiter", "format", "spool", "rename", "max_line"), 2, _host),
-    "TOPIC": (("servers", "topic", "start"), 2, _topic),
-    "TABLE": (("name", "rename"), 1, _spark_table),
-    "GENERATOR": (("name", "rows", "seed"), 1, _generator),
+def _adapter(name: str, paths: tuple[str, ...] | None, arguments: Given, reading: _Reading) -> Stream:
+    return inputs.read_source(name, reading.schema, **reading.options, **arguments.options(paths))
+
+
+@dataclass(frozen=True)
+class PlaceKind:
+    """A kind of sources or sinks: its arguments, how many are required, and the function that makes it."""
+
+    wanted: tuple[str, ...]
+    needed: int
+    make: Callable[..., Any]
+    #: Whether it is the dialect's own, not an adapter's.
+    built_in: bool = True
+    #: Whether there may be options of a client, whose names have dots.
+    dotted: bool = False
+
+    @classmethod
+    def of_adapter(cls, adapter: type[SourceAdapter | SinkAdapter], make: Callable[..., Any]) -> PlaceKind:
+        """The kind of an adapter. The columns of a source are those of its stream."""
+        names, source = option_names(adapter), issubclass(adapter, SourceAdapter)
+        wanted = tuple(name for name in names if name != "options" and not (source and name == "columns"))
+        return cls(wanted, 0, make, built_in=False, dotted="options" in names)
+
+
+#: The sources of the dialect.
+SOURCES: Mapping[str, PlaceKind] = {
+    "FILE": PlaceKind(("path", "delimiter", "header", "rename", *LIMITS, "order"), 1, _csv),
+    "CSV": PlaceKind(("path", "delimiter", "header", "rename", *LIMITS, "order"), 1, _csv),
+    "JSON": PlaceKind(("path", "rename", *LIMITS, "order"), 1, _json),
+    "PARQUET": PlaceKind(("path", "rename", "order"), 1, _parquet),
+    "EVENTS": PlaceKind(("path", "format", "rename", *LIMITS, "order"), 1, _events),
+    "HOST": PlaceKind(("host", "port", "delimiter", "format", "spool", "rename", "max_line"), 2, _host),
+    "TOPIC": PlaceKind(("servers", "topic", "start"), 2, _topic),
+    "TABLE": PlaceKind(("name", "rename"), 1, _spark_table),
+    "GENERATOR": PlaceKind(("name", "rows", "seed"), 1, _generator),
 }
+
+
+def _source_kind(context: Context, name: s.Name) -> PlaceKind:
+    if name.text.upper() in SOURCES:
+        return SOURCES[name.text.upper()]
+    _check_known(context, name, "source", [*SOURCES, *adapter_names("source")])
+    with context.at(name):
+        adapter = source_class(name.text)
+    return PlaceKind.of_adapter(adapter, partial(_adapter, name.text, adapter.paths))
 
 
 # --- tables and sinks ------------------------------------------------------------------------------------------------
@@ -341,52 +280,65 @@ def table(context: Context, catalog: Catalog, part: s.CreateTable, schema: Schem
     """The table of a CREATE TABLE."""
     if part.source is None:
         raise context.error(part, "a table needs a source", instead=f"CREATE TABLE {part.name.text} SOURCE FILE ('…')")
-    kinds = ("FILE", "CSV", "JSON", "PARQUET")
-    if part.source.kind.text.upper() not in kinds:
-        raise _unknown(context, part.source.kind, "source of a table", dict.fromkeys(kinds))
-    arguments = _Given.of(context, catalog, part.source, ("path",), 1)
-    with context.at(part.source):
+    _check_known(context, part.source.kind, "source of a table", ("FILE", "CSV", "JSON", "PARQUET"))
+    arguments = Given.of(context, catalog, part.source, ("path",), 1)
+    with arguments.at():
         return TableEntry(part.name.text, table_of(arguments.path(), schema), to_sql(part))
 
 
-def _file_sink(arguments: _Given, format: str) -> Any:
+def _file_sink(arguments: Given, format: str) -> Any:
     format = arguments.text("format", format)
-    return outputs.files(arguments.path(), format=format, encoding=_encoding(arguments), key=_keys(arguments))  # type: ignore[arg-type]
+    return outputs.files(arguments.path(), format=format, encoding=_encoding(arguments), key=arguments.names("key"))  # type: ignore[arg-type]
 
 
-def _console(arguments: _Given) -> Any:
-    return outputs.console(encoding=_encoding(arguments), key=_keys(arguments), rows=arguments.values.get("rows", 20))
+def _console(arguments: Given) -> Any:
+    return outputs.console(
+        encoding=_encoding(arguments), key=arguments.names("key"), rows=arguments.values.get("rows", 20)
+    )
 
 
-def _encoding(arguments: _Given) -> Any:
+def _encoding(arguments: Given) -> Any:
     return arguments.text("encoding", "events")
 
 
-def _keys(arguments: _Given) -> tuple[str, ...]:
-    return tuple(key.strip() for key in arguments.text("key").split(",") if key.strip())
+def _adapter_sink(name: str, paths: tuple[str, ...] | None, arguments: Given) -> Any:
+    key = {"key": arguments.names("key")} if "key" in arguments.values else {}
+    return outputs.sink(name, **{**arguments.options(paths), **key})
 
 
 _FILES = ("path", "format", "encoding", "key")
-SINKS: Mapping[str, tuple[tuple[str, ...], int, Callable[[_Given], Any]]] = {
-    "FILE": (_FILES, 1, lambda given: _file_sink(given, "jsonl")),
-    "JSON": (_FILES, 1, lambda given: _file_sink(given, "jsonl")),
-    "PARQUET": (_FILES, 1, lambda given: _file_sink(given, "parquet")),
-    "CONSOLE": (("encoding", "key", "rows"), 0, _console),
+#: The sinks of the dialect.
+SINKS: Mapping[str, PlaceKind] = {
+    "FILE": PlaceKind(_FILES, 1, lambda given: _file_sink(given, "jsonl")),
+    "JSON": PlaceKind(_FILES, 1, lambda given: _file_sink(given, "jsonl")),
+    "PARQUET": PlaceKind(_FILES, 1, lambda given: _file_sink(given, "parquet")),
+    "CONSOLE": PlaceKind(("encoding", "key", "rows"), 0, _console),
 }
 
 
 def sink(context: Context, catalog: Catalog, part: s.Into) -> Any:
-    """The sink of an INSERT INTO."""
-    kind = part.kind.text.upper()
-    if kind not in SINKS:
-        raise _unknown(context, part.kind, "sink", SINKS)
-    wanted, needed, make = SINKS[kind]
-    with context.at(part):
-        return make(_Given.of(context, catalog, part, wanted, needed))
+    """The sink behind INTO."""
+    kind = _sink_kind(context, part.kind)
+    given = Given.of(context, catalog, part, kind.wanted, kind.needed, dotted=kind.dotted)
+    with given.at():
+        return kind.make(given)
 
 
-def _unknown(context: Context, kind: s.Name, what: str, known: Mapping[str, Any]) -> Exception:
-    close = nearest(kind.text, known) or ""
-    return context.error(
-        kind, f"there is no {what} {kind.text!r}", given=kind.text, allowed=", ".join(known), instead=close
-    )
+def _sink_kind(context: Context, name: s.Name) -> PlaceKind:
+    if name.text.upper() in SINKS:
+        return SINKS[name.text.upper()]
+    _check_known(context, name, "sink", [*SINKS, *adapter_names("sink")])
+    with context.at(name):
+        adapter = sink_class(name.text)
+    return PlaceKind.of_adapter(adapter, partial(_adapter_sink, name.text, adapter.paths))
+
+
+def _check_known(context: Context, kind: s.Name, what: str, known: Sequence[str]) -> None:
+    if kind.text.upper() not in {name.upper() for name in known}:
+        raise context.error(
+            kind,
+            f"there is no {what} {kind.text!r}",
+            given=kind.text,
+            allowed=", ".join(known),
+            instead=nearest(kind.text, known) or "",
+        )

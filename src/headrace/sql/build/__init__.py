@@ -99,11 +99,11 @@ class Builder(PatternBuilder):
     def advance(self, at: Span, amount: Any, *given: Clause) -> Clause:
         return Clause("progress", self.make(s.Progress, at, given, kind="advance", amount=amount), at)
 
-    def ordered(self, at: Span) -> Clause:
-        return Clause("progress", s.Progress("ordered", at=at), at)
+    def ordered(self, at: Span, *given: Clause) -> Clause:
+        return Clause("progress", self.make(s.Progress, at, given, kind="ordered"), at)
 
-    def explicit(self, at: Span) -> Clause:
-        return Clause("progress", s.Progress("explicit", at=at), at)
+    def explicit(self, at: Span, *given: Clause) -> Clause:
+        return Clause("progress", self.make(s.Progress, at, given, kind="explicit"), at)
 
     def heartbeat(self, at: Span, amount: Any, *given: Clause) -> Clause:
         return Clause("progress", self.make(s.Progress, at, given, kind="heartbeat", amount=amount), at)
@@ -111,6 +111,7 @@ class Builder(PatternBuilder):
     every_amount = clause("every")
     skew = clause("skew")
     delay = clause("delay")
+    idle = clause("idle")
 
     def late(self, at: Span, policy: str) -> Clause:
         return Clause("late", policy.lower(), at)

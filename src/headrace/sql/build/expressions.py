@@ -144,6 +144,9 @@ class ExpressionBuilder:
         plain = tuple(part for part in parts if isinstance(part, s.Expression))
         return plain, tuple(part for part in parts if isinstance(part, s.Named))
 
+    def keyword_name(self, at: Span, token: Token) -> s.Name:
+        return s.Name(token.text, at=at)
+
     def named(self, at: Span, name: s.Name, value: s.Expression) -> s.Named:
         return s.Named(name, value, at=at)
 

@@ -185,7 +185,7 @@ def _(part: s.Union) -> str:
 def _(part: s.Query) -> str:
     emit = f"EMIT {part.emit.upper()}" if part.emit else ""
     tick = f"TICK {part.tick.upper()}" if part.tick else ""
-    behind = clause("INTO", part.into), emit, words(tick, clause("BY", part.tick_by))
+    behind = _into(part.into), emit, words(tick, clause("BY", part.tick_by))
     return lines(named_queries(part), text(part.body), *behind)
 
 
@@ -240,7 +240,12 @@ def _(_: s.PhysicalLifetime) -> str:
 @writes(s.Progress)
 def _(part: s.Progress) -> str:
     amount = text(part.amount) if part.amount is not None else ""
-    more = clause("EVERY", part.every), clause("SKEW", part.skew), clause("DELAY", part.delay)
+    more = (
+        clause("EVERY", part.every),
+        clause("SKEW", part.skew),
+        clause("DELAY", part.delay),
+        clause("IDLE", part.idle),
+    )
     return words("WITH PROGRESS", part.kind.upper(), amount, *more)
 
 
@@ -275,6 +280,10 @@ def _(part: s.Into) -> str:
     return _place(part, bare=part.kind.text.upper() in _AS_TARGET)
 
 
+def _into(part: s.Name | s.Into | None) -> str:
+    return clause("INTO", part) if not isinstance(part, s.Name) else f"INTO {written_name(part, _AS_TARGET)}"
+
+
 def _derived(part: s.Name | s.Query | s.Merge | None) -> str:
     if isinstance(part, s.Name):
         return f"AS {written_name(part, _AS_DERIVED)}"
@@ -300,13 +309,12 @@ def _(part: s.CreateTable) -> str:
 
 @writes(s.Insert)
 def _(part: s.Insert) -> str:
-    target = written_name(part.target, _AS_TARGET) if isinstance(part.target, s.Name) else text(part.target)
-    return f"INSERT INTO {target}" + (" AS" if isinstance(part.source, s.Name) else "") + _asked(part.source)
+    return f"INSERT {_into(part.target)}" + (" AS" if isinstance(part.source, s.Name) else "") + _asked(part.source)
 
 
 @writes(s.Merge)
 def _(part: s.Merge) -> str:
-    return words(f"MERGE {listed(part.streams)}", clause("INTO", part.into))
+    return words(f"MERGE {listed(part.streams)}", _into(part.into))
 
 
 @writes(s.SplitBranch)

@@ -61,6 +61,7 @@ from headrace.sql.syntax.patterns import (
 from headrace.sql.syntax.queries import (
     Entry,
     FromItem,
+    Into,
     Join,
     Limit,
     NamedQuery,
@@ -81,7 +82,6 @@ from headrace.sql.syntax.statements import (
     Explain,
     Insert,
     IntervalLifetime,
-    Into,
     Merge,
     PhysicalLifetime,
     PointLifetime,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.sql.syntax.expressions import Column, Expression, Name
+from headrace.sql.syntax.expressions import Column, Expression, Name, Named
 from headrace.sql.syntax.parts import Part
 from headrace.sql.syntax.windows import Bracket
 
 __all__ = [
-    "Entry", "FromItem", "Join", "Limit", "NamedQuery", "OrderKey", "Query", "Select", "Subquery", "Union",
+    "Entry", "FromItem", "Into", "Join", "Limit", "NamedQuery", "OrderKey", "Query", "Select", "Subquery", "Union",
 ]  # fmt: skip
 
 
@@ -89,6 +89,15 @@ class Union(Part):
 
 
 @dataclass(frozen=True)
+class Into(Part):
+    """A sink behind INTO: `FILE ('out')`, `CONSOLE`, an adapter's name, with arguments as a source has."""
+
+    kind: Name
+    arguments: tuple[Expression, ...] = ()
+    named: tuple[Named, ...] = ()
+
+
+@dataclass(frozen=True)
 class Query(Part):
     """A query: SELECTs, and how they answer. `tick_by` is the column that identifies batches.
 
@@ -96,7 +105,7 @@ class Query(Part):
     """
 
     body: Select | Union
-    into: Name | None = None
+    into: Name | Into | None = None
     emit: Literal["speculative", "final"] | None = None
     tick: Literal["tuple", "time", "batch"] | None = None
     tick_by: Column | None = None

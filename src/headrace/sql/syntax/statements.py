@@ -7,11 +7,11 @@ from typing import Literal
 
 from headrace.sql.syntax.expressions import Duration, Expression, Name, Named, Number
 from headrace.sql.syntax.parts import Part
-from headrace.sql.syntax.queries import Entry, Query
+from headrace.sql.syntax.queries import Entry, Into, Query
 
 __all__ = [
     "Ask", "CreateSchema", "CreateStream", "CreateTable", "Describe", "Drop", "EdgeLifetime", "Explain", "Insert",
-    "IntervalLifetime", "Into", "Merge", "PhysicalLifetime", "PointLifetime", "Policy", "Progress", "Script", "Set",
+    "IntervalLifetime", "Merge", "PhysicalLifetime", "PointLifetime", "Policy", "Progress", "Script", "Set",
     "Show", "SourceClause", "Split", "SplitBranch", "Statement", "TypedColumn", "Verify",
 ]  # fmt: skip
 
@@ -41,7 +41,10 @@ class CreateSchema(Statement):
 
 @dataclass(frozen=True)
 class SourceClause(Part):
-    """`SOURCE FILE ('ticks.csv', ',', header => TRUE)`: a kind in upper case and its arguments."""
+    """`SOURCE FILE ('ticks.csv', ',', header => TRUE)`: a kind in upper case and its arguments.
+
+    A kind is one of the dialect's, or the name of an installed adapter.
+    """
 
     kind: Name
     arguments: tuple[Expression, ...] = ()
@@ -79,13 +82,16 @@ class PhysicalLifetime(Part):
 
 @dataclass(frozen=True)
 class Progress(Part):
-    """`WITH PROGRESS ADVANCE 10 s [EVERY d] [SKEW d] | ORDERED | EXPLICIT | HEARTBEAT d [DELAY d]`."""
+    """`WITH PROGRESS ADVANCE 10 s [EVERY d] [SKEW d] [IDLE d] | ORDERED [IDLE d] | EXPLICIT [IDLE d]
+    | HEARTBEAT d [DELAY d]`.
+    """
 
     kind: Literal["advance", "ordered", "explicit", "heartbeat"]
     amount: Duration | Number | None = None
     every: Duration | Number | None = None
     skew: Duration | Number | None = None
     delay: Duration | Number | None = None
+    idle: Duration | None = None
 
 
 @dataclass(frozen=True)
@@ -124,15 +130,6 @@ class CreateTable(Statement):
 
 
 @dataclass(frozen=True)
-class Into(Part):
-    """The sink of an INSERT INTO: `FILE ('out')`, `CONSOLE`, with arguments as a source has."""
-
-    kind: Name
-    arguments: tuple[Expression, ...] = ()
-    named: tuple[Named, ...] = ()
-
-
-@dataclass(frozen=True)
 class Insert(Statement):
     """`INSERT INTO stream | FILE ('out') | CONSOLE [AS] stream | query`."""
 
@@ -142,10 +139,10 @@ class Insert(Statement):
 
 @dataclass(frozen=True)
 class Merge(Statement):
-    """`MERGE a, b, c [INTO d]`: streams of equal schemas as one."""
+    """`MERGE a, b, c [INTO d | FILE ('out')]`: streams of equal schemas as one."""
 
     streams: tuple[Name, ...]
-    into: Name | None = None
+    into: Name | Into | None = None
 
 
 @dataclass(frozen=True)
@@ -175,7 +172,9 @@ class Drop(Statement):
 
 @dataclass(frozen=True)
 class Show(Statement):
-    """`SHOW STREAMS|SCHEMAS|TABLES|AGGREGATES|MODULES|FUNCTIONS|QUERIES|SETTINGS`; what, in lower case."""
+    """`SHOW STREAMS|SOURCES|SINKS|SCHEMAS|TABLES|AGGREGATES|MODULES|FUNCTIONS|QUERIES|SETTINGS|DIVERTED`; `what` is in
+    lower case.
+    """
 
     what: str
 
