@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-from headrace.errors import BadRow, HistoryError, LateEvent, Undecided
+from headrace.errors import BadRow, LateEvent, Undecided
 from headrace.events import FARTHEST
 from headrace.expr.nodes import Column, col
 from headrace.history.dialect import Dialect
@@ -37,13 +37,6 @@ class SourceQuery:
 
     def __init__(self, source: Source, rows: str, dialect: Dialect, late: Late) -> None:
         self.source, self.rows, self.dialect, self.late = source, rows, dialect, late
-        if isinstance(source.origin, AdapterRead):
-            raise HistoryError(
-                "a history reads stored rows, and an adapter reads a place that may forget or change them",
-                given=str(source.origin),
-                allowed="files, tables, data frames and events in memory",
-                instead="a live run, or the history of files that a query has written",
-            )
         self.physical = isinstance(source.lifetime, Physical)
         self.in_log_order = isinstance(source.lifetime, Changed) and source.lifetime.in_log_order
         policy = source.policy
