@@ -290,7 +290,7 @@ def deliver_simply(options: Options, topic: str, messages: Iterable[Message]) ->
 
 def close_producers(options: Options, topic: str) -> None:
     """End the producers of a topic. None of them has anything left to send."""
-    parts = _parts.take(lambda key: key[0] == options and key[2] == topic)
+    parts: list[_Part | _Simple] = [*_parts.take(lambda key: key[0] == options and key[2] == topic)]
     for kept in (*parts, *_simple.take(lambda key: key == options)):
         with kept.lock:
             kept.drop()
