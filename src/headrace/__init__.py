@@ -74,6 +74,7 @@ from headrace.expr import (
     var,
 )
 from headrace.expr.aggregates import concat
+from headrace.io.values import ValueFormat
 from headrace.modules import Aggregate, IncrementalAggregate, IncrementalOperator, Operator
 from headrace.modules.builtin import time_weighted_avg
 from headrace.modules.registry import module, modules
@@ -107,6 +108,7 @@ __all__ = [
     "Schema",
     "Stream",
     "Type",
+    "ValueFormat",
     "advance",
     "approx_distinct",
     "arrival",

@@ -6,6 +6,7 @@ Each adapter needs a package that is an extra (`pip install 'headrace[kafka]'`),
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -90,6 +91,8 @@ def read_kafka(
     physical = isinstance(lifetime, Physical)
     if physical:
         schema = Schema((*_CONTROL, *Schema.of(schema).payload))
+        how = _format(options.get("format", "json"))
+        options["format"] = replace(how, nested=True) if how.name == "json" else how
     adapter = kafka_topics(topics, schema, **options)
     used = set() if physical else _columns_of(lifetime)
     wanted = {*_names(metadata), *used, *adapter.columns.names, *adapter.key_columns.names}

@@ -63,7 +63,8 @@ class ValueFormat:
 
     `delimiter` is for CSV. Avro needs the writer's schema as JSON text (`avro_schema`) or the URL of a schema registry
     (`registry`); the schema of written values is registered under `subject`. `envelope` is for JSON and Avro: the
-    columns are those of the row that a change describes.
+    columns are those of the row that a change describes. `nested` is for JSON: the payload of physical events is the
+    object under `"payload"`, as sinks write it.
     """
 
     name: FormatName
@@ -72,6 +73,7 @@ class ValueFormat:
     registry: str = field(default="", repr=False)
     envelope: Envelope = ""
     subject: str = ""
+    nested: bool = False
 
     def __post_init__(self) -> None:
         for option, allowed in (("name", get_args(FormatName)), ("envelope", get_args(Envelope))):
@@ -82,6 +84,8 @@ class ValueFormat:
             raise SchemaError(
                 "a delimiter is one plain character", given=self.delimiter, allowed="such as ',', ';', '|' or a tab"
             )
+        if self.nested and (self.name != "json" or self.envelope):
+            raise SchemaError("only JSON values have a nested payload", given=str(self), allowed="json, no envelope")
         if self.envelope and self.name not in ("json", "avro"):
             raise SchemaError(f"{self.name} values have no envelope", given=self.envelope, allowed="json, avro")
         if (self.name == "avro") != bool(self.avro_schema or self.registry):
@@ -97,6 +101,7 @@ class ValueFormat:
             options.append("schema " + hashlib.sha256(self.avro_schema.encode()).hexdigest()[:8])
         options += [f"registry {self.subject}".rstrip()] if self.registry else []
         options += [self.envelope] if self.envelope else []
+        options += ["nested"] if self.nested else []
         return self.name + (f"({', '.join(options)})" if options else "")
 
 
@@ -184,7 +189,8 @@ def _offsets(values: pa.Array) -> NDArray[Any]:
 
 def _piece_decoder(format: ValueFormat, fields: Sequence[Field], names: Sequence[str]) -> PieceDecoder:
     if format.name == "json":
-        decoder = DebeziumDecoder(fields, unit="value") if format.envelope else JsonDecoder(fields, unit="value")
+        nested = JsonDecoder(fields, format.nested, unit="value")
+        decoder = DebeziumDecoder(fields, unit="value") if format.envelope else nested
         return _RecordsOfValues(decoder, blank=(_BLANK, _TAB, _NEWLINE, _RETURN), json=True)
     if format.name == "csv":
         columns = names or [column.name for column in fields]

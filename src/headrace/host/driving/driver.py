@@ -179,11 +179,11 @@ class Driver:
 
     def _found(self, now: int) -> Plan:
         """What there is to read."""
-        files, ranges, silent = {}, {}, {}
+        files, ranges, silent, reached = {}, {}, {}, self.progress
         for source, positions in self.positions.items():
             if isinstance(positions, FilePositions):
                 files[source] = tuple(positions.pending(self.byte_pace.bound))
-            else:
+            elif reached[source].cti < INFINITY:  # rows after the end of the input would all be late
                 ranges[source] = tuple(positions.pending(self.row_pace.bound, now))
                 silent[source] = positions.silent(ranges[source], now)
         return Plan(
