@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from tests.docs.test_readme import PAGES, ROOT, blocks, here, run
 from tests.services.broker import Broker
 from tests.services.database import Database

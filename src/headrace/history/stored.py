@@ -14,16 +14,8 @@ from headrace.history.inputs import FILE, ROW
 from headrace.io.adapter import ReadRange
 from headrace.io.decoded import DecodedBlock
 from headrace.io.files import ListedFile
-from headrace.io.origins import (
-    AdapterRead,
-    Events,
-    Files,
-    FrameRead,
-    HostRead,
-    read_columns,
-    read_listed,
-    read_range,
-)
+from headrace.io.origins import AdapterRead, Events, Files, FrameRead, HostRead
+from headrace.io.reading import read_columns, read_listed, read_range
 from headrace.plan.nodes import Source
 
 __all__ = ["at_rest", "file_rows", "range_rows", "stored_ranges", "stored_rows"]

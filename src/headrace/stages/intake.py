@@ -12,7 +12,7 @@ from headrace.changes import Changes
 from headrace.columnar import concat
 from headrace.io.decoded import DecodedBlock
 from headrace.io.ingress import Channel, ChannelReport, RowLookup
-from headrace.io.origins import shown_path, whole_rows
+from headrace.io.reading import shown_path, whole_rows
 from headrace.operators.aggregate.accumulators import Layout
 from headrace.operators.aggregate.combine import FIRST, LAST, compact
 from headrace.operators.registry import linear_of

@@ -41,7 +41,8 @@ from headrace.api.running import Run, outputs_of
 from headrace.api.stream import Stream
 from headrace.errors import EventError, PlanError, TimeError
 from headrace.host.local.run import Block, Runner
-from headrace.io.origins import Events, in_memory
+from headrace.io.origins import Events
+from headrace.io.reading import in_memory
 from headrace.plan.nodes import Admit, Source
 from headrace.plan.policies import ProgressPolicy
 from headrace.stages.cut import Line, line_of

@@ -6,9 +6,9 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from headrace_sqlite import SqliteSink, SqliteSource
 
 import headrace as hr
+from headrace_sqlite import SqliteSink, SqliteSource
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def _add(database: Path, rows: list[tuple[str, int, int]]) -> None:
 
 def _rows(database: Path, table: str) -> list[tuple[object, ...]]:
     with sqlite3.connect(database) as connection:
-        found = connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - a name of this file
+        found = connection.execute(f"SELECT * FROM {table}").fetchall()
     connection.close()
     return sorted(found, key=str)
 

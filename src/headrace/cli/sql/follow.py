@@ -23,7 +23,8 @@ from headrace.host.received import hosts_of, spooled
 from headrace.host.result import Result
 from headrace.io.files import ListedFile, changed_or_new, listing
 from headrace.io.host_source import Receiver
-from headrace.io.origins import Files, read_listed
+from headrace.io.origins import Files
+from headrace.io.reading import read_listed
 from headrace.io.sinks import FunctionSink
 from headrace.plan.functions import functions_of
 from headrace.plan.nodes import Source

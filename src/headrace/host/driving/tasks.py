@@ -23,7 +23,7 @@ from headrace.io.adapter import ReadRange, SinkAdapter, patiently
 from headrace.io.decoded import DecodedBlock
 from headrace.io.files import ListedFile
 from headrace.io.ingress import Channel, ChannelReport
-from headrace.io.origins import read_listed, read_range
+from headrace.io.reading import read_listed, read_range
 from headrace.io.sinks import rows_of
 from headrace.pieces import ipc_pieces
 from headrace.plan.nodes import Source

@@ -20,7 +20,8 @@ from headrace.host.received import received
 from headrace.host.result import FinishedRun, Result
 from headrace.io.decoded import DecodedBlock
 from headrace.io.ingress import COUNTERS, ChannelReport, count_orphans, resolve
-from headrace.io.origins import Events, Files, FrameRead, in_memory, read_listed
+from headrace.io.origins import Events, Files, FrameRead
+from headrace.io.reading import in_memory, read_listed
 from headrace.optimizer import RULES, Rule
 from headrace.pieces import joined
 from headrace.plan.functions import functions_of

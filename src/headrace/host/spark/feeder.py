@@ -25,7 +25,8 @@ from headrace.host.spark.session import is_connect
 from headrace.io.commit import BatchDirectory
 from headrace.io.formats import Format
 from headrace.io.object_batches import batches_at
-from headrace.io.origins import TABLE, Files, FrameRead, SparkRead, read_columns
+from headrace.io.origins import TABLE, Files, FrameRead, SparkRead
+from headrace.io.reading import read_columns
 from headrace.plan.nodes import Source
 from headrace.schema import Schema
 from headrace.store.environment import Environment

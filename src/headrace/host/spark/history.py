@@ -32,7 +32,8 @@ from headrace.host.spark.failures import explaining, failure
 from headrace.host.spark.session import beside
 from headrace.io.adapter import ReadRange
 from headrace.io.files import ListedFile
-from headrace.io.origins import AdapterRead, Events, Files, FrameRead, SparkRead, read_columns
+from headrace.io.origins import AdapterRead, Events, Files, FrameRead, SparkRead
+from headrace.io.reading import read_columns
 from headrace.plan.nodes import Node, Source
 
 __all__ = ["SparkHistory"]
