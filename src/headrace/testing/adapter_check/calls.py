@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from headrace.errors import without_secrets
 from headrace.io.adapter import Offsets, SinkAdapter, SourceAdapter
@@ -55,6 +54,8 @@ def read_range(adapter: SourceAdapter, partition: str, start: int, end: int, col
         except StopIteration as ended:
             found.end = ended.value
             return found
+        if type(block) is not DecodedBlock:
+            raise Broken(f"read({partition!r}, {start}, {end}, …) yields a {type(block).__name__}, not a DecodedBlock")
         problem = _problem(block, adapter.schema, columns, start, end, found.offsets[-1:])
         if problem:
             raise Broken(f"read({partition!r}, {start}, {end}, {list(columns)}) has a block {problem}")
@@ -69,8 +70,6 @@ def _problem(
     block: DecodedBlock, schema: Schema, columns: Sequence[str], start: int, end: int, last: Sequence[int]
 ) -> str:
     """What is wrong with a block; empty if nothing is."""
-    if not isinstance(block, DecodedBlock):
-        return f"that is no DecodedBlock: {type(block).__name__}"
     if block.table.column_names != list(columns):
         return f"with the columns {block.table.column_names}"
     wrong = [name for name in columns if block.table.schema.field(name).type != schema[name].type.arrow]

@@ -45,11 +45,16 @@ from headrace.testing.adapter_check.report import Broken, Example, Skipped
 from headrace.testing.adapter_check.samples import sample_rows, timed
 from headrace.testing.same import assert_same_history
 
-__all__ = ["Fate", "MortalSink", "MortalSource", "MortalStorage", "Rows", "check_source_query", "drive", "time_column"]
+__all__ = [
+    "DELAY", "WIDTH", "Fate", "MortalSink", "MortalSource", "MortalStorage", "Rows", "check_source_query", "drive",
+    "history_once", "make_driver",
+]  # fmt: skip
 
 #: Rows of a partition are at most so many ticks out of order: none is late.
 DELAY = 40
 WIDTH = 50
+#: How many rows a batch reads at most.
+_BOUNDS = (2, 100, 7, 1)
 T = TypeVar("T")
 
 
@@ -193,8 +198,8 @@ class Rows:
         self.left = 0
 
     def append(self) -> None:
-        """Append one to three rows to a partition, if there are some left."""
-        count = min(self.left, self._random.randint(1, 3))
+        """Append some rows to a partition, if there are some left."""
+        count = min(self.left, self._random.choice([1, 2, 3, 12, 12]))
         if not count:
             return
         name = self._random.choice(list(self._numbers))
@@ -215,15 +220,15 @@ class Rows:
 
 
 def drive(
-    place: Path, pairs: Callable[[], list[tuple[Stream, Sink]]], rows: Rows, rng: random.Random, fate: Fate, deaths: int,
-    query: str = "query",
+    place: Path, pairs: Callable[[], list[tuple[Stream, Sink]]], rows: Rows, rng: random.Random, fate: Fate,
+    deaths: int, query: str = "query", per_batch: int | None = None,
 ) -> None:  # fmt: skip
     """Run a query to the end of its input, by drivers of which so many die; `pairs` has the streams and their sinks."""
-    buckets, per_batch = rng.randint(1, 3), rng.choice([1, 2, 3, 7])
+    buckets, per_batch = rng.randint(1, 3), per_batch or rng.choice(_BOUNDS)
     while True:
         fate.set(rng.randrange(120) if deaths > 0 else -1)
         deaths -= 1
-        driver = _driver(pairs(), buckets, per_batch, MortalStorage(place / "checkpoint", fate), query)
+        driver = make_driver(pairs(), buckets, per_batch, MortalStorage(place / "checkpoint", fate), query)
         try:
             _drive(driver, rows, rng)
         except Dies:
@@ -253,7 +258,11 @@ def _drive(driver: Driver, rows: Rows, rng: random.Random) -> None:
     driver.close()
 
 
-def _driver(pairs: list[tuple[Stream, Sink]], buckets: int, per_batch: int, storage: LocalStorage, query: str) -> Driver:
+def make_driver(
+    pairs: Sequence[tuple[Stream, Sink]], buckets: int, per_batch: int, storage: LocalStorage, query: str,
+    clock: Callable[[], int] = lambda: 0,
+) -> Driver:  # fmt: skip
+    """A driver of a query, as a start makes it, with tasks in this process."""
     sinks = [sink for _, sink in pairs]
     outputs = [Output(prepared(stream.node, sink), str(i)) for i, (stream, sink) in enumerate(pairs)]
     line = cut(optimize(outputs), buckets)
@@ -261,7 +270,7 @@ def _driver(pairs: list[tuple[Stream, Sink]], buckets: int, per_batch: int, stor
     job = Job("job", line, buckets, storage, task_sinks(sinks), adapters=services, owner=query)
     executor = InProcessExecutor(job)
     publisher = Publisher(line.outputs, sinks, storage, executor)
-    driver = Driver(job, executor, publisher, lambda: 0, tasks=buckets, trip_seconds=inf)
+    driver = Driver(job, executor, publisher, clock, tasks=buckets, trip_seconds=inf)
     driver.row_pace = Pace.of_rows(per_batch)
     return driver
 
@@ -269,7 +278,7 @@ def _driver(pairs: list[tuple[Stream, Sink]], buckets: int, per_batch: int, stor
 # --- sources ---------------------------------------------------------------------------------------------------------
 
 
-def time_column(schema: Schema, given: str | None) -> str:
+def _time_column(schema: Schema, given: str | None) -> str:
     """The column with the time of a row."""
     if given is not None:
         return schema[given].name
@@ -285,14 +294,14 @@ def check_source_query(
     sample: pa.Table | None, time: str | None, runs: int, seed: int, example: Example,
 ) -> None:  # fmt: skip
     """Raise unless queries over the source give the answers of all rows at once."""
-    column = time_column(adapter.schema, time)
+    column = _time_column(adapter.schema, time)
     for run in range(runs):
         rng = random.Random(f"{seed} {run}")  # noqa: S311 - not a secret
         example.begin()
         fate = Fate(example)
         starts = {name: reach.end for name, reach in adapter.offsets({}).items() if name in partitions}
         rows = Rows(adapter.schema, column, sorted(starts), append, sample, rng, example)
-        rows.left = 3 + 6 * run
+        rows.left = 3 + 12 * run
         sinks = Memory(), Memory()
 
         def pairs(fate: Fate = fate, starts: Mapping[str, int] = starts, rows: Rows = rows,
@@ -303,10 +312,10 @@ def check_source_query(
 
         rows.append()
         with tempfile.TemporaryDirectory() as folder:
-            drive(Path(folder), pairs, rows, rng, fate, run)
+            drive(Path(folder), pairs, rows, rng, fate, run, per_batch=_BOUNDS[run % len(_BOUNDS)])
         for sink, expected in zip(sinks, _answers(rows.stream(), rows), strict=True):
             try:
-                assert_same_history(_once(sink), expected, digits=9)
+                assert_same_history(history_once(sink), expected, digits=9)
             except AssertionError as error:
                 raise Broken(str(error)) from error
 
@@ -317,7 +326,7 @@ def _answers(stream: Stream, rows: Rows) -> list[Stream]:
     return [stream.select(*names), stream.window(tumbling(WIDTH)).aggregate(n=count())]
 
 
-def _once(sink: Memory) -> pa.Table:
+def history_once(sink: Memory) -> pa.Table:
     """The history of a memory that has some batches twice."""
     first: dict[int, tuple[Changes, Any]] = {}
     for number, batch in zip(sink.numbers, sink.batches, strict=True):

@@ -117,7 +117,7 @@ def run_rules(adapter: str, check: T, example: Example, rules: Sequence[Rule[T]]
             findings.append(Finding(name, "skipped", str(reason)))
         except Broken as broken:
             findings.append(Finding(name, "broken", text, str(broken), tuple(example.calls)))
-        except Exception as error:  # noqa: BLE001 - of the adapter: it is reported
+        except Exception as error:  # of the adapter: it is reported
             detail = f"a call raised {type(error).__name__}: {error}"
             findings.append(Finding(name, "broken", text, detail, tuple(example.calls)))
             raise BrokenContract(AdapterReport(adapter, tuple(findings))) from error
