@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 from headrace.errors import HostError
 
-__all__ = ["Call", "Death", "call_elsewhere", "lines_of", "main", "start_call"]
+__all__ = ["Death", "RemoteCall", "call_elsewhere", "lines_of", "main", "start_call"]
 
 _PATIENCE = 120.0
 #: The process that is copied, once it is needed.
@@ -41,7 +41,7 @@ class Death:
 
 
 @dataclass
-class Call:
+class RemoteCall:
     """A call that runs in another process."""
 
     folder: tempfile.TemporaryDirectory[str]
@@ -78,7 +78,7 @@ class Call:
         return Path(self.folder.name) / name
 
 
-def start_call(function: Callable[..., Any], *given: Any, dies_at: int | None = None) -> Call:
+def start_call(function: Callable[..., Any], *given: Any, dies_at: int | None = None) -> RemoteCall:
     """Start a call of a function of a module; with `dies_at`, the process dies before that line of the adapter."""
     folder = tempfile.TemporaryDirectory(prefix="headrace-call-", ignore_cleanup_errors=True)
     (Path(folder.name) / "request").write_bytes(pickle.dumps((function, given, dies_at)))
@@ -86,7 +86,7 @@ def start_call(function: Callable[..., Any], *given: Any, dies_at: int | None = 
     assert origin.stdin is not None
     origin.stdin.write(f"{folder.name}\n".encode())
     origin.stdin.flush()
-    return Call(folder)
+    return RemoteCall(folder)
 
 
 def call_elsewhere(function: Callable[..., Any], *given: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 
 from headrace.testing.checks import Violation
 
-__all__ = ["AdapterReport", "Broken", "BrokenContract", "Finding", "Skipped", "run_rules"]
+__all__ = ["AdapterReport", "Broken", "BrokenContract", "RuleResult", "Skipped", "run_rules"]
 
 Verdict = Literal["ok", "broken", "skipped"]
 _MARKS = {"ok": "✓", "broken": "✗", "skipped": "-"}
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Finding:
+class RuleResult:
     """The result of one rule."""
 
     rule: str
@@ -40,7 +40,7 @@ class AdapterReport:
     """The results of all rules, up to the first broken one."""
 
     adapter: str
-    findings: tuple[Finding, ...]
+    findings: tuple[RuleResult, ...]
 
     @property
     def ok(self) -> bool:
@@ -57,7 +57,7 @@ class AdapterReport:
         """The rules that could not be checked: something was not given."""
         return tuple(finding.rule for finding in self.findings if finding.verdict == "skipped")
 
-    def __getitem__(self, rule: str) -> Finding:
+    def __getitem__(self, rule: str) -> RuleResult:
         return next(finding for finding in self.findings if finding.rule == rule)
 
     def __str__(self) -> str:
@@ -108,21 +108,21 @@ Rule = tuple[str, str, Callable[[T], None]]
 
 def run_rules(adapter: str, check: T, example: Example, rules: Sequence[Rule[T]]) -> AdapterReport:
     """Check the rules in turn; raise at the first broken one."""
-    findings: list[Finding] = []
+    findings: list[RuleResult] = []
     for name, text, function in rules:
         example.begin()
         try:
             function(check)
         except Skipped as reason:
-            findings.append(Finding(name, "skipped", str(reason)))
+            findings.append(RuleResult(name, "skipped", str(reason)))
         except Broken as broken:
-            findings.append(Finding(name, "broken", text, str(broken), tuple(example.calls)))
+            findings.append(RuleResult(name, "broken", text, str(broken), tuple(example.calls)))
         except Exception as error:  # of the adapter: it is reported
             detail = f"a call raised {type(error).__name__}: {error}"
-            findings.append(Finding(name, "broken", text, detail, tuple(example.calls)))
+            findings.append(RuleResult(name, "broken", text, detail, tuple(example.calls)))
             raise BrokenContract(AdapterReport(adapter, tuple(findings))) from error
         else:
-            findings.append(Finding(name, "ok", text))
+            findings.append(RuleResult(name, "ok", text))
         if findings[-1].verdict == "broken":
             raise BrokenContract(AdapterReport(adapter, tuple(findings)))
     return AdapterReport(adapter, tuple(findings))
