@@ -91,7 +91,9 @@ def resolve(policy: ProgressPolicy, before: Progress, reports: Iterable[ChannelR
         else:
             partitions.append(report)
     if partitions:
-        cti = max(cti, min((p.promise(policy) for p in partitions if not p.idle), default=cti))
+        promises = [p.promise(policy) for p in partitions if not p.idle]
+        # If all are idle, none holds back another.
+        cti = max(cti, min(promises) if promises else max(p.promise(policy) for p in partitions))
     elif isinstance(policy, Advance):
         cti = max(cti, policy.cti(high))
     return Progress(cti, max(high, cti) if cti != INFINITY else high)

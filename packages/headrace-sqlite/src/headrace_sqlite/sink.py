@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.adapters import DeliveryId, SinkAdapter
 from headrace.errors import PlanError, SinkError, Unavailable
@@ -75,21 +76,19 @@ class SqliteSink(SinkAdapter):
 
     def _write(self, connection: sqlite3.Connection, rows: pa.Table) -> None:
         if self.encoding != "upsert":
-            self._insert(connection, "INSERT", rows)
+            self._insert(connection, rows)
             return
-        gone = rows.filter(pa.compute.equal(rows["op"], "delete")).select(list(self.key))
+        # Not by REPLACE: for SQLite, two keys with a null differ; for a query they are the same.
         where = " AND ".join(f"{quoted(name)} IS ?" for name in self.key)
-        connection.executemany(f"DELETE FROM {quoted(self.table)} WHERE {where}", _tuples(gone))  # noqa: S608
-        self._insert(
-            connection,
-            "REPLACE",
-            rows.filter(pa.compute.equal(rows["op"], "upsert")).drop_columns(["op", "_batch"]),
-        )
+        keys = _tuples(rows.select(list(self.key)))
+        connection.executemany(f"DELETE FROM {quoted(self.table)} WHERE {where}", keys)  # noqa: S608
+        self._insert(connection, rows.filter(pc.equal(rows["op"], "upsert")).drop_columns(["op", "_batch"]))
 
-    def _insert(self, connection: sqlite3.Connection, how: str, rows: pa.Table) -> None:
+    def _insert(self, connection: sqlite3.Connection, rows: pa.Table) -> None:
         names = ", ".join(quoted(name) for name in rows.column_names)
         places = ", ".join("?" * rows.num_columns)
-        connection.executemany(f"{how} INTO {quoted(self.table)} ({names}) VALUES ({places})", _tuples(rows))
+        statement = f"INSERT INTO {quoted(self.table)} ({names}) VALUES ({places})"  # noqa: S608 - quoted names
+        connection.executemany(statement, _tuples(rows))
 
 
 def _tuples(rows: pa.Table) -> list[tuple[Any, ...]]:

@@ -27,7 +27,11 @@ _BLOCK_ROWS = 50_000
 
 @dataclass(frozen=True)
 class SqliteSource(SourceAdapter):
-    """The rows of one or several tables with equal columns; `tables` are their names, separated by commas."""
+    """The rows of one or several tables with equal columns.
+
+    `tables` are their names, separated by commas, or patterns such as `orders_*`: tables that appear later are read,
+    too.
+    """
 
     database: str
     tables: str
@@ -42,8 +46,8 @@ class SqliteSource(SourceAdapter):
         return f"sqlite {self.tables}"
 
     def offsets(self, positions: Mapping[str, int]) -> Mapping[str, Offsets]:  # noqa: ARG002 - it asks for all
-        with closing(connect(self.database)) as connection:
-            return {table: self._reach(connection, table) for table in self._names}
+        with closing(connect(self.database)) as connection, _explained(self):
+            return {table: _reach(connection, table) for table in self._names(connection)}
 
     def read(
         self, partition: str, start: int, end: int, columns: Sequence[str]
@@ -58,14 +62,19 @@ class SqliteSource(SourceAdapter):
                 yield decoded(table, np.array(ids, np.int64), self.schema)
         return None
 
-    @property
-    def _names(self) -> list[str]:
-        return [name.strip() for name in self.tables.split(",")]
+    def _names(self, connection: sqlite3.Connection) -> list[str]:
+        """The tables; a pattern stands for those that match it now."""
+        names: list[str] = []
+        for name in (name.strip() for name in self.tables.split(",")):
+            matching = "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB ? ORDER BY name"
+            names += [row[0] for row in connection.execute(matching, (name,))] if "*" in name else [name]
+        return names
 
-    def _reach(self, connection: sqlite3.Connection, table: str) -> Offsets:
-        with _explained(self):
-            first, last = connection.execute(f"SELECT min(rowid), max(rowid) FROM {quoted(table)}").fetchone()  # noqa: S608
-        return Offsets(0, 0) if last is None else Offsets(min(first, 0), last + 1)
+
+def _reach(connection: sqlite3.Connection, table: str) -> Offsets:
+    """How far a table reaches. Row ids begin at 1, or where the first row says: so 0 is before all of them."""
+    first, last = connection.execute(f"SELECT min(rowid), max(rowid) FROM {quoted(table)}").fetchone()  # noqa: S608
+    return Offsets(0, 0) if last is None else Offsets(min(first, 0), last + 1)
 
 
 def _column(values: Sequence[object]) -> pa.Array:

@@ -179,17 +179,19 @@ class Driver:
 
     def _found(self, now: int) -> Plan:
         """What there is to read."""
-        files, ranges, silent, reached = {}, {}, {}, self.progress
+        files, ranges, silent, begins, reached = {}, {}, {}, {}, self.progress
         for source, positions in self.positions.items():
             if isinstance(positions, FilePositions):
                 files[source] = tuple(positions.pending(self.byte_pace.bound))
             elif reached[source].cti < INFINITY:  # rows after the end of the input would all be late
                 ranges[source] = tuple(positions.pending(self.row_pace.bound, now))
                 silent[source] = positions.silent(ranges[source], now)
+                begins[source] = positions.begins()
         return Plan(
             {source: listed for source, listed in files.items() if listed},
             ranges={source: parts for source, parts in ranges.items() if parts},
             silent={source: parts for source, parts in silent.items() if parts},
+            begins={source: starts for source, starts in begins.items() if starts},
         )
 
     def _newly_idle(self, plan: Plan) -> bool:
@@ -223,6 +225,10 @@ class Driver:
     def _run(self, plan: Plan, again: Again) -> FinishedBatch:
         started, self._unplanned = time.monotonic(), -1
         plan = Plan.from_json(self.log.plan(self.number, plan.to_json()))
+        for source, begins in plan.begins.items():
+            positions = self.positions[source]
+            assert isinstance(positions, RangePositions)
+            positions.adopt(begins, self.clock())
         batch = Batch(self.job.line, self.number, self.log.epoch, plan, self.last, self.tasks)
         result = BatchResult(batch, batch, self._messages(batch, again))
         while result.feedback and not self._bounded(len(result.trips), time.monotonic() - started):

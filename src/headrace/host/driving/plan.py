@@ -27,7 +27,7 @@ class Plan:
     """What every source reads, by fingerprint, the time of the clock, and whether the input ends with this batch.
 
     A source reads files, or ranges of partitions. `silent` has the partitions without new rows, and whether they are
-    idle.
+    idle; `begins` has the offsets at which new partitions begin, and those after a gap.
     """
 
     files: Mapping[str, tuple[ListedFile, ...]] = field(default_factory=dict)
@@ -35,6 +35,7 @@ class Plan:
     ends: bool = False
     ranges: Mapping[str, tuple[ReadRange, ...]] = field(default_factory=dict)
     silent: Mapping[str, tuple[tuple[str, bool], ...]] = field(default_factory=dict)
+    begins: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def reads(self) -> bool:
@@ -46,14 +47,15 @@ class Plan:
         plan = {"files": files, "clock": self.clock, "ends": self.ends}
         if self.ranges:
             plan["ranges"] = {s: [[r.partition, r.start, r.end] for r in parts] for s, parts in self.ranges.items()}
-        return plan | ({"silent": dict(self.silent)} if self.silent else {})
+        more = {"silent": dict(self.silent), "begins": {source: dict(starts) for source, starts in self.begins.items()}}
+        return plan | {name: value for name, value in more.items() if value}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Plan:
         files = {source: tuple(ListedFile(*file) for file in listed) for source, listed in data["files"].items()}
         ranges = {source: tuple(ReadRange(*part) for part in parts) for source, parts in data.get("ranges", {}).items()}
         silent = {source: tuple(map(tuple, parts)) for source, parts in data.get("silent", {}).items()}
-        return cls(files, data["clock"], data["ends"], ranges, silent)
+        return cls(files, data["clock"], data["ends"], ranges, silent, data.get("begins", {}))
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,10 @@ to catch up does not delay the others.
 A partition that appears while the query runs is read from its first row; those that exist when the query begins, from
 where the adapter says. Rows that the place no longer stores when they are to be read are a *gap*: an error, or counted.
 
+A driver that dies may leave a plan, and the next one runs it without a look of its own. So the plan has where
+partitions *begin* that were new at the look, or had a gap: otherwise the next driver would take those without rows for
+partitions that appeared later, and would not count what was lost.
+
 A partition without new rows is *silent*. All silent partitions are part of a batch's plan, because they hold back the
 progress of their source; except those that are idle: silent for as long as the policy's `idle` says.
 """
@@ -49,6 +53,8 @@ class RangePositions:
         #: Positions are few numbers, and have no segments; sources of files have.
         self.seen = Trace(lambda rows: rows)
         self._looked = False
+        #: The next offsets as of the last commit.
+        self._committed: dict[str, int] = {}
         self._acknowledged: dict[str, int] = {}
         self._reported: set[str] = set()
 
@@ -108,6 +114,19 @@ class RangePositions:
             left -= min(end - offsets.first, share)
         return sorted(ranges, key=lambda part: part.partition)
 
+    def begins(self) -> dict[str, int]:
+        """Where partitions begin that are new since the last commit, or had a gap."""
+        return {name: start for name, start in self.next.items() if self._committed.get(name) != start}
+
+    def adopt(self, begins: Mapping[str, int], clock: int) -> None:
+        """Take over where partitions begin, from a plan that another driver may have made."""
+        for name, start in begins.items():
+            self.heard.setdefault(name, clock)
+            if name in self._committed:
+                self.news["lost_offsets"] += start - self.next[name]
+            self.next[name] = start
+        self._looked = self._looked or bool(begins)
+
     def silent(self, ranges: Sequence[ReadRange], clock: int) -> tuple[tuple[str, bool], ...]:
         """The partitions without a range, and whether each is idle."""
         if self._one:
@@ -136,6 +155,7 @@ class RangePositions:
         """Record how far partitions have been read."""
         self.waiting = max(0, self.waiting - sum(end - self.next.get(name, end) for name, end in ends.items()))
         self.next |= ends
+        self._committed = dict(self.next)
 
     def acknowledge(self) -> None:
         """Pass on how far a committed batch has read; failures are left to the next time."""
@@ -153,4 +173,5 @@ class RangePositions:
     def restore(self, saved: Mapping[str, Any], held: Mapping[str, Segment]) -> None:  # noqa: ARG002 - as files do
         """Restore a saved value."""
         self.next, self.heard = dict(saved["scalars"]["next"]), dict(saved["scalars"]["heard"])
+        self._committed = dict(self.next)
         self._looked = True
