@@ -201,7 +201,9 @@ class SourceTwin:
             for name, channel in self.channels.items()
             if self.idle is None or clock - self.heard[name] < self.idle
         ]
-        self.cti = max(before, min(holding, default=before))
+        if not holding:  # if all are idle, none holds back another
+            holding = [max(channel.promise for channel in self.channels.values())] if self.channels else [before]
+        self.cti = max(before, min(holding))
 
 
 step = st.tuples(st.dictionaries(st.sampled_from(PARTITIONS), times.filter(bool)), st.integers(0, 6), st.booleans())

@@ -2,8 +2,11 @@
 
     plan.py        the plan of a batch: what it reads
     positions.py   which files every source has read
+    ranges.py      how far partitions of sources that adapters read were read
+    pace.py        how much a batch reads
     tasks.py       the tasks: read a share of the input, or run a stage in a bucket
     publish.py     publishing outputs after a commit
+    delivery.py    delivering rows to sinks that are services
     trips.py       the results of a batch's trips: loops across buckets go round within a batch
     driver.py      one batch: plan, run, commit, publish
     in_process.py  runs tasks in threads of this process
