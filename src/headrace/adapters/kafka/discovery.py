@@ -24,7 +24,7 @@ from headrace.adapters.kafka.clients import PATIENCE, Kept, Options, admin, fail
 from headrace.errors import SourceError, Unavailable
 from headrace.io.adapter import Offsets
 
-__all__ = ["REFRESH", "Place", "forget", "offset_at", "partition_name", "reach", "split"]
+__all__ = ["REFRESH", "TopicPlace", "forget", "offset_at", "partition_name", "reach", "split"]
 
 #: How old the list of partitions and their first offsets may be, in seconds.
 REFRESH = 3.0
@@ -35,7 +35,7 @@ _LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)
-class Place:
+class TopicPlace:
     """What a source reads: these topics, or those that match a pattern."""
 
     options: Options
@@ -68,7 +68,7 @@ def split(partition: str) -> tuple[str, int]:
     return topic, int(number)
 
 
-def reach(place: Place, positions: Mapping[str, int], *, gaps: bool) -> dict[str, Offsets]:
+def reach(place: TopicPlace, positions: Mapping[str, int], *, gaps: bool) -> dict[str, Offsets]:
     """How far each partition reaches; `gaps` allows that partitions have disappeared."""
     listing = _listings.once(place, _Listing)
     with listing.lock:
@@ -87,12 +87,12 @@ def reach(place: Place, positions: Mapping[str, int], *, gaps: bool) -> dict[str
     return found
 
 
-def forget(place: Place) -> None:
+def forget(place: TopicPlace) -> None:
     """Ask for everything again at the next call."""
     _listings.take(lambda key: key == place)
 
 
-def offset_at(place: Place, partition: str, millis: int, end: int) -> int:
+def offset_at(place: TopicPlace, partition: str, millis: int, end: int) -> int:
     """The offset of the first record at or after a time; the end if there is none."""
     found = _listed(place, {TopicPartition(*split(partition)): OffsetSpec.for_timestamp(millis)})
     offset = next(iter(found.values()))
@@ -100,7 +100,7 @@ def offset_at(place: Place, partition: str, millis: int, end: int) -> int:
 
 
 def _with_ends(
-    place: Place, partitions: Iterable[TopicPartition], first: Mapping[TopicPartition, int]
+    place: TopicPlace, partitions: Iterable[TopicPartition], first: Mapping[TopicPartition, int]
 ) -> dict[str, Offsets]:
     ends = _listed(place, dict.fromkeys(partitions, _LATEST))
     return {
@@ -108,7 +108,7 @@ def _with_ends(
     }
 
 
-def _check_not_recreated(place: Place, positions: Mapping[str, int], found: dict[str, Offsets]) -> None:
+def _check_not_recreated(place: TopicPlace, positions: Mapping[str, int], found: dict[str, Offsets]) -> None:
     for attempt in range(_DOUBTS):
         back = [name for name, at in positions.items() if name in found and found[name].end < at]
         if not back:
@@ -125,14 +125,14 @@ def _check_not_recreated(place: Place, positions: Mapping[str, int], found: dict
     )
 
 
-def _refresh(place: Place, listing: _Listing) -> None:
+def _refresh(place: TopicPlace, listing: _Listing) -> None:
     numbers = _by_pattern(place) if place.pattern is not None else _by_name(place)
     partitions = tuple(TopicPartition(topic, n) for topic, parts in sorted(numbers.items()) for n in sorted(parts))
     listing.first = _listed(place, dict.fromkeys(partitions, _EARLIEST))
     listing.partitions, listing.time = partitions, time.monotonic()
 
 
-def _by_pattern(place: Place) -> dict[str, list[int]]:
+def _by_pattern(place: TopicPlace) -> dict[str, list[int]]:
     assert place.pattern is not None
     try:
         topics = admin(place.options).list_topics(timeout=PATIENCE).topics
@@ -142,7 +142,7 @@ def _by_pattern(place: Place) -> dict[str, list[int]]:
     return {name: [*topic.partitions] for name, topic in topics.items() if topic.error is None and matches(name)}
 
 
-def _by_name(place: Place) -> dict[str, list[int]]:
+def _by_name(place: TopicPlace) -> dict[str, list[int]]:
     # Not list_topics, which may create a topic that is missing.
     asked = admin(place.options).describe_topics(TopicCollection([*place.topics]), request_timeout=PATIENCE)
     result = {}
@@ -160,7 +160,7 @@ def _by_name(place: Place) -> dict[str, list[int]]:
     return result
 
 
-def _listed(place: Place, wanted: Mapping[TopicPartition, Any]) -> dict[TopicPartition, int]:
+def _listed(place: TopicPlace, wanted: Mapping[TopicPartition, Any]) -> dict[TopicPartition, int]:
     """One request for an offset of each partition."""
     if not wanted:
         return {}

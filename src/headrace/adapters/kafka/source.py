@@ -22,7 +22,7 @@ from headrace.io.values import ValueFormat
 from headrace.schema import Field, Schema, Type
 
 if TYPE_CHECKING:
-    from headrace.adapters.kafka.discovery import Place
+    from headrace.adapters.kafka.discovery import TopicPlace
 
 __all__ = ["KafkaSource"]
 
@@ -126,8 +126,8 @@ class KafkaSource(SourceAdapter):
     __repr__ = __str__
 
     @property
-    def _place(self) -> Place:
-        place: Place = _module("discovery").Place(self._connection, self.topics, self.pattern, self.isolation)
+    def _place(self) -> TopicPlace:
+        place: TopicPlace = _module("discovery").TopicPlace(self._connection, self.topics, self.pattern, self.isolation)
         return place
 
     @property

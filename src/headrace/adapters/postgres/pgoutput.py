@@ -71,7 +71,7 @@ class RowPlaces:
 
 
 @dataclass(frozen=True)
-class Rows:
+class LogRows:
     """Changes in the order of the log: texts by column, the column's values that are not in the log, and more."""
 
     texts: dict[str, pa.Array]
@@ -109,7 +109,7 @@ class LogDecoder:
         of = np.cumsum(kinds == ord("B")) - 1
         lsn, time = commits[of], times[of]
         inside = (lsn >= self.start) & (lsn < self.end)
-        rows: list[Rows] = []
+        rows: list[LogRows] = []
         is_row = inside & np.isin(kinds, np.frombuffer(b"IUD", np.uint8))
         is_row[is_row] = _number(buffer, starts[is_row] + 1, 4) == self.oid
         bounds = [int(i) for i in np.flatnonzero(kinds == ord("R"))]
@@ -150,7 +150,7 @@ class LogDecoder:
         count = struct.unpack_from(">I", message, 1)[0]
         return self.oid in struct.unpack_from(f">{count}I", message, 6)
 
-    def _rows(self, buffer: Bytes, starts: Ints, kinds: Bytes, chosen: Ints, lsn: Ints, time: Ints) -> Rows:
+    def _rows(self, buffer: Bytes, starts: Ints, kinds: Bytes, chosen: Ints, lsn: Ints, time: Ints) -> LogRows:
         """The changes of messages with the same columns."""
         relation = self.relation
         if relation is None:
@@ -174,9 +174,9 @@ class LogDecoder:
             else:
                 texts[name], unknown[name] = pa.nulls(len(repeat), pa.string()), np.zeros(len(repeat), np.bool_)
         message = chosen[repeat]
-        return Rows(texts, unknown, change, lsn[message], time[message], message)
+        return LogRows(texts, unknown, change, lsn[message], time[message], message)
 
-    def _block(self, rows: Rows, emptied: Ints) -> DecodedBlock:
+    def _block(self, rows: LogRows, emptied: Ints) -> DecodedBlock:
         rows = _net(rows, self.key)
         unknown = np.zeros(len(rows.lsn), np.bool_)
         for mask in rows.unknown.values():
@@ -305,7 +305,7 @@ def _column(
 # Net changes.
 
 
-def _joined(rows: list[Rows], names: tuple[str, ...]) -> Rows:
+def _joined(rows: list[LogRows], names: tuple[str, ...]) -> LogRows:
     if len(rows) == 1:
         return rows[0]
     none = np.zeros(0, np.int64)
@@ -315,17 +315,17 @@ def _joined(rows: list[Rows], names: tuple[str, ...]) -> Rows:
         np.concatenate([getattr(part, name) for part in rows] or [none])
         for name in ("change", "lsn", "time", "message")
     ]
-    return Rows(texts, unknown, *numbers)
+    return LogRows(texts, unknown, *numbers)
 
 
-def _chosen(rows: Rows, places: Ints) -> Rows:
+def _chosen(rows: LogRows, places: Ints) -> LogRows:
     taken = pa.array(places)
     texts = {name: values.take(taken) for name, values in rows.texts.items()}
     unknown = {name: mask[places] for name, mask in rows.unknown.items()}
-    return Rows(texts, unknown, *(n[places] for n in (rows.change, rows.lsn, rows.time, rows.message)))
+    return LogRows(texts, unknown, *(n[places] for n in (rows.change, rows.lsn, rows.time, rows.message)))
 
 
-def _net(rows: Rows, key: tuple[str, ...]) -> Rows:
+def _net(rows: LogRows, key: tuple[str, ...]) -> LogRows:
     """The net change of each key in each transaction."""
     if not len(rows.lsn):
         return rows
@@ -345,7 +345,7 @@ def _net(rows: Rows, key: tuple[str, ...]) -> Rows:
     return _chosen(replace(rows, change=change), kept)
 
 
-def _with_earlier_values(rows: Rows, codes: Ints, last: Ints) -> Rows:
+def _with_earlier_values(rows: LogRows, codes: Ints, last: Ints) -> LogRows:
     """Fill values that the last change of a key omits from earlier changes in the transaction; these are few."""
     texts, unknown = dict(rows.texts), dict(rows.unknown)
     for name, mask in rows.unknown.items():
@@ -367,7 +367,7 @@ def _with_earlier_values(rows: Rows, codes: Ints, last: Ints) -> Rows:
 # Refused rows.
 
 
-def _refusals(rows: Rows, unknown: Mask) -> pa.Table | None:
+def _refusals(rows: LogRows, unknown: Mask) -> pa.Table | None:
     if not unknown.any():
         return None
     places = np.flatnonzero(unknown)
