@@ -87,6 +87,9 @@ class Driver:
         #: The batch without a plan at the last look. If an older driver still writes one, `Log.plan` finds it.
         self._unplanned = -1
         self._acknowledged = 0.0
+        #: How far partitions are read by committed batches, and by those whose outputs are delivered.
+        self._committed_offsets: dict[tuple[str, str], int] = {}
+        self.delivered: dict[tuple[str, str], int] = {}
 
     # --- starting ----------------------------------------------------------------------------------------------------
 
@@ -183,8 +186,8 @@ class Driver:
         for source, positions in self.positions.items():
             if isinstance(positions, FilePositions):
                 files[source] = tuple(positions.pending(self.byte_pace.bound))
-            elif reached[source].cti < INFINITY:  # rows after the end of the input would all be late
-                ranges[source] = tuple(positions.pending(self.row_pace.bound, now))
+            elif reached[source].cti < INFINITY and not self.ending:  # else what came later would all be late
+                ranges[source] = tuple(positions.pending(self._rows_per_source, now))
                 silent[source] = positions.silent(ranges[source], now)
                 begins[source] = positions.begins()
         return Plan(
@@ -193,6 +196,22 @@ class Driver:
             silent={source: parts for source, parts in silent.items() if parts},
             begins={source: starts for source, starts in begins.items() if starts},
         )
+
+    @property
+    def _rows_per_source(self) -> int:
+        sources = sum(isinstance(positions, RangePositions) for positions in self.positions.values())
+        return max(1, self.row_pace.bound // max(1, sources))
+
+    @property
+    def ends(self) -> dict[tuple[str, str], int] | None:
+        """Where all partitions ended at the latest look; None if a source has files, which have no such ends."""
+        if not all(isinstance(positions, RangePositions) for positions in self.positions.values()):
+            return None
+        return self._offsets(lambda positions: positions.ends)
+
+    def _offsets(self, of: Callable[[RangePositions], Mapping[str, int]]) -> dict[tuple[str, str], int]:
+        ranged = {s: of(p) for s, p in self.positions.items() if isinstance(p, RangePositions)}
+        return {(source, name): offset for source, names in ranged.items() for name, offset in names.items()}
 
     def _newly_idle(self, plan: Plan) -> bool:
         """Whether a partition has become idle since the last batch, which lets its source make a new promise."""
@@ -246,6 +265,7 @@ class Driver:
         """Wait until the outputs of the last batch are delivered."""
         with self.log.owned():
             self.publisher.settle()
+        self.delivered = self._committed_offsets
 
     def close(self) -> None:
         """Release what adapters hold in this process."""
@@ -327,12 +347,14 @@ class Driver:
         ledger.unload(self.job.storage, self.number, self.log.epoch)
         commit = Commit(self.number, self.log.epoch, record, ledger.files, ledger.blocks, ledger.inline)
         self.publisher.settle()  # at a start, only the last batch may not have been delivered
+        self.delivered = self._committed_offsets
         if not self.log.commit(commit):
             # An older driver checked its epoch before this one began, and has committed since: its batch had the same
             # plan, so its commit counts, and this attempt does not.
             commit = self.log.read(self.number)
             self._load(commit)
         self.last = commit
+        self._committed_offsets = self._offsets(lambda positions: dict(positions.next))
         return commit
 
     def _record(self, result: BatchResult, ledger: Ledger) -> dict[str, Any]:

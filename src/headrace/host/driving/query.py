@@ -98,6 +98,8 @@ class Query:
         #: The number of looks for input, and the last look that found none.
         self._looks = 0
         self._idle_look = -1
+        #: The latest look that has ended, and the ends of partitions that it found.
+        self._found_at, self._ends = -1, self.driver.ends
         #: Used instead of `Thread.join`: after Ctrl-C has interrupted a `join`, Python may report the thread as ended.
         self._ended = threading.Event()
         self._failure: BaseException | None = None
@@ -165,10 +167,20 @@ class Query:
             feeder.process_all_available()
         with self._changed:
             first = self._looks + 1  # the current look may have begun before
+            goal: dict[tuple[str, str], int] | None = None
             self._asked.set()
             self._wake.set()
-            self._changed.wait_for(lambda: self._idle_look >= first or self._ended.is_set())
+            while not (self._idle_look >= first or self._ended.is_set() or self._has_read(goal)):
+                self._changed.wait()
+                if goal is None and self._found_at >= first:  # new rows may arrive faster than a look takes
+                    goal = self._ends
         self._raise()
+
+    def _has_read(self, goal: Mapping[tuple[str, str], int] | None) -> bool:
+        """Whether batches up to these offsets are delivered; False if the sources have no offsets."""
+        if goal is None or self.driver.busy:
+            return False
+        return all(self.driver.delivered.get(partition, -1) >= offset for partition, offset in goal.items())
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the query ends, or for `timeout` seconds; return whether it has ended. Ctrl-C stops the query."""
@@ -261,6 +273,9 @@ class Query:
         for feeder in self.feeders:
             feeder.check()
         plan = self.driver.plan(ticks=not self._ticked_lately())
+        with self._changed:
+            self._found_at, self._ends = look, self.driver.ends
+            self._changed.notify_all()
         if plan is not None:
             self._take(self.driver.run(plan, self._again))
             if plan.reads or plan.ends or self.driver.busy:

@@ -47,7 +47,8 @@ class RangePositions:
         #: For every known partition, the next offset, and when new rows were last seen, in ticks of the clock.
         self.next: dict[str, int] = {}
         self.heard: dict[str, int] = {}
-        #: The offsets that wait, after the latest look.
+        #: Where partitions ended at the latest look, and how many offsets wait.
+        self.ends: dict[str, int] = {}
         self.waiting = 0
         self.news = {"lost_offsets": 0}
         #: Positions are few numbers, and have no segments; sources of files have.
@@ -69,6 +70,7 @@ class RangePositions:
                 self.heard[partition] = clock
                 ready.append((partition, Offsets(start, offsets.end)))
         self._looked = True
+        self.ends = {partition: offsets.end for partition, offsets in reached.items()}
         self.waiting = sum(offsets.end - offsets.first for _, offsets in ready)
         return self._bounded(ready[:1] if self._one else ready, rows)
 
