@@ -45,7 +45,7 @@ class Block:
 
     @property
     def service(self) -> bool:
-        return self.language == "python" and self._says("with (Kafka|PostgreSQL)")
+        return self.language == "python" and self._says("with (Kafka|PostgreSQL|Kafka and PostgreSQL)")
 
     @property
     def commands(self) -> list[list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,13 +18,13 @@ WITH_SERVICES = [page for page in PAGES if any(block.service for block in blocks
 @pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")
 @pytest.mark.parametrize("page", WITH_SERVICES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_examples_run_with_services(page: Path, broker: Broker, database: Database):
+    text = page.read_text()
     places = {"localhost:9092": broker.bootstrap}
-    if "# with PostgreSQL" in page.read_text():
-        places["postgresql://localhost/shop"] = database.create_database(f"shop_{page.stem}")
-    prepare: Callable[[], object] = lambda: [broker.create_topic(t, 2, {}) for t in ("trades", "people", "bids")]  # noqa: E731
-    if "# with Kafka" in page.read_text():
-        prepare()
+    if "PostgreSQL\n" in text:
+        places["postgresql://localhost/shop"] = database.create_database(f"shop_{page.stem.lower()}")
+    wanted = [topic for topic in ("trades", "people", "bids") if f'"{topic}"' in text]
+    for topic in wanted:
+        broker.create_topic(topic, 2, {})
     assert run(page, services=places) > 0
-    for topic in ("trades", "people", "bids", "prices", "latest"):
-        if topic in broker.topics():
-            broker.delete_topic(topic)
+    for topic in {*wanted, "prices", "latest"} & set(broker.topics()):
+        broker.delete_topic(topic)

@@ -7,9 +7,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from headrace_sqlite import SqliteSource
 
 import headrace as hr
+from headrace_sqlite import SqliteSource
 
 
 @pytest.fixture
