@@ -26,9 +26,9 @@ __all__ = ["read_changes"]
 
 def read_changes(
     source: Any, schema: SchemaLike | None = None, *, key: str | Sequence[str] = (),
-    encoding: ChangeEncodingName = "rows", op: str | None = None, at: str | Expr | None = None, deletes: Expr | None = None,
-    progress: ProgressPolicy | None = None, bad_rows: BadRowPolicy = "divert", format: str | None = None,
-    rename: Names | None = None, order: FileOrder = "time",
+    encoding: ChangeEncodingName = "rows", op: str | None = None, at: str | Expr | None = None,
+    deletes: Expr | None = None, progress: ProgressPolicy | None = None, bad_rows: BadRowPolicy = "divert",
+    format: str | None = None, rename: Names | None = None, order: FileOrder = "time",
 ) -> Stream:  # fmt: skip
     """The log of a table's changes as a stream: each row of the table lasts until the next change of its key.
 

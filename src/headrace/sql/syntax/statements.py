@@ -10,9 +10,9 @@ from headrace.sql.syntax.parts import Part
 from headrace.sql.syntax.queries import Entry, Into, Query
 
 __all__ = [
-    "Ask", "ChangesLifetime", "CreateSchema", "CreateStream", "CreateTable", "Describe", "Drop", "EdgeLifetime", "Explain",
-    "Insert", "IntervalLifetime", "Merge", "PhysicalLifetime", "PointLifetime", "Policy", "Progress", "Script", "Set",
-    "Show", "SourceClause", "Split", "SplitBranch", "Statement", "TypedColumn", "Verify",
+    "Ask", "ChangesLifetime", "CreateSchema", "CreateStream", "CreateTable", "Describe", "Drop", "EdgeLifetime",
+    "Explain", "Insert", "IntervalLifetime", "Merge", "PhysicalLifetime", "PointLifetime", "Policy", "Progress",
+    "Script", "Set", "Show", "SourceClause", "Split", "SplitBranch", "Statement", "TypedColumn", "Verify",
 ]  # fmt: skip
 
 
