@@ -27,11 +27,14 @@ class EntryPoints:
     error: type[HeadraceError]
     #: Names that Headrace itself has.
     built_in: frozenset[str] = frozenset()
+    #: Entries of Headrace itself: they are there without any metadata.
+    own: tuple[tuple[str, str], ...] = ()
 
     def all(self) -> list[metadata.EntryPoint]:
         """All that is installed."""
+        own = [metadata.EntryPoint(name, value, self.group) for name, value in self.own]
         # A package that is installed twice, as editable ones may be, has the same entry twice.
-        return list(dict.fromkeys(metadata.entry_points(group=self.group)))
+        return list(dict.fromkeys([*own, *metadata.entry_points(group=self.group)]))
 
     def loaded(self, entry: metadata.EntryPoint, among: Sequence[metadata.EntryPoint]) -> Any:
         """The object of an entry; an error if its name is taken or its package cannot be imported."""
@@ -42,6 +45,8 @@ class EntryPoints:
         try:
             return entry.load()
         except Exception as error:
+            if entry.dist is None and isinstance(error, HeadraceError):  # ours say what to install
+                raise
             extra = f"pip install '{_extra(entry)}'" if isinstance(error, ImportError) and _extra(entry) else ""
             raise self.refused(entry, f"{type(error).__name__}: {error}", extra) from error
 
@@ -58,7 +63,7 @@ class EntryPoints:
 
 def package_of(entry: metadata.EntryPoint) -> str:
     """The package of an entry, with its version."""
-    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "a package"
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "headrace"
 
 
 def _extra(entry: metadata.EntryPoint) -> str:

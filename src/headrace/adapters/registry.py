@@ -6,8 +6,8 @@ A package offers its adapters as entry points of the groups `headrace.sources` a
     sqlite = "headrace_sqlite:SqliteSource"
 
 Then `hr.read_source("sqlite", ...)` and `SOURCE sqlite (...)` read by this class, and `hr.sink("sqlite", ...)` and
-`INTO sqlite (...)` write by the one of the other group. Headrace's own adapters are offered the same way. Names are
-found in any case, as SQL needs it. `headrace.entry_points` imports the packages.
+`INTO sqlite (...)` write by the one of the other group. Headrace's own adapters are always there. Names are found in
+any case, as SQL needs it. `headrace.entry_points` imports the packages.
 """
 
 from __future__ import annotations
@@ -31,9 +31,20 @@ __all__ = [
 Kind = Literal["source", "sink"]
 _BASES: Mapping[Kind, type[SourceAdapter | SinkAdapter]] = {"source": SourceAdapter, "sink": SinkAdapter}
 _READ_SOURCE = frozenset({"adapter", "bad_rows", "lifetime", "progress", "schema"})
+_OWN: Mapping[Kind, Mapping[str, str]] = {
+    "source": {
+        "kafka": "headrace.adapters.kafka:KafkaSource",
+        "postgres": "headrace.adapters.postgres:PostgresChanges",
+    },
+    "sink": {"kafka": "headrace.adapters.kafka:KafkaSink", "postgres": "headrace.adapters.postgres:PostgresSink"},
+}
 _OFFERED: Mapping[Kind, EntryPoints] = {
     kind: EntryPoints(
-        f"headrace.{kind}s", kind, f"package.module:Class, a frozen dataclass derived from {base.__name__}", PlanError
+        f"headrace.{kind}s",
+        kind,
+        f"package.module:Class, a frozen dataclass derived from {base.__name__}",
+        PlanError,
+        own=tuple(_OWN[kind].items()),
     )
     for kind, base in _BASES.items()
 }
@@ -99,10 +110,11 @@ def sink_class(name: str) -> type[SinkAdapter]:
 
 
 def option_names(kind: type[SourceAdapter | SinkAdapter]) -> tuple[str, ...]:
-    """The options of an adapter: its own in their order, then those that all sinks have."""
+    """The options of an adapter: its fields in their order, its other ones, then those that all sinks have."""
     names = [field.name for field in fields(kind) if field.init]  # type: ignore[arg-type]
     common = {field.name for field in fields(SinkAdapter)} if issubclass(kind, SinkAdapter) else set()
-    return (*(name for name in names if name not in common), *(name for name in names if name in common))
+    own = (*(name for name in names if name not in common), *kind.more_options)
+    return (*own, *(name for name in names if name in common))
 
 
 def _class(kind: Kind, name: str) -> Any:

@@ -300,11 +300,12 @@ def read_source(
             "headrace.adapters.SourceAdapter",
         )
     if columns is not None:
-        _check_picked(columns, adapter)
+        check_picked(columns, adapter)
     return stream_of(AdapterRead(adapter), columns or adapter.schema, lifetime, progress, bad_rows)
 
 
-def _check_picked(columns: Schema, adapter: SourceAdapter) -> None:
+def check_picked(columns: Schema, adapter: SourceAdapter) -> None:
+    """Refuse columns that an adapter does not have."""
     for column in columns:
         if column not in adapter.schema.fields:
             close = nearest(column.name, adapter.schema.names)

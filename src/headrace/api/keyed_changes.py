@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from headrace.api.checks import column_or_expr
-from headrace.api.inputs import Names, SchemaLike, name_pairs, refuse_lists, stream_of
+from headrace.api.inputs import Names, SchemaLike, check_picked, name_pairs, refuse_lists, stream_of
 from headrace.api.stream import Stream
 from headrace.errors import PlanError
 from headrace.events import plain_table
@@ -25,16 +25,17 @@ __all__ = ["read_changes"]
 
 
 def read_changes(
-    source: Any, schema: SchemaLike | None = None, *, key: str | Sequence[str], encoding: ChangeEncodingName = "rows",
-    op: str | None = None, at: str | Expr | None = None, deletes: Expr | None = None,
-    progress: ProgressPolicy | None = None, bad_rows: BadRowPolicy = "divert", format: str | None = None,
-    rename: Names | None = None, order: FileOrder = "time",
+    source: Any, schema: SchemaLike | None = None, *, key: str | Sequence[str] = (),
+    encoding: ChangeEncodingName = "rows", op: str | None = None, at: str | Expr | None = None,
+    deletes: Expr | None = None, progress: ProgressPolicy | None = None, bad_rows: BadRowPolicy = "divert",
+    format: str | None = None, rename: Names | None = None, order: FileOrder = "time",
 ) -> Stream:  # fmt: skip
     """The log of a table's changes as a stream: each row of the table lasts until the next change of its key.
 
     `source` is a path or a pattern of files of CSV, JSON lines or Parquet, an adapter such as `hr.kafka_topics(...)`,
     or rows in memory: a drawn table, a list of dicts, an Arrow table or a pandas frame. `schema` has the columns of the
-    table. `encoding` is how the log is written, and `op` the column of the operation, by default the one in brackets:
+    table and `key` those of its key; both may be left out for an adapter that knows them, as a database does.
+    `encoding` is how the log is written, and `op` the column of the operation, by default the one in brackets:
 
     - `rows` (`op`): insert, update and delete; or I, U and D; or c, r, u and d;
     - `upsert`: each row is the new row of its key. A row for which `deletes` holds deletes it; by default one with only
@@ -49,15 +50,20 @@ def read_changes(
     files; `rename` and `order` are those of `read_csv`.
     """
     keys = (key,) if isinstance(key, str) else tuple(key)
+    if isinstance(source, SourceAdapter) and source.table_log is not None:
+        keys, schema = keys or source.table_log.key, source.table_log.columns if schema is None else schema
+        op = source.table_log.op if op is None and encoding == "rows" else op
     time = None if at is None else column_or_expr(at, "the time of a change", "at='ts', or at=col('ts')")
     _check(encoding, keys, op, deletes)
     lifetime = changed(encoding, keys, op=op, at=time, deletes=deletes)
     names = dict(name_pairs(rename))
-    columns = None
-    if schema is not None:
-        columns = log_columns(Schema.of(schema).renamed(names), lifetime)
+    declared = None if schema is None else Schema.of(schema).renamed(names)
+    columns = None if declared is None else log_columns(declared, lifetime)
     if isinstance(source, SourceAdapter):
-        origin, columns = _log_of(source.as_log(encoding), columns, lifetime)
+        log = source.as_log(encoding)
+        if declared is not None:
+            check_picked(declared, log)
+        origin, columns = _log_of(log, columns, lifetime)
     else:
         origin, columns = _log(source, columns, format, names, order, "debezium" if encoding == "debezium" else "")
     if lifetime.op is not None:
@@ -102,12 +108,15 @@ def _log(
 ) -> tuple[Origin, Schema]:
     """The place of a log, and its columns: the one place that knows what a log can be."""
     path = os.fspath(source) if isinstance(source, os.PathLike) else source
-    if not isinstance(path, str) or "\n" in path or "|" in path:
+    if isinstance(path, Files):  # as SQL describes them
+        path, how, order = source.path, source.format, source.order
+    elif not isinstance(path, str) or "\n" in path or "|" in path:
         if format or names:
             raise PlanError("format and rename are for files", given=type(source).__name__, instead="rows as they are")
         table = plain_table(source, columns)
         return Events(table), Schema.of(table.schema)
-    how = replace(Format(format) if format else Format.of_path(path), rename=tuple(names.items()))
+    else:
+        how = replace(Format(format) if format else Format.of_path(path), rename=tuple(names.items()))
     if envelope and how.name == "json":
         how = replace(how, envelope=envelope)
         if columns is None:

@@ -171,9 +171,7 @@ def read_postgres(
         dsn, table, columns, _names(key), name=name, slot=slot, publication=publication, snapshot=snapshot,
         create=create, on_gap=on_gap,
     )  # fmt: skip
-    return read_changes(
-        adapter, adapter.columns, key=adapter.key, op="_change_type", at=at, progress=progress, bad_rows=bad_rows
-    )
+    return read_changes(adapter, at=at, progress=progress, bad_rows=bad_rows)
 
 
 def _polled(

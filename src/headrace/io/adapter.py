@@ -36,7 +36,7 @@ from headrace.io.decoded import DecodedBlock
 from headrace.io.sinks import Sink
 from headrace.schema import Schema
 
-__all__ = ["DeliveryId", "Offsets", "ReadRange", "SinkAdapter", "SourceAdapter", "patiently"]
+__all__ = ["DeliveryId", "Offsets", "ReadRange", "SinkAdapter", "SourceAdapter", "TableLog", "patiently"]
 
 #: How long calls to a place that does not answer are repeated, in seconds.
 PATIENCE = 60.0
@@ -62,6 +62,15 @@ class ReadRange:
     end: int
 
 
+@dataclass(frozen=True)
+class TableLog:
+    """A table whose changes a source reads: its columns and its key, and the column with the operation."""
+
+    columns: Schema
+    key: tuple[str, ...]
+    op: str
+
+
 class SourceAdapter(Configured):
     """A place to read rows from. Subclasses are frozen dataclasses.
 
@@ -72,11 +81,18 @@ class SourceAdapter(Configured):
     on_gap: Literal["raise", "continue"] = "raise"
     #: Whether rows stay there after they were acknowledged, so that a history can read them again.
     keeps_rows: ClassVar[bool] = True
+    #: Whether the place knows its columns, so that they need not be declared.
+    knows_columns: ClassVar[bool] = False
 
     @property
     def schema(self) -> Schema:
         """The columns that `read` can return."""
         raise NotImplementedError
+
+    @property
+    def table_log(self) -> TableLog | None:
+        """The table, if the rows are always changes of one."""
+        return None
 
     def as_log(self, encoding: str) -> SourceAdapter:  # noqa: ARG002 - for places whose rows depend on it
         """The source that reads the changes of a table in this encoding (`keyed_changes.py`)."""

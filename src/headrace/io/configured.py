@@ -2,7 +2,8 @@
 
 An option is a field of the adapter. SQL has only texts, numbers and truth values, so a text may stand for more: for
 several texts, separated by commas, where the field is a `tuple[str, ...]`, and for columns where it is a `Schema`. An
-adapter whose fields are of other types, or follow from each other, converts them in its own `from_options`.
+adapter whose fields are of other types, or follow from each other, converts them in its own `from_options`; options
+that it takes beside its fields are in `more_options`.
 """
 
 from __future__ import annotations
@@ -28,23 +29,26 @@ class Configured:
     #: The options that are paths of files; in SQL, relative ones start at the script. None: it is not known which
     #: files the adapter uses, so scripts that may only use some folders cannot use it.
     paths: ClassVar[tuple[str, ...] | None] = None
+    #: Options that are no fields: `from_options` makes fields of them.
+    more_options: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
         """The adapter with these options; to be overridden where they need more than `headrace.io.configured` does."""
         known = {field.name: field for field in fields(cls) if field.init}  # type: ignore[arg-type]
+        allowed = (*known, *cls.more_options)
         for name in options:
             if name not in known:
                 raise PlanError(
                     f"{cls.__name__} has no option {name!r}",
                     given=name,
-                    allowed=", ".join(known),
-                    instead=nearest(name, known) or "",
+                    allowed=", ".join(allowed),
+                    instead=nearest(name, allowed) or "",
                 )
         for name, field in known.items():
             if name not in options and field.default is MISSING and field.default_factory is MISSING:
                 raise PlanError(
-                    f"{cls.__name__} needs the option {name!r}", given=", ".join(options), allowed=", ".join(known)
+                    f"{cls.__name__} needs the option {name!r}", given=", ".join(options), allowed=", ".join(allowed)
                 )
         return cls(**{name: _value(known[name], value) for name, value in options.items()})
 

@@ -181,8 +181,6 @@ class SqlSession:
             )
             stream = sources.timed(context, self.catalog, part, derived)
         elif part.source is not None:
-            if declared is None:
-                raise context.error(part, "a stream from a source needs columns", instead=f"CREATE STREAM {name} (…) …")
             stream = sources.source(context, self.catalog, part, declared)
             declared = plain(stream).schema
             sources.late_into(context, self.catalog, part, stream)

@@ -80,6 +80,16 @@ def test_the_sample_package_is_installed():
     assert sink.options == ("database", "table", "encoding", "key", "ended"), "its own first: the arguments in SQL"
 
 
+def test_our_own_are_there_without_metadata(site: Path):
+    for kind in ("source", "sink"):
+        ours = {one.name: one for one in installed_adapters(kind) if one.package == "headrace"}  # type: ignore[arg-type]
+        assert list(ours) == ["kafka", "postgres"]
+        assert not any(one.problem for one in ours.values())
+    install(site, "ada-good", "sources", {"kafka": "ada_good:Feed"}, GOOD)
+    with pytest.raises(PlanError, match=r"ada-good 1\.2 has a source of the same name"):
+        hr.read_source("kafka", lifetime=hr.point("at"))
+
+
 def test_a_source_by_name_reads_what_its_object_reads():
     by_name = hr.read_source("sqlite", COLUMNS, lifetime=hr.point("ts"), database="shop.db", tables="orders")
     adapter = SqliteSource("shop.db", "orders", hr.Schema.of(COLUMNS))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace.errors import HistoryError, SqlError
+from headrace.errors import SqlError
 from headrace.sql.parse import parse
 from headrace.sql.printer import to_sql
 from headrace.sql.session import ShownTable
@@ -139,9 +139,9 @@ def test_a_started_script_goes_on_with_new_rows(shop: Path):
         query.stop()
 
 
-def test_a_history_of_an_adapter_is_refused():
-    with pytest.raises(HistoryError, match="a history reads stored rows"):
-        hr.sql(READ + "SELECT * FROM orders").history().cht()
+def test_a_history_reads_what_an_adapter_has_stored(shop: Path):
+    stream = hr.sql(f"{READ} {TOTALS}", base=shop)
+    assert sorted(stream.history().cht()["total"].to_pylist()) == sorted(stream.cht()["total"].to_pylist())
 
 
 # ---- errors and secrets

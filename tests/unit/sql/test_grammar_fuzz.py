@@ -229,6 +229,9 @@ lifetimes = st.one_of(
     st.builds(s.PointLifetime, small),
     st.builds(s.IntervalLifetime, small, small),
     st.builds(s.EdgeLifetime, small, several(names), maybe(small)),
+    st.builds(
+        s.ChangesLifetime, maybe(small), several(names), maybe(names), maybe(st.text("a'b", max_size=3)), maybe(small)
+    ),
     st.just(s.PhysicalLifetime()),
 )
 lengths = durations | numbers

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import pyarrow as pa
 
 from headrace.adapters.kafka.messages import KeyFormat, MessageFormat
-from headrace.adapters.kafka.options import connection, pairs, reserved
+from headrace.adapters.kafka.options import FORMAT_OPTIONS, config_of, connection, pairs, reserved, value_format
 from headrace.errors import PlanError, SinkError
 from headrace.io.adapter import DeliveryId, SinkAdapter
 from headrace.io.values import ValueFormat
@@ -41,6 +42,7 @@ class KafkaSink(SinkAdapter):
     compacted, unless the configuration says otherwise. `options` are passed to librdkafka.
     """
 
+    more_options: ClassVar[tuple[str, ...]] = tuple(name for name in FORMAT_OPTIONS if name != "envelope")
     bootstrap: str = ""
     topic: str = ""
     format: ValueFormat = _JSON
@@ -51,6 +53,14 @@ class KafkaSink(SinkAdapter):
     partitions: int | None = None
     topic_config: Any = field(default=())
     options: Any = field(default=())
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        """The sink; `format` is a name, with the options of a `ValueFormat`."""
+        given = {name: value for name, value in options.items() if name not in cls.more_options}
+        given["format"] = value_format(given.get("format", "json"), options)
+        given["topic_config"] = config_of(given.get("topic_config", ()))
+        return super().from_options(given)
 
     def __post_init__(self) -> None:
         for name in ("key", "message_key"):

@@ -7,13 +7,21 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.adapters.kafka.columns import METADATA, TOMBSTONE, RecordDecoder
-from headrace.adapters.kafka.options import connection, pairs, reserved
+from headrace.adapters.kafka.options import (
+    FORMAT_OPTIONS,
+    connection,
+    key_columns_of,
+    pairs,
+    place_of,
+    reserved,
+    value_format,
+)
 from headrace.errors import PlanError, SourceError
 from headrace.io.adapter import Offsets, SourceAdapter
 from headrace.io.decoded import DecodedBlock, refused_table
@@ -33,6 +41,8 @@ _FIXED = (
 )  # fmt: skip
 _JSON = ValueFormat("json")
 _NONE = Schema(())
+_VALUE_OPTIONS = tuple(name for name in FORMAT_OPTIONS if name != "subject")
+_KEY_OPTIONS = ("key_delimiter", "key_avro_schema", "key_registry")
 
 
 def _module(name: str) -> Any:
@@ -59,6 +69,7 @@ class KafkaSource(SourceAdapter):
     the query itself never reads them.
     """
 
+    more_options: ClassVar[tuple[str, ...]] = (*_VALUE_OPTIONS, *_KEY_OPTIONS)
     bootstrap: str
     topics: tuple[str, ...] = ()
     columns: Schema = _NONE
@@ -108,6 +119,27 @@ class KafkaSource(SourceAdapter):
         for column in (*self.columns, *self.key_columns):
             if column.name in METADATA or column.name == TOMBSTONE.name:
                 raise PlanError(f"{column.name} is a column of every record", given=str(self.columns))
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        """The source; `columns` may have those of the key and of the record itself, as streams of SQL have them.
+
+        `format` is a name, with the options of a `ValueFormat`; those of the key have the prefix `key_`.
+        """
+        given = {name: value for name, value in options.items() if name not in cls.more_options}
+        columns = Schema.of(given.get("columns", _NONE))
+        keys = key_columns_of(given.get("key_columns", _NONE), columns)
+        if TOMBSTONE.name in columns:
+            given.setdefault("tombstones", True)
+        own = {*METADATA.names, TOMBSTONE.name, *keys.names}
+        given["columns"] = Schema(tuple(column for column in columns if column.name not in own))
+        given["key_columns"] = keys
+        given["format"] = value_format(given.get("format", "json"), options)
+        if keys or "key_format" in given:
+            given["key_format"] = value_format(given.get("key_format", "json"), options, "key_")
+        if "start" in given:
+            given["start"] = place_of(given["start"])
+        return super().from_options(given)
 
     @property
     def schema(self) -> Schema:

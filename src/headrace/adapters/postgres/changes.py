@@ -36,10 +36,11 @@ from headrace.adapters.postgres import slots
 from headrace.adapters.postgres.catalog import TableInfo, described, name_parts
 from headrace.adapters.postgres.connection import Connection, check_dsn, close_idle, connected
 from headrace.adapters.postgres.copying import copy_out
-from headrace.adapters.postgres.pgoutput import ADDED, LogDecoder, text_block, whole_transactions
+from headrace.adapters.postgres.pgoutput import ADDED, CHANGE_TYPE, LogDecoder, text_block, whole_transactions
+from headrace.adapters.postgres.polled import PostgresPolled
 from headrace.adapters.postgres.types import check_declared, derived, free_of_reserved
 from headrace.errors import PlanError, SourceError
-from headrace.io.adapter import Offsets, SourceAdapter
+from headrace.io.adapter import Offsets, SourceAdapter, TableLog
 from headrace.io.decoded import DecodedBlock
 from headrace.schema import Schema
 from headrace.time import ticks
@@ -75,6 +76,8 @@ class PostgresChanges(SourceAdapter):
     """
 
     keeps_rows: ClassVar[bool] = False
+    knows_columns: ClassVar[bool] = True
+    more_options: ClassVar[tuple[str, ...]] = ("cursor", "lag")
     dsn: str = field(repr=False)
     table: str
     columns: Schema
@@ -103,11 +106,19 @@ class PostgresChanges(SourceAdapter):
         cls, dsn: str, table: str, columns: Schema | str | None = None, key: Sequence[str] = (), **rest: Any
     ) -> PostgresChanges:
         """The source, with columns and key from the table where they are not given."""
-        check_dsn(dsn)
-        with connected(dsn, SourceError, f"the table {table}") as connection:
-            info = _existing(connection, table)
-        chosen = derived(info.columns, f"the table {table}") if columns is None else Schema.of(columns)
-        return cls(dsn, table, chosen, tuple(key) or info.primary_key or _identity(info), **rest)
+        return _completed(cls(dsn, table, Schema(()) if columns is None else Schema.of(columns), tuple(key), **rest))
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> SourceAdapter:  # type: ignore[override] # see below
+        """The source, with columns and key as `of` has them; with a `cursor` it is a `PostgresPolled`.
+
+        `columns` may have those that the source adds, as streams of SQL have them.
+        """
+        if options.keys() & set(cls.more_options):
+            return PostgresPolled.from_options(options)
+        columns = Schema.of(options.get("columns", Schema(())))
+        own = Schema(tuple(column for column in columns if column.name not in Schema(ADDED)))
+        return _completed(super().from_options({"key": (), **options, "columns": own}))
 
     def __str__(self) -> str:
         name = f", {self.name}" if self.name else ""
@@ -117,6 +128,10 @@ class PostgresChanges(SourceAdapter):
     def schema(self) -> Schema:
         """The table's columns, and `_change_type`, `_commit_time`, `_lsn`."""
         return Schema((*self.columns, *ADDED))
+
+    @property
+    def table_log(self) -> TableLog:
+        return TableLog(self.columns, self.key, CHANGE_TYPE)
 
     @property
     def _what(self) -> str:
@@ -398,6 +413,14 @@ def _share_snapshot(locker: Connection, reader: Connection, table: TableInfo) ->
         _end_transaction(reader)
         raise
     return int(place), ticks(time)
+
+
+def _completed(source: PostgresChanges) -> PostgresChanges:
+    """The source with columns and key from the table where it has none."""
+    with connected(source.dsn, SourceError, f"the table {source.table}") as connection:
+        info = _existing(connection, source.table)
+    columns = source.columns if len(source.columns) else derived(info.columns, f"the table {source.table}")
+    return replace(source, columns=columns, key=source.key or info.primary_key or _identity(info))
 
 
 def _existing(connection: Connection, table: str) -> TableInfo:

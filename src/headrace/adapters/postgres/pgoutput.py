@@ -33,7 +33,9 @@ from headrace.errors import SourceError
 from headrace.io.decoded import REFUSED, DecodedBlock, finish
 from headrace.schema import Field, Schema, Type
 
-__all__ = ["ADDED", "LogDecoder", "LoggedTable", "booleans", "raw_texts", "text_block", "whole_transactions"]
+__all__ = [
+    "ADDED", "CHANGE_TYPE", "LogDecoder", "LoggedTable", "booleans", "raw_texts", "text_block", "whole_transactions",
+]  # fmt: skip
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]

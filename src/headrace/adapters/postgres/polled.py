@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,6 +42,7 @@ _INTEGERS = ("int2", "int4", "int8")
 _TIMES = ("timestamptz", "timestamp")
 _CURSOR = "__cursor"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+P = TypeVar("P", bound="PostgresPolled")
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,12 @@ class PostgresPolled(SourceAdapter):
         cls, dsn: str, table: str, cursor: str, columns: Schema | str | None = None, lag: DurationLike = 0
     ) -> PostgresPolled:
         """The source, with columns from the table if they are not given."""
-        check_dsn(dsn)
-        with connected(dsn, SourceError, f"the table {table}") as connection:
-            info = described(connection, table)
-        known = info.columns if info is not None else ()
-        chosen = derived(known, f"the table {table}") if columns is None else Schema.of(columns)
-        return cls(dsn, table, chosen, cursor, lag)
+        return _completed(cls(dsn, table, Schema(()) if columns is None else Schema.of(columns), cursor, lag))
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        """The source, with columns from the table if they are not given."""
+        return _completed(super().from_options({"columns": Schema(()), **options}))
 
     def __str__(self) -> str:
         return f"postgres polled({self.table} by {self.cursor})"
@@ -166,6 +167,15 @@ class PostgresPolled(SourceAdapter):
                 instead=f"ALTER TABLE {self.table} ALTER COLUMN {self.cursor} SET NOT NULL",
             )
         return column
+
+
+def _completed(source: P) -> P:
+    """The source with the columns of the table if it has none."""
+    if len(source.columns):
+        return source
+    with connected(source.dsn, SourceError, f"the table {source.table}") as connection:
+        info = described(connection, source.table)
+    return replace(source, columns=derived(info.columns if info is not None else (), f"the table {source.table}"))
 
 
 def _numbered(texts: pa.Table, fields: Schema) -> DecodedBlock:

@@ -12,9 +12,11 @@ different keys, so they run at the same time without waiting for each other.
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -62,6 +64,14 @@ class PostgresSink(SinkAdapter):
     times: Times = "timestamp"
     columns: Mapping[str, str] | tuple[tuple[str, str], ...] = ()
     deliveries: str = "headrace_deliveries"
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        """The sink, by default for final rows; new names of columns may be a text: `total AS sum, …`."""
+        given = {"encoding": "final", **options}
+        if isinstance(given.get("columns"), str):
+            given["columns"] = _new_names(given["columns"])
+        return super().from_options(given)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -175,6 +185,13 @@ class PostgresSink(SinkAdapter):
             connection.execute(_delete(identifier(self.table), staging, target, has_nulls))
         if deletes < rows.num_rows:
             connection.execute(_upsert(identifier(self.table), staging, target))
+
+
+def _new_names(text: str) -> dict[str, str]:
+    pairs = [re.split(r"\s+AS\s+", part.strip(), flags=re.IGNORECASE) for part in text.split(",")]
+    if any(len(pair) != 2 for pair in pairs):
+        raise PlanError("these are no new names of columns", given=text, allowed="'total AS sum, item AS name'")
+    return dict(pairs)
 
 
 #: The columns of rows in each encoding that are not the payload's.

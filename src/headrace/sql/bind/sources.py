@@ -10,21 +10,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from headrace.adapters.registry import adapter_names, option_names, sink_class, source_class
-from headrace.api import inputs, outputs
+from headrace.adapters.registry import adapter_names, option_names, sink_class, source_adapter, source_class
+from headrace.api import inputs, outputs, services
 from headrace.api.stream import Stream
 from headrace.errors import nearest
 from headrace.expr import Expr
-from headrace.io.adapter import SinkAdapter, SourceAdapter
+from headrace.io.adapter import SourceAdapter
 from headrace.io.files import list_files, local_path
-from headrace.io.formats import first_row
+from headrace.io.formats import Format, first_row
+from headrace.io.origins import Files
 from headrace.io.tables import table_of
 from headrace.plan.arrival import timed_by
 from headrace.plan.policies import Lifetime, Point, ProgressPolicy
-from headrace.schema import RESERVED, Schema
+from headrace.schema import RESERVED, Field, Schema
 from headrace.sql import syntax as s
 from headrace.sql.bind.arguments import LIMITS, Given
 from headrace.sql.bind.catalog import Catalog, StreamEntry, TableEntry
+from headrace.sql.bind.changes import changes
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions
 from headrace.sql.bind.scope import Relation, Scope
@@ -53,26 +55,85 @@ class _Reading:
         return {"lifetime": self.lifetime, "progress": self.progress, "bad_rows": self.bad_rows}
 
 
-def source(context: Context, catalog: Catalog, part: s.CreateStream, schema: Schema) -> Stream:
-    """The stream of a CREATE STREAM with a SOURCE."""
+def source(context: Context, catalog: Catalog, part: s.CreateStream, schema: Schema | None) -> Stream:
+    """The stream of a CREATE STREAM with a SOURCE; only an adapter that knows its columns needs no schema."""
     assert part.source is not None
     kind = _source_kind(context, part.source.kind)
     arguments = Given.of(context, catalog, part.source, kind.wanted, kind.needed, dotted=kind.dotted)
+    if schema is None and not kind.knows_columns:
+        raise context.error(
+            part, "a stream from a source needs columns", instead=f"CREATE STREAM {part.name.text} (…) …"
+        )
     renames = kind.built_in and "rename" in kind.wanted
-    if renames:
+    if renames and schema is not None:
         with arguments.at():
             schema = schema.renamed(arguments.renames())
-    _check_names(context, part, schema, renames)
-    lifetime = _lifetime(context, catalog, part, schema)
-    reading = _Reading(
-        schema,
-        lifetime,
-        _progress(context, part, unit_of_lifetime(lifetime, schema)),
-        part.policy.bad_rows or "divert",
-    )
+    _check_names(context, part, schema or Schema(()), renames)
+    if isinstance(part.lifetime, s.ChangesLifetime):
+        return _changes(context, catalog, part, schema, kind, arguments)
+    if kind.adapter is None:
+        assert schema is not None
+        return _rows(context, catalog, part, schema, arguments, partial(kind.make, arguments))
     with arguments.at():
-        stream: Stream = kind.make(arguments, reading)
-    return stream
+        adapter = kind.adapter(arguments, schema)
+    if adapter.table_log is not None and part.lifetime is None:
+        return _changes(context, catalog, part, schema, kind, arguments, adapter)
+    if adapter.table_log is not None and adapter.table_log.op not in (schema or ()):
+        raise context.error(
+            part.lifetime or part,
+            "this source has the changes of a table, and deletions are no rows of it",
+            given=to_sql(part.source),
+            allowed=f"LIFETIME CHANGES, or a column {adapter.table_log.op}, if the rows are read as a log",
+            instead="LIFETIME CHANGES AT column, or cursor => 'id' for rows that are only appended",
+        )
+    read = partial(_read_adapter, adapter)
+    return _rows(context, catalog, part, adapter.schema if schema is None else schema, arguments, read)
+
+
+def _rows(
+    context: Context,
+    catalog: Catalog,
+    part: s.CreateStream,
+    schema: Schema,
+    arguments: Given,
+    read: Callable[[_Reading], Stream],
+) -> Stream:
+    """A stream whose lifetimes are in its rows."""
+    lifetime = _lifetime(context, catalog, part, schema)
+    progress = _progress(context, part, unit_of_lifetime(lifetime, schema))
+    with arguments.at():
+        return read(_Reading(schema, lifetime, progress, part.policy.bad_rows or "divert"))
+
+
+def _changes(
+    context: Context,
+    catalog: Catalog,
+    part: s.CreateStream,
+    schema: Schema | None,
+    kind: PlaceKind,
+    arguments: Given,
+    adapter: SourceAdapter | None = None,
+) -> Stream:
+    """A stream of the rows of a table, by its changes."""
+    if kind.log is None and kind.adapter is None:
+        assert part.lifetime is not None
+        able = [name for name, one in SOURCES.items() if one.log is not None] + adapter_names("source")
+        raise context.error(
+            part.lifetime,
+            f"{arguments.part.kind.text} has no changes of tables",
+            given=arguments.part.kind.text,
+            allowed=", ".join(able),
+        )
+
+    def log(more: Sequence[Field]) -> Any:
+        if adapter is not None:
+            return adapter
+        columns = schema if schema is None else Schema((*schema, *more))
+        with arguments.at():
+            return kind.log(arguments, columns) if kind.log is not None else kind.adapter(arguments, columns)  # type: ignore[misc]
+
+    with arguments.at():
+        return changes(context, catalog, part, schema, log, partial(_progress, context, part))
 
 
 def _check_names(context: Context, part: s.CreateStream, schema: Schema, renames: bool) -> None:
@@ -145,12 +206,7 @@ def _progress(context: Context, part: s.CreateStream, unit: int) -> ProgressPoli
     late: Any = "divert" if isinstance(part.policy.late, s.Name) else part.policy.late or "divert"
     late_policy = part.progress
     if late_policy is None:
-        by_arrival = part.lifetime is None or (
-            isinstance(part.lifetime, s.PointLifetime)
-            and isinstance(part.lifetime.value, s.Column)
-            and part.lifetime.value.name.text.lower() == _CLOCK
-        )
-        if by_arrival:
+        if _by_arrival(part.lifetime):
             return inputs.ordered(late)
         return inputs.explicit(late) if part.policy.late else None
 
@@ -167,7 +223,19 @@ def _progress(context: Context, part: s.CreateStream, unit: int) -> ProgressPoli
         return inputs.ordered(late, idle) if late_policy.kind == "ordered" else inputs.explicit(late, idle)
 
 
+def _by_arrival(lifetime: s.Part | None) -> bool:
+    if isinstance(lifetime, s.ChangesLifetime):
+        return lifetime.time is None
+    value = lifetime.value if isinstance(lifetime, s.PointLifetime) else None
+    return lifetime is None or (isinstance(value, s.Column) and value.name.text.lower() == _CLOCK)
+
+
 def _csv(arguments: Given, reading: _Reading) -> Stream:
+    how = _csv_format(arguments, reading.schema)
+    return inputs.read_csv(arguments.path(), reading.schema, **how, **arguments.limits(), **reading.options)
+
+
+def _csv_format(arguments: Given, schema: Schema) -> dict[str, Any]:
     path, delimiter = arguments.path(), arguments.text("delimiter", ",").replace("\\t", "\t")
     if len(delimiter) != 1:
         raise arguments.context.error(
@@ -175,9 +243,8 @@ def _csv(arguments: Given, reading: _Reading) -> Stream:
         )
     header = arguments.values.get("header")
     if header is None:
-        header = _has_header(path, delimiter, reading.schema, arguments.renames())
-    how = {"delimiter": delimiter, "header": bool(header), **arguments.limits()}
-    return inputs.read_csv(path, reading.schema, **how, **reading.options)
+        header = _has_header(path, delimiter, schema, arguments.renames())
+    return {"delimiter": delimiter, "header": bool(header)}
 
 
 def _has_header(path: str, delimiter: str, schema: Schema, renames: Mapping[str, str]) -> bool:
@@ -210,10 +277,11 @@ def _host(arguments: Given, reading: _Reading) -> Stream:
     return inputs.read_host(host, port, reading.schema, **rest, **reading.options)
 
 
-def _topic(arguments: Given, reading: _Reading) -> Stream:
-    options = {"kafka.bootstrap.servers": arguments.text("servers"), "subscribe": arguments.text("topic")}
-    options["startingOffsets"] = arguments.text("start", "earliest")
-    return inputs.read_spark("kafka", reading.schema, options=options, **reading.options)
+def _file_log(format: str, arguments: Given, schema: Schema) -> Files:
+    """Files that hold the log of a table."""
+    how = {**(_csv_format(arguments, schema) if format == "csv" else {}), **arguments.limits()}
+    order = how.pop("order", "time")
+    return Files(arguments.path(), Format(format, **how | {"rename": tuple(how["rename"].items())}), order=order)
 
 
 def _spark_table(arguments: Given, reading: _Reading) -> Stream:
@@ -226,8 +294,12 @@ def _generator(arguments: Given, reading: _Reading) -> Stream:
     return inputs.generated(arguments.text("name"), reading.schema, **arguments.rest("name"), **reading.options)
 
 
-def _adapter(name: str, paths: tuple[str, ...] | None, arguments: Given, reading: _Reading) -> Stream:
-    return inputs.read_source(name, reading.schema, **reading.options, **arguments.options(paths))
+def _adapter(name: str, paths: tuple[str, ...] | None, arguments: Given, schema: Schema | None) -> SourceAdapter:
+    return source_adapter(name, schema, arguments.options(paths))
+
+
+def _read_adapter(adapter: SourceAdapter, reading: _Reading) -> Stream:
+    return inputs.read_source(adapter, reading.schema, **reading.options)
 
 
 @dataclass(frozen=True)
@@ -237,40 +309,52 @@ class PlaceKind:
     wanted: tuple[str, ...]
     needed: int
     make: Callable[..., Any]
+    #: The files of a log of changes, if it can be one.
+    log: Callable[[Given, Any], Files] | None = None
+    #: The source adapter, if it is one's; `make` is then not used.
+    adapter: Callable[[Given, Schema | None], SourceAdapter] | None = None
     #: Whether it is the dialect's own, not an adapter's.
     built_in: bool = True
     #: Whether there may be options of a client, whose names have dots.
     dotted: bool = False
-
-    @classmethod
-    def of_adapter(cls, adapter: type[SourceAdapter | SinkAdapter], make: Callable[..., Any]) -> PlaceKind:
-        """The kind of an adapter. The columns of a source are those of its stream."""
-        names, source = option_names(adapter), issubclass(adapter, SourceAdapter)
-        wanted = tuple(name for name in names if name != "options" and not (source and name == "columns"))
-        return cls(wanted, 0, make, built_in=False, dotted="options" in names)
+    #: Whether a stream needs no declared columns.
+    knows_columns: bool = False
 
 
+_CSV = ("path", "delimiter", "header", "rename", *LIMITS, "order")
 #: The sources of the dialect.
 SOURCES: Mapping[str, PlaceKind] = {
-    "FILE": PlaceKind(("path", "delimiter", "header", "rename", *LIMITS, "order"), 1, _csv),
-    "CSV": PlaceKind(("path", "delimiter", "header", "rename", *LIMITS, "order"), 1, _csv),
-    "JSON": PlaceKind(("path", "rename", *LIMITS, "order"), 1, _json),
-    "PARQUET": PlaceKind(("path", "rename", "order"), 1, _parquet),
+    "FILE": PlaceKind(_CSV, 1, _csv, partial(_file_log, "csv")),
+    "CSV": PlaceKind(_CSV, 1, _csv, partial(_file_log, "csv")),
+    "JSON": PlaceKind(("path", "rename", *LIMITS, "order"), 1, _json, partial(_file_log, "json")),
+    "PARQUET": PlaceKind(("path", "rename", "order"), 1, _parquet, partial(_file_log, "parquet")),
     "EVENTS": PlaceKind(("path", "format", "rename", *LIMITS, "order"), 1, _events),
     "HOST": PlaceKind(("host", "port", "delimiter", "format", "spool", "rename", "max_line"), 2, _host),
-    "TOPIC": PlaceKind(("servers", "topic", "start"), 2, _topic),
     "TABLE": PlaceKind(("name", "rename"), 1, _spark_table),
     "GENERATOR": PlaceKind(("name", "rows", "seed"), 1, _generator),
 }
+#: Words of the dialect for adapters.
+_ADAPTERS = {"TOPIC": "kafka"}
 
 
 def _source_kind(context: Context, name: s.Name) -> PlaceKind:
     if name.text.upper() in SOURCES:
         return SOURCES[name.text.upper()]
-    _check_known(context, name, "source", [*SOURCES, *adapter_names("source")])
+    _check_known(context, name, "source", [*SOURCES, *_ADAPTERS, *adapter_names("source")])
+    own = _ADAPTERS.get(name.text.upper(), name.text)
     with context.at(name):
-        adapter = source_class(name.text)
-    return PlaceKind.of_adapter(adapter, partial(_adapter, name.text, adapter.paths))
+        adapter = source_class(own)
+    names = option_names(adapter)
+    return PlaceKind(
+        # The columns of the source are those of its stream.
+        tuple(option for option in names if option not in ("options", "columns")),
+        0,
+        _read_adapter,
+        adapter=partial(_adapter, own, adapter.paths),
+        built_in=False,
+        dotted="options" in names,
+        knows_columns=adapter.knows_columns,
+    )
 
 
 # --- tables and sinks ------------------------------------------------------------------------------------------------
@@ -280,10 +364,29 @@ def table(context: Context, catalog: Catalog, part: s.CreateTable, schema: Schem
     """The table of a CREATE TABLE."""
     if part.source is None:
         raise context.error(part, "a table needs a source", instead=f"CREATE TABLE {part.name.text} SOURCE FILE ('…')")
-    _check_known(context, part.source.kind, "source of a table", ("FILE", "CSV", "JSON", "PARQUET"))
-    arguments = Given.of(context, catalog, part.source, ("path",), 1)
+    _check_known(context, part.source.kind, "source of a table", list(_TABLES))
+    wanted, read = _TABLES[part.source.kind.text.upper()]
+    arguments = Given.of(context, catalog, part.source, wanted, 1)
     with arguments.at():
-        return TableEntry(part.name.text, table_of(arguments.path(), schema), to_sql(part))
+        return TableEntry(part.name.text, table_of(read(arguments, schema), schema), to_sql(part))
+
+
+def _table_file(arguments: Given, _: Schema | None) -> str:
+    return arguments.path()
+
+
+def _postgres_table(arguments: Given, schema: Schema | None) -> Any:
+    arguments.options(None)  # an error where a session may only use some folders
+    table, query = arguments.text("table"), arguments.text("query")
+    return services.postgres_table(arguments.text("dsn"), table, query=query, schema=schema)
+
+
+_Table = tuple[tuple[str, ...], Callable[[Given, Schema | None], Any]]
+#: The sources of tables: the arguments, and the rows or the path of a file.
+_TABLES: Mapping[str, _Table] = {
+    **dict.fromkeys(("FILE", "CSV", "JSON", "PARQUET"), (("path",), _table_file)),
+    "POSTGRES": (("dsn", "table", "query"), _postgres_table),
+}
 
 
 def _file_sink(arguments: Given, format: str) -> Any:
@@ -330,7 +433,10 @@ def _sink_kind(context: Context, name: s.Name) -> PlaceKind:
     _check_known(context, name, "sink", [*SINKS, *adapter_names("sink")])
     with context.at(name):
         adapter = sink_class(name.text)
-    return PlaceKind.of_adapter(adapter, partial(_adapter_sink, name.text, adapter.paths))
+    names = option_names(adapter)
+    wanted = tuple(option for option in names if option != "options")
+    make = partial(_adapter_sink, name.text, adapter.paths)
+    return PlaceKind(wanted, 0, make, built_in=False, dotted="options" in names)
 
 
 def _check_known(context: Context, kind: s.Name, what: str, known: Sequence[str]) -> None:

@@ -72,6 +72,16 @@ class Builder(PatternBuilder):
     def edge_lifetime(self, at: Span, value: s.Expression, *given: Clause) -> Clause:
         return Clause("lifetime", self.make(s.EdgeLifetime, at, given, value=value), at)
 
+    def changes_lifetime(self, at: Span, *given: Clause) -> Clause:
+        return Clause("lifetime", self.make(s.ChangesLifetime, at, given), at)
+
+    changes_at = clause("time")
+    changes_op = clause("operation")
+    changes_deletes = clause("deletes")
+
+    def changes_encoding(self, at: Span, text: Token) -> Clause:
+        return Clause("encoding", unquoted(text.text), at)
+
     edge_key = clauses("key")
     edge_closes = clause("closes")
 

@@ -232,6 +232,18 @@ def _(part: s.EdgeLifetime) -> str:
     return words(f"LIFETIME EDGE AT {text(part.value)}", clauses("KEY", part.key), clause("CLOSED WHEN", part.closes))
 
 
+@writes(s.ChangesLifetime)
+def _(part: s.ChangesLifetime) -> str:
+    return words(
+        "LIFETIME CHANGES",
+        clause("AT", part.time),
+        clauses("KEY", part.key),
+        clause("OPERATION", part.operation),
+        f"ENCODING {quoted(part.encoding)}" if part.encoding is not None else "",
+        clause("DELETED WHEN", part.deletes),
+    )
+
+
 @writes(s.PhysicalLifetime)
 def _(_: s.PhysicalLifetime) -> str:
     return "LIFETIME PHYSICAL"

@@ -10,9 +10,9 @@ from headrace.sql.syntax.parts import Part
 from headrace.sql.syntax.queries import Entry, Into, Query
 
 __all__ = [
-    "Ask", "CreateSchema", "CreateStream", "CreateTable", "Describe", "Drop", "EdgeLifetime", "Explain", "Insert",
-    "IntervalLifetime", "Merge", "PhysicalLifetime", "PointLifetime", "Policy", "Progress", "Script", "Set",
-    "Show", "SourceClause", "Split", "SplitBranch", "Statement", "TypedColumn", "Verify",
+    "Ask", "ChangesLifetime", "CreateSchema", "CreateStream", "CreateTable", "Describe", "Drop", "EdgeLifetime",
+    "Explain", "Insert", "IntervalLifetime", "Merge", "PhysicalLifetime", "PointLifetime", "Policy", "Progress",
+    "Script", "Set", "Show", "SourceClause", "Split", "SplitBranch", "Statement", "TypedColumn", "Verify",
 ]  # fmt: skip
 
 
@@ -76,6 +76,17 @@ class EdgeLifetime(Part):
 
 
 @dataclass(frozen=True)
+class ChangesLifetime(Part):
+    """`LIFETIME CHANGES [AT ts] [KEY a, b] [OPERATION op] [ENCODING 'debezium'] [DELETED WHEN p]`."""
+
+    time: Expression | None = None
+    key: tuple[Name, ...] = ()
+    operation: Name | None = None
+    encoding: str | None = None
+    deletes: Expression | None = None
+
+
+@dataclass(frozen=True)
 class PhysicalLifetime(Part):
     """`LIFETIME PHYSICAL`: the rows are physical events."""
 
@@ -112,7 +123,7 @@ class CreateStream(Statement):
     name: Name
     columns: tuple[TypedColumn, ...] = ()
     like: Name | None = None
-    lifetime: PointLifetime | IntervalLifetime | EdgeLifetime | PhysicalLifetime | None = None
+    lifetime: PointLifetime | IntervalLifetime | EdgeLifetime | ChangesLifetime | PhysicalLifetime | None = None
     source: SourceClause | None = None
     derived: Name | Query | Merge | None = None
     progress: Progress | None = None
