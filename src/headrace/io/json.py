@@ -142,7 +142,9 @@ class JsonDecoder:
     def _peek(self, records: Records) -> dict[str, pa.DataType]:
         wanted = {name for name, field in zip(self._members, self.fields, strict=True) if _is_time(field)}
         found: dict[str, pa.DataType] = {}
-        for index in range(min(_PEEKED, len(records)) if wanted else 0):
+        for index in range(min(_PEEKED, len(records))):
+            if not wanted:
+                break
             try:
                 row = json.loads(records[index])
             except (ValueError, RecursionError):
@@ -228,8 +230,9 @@ class _Huge:
 def _read(data: bytes, schema: pa.Schema) -> pa.Table:
     options = pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     longest = max(_PARALLEL_BYTES, 2 * (data.find(b"\n") + 1))
+    reading = pajson.ReadOptions(use_threads=len(data) > longest, block_size=longest)  # one block needs no threads
     try:
-        return pajson.read_json(pa.BufferReader(data), pajson.ReadOptions(block_size=longest), options)
+        return pajson.read_json(pa.BufferReader(data), reading, options)
     except pa.ArrowInvalid as error:
         if "straddl" not in str(error):  # otherwise only a line longer than Arrow's block
             raise

@@ -23,6 +23,9 @@ from headrace.stages.message import REPORTS, RESULT, Message, split
 
 __all__ = ["Intake", "circulated"]
 
+#: Blocks with fewer rows wait for others, and run through the operators together: each run has a fixed cost.
+_TOGETHER = 20_000
+
 
 class Intake:
     """One task of one source in one batch."""
@@ -34,6 +37,8 @@ class Intake:
         self.clock = clock
         self.channel = Channel(source, start, clock)
         self._reports: list[ChannelReport] = []
+        self._waiting: list[tuple[Changes, Changes]] = []
+        self._rows = 0
         self._ready: dict[int, list[pa.Table]] = {edge.number: [] for edge in line.edges if edge.start == 0}
         #: The outputs without a stage.
         self._outputs = [(i, o) for i, o in enumerate(line.outputs) if line.levels[o.fingerprint] == 0]
@@ -55,17 +60,25 @@ class Intake:
         if block.refused.num_rows:
             reasons, texts = (block.refused[name].to_pylist() for name in ("reason", "raw"))
             lines = block.refused["line"] if known else None
-            self._run(Changes.empty(self.source.schema), self.channel.refuse(reasons, texts, lines))
+            self._add(Changes.empty(self.source.schema), self.channel.refuse(reasons, texts, lines))
         if block.file != "same":
             self.channel.report.counts[f"{block.file}_files"] += 1
         self.channel.report.counts["lost_offsets"] += block.lost
 
     def take(self, table: pa.Table, full_rows: RowLookup | None = None, lines: NDArray[np.int64] | None = None) -> None:
         """Take a block of rows."""
-        accepted, diverted = self.channel.take(table, full_rows, lines)
-        self._run(accepted, diverted)
+        self._add(*self.channel.take(table, full_rows, lines))
 
-    def _run(self, accepted: Changes, diverted: Changes) -> None:
+    def _add(self, accepted: Changes, diverted: Changes) -> None:
+        self._waiting.append((accepted, diverted))
+        self._rows += len(accepted) + len(diverted)
+        if self._rows >= _TOGETHER:
+            self._run()
+
+    def _run(self) -> None:
+        """Run the rows that wait through the operators of the level."""
+        accepted, diverted = (Changes.concat(parts) for parts in zip(*self._waiting, strict=True))
+        self._waiting, self._rows = [], 0
         outputs: dict[str, Changes | pa.Table] = {self.source.fingerprint: accepted}
         for node in self.line.at(0):
             if isinstance(node, Diverted):
@@ -91,6 +104,8 @@ class Intake:
     def finish(self) -> Iterable[Message]:
         """All messages for the next level: rows by bucket, and the report for every bucket."""
         self._reports.append(self.channel.report)
+        if self._waiting:
+            self._run()
         for edge in self.line.edges:
             if self._ready.get(edge.number):
                 table = _merged(edge.producer, self._ready[edge.number])

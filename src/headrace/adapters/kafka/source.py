@@ -6,6 +6,7 @@ import re
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
@@ -202,11 +203,7 @@ class KafkaSource(SourceAdapter):
         self, partition: str, start: int, end: int, columns: Sequence[str]
     ) -> Generator[DecodedBlock, None, int | None]:
         reading, place = _module("reading"), _module("discovery").split(partition)
-        key = (self.key_format, self.key_columns) if self.key_format is not None else None
-        # A value is malformed if any of its columns is, also one that the query does not read: else another query of
-        # the same script, or a history, would see other rows.
-        names = [*columns, *(name for name in (*self.columns.names, *self.key_columns.names) if name not in columns)]
-        decoder = RecordDecoder(names, (self.format, self.columns), key, tombstones=self.tombstones)
+        decoder = _decoder(self, tuple(columns))
         wanted = reading.Wanted(decoder.needs_keys, decoder.needs_headers)
         at, lost = start, 0
         while at < end:
@@ -245,6 +242,17 @@ class KafkaSource(SourceAdapter):
     def close(self) -> None:
         _module("reading").close_readers(self._connection)
         _module("discovery").forget(self._place)
+
+
+@lru_cache(maxsize=64)
+def _decoder(source: KafkaSource, columns: tuple[str, ...]) -> RecordDecoder:
+    """The decoder of a source's records. Making one takes as long as decoding a hundred of them, so it is kept."""
+    key = (source.key_format, source.key_columns) if source.key_format is not None else None
+    # A value is malformed if any of its columns is, also one that the query does not read: else another query of the
+    # same script, or a history, would see other rows.
+    own = (*source.columns.names, *source.key_columns.names)
+    names = [*columns, *(name for name in own if name not in columns)]
+    return RecordDecoder(names, (source.format, source.columns), key, tombstones=source.tombstones)
 
 
 def _start(given: Any) -> Any:

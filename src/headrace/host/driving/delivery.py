@@ -2,7 +2,8 @@
 
 Tasks have written the rows as blocks of the store, and the commit names them, in *parts*: one for each bucket that has
 rows. So they can be delivered again after a crash, by any process, until the sink has recorded the batch. For physical
-events the CTI of the batch is a part of its own, which is delivered after all others.
+events the CTI of the batch is the last row of its only part; if there are several parts or none, it is a part of its
+own, which is delivered after all others.
 
 Few rows are delivered by the driver, which has them at hand or reads them from the store: that takes milliseconds. Many
 rows are delivered by workers (`Executor.deliver`), and never visit the driver.
@@ -32,11 +33,12 @@ _THREADS = 4
 
 @dataclass(frozen=True)
 class DeliveryPart:
-    """One part of a batch: its blocks of rows, or for the CTI no block."""
+    """One part of a batch: its blocks of rows, and whether the CTI follows them."""
 
     id: DeliveryId
     blocks: tuple[str, ...]
     nbytes: int
+    cti: bool = False
 
 
 def deliveries_of(job: Job, commit: Commit) -> list[DeliveryPart]:
@@ -45,21 +47,23 @@ def deliveries_of(job: Job, commit: Commit) -> list[DeliveryPart]:
     for output in job.adapters:
         about = commit.record["outputs"][output]
         parts = [(part, tuple(blocks), nbytes) for part, blocks, nbytes in about["deliveries"]]
-        if about["moved"]:
+        alone = about["moved"] and len(parts) != 1
+        if alone:
             parts.append((CTI_PART, (), 0))
-        found += [DeliveryPart(DeliveryId(job.owner, output, part, commit.batch), *rest) for part, *rest in parts]
+        for part, blocks, nbytes in parts:
+            cti = about["moved"] and (part == CTI_PART or not alone)
+            found.append(DeliveryPart(DeliveryId(job.owner, output, part, commit.batch), blocks, nbytes, cti))
     return found
 
 
 def deliver(job: Job, commit: Commit, delivery: DeliveryPart, stopped: Callable[[], bool] = lambda: False) -> None:
     """Deliver one part, and repeat that while the place does not answer."""
     output = delivery.id.output
-    if delivery.id.part == CTI_PART:
-        rows = cti_row(commit.record["outputs"][output]["cti"], job.line.outputs[output].schema)
-    else:
-        reader = BlockReader(job.storage, commit)
-        rows = concat([pa.ipc.open_stream(reader.block(name)).read_all() for name in delivery.blocks])
-    sink = job.adapters[output]
+    reader = BlockReader(job.storage, commit)
+    parts = [pa.ipc.open_stream(reader.block(name)).read_all() for name in delivery.blocks]
+    if delivery.cti:
+        parts.append(cti_row(commit.record["outputs"][output]["cti"], job.line.outputs[output].schema))
+    sink, rows = job.adapters[output], concat(parts)
     patiently(lambda: sink.deliver(delivery.id, rows), str(sink), stopped)
 
 

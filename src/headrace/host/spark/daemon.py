@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import gc
 
+import pyarrow as pa
 from pyspark.daemon import manager
 
 import headrace.host.spark.worker  # noqa: F401 - for the workers
@@ -32,6 +33,7 @@ def keep_memory() -> None:
 
 if __name__ == "__main__":
     keep_memory()
+    pa.array([0])  # the first array makes Arrow import pandas: once here, not in the first batch of every worker
     gc.collect()
     gc.freeze()
     manager()
