@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from headrace.errors import HeadraceError, SinkError, SourceError, Unavailable
 
-__all__ = ["PATIENCE", "Kept", "Options", "admin", "codes", "common", "failure", "is_away", "quiet"]
+__all__ = ["PATIENCE", "Kept", "Options", "address", "admin", "codes", "common", "failure", "is_away", "quiet"]
 
 #: Options of a client as pairs, so that they are part of a value.
 Options = tuple[tuple[str, str], ...]
@@ -44,6 +44,7 @@ _AWAY = codes(
     "KAFKA_STORAGE_ERROR", "UNSTABLE_OFFSET_COMMIT", "CONCURRENT_TRANSACTIONS", "FENCED_LEADER_EPOCH",
     "UNKNOWN_LEADER_EPOCH",
 )  # fmt: skip
+_AWAY_HINT = "a broker that runs and can be reached at the address of bootstrap="
 _NOT_LOGGED_IN = codes("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED")
 
 
@@ -93,6 +94,11 @@ def admin(options: Options) -> AdminClient:
     return _admins.once(options, lambda: AdminClient(common(options)))
 
 
+def address(options: Options) -> str:
+    """The address of the brokers, for messages."""
+    return dict(options).get("bootstrap.servers", "")
+
+
 def is_away(error: KafkaError) -> bool:
     """Whether an error may go away by itself: the broker is down, moves a partition, or is overloaded."""
     return error.code() in _AWAY or error.retriable()
@@ -105,9 +111,11 @@ def failure(
     reason = error.args[0] if isinstance(error, KafkaException) else error
     if isinstance(reason, KafkaError):
         text = f"{what}: Kafka answers {reason.name()}: {reason.str()}"
-        return Unavailable(text) if is_away(reason) and not reason.fatal() else kind(text, instead=_hint(reason))
+        if is_away(reason) and not reason.fatal():
+            return Unavailable(text, instead=_AWAY_HINT)
+        return kind(text, instead=_hint(reason))
     if isinstance(reason, TimeoutError):
-        return Unavailable(f"{what}: Kafka does not answer")
+        return Unavailable(f"{what}: Kafka does not answer", instead=_AWAY_HINT)
     return kind(f"{what}: {reason}")
 
 
