@@ -14,15 +14,16 @@ progress of their source; except those that are idle: silent for as long as the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from headrace.errors import SourceError
 from headrace.io.adapter import Offsets, ReadRange, patiently
 from headrace.io.origins import AdapterRead
 from headrace.plan.nodes import Source
-from headrace.plan.policies import Arrival
-from headrace.time import format_ticks
+from headrace.plan.policies import Arrival, Heartbeat
+from headrace.time import NEG_INFINITY
 from headrace.trace import Segment, Trace
 
 __all__ = ["RangePositions"]
@@ -35,9 +36,11 @@ _REPORTED_AFTER = 30_000_000
 class RangePositions:
     """The partitions of one source: how far each was read, and the next ranges."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, stopped: Callable[[], bool] = lambda: False) -> None:
         assert isinstance(source.origin, AdapterRead)
         self.source, self.adapter = source, source.origin.adapter
+        #: Whether the query is being stopped: then a service that does not answer is not waited for.
+        self._stopped = stopped
         #: Rows timed by arrival are in order across partitions, too: one of them at a time.
         self._one = isinstance(source.lifetime, Arrival)
         #: For every known partition, the next offset, and when new rows were last seen, in ticks of the clock.
@@ -48,13 +51,18 @@ class RangePositions:
         self.news = {"lost_offsets": 0}
         #: Positions are few numbers, and have no segments; sources of files have.
         self.seen = Trace(lambda rows: rows)
+        #: Whether a partition begins elsewhere than at its first row: a restart would choose another place.
+        self.chosen = False
         self._looked = False
         self._acknowledged: dict[str, int] = {}
         self._reported: set[str] = set()
 
     def pending(self, rows: int, clock: int) -> list[ReadRange]:
         """The ranges to read with the next batch, of at most about `rows` rows in all."""
-        reached = patiently(lambda: self.adapter.offsets(self.next), f"{self.source.origin}")
+        return patiently(lambda: self._pending(rows, clock), str(self.source.origin), self._stopped)
+
+    def _pending(self, rows: int, clock: int) -> list[ReadRange]:
+        reached = self.adapter.offsets(self.next)
         ready: list[tuple[str, Offsets]] = []
         for partition in sorted(reached):
             offsets = reached[partition]
@@ -69,7 +77,9 @@ class RangePositions:
     def _start(self, partition: str, offsets: Offsets, clock: int) -> int:
         """Where the next range of a partition starts."""
         if partition not in self.next:
-            self.next[partition] = offsets.first if self._looked else self.adapter.begin(partition, offsets)
+            begin = offsets.first if self._looked else self.adapter.begin(partition, offsets)
+            self.next[partition] = begin
+            self.chosen = self.chosen or begin != offsets.first
             self.heard[partition] = clock
         start = self.next[partition]
         if start < offsets.first:
@@ -120,16 +130,26 @@ class RangePositions:
             if partition not in read
         )
 
-    def report_holding(self, partition: str, clock: int, *, alone: bool) -> None:
-        """Report a partition that has held back its source for long, once."""
-        if self.source.policy.idle is not None or alone or partition in self._reported:
+    def report_holding(self, reached: Mapping[str, Sequence[int]]) -> None:
+        """Report partitions that have held back their source for long while others had rows, each once.
+
+        `reached` has the highest time of every partition that had rows.
+        """
+        policy = self.source.policy
+        if self._one or policy.idle is not None or isinstance(policy, Heartbeat) or len(self.heard) < 2:
             return
-        if clock - self.heard[partition] > _REPORTED_AFTER:
+        newest = max(self.heard.values())
+        highest = {partition: reached.get(partition, (NEG_INFINITY,))[0] for partition in self.heard}
+        least = min(highest.values())
+        for partition in sorted(self.heard):
+            silent = newest - self.heard[partition] > _REPORTED_AFTER
+            if not silent or highest[partition] > least or partition in self._reported:
+                continue
             self._reported.add(partition)
             _log.warning(
                 "%s: no new rows of %s since %s; it holds back the progress of its source; "
                 "progress=hr.advance(..., idle='1 minute') would let the others go on",
-                self.source.origin, partition, format_ticks(self.heard[partition]),
+                self.source.origin, partition, datetime.fromtimestamp(self.heard[partition] // 1_000_000, UTC),
             )  # fmt: skip
 
     def take(self, ends: Mapping[str, int]) -> None:
@@ -148,9 +168,11 @@ class RangePositions:
 
     def saved(self) -> dict[str, Any]:
         """All of it, as JSON values."""
-        return {"scalars": {"next": dict(self.next), "heard": dict(self.heard)}, "traces": {}}
+        scalars = {"next": dict(self.next), "heard": dict(self.heard), "looked": self._looked}
+        return {"scalars": scalars, "traces": {}}
 
     def restore(self, saved: Mapping[str, Any], held: Mapping[str, Segment]) -> None:  # noqa: ARG002 - as files do
         """Restore a saved value."""
         self.next, self.heard = dict(saved["scalars"]["next"]), dict(saved["scalars"]["heard"])
-        self._looked = True
+        # Without a look, the driver before has run a plan that it found: it knew no more than the plan's partitions.
+        self._looked = bool(saved["scalars"].get("looked", True))
