@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -48,6 +48,14 @@ class Life:
                 env={**os.environ, "PYTHONPATH": path},
             )  # fmt: skip
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
     @property
     def _log(self) -> Path:
         return self.folder / "process.log"
@@ -74,21 +82,14 @@ class Life:
         try:
             code = self._process.wait(_SECONDS)
         except subprocess.TimeoutExpired:
-            self.kill()
             raise AssertionError(f"it does not come to the moment {self.run.death!r}:\n{self.log}") from None
-        self._kill_rest()
         assert code == -signal.SIGKILL, f"the query failed, and should have died at {self.run.death!r}:\n{self.log}"
 
     def kill(self) -> None:
         """`kill -9` of the process and its children."""
-        self._kill_rest()
-        self._process.wait()
-
-    def _kill_rest(self) -> None:
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return
+        self._process.wait()
 
     def finish(self) -> dict[str, Any]:
         """Let it process everything and end; its last words."""
@@ -96,7 +97,6 @@ class Life:
         try:
             code = self._process.wait(_SECONDS)
         except subprocess.TimeoutExpired:
-            self.kill()
             raise AssertionError(f"the query does not end:\n{self.log}") from None
         assert code == 0, self.log
         done: dict[str, Any] = json.loads((self.folder / "done.json").read_text())
