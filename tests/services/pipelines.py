@@ -59,6 +59,8 @@ class Run:
     #: The moment at which the process dies, and how often it has passed it then.
     death: str = ""
     calls: int = 1
+    #: On Spark, whether workers deliver also few rows, which the driver delivers by itself else.
+    from_workers: bool = False
 
     def place(self, sink: str) -> str:
         """The topic or the table of a sink."""
@@ -156,8 +158,11 @@ def main(options: Path) -> None:
     folder = Path(run.folder)
     if run.host == "spark":
         # Imported when it is used: an extra.
+        from headrace.host.spark import worker
         from headrace.host.spark.session import get_session
 
+        if run.from_workers:
+            worker._MOST_FROM_HERE = -1
         get_session("local[2,4]", app="headrace services")
     if run.death:
         die_at(run.death, run.calls)

@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,31 @@ def test_a_driver_killed_at_any_moment_loses_and_repeats_nothing(
     run = (totals if query in TOTALS else averages)(query)
     with writer(run, broker) as feed:
         die(run, (*ANYWHERE, *(OF_KAFKA if query in IN_KAFKA else OF_POSTGRES)))
+        feed.stop()
+    finish(run, broker)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("query", "from_workers", "deaths"),
+    [
+        ("events", True, (("read", 2), ("delivered", 2), ("committed", 1))),
+        ("current", False, (("read", 1), ("postgres committed", 2), ("committed", 1))),
+    ],
+)
+def test_a_driver_on_spark_killed_at_any_moment_loses_and_repeats_nothing(
+    query: str,
+    from_workers: bool,
+    deaths: tuple[tuple[str, int], ...],
+    broker: Broker,
+    averages: Callable[..., Run],
+    totals: Callable[..., Run],
+) -> None:
+    run = replace((totals if query in TOTALS else averages)(query, "spark"), from_workers=from_workers)
+    with writer(run, broker) as feed:
+        die(run, deaths)
+        kill_at_random(run, max(1, KILLS // 4), random.Random(SEED))
         feed.stop()
     finish(run, broker)
 
