@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from confluent_kafka import Producer
 from tests.fixtures.ports import free_ports
-from tests.services.broker import Broker
+from tests.services.broker import LOGIN, Broker
 from tests.services.database import Database
 from tests.services.lives import records
 
@@ -170,13 +170,13 @@ def test_a_query_stops_promptly_while_the_broker_is_away(
 def test_a_wrong_address_of_a_broker_is_an_error_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(adapter, "PATIENCE", 3.0)
+    monkeypatch.setattr(adapter, "PATIENCE", 6.0)
     address = closed_port()
     with running([(events(address, "trades"), hr.memory())], tmp_path) as query:
-        error = failure_of(query, 20)
+        error = failure_of(query, 30)
     assert isinstance(error, Unavailable)
     assert address in str(error)
-    assert "trying again for 3 seconds" in caplog.text
+    assert "trying again for 6 seconds" in caplog.text
     with pytest.raises(Unavailable, match=address):
         hr.start([(events(address, "trades"), hr.kafka("answers", bootstrap=address))], host="local")
 
@@ -190,6 +190,34 @@ def test_a_wrong_address_or_user_of_a_database_is_an_error_at_once(database: Dat
     with pytest.raises(SourceError, match="no_such_database") as failed:
         hr.read_postgres(database.dsn_of("no_such_database").replace("postgres@", "postgres:secret@"), "accounts")
     assert "secret" not in str(failed.value)
+
+
+def test_a_wrong_password_of_a_broker_is_an_error_in_time(broker: Broker, topic: Topic, tmp_path: Path) -> None:
+    source = topic()
+    write(broker, source, [1, 2])
+
+    def login(password: str) -> dict[str, str]:
+        return {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "reader",
+            "sasl.password": password,
+        }
+
+    address = broker.bootstrap_with_login
+    with running([(events(address, source, options=login("wrong")), hr.memory())], tmp_path / "wrong") as query:
+        error = failure_of(query, 15)
+    assert isinstance(error, SourceError)
+    assert "sasl.password" in str(error)
+    assert "wrong" not in str(error)
+    sink = hr.kafka(topic(), bootstrap=address, options=login("wrong"))
+    with pytest.raises(SinkError, match=r"sasl\.password"):
+        hr.start([(events(broker.bootstrap, source), sink)], host="local")
+    stream = events(address, source, options=login(LOGIN))
+    with running([(stream, hr.memory())], tmp_path / "right") as query:
+        query.process_all_available()
+        (counts,) = query.counts.values()
+        assert counts["accepted"] == 2
 
 
 def test_a_missing_topic_is_an_error_that_names_it(broker: Broker, topic: Topic, tmp_path: Path) -> None:

@@ -139,7 +139,9 @@ def _by_pattern(place: Place) -> dict[str, list[int]]:
     try:
         topics = admin(place.options).list_topics(timeout=PATIENCE).topics
     except KafkaException as error:
-        raise failure(error, f"the topics of {address(place.options)} cannot be listed") from error
+        raise failure(
+            error, f"the topics of {address(place.options)} cannot be listed", options=place.options
+        ) from error
     matches = re.compile(place.pattern).fullmatch
     return {name: [*topic.partitions] for name, topic in topics.items() if topic.error is None and matches(name)}
 
@@ -158,7 +160,9 @@ def _by_name(place: Place) -> dict[str, list[int]]:
                     given=", ".join(place.topics),
                     instead=f"create the topic first, or give pattern={re.escape(name)!r}, which waits for it",
                 ) from error
-            raise failure(error, f"topic {name!r} of {address(place.options)} cannot be described") from error
+            raise failure(
+                error, f"topic {name!r} of {address(place.options)} cannot be described", options=place.options
+            ) from error
     return result
 
 
@@ -180,5 +184,6 @@ def _listed(place: Place, wanted: Mapping[TopicPartition, Any]) -> dict[TopicPar
                 raise Unavailable(
                     f"partition {partition_name(partition.topic, partition.partition)} is away"
                 ) from error
-            raise failure(error, f"the offsets of topic {partition.topic!r} cannot be listed") from error
+            what = f"the offsets of topic {partition.topic!r} cannot be listed"
+            raise failure(error, what, options=place.options) from error
     return result

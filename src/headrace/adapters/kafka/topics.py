@@ -68,4 +68,6 @@ def _described(options: Options, topic: str) -> int:
     except KafkaException as error:
         if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return 0
-        raise failure(error, f"topic {topic!r} of {address(options)} cannot be described", SinkError) from error
+        raise failure(
+            error, f"topic {topic!r} of {address(options)} cannot be described", SinkError, options
+        ) from error
