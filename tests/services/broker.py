@@ -25,7 +25,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.fixtures.ports import free_ports
 from tests.services.kafka_jars import java_home, kafka_jars
 
-__all__ = ["Broker"]
+__all__ = ["LOGIN", "Broker"]
+
+#: The password of the user `reader`.
+LOGIN = "correct"
 
 _SECONDS = 60
 _SILENT = logging.getLogger("tests.services.broker")
@@ -46,7 +49,7 @@ class Broker:
 
     def __init__(self, folder: Path, *, heap: str = "512m") -> None:
         self.folder = folder
-        self._port, self._controller = free_ports(2)
+        self._port, self._login_port, self._controller = free_ports(3)
         self._heap = heap
         self._process: subprocess.Popen[bytes] | None = None
         self._admin: AdminClient | None = None
@@ -55,6 +58,11 @@ class Broker:
     def bootstrap(self) -> str:
         """What clients take as `bootstrap.servers`; the same for the broker's whole life."""
         return f"127.0.0.1:{self._port}"
+
+    @property
+    def bootstrap_with_login(self) -> str:
+        """The address for clients that log in: SASL_PLAINTEXT, mechanism PLAIN, user `reader` with `LOGIN`."""
+        return f"127.0.0.1:{self._login_port}"
 
     @property
     def running(self) -> bool:
@@ -179,15 +187,21 @@ class Broker:
             raise RuntimeError(f"Kafka's folder could not be formatted:\n{self._tail()}")
 
     def _settings(self) -> dict[str, object]:
+        login = f"SASL_PLAINTEXT://{self.bootstrap_with_login}"
         inside = f"127.0.0.1:{self._controller}"
         return {
             "process.roles": "broker,controller",
             "node.id": 1,
             "controller.quorum.voters": f"1@{inside}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{inside}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": f"PLAINTEXT://{self.bootstrap},{login},CONTROLLER://{inside}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap},{login}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+                f'org.apache.kafka.common.security.plain.PlainLoginModule required user_reader="{LOGIN}";'
+            ),
             "log.dirs": self.folder / "data",
             "auto.create.topics.enable": "false",
             "default.replication.factor": 1,

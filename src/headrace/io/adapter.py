@@ -183,6 +183,12 @@ class SinkAdapter(Sink, Configured):
         """
         raise NotImplementedError
 
+    def interrupt(self) -> None:
+        """The query is being stopped: calls of `deliver` that wait for the place raise `Unavailable` soon.
+
+        Called from another thread, perhaps several times; after it comes `close`.
+        """
+
     def close(self) -> None:
         """Release what this process holds for the sink, when the query ends."""
 

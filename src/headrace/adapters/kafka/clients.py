@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -18,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 
 from headrace.errors import HeadraceError, SinkError, SourceError, Unavailable
 
-__all__ = ["PATIENCE", "Kept", "Options", "admin", "codes", "common", "failure", "is_away", "quiet"]
+__all__ = ["PATIENCE", "Kept", "Options", "address", "admin", "codes", "common", "failure", "is_away", "quiet"]
 
 #: Options of a client as pairs, so that they are part of a value.
 Options = tuple[tuple[str, str], ...]
@@ -44,6 +45,8 @@ _AWAY = codes(
     "KAFKA_STORAGE_ERROR", "UNSTABLE_OFFSET_COMMIT", "CONCURRENT_TRANSACTIONS", "FENCED_LEADER_EPOCH",
     "UNKNOWN_LEADER_EPOCH",
 )  # fmt: skip
+_AWAY_HINT = "a broker that runs and can be reached at the address of bootstrap="
+_ALL_DOWN = codes("_ALL_BROKERS_DOWN")
 _NOT_LOGGED_IN = codes("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED")
 
 
@@ -81,6 +84,7 @@ def _forget() -> None:
 
 os.register_at_fork(after_in_child=_forget)
 _admins: Kept[AdminClient] = Kept()
+_problems: dict[Options, KafkaError] = {}
 
 
 def common(options: Options) -> dict[str, Any]:
@@ -90,7 +94,25 @@ def common(options: Options) -> dict[str, Any]:
 
 def admin(options: Options) -> AdminClient:
     """The client that asks for offsets, topics and groups."""
-    return _admins.once(options, lambda: AdminClient(common(options)))
+    return _admins.once(options, lambda: AdminClient({**common(options), "error_cb": partial(_note, options)}))
+
+
+def _note(options: Options, error: KafkaError) -> None:
+    """Called by librdkafka, inside of `poll`: why a connection failed. Calls only say that nobody answered."""
+    if error.code() not in _ALL_DOWN:
+        _problems[options] = error
+
+
+def _problem(options: Options) -> KafkaError | None:
+    """Why the connections of the client that asks failed most recently, since the last call."""
+    _problems.pop(options, None)
+    admin(options).poll(0)
+    return _problems.get(options)
+
+
+def address(options: Options) -> str:
+    """The address of the brokers, for messages."""
+    return dict(options).get("bootstrap.servers", "")
 
 
 def is_away(error: KafkaError) -> bool:
@@ -99,15 +121,27 @@ def is_away(error: KafkaError) -> bool:
 
 
 def failure(
-    error: BaseException | KafkaError, what: str, kind: type[SourceError | SinkError] = SourceError
+    error: BaseException | KafkaError,
+    what: str,
+    kind: type[SourceError | SinkError] = SourceError,
+    options: Options | None = None,
 ) -> HeadraceError:
-    """An error of librdkafka as one of ours: `Unavailable`, or an error that ends the query."""
+    """An error of librdkafka as one of ours: `Unavailable`, or an error that ends the query.
+
+    With `options`, it is one of the client that asks (`admin`), and the reason of its connections is part of it.
+    """
     reason = error.args[0] if isinstance(error, KafkaException) else error
     if isinstance(reason, KafkaError):
         text = f"{what}: Kafka answers {reason.name()}: {reason.str()}"
-        return Unavailable(text) if is_away(reason) and not reason.fatal() else kind(text, instead=_hint(reason))
+        problem = _problem(options) if options is not None and is_away(reason) else None
+        if problem is not None:
+            text = f"{text} ({problem.str()})"
+            reason = problem if problem.code() in _NOT_LOGGED_IN else reason
+        if is_away(reason) and not reason.fatal():
+            return Unavailable(text, instead=_AWAY_HINT)
+        return kind(text, instead=_hint(reason))
     if isinstance(reason, TimeoutError):
-        return Unavailable(f"{what}: Kafka does not answer")
+        return Unavailable(f"{what}: Kafka does not answer", instead=_AWAY_HINT)
     return kind(f"{what}: {reason}")
 
 

@@ -31,30 +31,53 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from headrace.adapters.kafka.clients import PATIENCE, Kept, Options, codes, common, failure, is_away
+from headrace.adapters.kafka.clients import Kept, Options, codes, common, failure, is_away
 from headrace.adapters.kafka.messages import Message
 from headrace.errors import SinkError, Superseded, Unavailable
 from headrace.io.adapter import DeliveryId
 
-__all__ = ["close_producers", "deliver_once", "deliver_simply", "transaction_name"]
+__all__ = ["close_producers", "deliver_once", "deliver_simply", "interrupt", "transaction_name"]
 
 #: How long a step of a transaction may take, in seconds, and how often one that can be aborted is tried.
 _STEP, _ATTEMPTS = 15.0, 3
+#: How long a call waits before it looks whether the query is being stopped, in seconds.
+_SLICE = 1.0
+#: How long the record may take to become part of a transaction, in seconds: one small request.
+_RECORD = 5.0
 _DEFAULTS: dict[str, Any] = {
     "linger.ms": 5, "batch.size": 1_000_000, "batch.num.messages": 100_000, "partitioner": "murmur2_random",
     "queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 128 << 10, "transaction.timeout.ms": 120_000,
     # A transaction that follows another at once waits until Kafka has finished that one: 100 ms by default.
     "retry.backoff.ms": 5,
 }  # fmt: skip
+_ALL_DOWN = codes("_ALL_BROKERS_DOWN")
 _FENCED = codes(
     "_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "UNKNOWN_PRODUCER_ID"
 )  # fmt: skip
+
+
+Place = tuple[Options, str]
+#: Topics whose deliveries from this process should not wait for Kafka.
+_interrupted: set[Place] = set()
+
+
+def interrupt(options: Options, topic: str) -> None:
+    """Let deliveries to a topic that wait for Kafka end, until its producers are closed."""
+    _interrupted.add((options, topic))
+
+
+def _go_on(place: Place) -> None:
+    """Raise if the query is being stopped."""
+    if place in _interrupted:
+        raise Unavailable(
+            f"topic {place[1]!r} cannot be written: Kafka does not answer, and the query is being stopped"
+        )
 
 
 class _Fenced(Exception):
@@ -72,9 +95,12 @@ class _Part:
     def __init__(self, options: Options, name: str, topic: str) -> None:
         self.lock = threading.Lock()
         self._options, self._name, self._topic = options, name, topic
+        self._place = (options, topic)
         self._producer: Producer | None = None
         self._group: Any = None
         self._next = 0
+        #: Whether Kafka was away since the producer began.
+        self._shaken = False
 
     def deliver(self, batch: int, messages: Callable[[], Iterable[Message]]) -> None:
         """Deliver a batch, unless it is recorded."""
@@ -96,6 +122,7 @@ class _Part:
 
     def _deliver(self, batch: int, messages: Callable[[], Iterable[Message]]) -> None:
         try:
+            self._renew()
             producer = self._producer or self._begin()
             if batch >= self._next:
                 self._transact(producer, batch, messages)
@@ -108,16 +135,28 @@ class _Part:
             self.drop()
             raise
 
+    def _renew(self) -> None:
+        """Drop a producer whose broker was away: its next transaction would hang (`_record`)."""
+        if self._producer is not None:
+            self._producer.poll(0)  # calls `_on_error`
+            if self._shaken:
+                self.drop()
+
+    def _on_error(self, error: KafkaError) -> None:
+        """Called by librdkafka, inside of `poll`, for what concerns the whole client; calls raise their own errors."""
+        self._shaken = self._shaken or error.code() in _ALL_DOWN
+
     def _begin(self) -> Producer:
         """A producer that has ended the transactions of those before it; then read what they have recorded."""
-        fixed = {"transactional.id": self._name, "enable.idempotence": True, "error_cb": _ignore}
+        fixed = {"transactional.id": self._name, "enable.idempotence": True, "error_cb": self._on_error}
+        self._shaken = False
         producer = Producer({**_DEFAULTS, **common(self._options), **fixed})
-        _until(producer.init_transactions, _STEP)
+        _until(producer.init_transactions, _STEP, self._place)
         # Not the admin client's `list_consumer_group_offsets`: in 2.16.1 it ends the process (a segmentation fault) if
         # the broker's coordinator of groups is not ready. `read_committed` waits for offsets of open transactions.
         member = Consumer({**common(self._options), "group.id": self._name, "isolation.level": "read_committed"})
         try:
-            self._next = _recorded(member, self._topic)
+            self._next = _recorded(member, self._place)
             self._group = member.consumer_group_metadata()
         finally:
             member.close()
@@ -129,14 +168,14 @@ class _Part:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 producer.begin_transaction()
-                produce(producer, self._topic, messages())
-                _send_all(producer, self._topic)
+                produce(producer, self._place, messages())
+                _send_all(producer, self._place)
                 self._record(producer, record)
-                _until(producer.commit_transaction, _STEP)
+                _until(producer.commit_transaction, _STEP, self._place)
             except KafkaException as error:
                 if not error.args[0].txn_requires_abort() or attempt == _ATTEMPTS:
                     raise
-                _until(producer.abort_transaction, _STEP)
+                _until(producer.abort_transaction, _STEP, self._place)
                 time.sleep(0.1 * attempt)
             else:
                 self._next = batch + 1
@@ -151,19 +190,22 @@ class _Part:
         answer: Future[None] = Future()
 
         def call() -> None:
+            send = producer.send_offsets_to_transaction
             try:
-                _until(lambda left: producer.send_offsets_to_transaction(record, self._group, left), _STEP / 2)
+                _until(lambda left: send(record, self._group, left), _RECORD / 2, self._place)
             except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
                 answer.set_exception(error)
             else:
                 answer.set_result(None)
 
         threading.Thread(target=call, name="headrace-kafka", daemon=True).start()
-        try:
-            answer.result(_STEP)
-        except TimeoutError as error:
-            self._producer = None  # the thread still uses it
-            raise Unavailable(f"topic {self._topic!r} cannot be written: Kafka does not answer") from error
+        deadline = time.monotonic() + _RECORD
+        while not answer.done():
+            if time.monotonic() > deadline or self._place in _interrupted:
+                self._producer = None  # the thread still uses it
+                raise Unavailable(f"topic {self._topic!r} cannot be written: Kafka does not answer")
+            wait([answer], _SLICE)
+        answer.result()
 
     def drop(self) -> None:
         """Forget the producer and what it still has to send, without waiting for Kafka."""
@@ -185,8 +227,8 @@ class _Simple:
         with self.lock:
             self._producer = producer = self._producer or self._begin()
             try:
-                produce(producer, topic, messages, lambda error, _: failed.append(error))
-                _send_all(producer, topic)
+                produce(producer, (self._options, topic), messages, lambda error, _: failed.append(error))
+                _send_all(producer, (self._options, topic))
                 if failed:
                     raise KafkaException(next((error for error in failed if not is_away(error)), failed[0]))  # noqa: TRY301
             except KafkaException as error:
@@ -208,9 +250,9 @@ class _Simple:
             _discard(producer)
 
 
-def produce(producer: Producer, topic: str, messages: Iterable[Message], on_delivery: Any = None) -> None:
+def produce(producer: Producer, place: Place, messages: Iterable[Message], on_delivery: Any = None) -> None:
     """Hand over messages; while the queue is full, wait until some are sent."""
-    send, rest = producer.produce, iter(messages)
+    send, rest, topic = producer.produce, iter(messages), place[1]
     message: Message | None = next(rest, None)
     while message is not None:
         try:
@@ -219,30 +261,31 @@ def produce(producer: Producer, topic: str, messages: Iterable[Message], on_deli
                 send(topic, *message, on_delivery)
             message = None
         except BufferError:
-            _wait_for_room(producer, topic)
+            _wait_for_room(producer, place)
     producer.poll(0)
 
 
-def _wait_for_room(producer: Producer, topic: str) -> None:
+def _wait_for_room(producer: Producer, place: Place) -> None:
     """Return when Kafka has taken some of the messages that wait, or all."""
     waiting, deadline = len(producer), time.monotonic() + _STEP
     while len(producer) >= max(waiting, 1):
         if time.monotonic() > deadline:
-            raise Unavailable(f"{waiting} messages wait for topic {topic!r}, and Kafka takes none")
+            raise Unavailable(f"{waiting} messages wait for topic {place[1]!r}, and Kafka takes none")
+        _go_on(place)
         producer.flush(0.02)
 
 
-def _send_all(producer: Producer, topic: str) -> None:
+def _send_all(producer: Producer, place: Place) -> None:
     while len(producer):
-        _wait_for_room(producer, topic)
+        _wait_for_room(producer, place)
 
 
-def _recorded(member: Consumer, topic: str) -> int:
+def _recorded(member: Consumer, place: Place) -> int:
     """The number after the last recorded batch, 0 if there is none."""
-    deadline = time.monotonic() + _STEP
+    deadline, topic = time.monotonic() + _STEP, place[1]
     while True:
         try:
-            (found,) = member.committed([TopicPartition(topic, 0)], timeout=PATIENCE)
+            (found,) = member.committed([TopicPartition(topic, 0)], timeout=_SLICE)
         except KafkaException as error:
             problem = error.args[0]
         else:
@@ -256,18 +299,20 @@ def _recorded(member: Consumer, topic: str) -> int:
                 f"Kafka does not say which batch topic {topic!r} has got last: {problem.str()}",
                 instead="if this stays so, look for a transaction that never ends: kafka-transactions.sh find-hanging",
             )
+        _go_on(place)
         time.sleep(0.05)
 
 
-def _until(call: Callable[[float], object], seconds: float) -> None:
-    """A step of a transaction, repeated while Kafka says that it may be."""
+def _until(call: Callable[[float], object], seconds: float, place: Place) -> None:
+    """A step of a transaction, repeated while Kafka says that it may be; one that timed out continues."""
     deadline = time.monotonic() + seconds
     while True:
         try:
-            call(max(deadline - time.monotonic(), 0.1))
+            call(min(max(deadline - time.monotonic(), 0.1), _SLICE))
         except KafkaException as error:
             if not error.args[0].retriable() or time.monotonic() >= deadline:
                 raise
+            _go_on(place)
             time.sleep(0.02)
         else:
             return
@@ -301,6 +346,7 @@ def deliver_simply(options: Options, topic: str, messages: Iterable[Message]) ->
 
 def close_producers(options: Options, topic: str) -> None:
     """End the producers of a topic. None of them has anything left to send."""
+    _interrupted.discard((options, topic))
     parts: list[_Part | _Simple] = [*_parts.take(lambda key: key[0] == options and key[2] == topic)]
     for kept in (*parts, *_simple.take(lambda key: key == options)):
         with kept.lock:

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from headrace.adapters.kafka.clients import PATIENCE, Kept, Options, admin, failure
+from headrace.adapters.kafka.clients import PATIENCE, Kept, Options, address, admin, codes, failure
 from headrace.errors import SourceError, Unavailable
 from headrace.io.adapter import Offsets
 
@@ -30,6 +30,8 @@ __all__ = ["REFRESH", "TopicPlace", "forget", "offset_at", "partition_name", "re
 REFRESH = 3.0
 #: How often, and after which pause, an end before a position is asked for again: a new leader may lag for a moment.
 _DOUBTS, _PAUSE = 4, 0.25
+#: What the client answers for a partition that nobody leads: it was deleted, or its broker is away.
+_NO_LEADER = codes("UNKNOWN_TOPIC_OR_PART", "_NOENT")
 _EARLIEST: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -137,7 +139,9 @@ def _by_pattern(place: TopicPlace) -> dict[str, list[int]]:
     try:
         topics = admin(place.options).list_topics(timeout=PATIENCE).topics
     except KafkaException as error:
-        raise failure(error, "the topics cannot be listed") from error
+        raise failure(
+            error, f"the topics of {address(place.options)} cannot be listed", options=place.options
+        ) from error
     matches = re.compile(place.pattern).fullmatch
     return {name: [*topic.partitions] for name, topic in topics.items() if topic.error is None and matches(name)}
 
@@ -152,11 +156,13 @@ def _by_name(place: TopicPlace) -> dict[str, list[int]]:
         except KafkaException as error:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise SourceError(
-                    f"there is no topic {name!r}",
+                    f"there is no topic {name!r} at {address(place.options)}",
                     given=", ".join(place.topics),
                     instead=f"create the topic first, or give pattern={re.escape(name)!r}, which waits for it",
                 ) from error
-            raise failure(error, f"topic {name!r} cannot be described") from error
+            raise failure(
+                error, f"topic {name!r} of {address(place.options)} cannot be described", options=place.options
+            ) from error
     return result
 
 
@@ -173,10 +179,11 @@ def _listed(place: TopicPlace, wanted: Mapping[TopicPartition, Any]) -> dict[Top
         try:
             result[partition] = answer.result().offset
         except KafkaException as error:
-            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            if error.args[0].code() in _NO_LEADER:
                 forget(place)  # deleted since it was listed, or not yet known to its leader: the next call shows it
                 raise Unavailable(
                     f"partition {partition_name(partition.topic, partition.partition)} is away"
                 ) from error
-            raise failure(error, f"the offsets of topic {partition.topic!r} cannot be listed") from error
+            what = f"the offsets of topic {partition.topic!r} cannot be listed"
+            raise failure(error, what, options=place.options) from error
     return result

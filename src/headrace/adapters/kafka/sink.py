@@ -131,5 +131,8 @@ class KafkaSink(SinkAdapter):
         else:
             sending.deliver_simply(self._connection, self.topic, shape.messages(rows, delivery.part, partitions))
 
+    def interrupt(self) -> None:
+        _module("delivery").interrupt(self._connection, self.topic)
+
     def close(self) -> None:
         _module("delivery").close_producers(self._connection, self.topic)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import NewTopic
 
-from headrace.adapters.kafka.clients import PATIENCE, Kept, Options, admin, failure
+from headrace.adapters.kafka.clients import PATIENCE, Kept, Options, address, admin, failure
 from headrace.errors import SinkError
 
 __all__ = ["ensure", "partition_count"]
@@ -68,4 +68,6 @@ def _described(options: Options, topic: str) -> int:
     except KafkaException as error:
         if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return 0
-        raise failure(error, f"topic {topic!r} cannot be described", SinkError) from error
+        raise failure(
+            error, f"topic {topic!r} of {address(options)} cannot be described", SinkError, options
+        ) from error

@@ -136,7 +136,7 @@ class Driver:
 
     def _positions_of(self, source: Source) -> FilePositions | RangePositions:
         if isinstance(source.origin, AdapterRead):
-            return RangePositions(source)
+            return RangePositions(source, lambda: self.stopping)
         return FilePositions(source, self.files_per_batch)
 
     @property
@@ -176,7 +176,7 @@ class Driver:
         ends = self.ending and not found.reads and not ended
         clock = self.clock() if self._ticks else None
         moves = ticks and clock is not None and self._moves(clock)
-        if found.reads or ends or self.circulating or moves or self._newly_idle(found):
+        if found.reads or ends or self.circulating or moves or self._newly_idle(found) or self._chooses:
             return replace(found, clock=clock, ends=ends)
         return None
 
@@ -212,6 +212,13 @@ class Driver:
     def _offsets(self, of: Callable[[RangePositions], Mapping[str, int]]) -> dict[tuple[str, str], int]:
         ranged = {s: of(p) for s, p in self.positions.items() if isinstance(p, RangePositions)}
         return {(source, name): offset for source, names in ranged.items() for name, offset in names.items()}
+
+    @property
+    def _chooses(self) -> bool:
+        """Whether the first commit is needed to record where partitions begin, before they have rows."""
+        return self.last is None and any(
+            isinstance(positions, RangePositions) and positions.chosen for positions in self.positions.values()
+        )
 
     def _newly_idle(self, plan: Plan) -> bool:
         """Whether a partition has become idle since the last batch, which lets its source make a new promise."""
@@ -279,9 +286,11 @@ class Driver:
         now = time.monotonic()
         if now - self._acknowledged >= _ACKNOWLEDGED_EVERY:
             self._acknowledged = now
-            for positions in self.positions.values():
+            channels = self.last.record["channels"] if self.last is not None else {}
+            for source, positions in self.positions.items():
                 if isinstance(positions, RangePositions):
                     positions.acknowledge()
+                    positions.report_holding(channels.get(source, {}))
 
     def _note_pace(self, plan: Plan, result: BatchResult, seconds: float) -> None:
         """Adapt the sizes of batches to the time that this one took."""

@@ -29,7 +29,7 @@ class InProcessExecutor(Executor):
 
     def run(self, batch: Batch) -> list[Message]:
         job = self.job
-        messages = self._each(lambda task: run_intake(job, batch, task), len(batch.shares))
+        messages = self._each(lambda task: run_intake(job, batch, task, lambda: self.stopped), len(batch.shares))
         for level in range(1, job.line.depth + 1):
             arrived: list[list[Message]] = [[] for _ in range(job.buckets)]
             for message in messages:
@@ -52,6 +52,7 @@ class InProcessExecutor(Executor):
 
     def interrupt(self) -> None:
         self.stopped = True
+        self.job.interrupt_deliveries()
 
     def close(self) -> None:
         if self._threads is not None:

@@ -74,6 +74,11 @@ class Job:
     adapters: Mapping[int, SinkAdapter] = field(default_factory=dict)
     owner: str = ""
 
+    def interrupt_deliveries(self) -> None:
+        """Let deliveries from this process that wait for a service end soon."""
+        for sink in self.adapters.values():
+            sink.interrupt()
+
 
 @dataclass(frozen=True)
 class Share:

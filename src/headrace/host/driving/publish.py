@@ -12,7 +12,8 @@ committed batch is not delivered.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ import pyarrow as pa
 from headrace.changes import Changes
 from headrace.errors import SinkError
 from headrace.host.driving.plan import Executor
-from headrace.io.adapter import SinkAdapter
+from headrace.io.adapter import SinkAdapter, patiently
 from headrace.io.object_batches import batches_at
 from headrace.io.sinks import FileSink, Nowhere, Sink, rows_of
 from headrace.io.upserts import ENDED
@@ -37,6 +38,8 @@ from headrace.time import NEG_INFINITY
 __all__ = ["Publisher"]
 
 _MARKER = "published"
+#: How long the last delivery may take when a query is stopped, in seconds; then it is left to the next start.
+_LAST_DELIVERY = 2.0
 
 
 class Publisher:
@@ -131,7 +134,9 @@ class Publisher:
 
     def close(self) -> None:
         """End the thread, and release what sinks hold in this process."""
-        if self._threads is not None:
+        if self._threads is not None and self._executor is not None:
+            if self._delivering is not None and wait([self._delivering], _LAST_DELIVERY).not_done:
+                self._executor.interrupt()
             self._threads.shutdown()
         for sink in self._sinks:
             if isinstance(sink, SinkAdapter):
@@ -165,7 +170,8 @@ class Publisher:
         for number, sink in enumerate(self._sinks):
             if isinstance(sink, SinkAdapter):
                 columns = Schema(tuple(f for f in self._outputs[number].schema if f.name != ENDED))
-                sink.open(owner, number, columns, -1 if last is None else last.batch)
+                batch = -1 if last is None else last.batch
+                patiently(partial(sink.open, owner, number, columns, batch), str(sink))
         if last is not None and self._marks and f"{_MARKER}/{last.batch:012d}" not in self._storage.keys(_MARKER):
             self.publish(last)
             self.settle()

@@ -18,7 +18,8 @@ progress of their source; except those that are idle: silent for as long as the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from headrace.errors import SourceError
@@ -26,7 +27,7 @@ from headrace.io.adapter import Offsets, ReadRange, patiently
 from headrace.io.origins import AdapterRead
 from headrace.plan.nodes import Source
 from headrace.plan.policies import Arrival, Heartbeat
-from headrace.time import format_ticks
+from headrace.time import NEG_INFINITY
 from headrace.trace import Segment, Trace
 
 __all__ = ["RangePositions"]
@@ -39,9 +40,11 @@ _REPORTED_AFTER = 30_000_000
 class RangePositions:
     """The partitions of one source: how far each was read, and the next ranges."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, stopped: Callable[[], bool] = lambda: False) -> None:
         assert isinstance(source.origin, AdapterRead)
         self.source, self.adapter = source, source.origin.adapter
+        #: Whether the query is being stopped: then a service that does not answer is not waited for.
+        self._stopped = stopped
         #: Rows timed by arrival are in order across partitions, too: one of them at a time.
         self._one = isinstance(source.lifetime, Arrival)
         #: For every known partition, the next offset, and when new rows were last seen, in ticks of the clock.
@@ -53,6 +56,8 @@ class RangePositions:
         self.news = {"lost_offsets": 0}
         #: Positions are few numbers, and have no segments; sources of files have.
         self.seen = Trace(lambda rows: rows)
+        #: Whether a partition begins elsewhere than at its first row: a restart would choose another place.
+        self.chosen = False
         self._looked = False
         #: The next offsets as of the last commit.
         self._committed: dict[str, int] = {}
@@ -61,7 +66,10 @@ class RangePositions:
 
     def pending(self, rows: int, clock: int) -> list[ReadRange]:
         """The ranges to read with the next batch, of at most about `rows` rows in all."""
-        reached = patiently(lambda: self.adapter.offsets(self.next), f"{self.source.origin}")
+        return patiently(lambda: self._pending(rows, clock), str(self.source.origin), self._stopped)
+
+    def _pending(self, rows: int, clock: int) -> list[ReadRange]:
+        reached = self.adapter.offsets(self.next)
         ready: list[tuple[str, Offsets]] = []
         for partition in sorted(reached):
             offsets = reached[partition]
@@ -77,7 +85,9 @@ class RangePositions:
     def _start(self, partition: str, offsets: Offsets, clock: int) -> int:
         """Where the next range of a partition starts."""
         if partition not in self.next:
-            self.next[partition] = offsets.first if self._looked else self.adapter.begin(partition, offsets)
+            begin = offsets.first if self._looked else self.adapter.begin(partition, offsets)
+            self.next[partition] = begin
+            self.chosen = self.chosen or begin != offsets.first
             self.heard[partition] = clock
         start = self.next[partition]
         if start < offsets.first:
@@ -136,22 +146,29 @@ class RangePositions:
         idle = self.source.policy.idle
         read = {part.partition for part in ranges}
         names = [partition for partition in sorted(self.next) if partition not in read]
-        if idle is None and not isinstance(self.source.policy, Heartbeat):
-            for partition in names:
-                self._report_silent(partition, clock)
         return tuple((name, idle is not None and clock - self.heard[name] >= idle) for name in names)
 
-    def _report_silent(self, partition: str, clock: int) -> None:
-        """Report a partition that has been silent for long while others were not, once."""
-        latest = max(self.heard.values())
-        if clock - self.heard[partition] > _REPORTED_AFTER and clock - latest < _REPORTED_AFTER:
-            if partition not in self._reported:
-                _log.warning(
-                    "%s: no new rows of %s since %s, which holds back the CTI of all; "
-                    "progress=hr.advance(..., idle='1 minute') lets the others go on",
-                    self.source.origin, partition, format_ticks(self.heard[partition], as_datetime=True),
-                )  # fmt: skip
+    def report_holding(self, reached: Mapping[str, Sequence[int]]) -> None:
+        """Report partitions that have held back their source for long while others had rows, each once.
+
+        `reached` has the highest time of every partition that had rows.
+        """
+        policy = self.source.policy
+        if self._one or policy.idle is not None or isinstance(policy, Heartbeat) or len(self.heard) < 2:
+            return
+        newest = max(self.heard.values())
+        highest = {partition: reached.get(partition, (NEG_INFINITY,))[0] for partition in self.heard}
+        least = min(highest.values())
+        for partition in sorted(self.heard):
+            silent = newest - self.heard[partition] > _REPORTED_AFTER
+            if not silent or highest[partition] > least or partition in self._reported:
+                continue
             self._reported.add(partition)
+            _log.warning(
+                "%s: no new rows of %s since %s; it holds back the progress of its source; "
+                "progress=hr.advance(..., idle='1 minute') would let the others go on",
+                self.source.origin, partition, datetime.fromtimestamp(self.heard[partition] // 1_000_000, UTC),
+            )  # fmt: skip
 
     def take(self, ends: Mapping[str, int]) -> None:
         """Record how far partitions have been read."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -39,6 +39,9 @@ from headrace.time import INFINITY
 from headrace.trace import Segment, stored_segments
 
 __all__ = ["forget_stages", "run_intake", "run_stage"]
+
+
+Stopped = Callable[[], bool]
 
 
 @dataclass
@@ -71,15 +74,15 @@ def forget_stages(job: Job) -> None:
 # --- intake ----------------------------------------------------------------------------------------------------------
 
 
-def run_intake(job: Job, batch: Batch, task: int) -> list[Message]:
-    """Read one share of a batch."""
-    messages = list(_read_share(job, batch, task))
+def run_intake(job: Job, batch: Batch, task: int, stopped: Stopped = lambda: False) -> list[Message]:
+    """Read one share of a batch; when the query is being `stopped`, a service that is away is not waited for."""
+    messages = list(_read_share(job, batch, task, stopped))
     if task == 0:
         messages += _signals(job, batch)
     return [_delivered(job, batch, message) for message in messages]
 
 
-def _read_share(job: Job, batch: Batch, task: int) -> Iterator[Message]:
+def _read_share(job: Job, batch: Batch, task: int, stopped: Stopped) -> Iterator[Message]:
     share = batch.shares[task]
     by_source: dict[int, list[ListedFile]] = {}
     for number, file in share.files:
@@ -93,7 +96,7 @@ def _read_share(job: Job, batch: Batch, task: int) -> Iterator[Message]:
             for block in read_listed(source, file):
                 intake.read(block, file.path)
         yield from intake.finish()
-    ends = yield from _read_ranges(job, batch, task)
+    ends = yield from _read_ranges(job, batch, task, stopped)
     if share.feedback and batch.last is not None:
         reader = BlockReader(job.storage, batch.last)
         for name in share.feedback:
@@ -102,7 +105,9 @@ def _read_share(job: Job, batch: Batch, task: int) -> Iterator[Message]:
     yield Message(0, REPORTS, extra={"files": dict(taken), "ends": ends})
 
 
-def _read_ranges(job: Job, batch: Batch, task: int) -> Generator[Message, None, dict[str, dict[str, int]]]:
+def _read_ranges(
+    job: Job, batch: Batch, task: int, stopped: Stopped
+) -> Generator[Message, None, dict[str, dict[str, int]]]:
     """Read the ranges of a share; returns where the next range of each partition starts, by source."""
     ends: dict[str, dict[str, int]] = {}
     by_source: dict[int, list[ReadRange]] = {}
@@ -120,17 +125,18 @@ def _read_ranges(job: Job, batch: Batch, task: int) -> Generator[Message, None, 
                     intake.next_channel(channel)
                 else:
                     intake.channel = channel
-            of_source[part.partition] = _take_range(intake, part)
+            of_source[part.partition] = _take_range(intake, part, stopped)
         yield from intake.finish()
     return ends
 
 
-def _take_range(intake: Intake, part: ReadRange) -> int:
+def _take_range(intake: Intake, part: ReadRange, stopped: Stopped) -> int:
     """Read one range, and return where the next one starts.
 
     Its rows are taken when all are there: if the place stops answering, the range is read again from its beginning.
     """
-    blocks, end = patiently(lambda: _whole(intake.source, part), f"{intake.source.origin}, {part.partition}")
+    what = f"{intake.source.origin}, {part.partition}"
+    blocks, end = patiently(lambda: _whole(intake.source, part), what, stopped)
     for block in blocks:
         intake.read(block, part.partition)
     return end

@@ -108,6 +108,7 @@ class SparkExecutor(Executor):
 
     def interrupt(self) -> None:
         self._stopped = True
+        self.job.interrupt_deliveries()
         if is_connect(self.spark):
             self.spark.interruptTag(self.tag)
         else:  # tags belong to the thread that added them; but the session belongs to the query

@@ -1,0 +1,120 @@
+"""Positions in partitions: where they begin, what a silent partition causes, and a place that is away for a moment."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import headrace as hr
+from headrace.errors import Unavailable
+from headrace.host.driving import ranges
+from headrace.host.driving.ranges import RangePositions
+from headrace.io import adapter as adapters
+from headrace.io.adapter import Offsets, ReadRange, SourceAdapter
+from headrace.plan.nodes import Source
+from headrace.schema import Schema
+
+SECOND = 1_000_000
+
+
+@dataclass(frozen=True)
+class Place(SourceAdapter):
+    """Partitions in memory; `away` has the names of calls that fail, each once."""
+
+    ends: dict[str, int] = field(default_factory=dict)
+    away: list[str] = field(default_factory=list)
+    latest: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        return Schema.of("t LONG")
+
+    def _call(self, name: str) -> None:
+        if name in self.away:
+            self.away.remove(name)
+            raise Unavailable(f"{name} is away")
+
+    def offsets(self, positions: Mapping[str, int]) -> Mapping[str, Offsets]:  # noqa: ARG002 - of all adapters
+        self._call("offsets")
+        return {name: Offsets(0, end) for name, end in self.ends.items()}
+
+    def begin(self, partition: str, available: Offsets) -> int:  # noqa: ARG002 - of all adapters
+        self._call("begin")
+        return available.end if self.latest else 0
+
+    def limit(self, partition: str, start: int, end: int, rows: int) -> int:
+        self._call("limit")
+        return super().limit(partition, start, end, rows)
+
+
+def positions(place: Place, idle: int | None = None) -> RangePositions:
+    node = hr.read_source(place, lifetime=hr.point("t"), progress=hr.advance(delay=0, idle=idle)).node
+    assert isinstance(node, Source)
+    return RangePositions(node)
+
+
+@pytest.mark.parametrize("call", ["offsets", "begin", "limit"])
+def test_a_place_that_is_away_for_a_moment_is_asked_again(call: str):
+    read = positions(Place(ends={"a": 3}, away=[call]))
+    assert read.pending(10, 0) == [ReadRange("a", 0, 3)]
+
+
+def test_a_query_that_is_stopped_does_not_wait(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(adapters, "_PAUSES", (0.01, 0.01))
+    node = positions(Place(ends={"a": 3}, away=["offsets"])).source
+    with pytest.raises(Unavailable, match="offsets is away"):
+        RangePositions(node, lambda: True).pending(10, 0)
+
+
+def test_a_partition_that_appears_later_is_read_from_its_first_row():
+    place = Place(ends={"a": 5}, latest=True)
+    read = positions(place)
+    assert read.pending(10, 0) == []
+    again = positions(place)
+    again.restore(read.saved(), {})
+    place.ends["b"] = 2
+    assert again.pending(10, 0) == [ReadRange("b", 0, 2)]
+
+
+def test_the_first_commit_keeps_where_partitions_begin(tmp_path: Path):
+    place = Place(ends={"a": 5}, latest=True)
+    stream = hr.read_source(place, lifetime=hr.point("t"), progress=hr.advance(delay=0))
+    query = stream.start(hr.memory(), host="local", checkpoint=str(tmp_path))
+    deadline = time.monotonic() + 30
+    while query.progress().get("batch") != 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    query.stop()
+    assert query.driver.last is not None
+    (saved,) = query.driver.last.record["positions"].values()
+    assert saved["scalars"]["next"] == {"a": 5}
+
+
+@pytest.mark.parametrize(
+    ("reached", "idle", "reported"),
+    [
+        ({"a": (9, 9), "b": (1, 1)}, None, ["b"]),
+        ({"a": (9, 9)}, None, ["b"]),
+        ({"a": (1, 1), "b": (9, 9)}, None, []),
+        ({"a": (9, 9), "b": (1, 1)}, SECOND, []),
+    ],
+    ids=["behind", "empty", "ahead", "idle"],
+)
+def test_a_silent_partition_that_holds_back_the_others_is_reported_once(
+    reached: Mapping[str, tuple[int, int]], idle: int | None, reported: list[str], caplog: pytest.LogCaptureFixture
+):
+    place = Place(ends={"a": 1, "b": 1})
+    read = positions(place, idle)
+    with caplog.at_level(logging.WARNING, "headrace"):
+        read.take({part.partition: part.end for part in read.pending(10, 0)})
+        for _ in range(2):
+            place.ends["a"] += 1
+            read.pending(10, ranges._REPORTED_AFTER + SECOND)
+            read.report_holding(reached)
+    assert [name for name in "ab" if f"no new rows of {name} " in caplog.text] == reported
+    assert len(caplog.records) == len(reported)
