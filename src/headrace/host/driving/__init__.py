@@ -10,6 +10,7 @@
     trips.py       the results of a batch's trips: loops across buckets go round within a batch
     driver.py      one batch: plan, run, commit, publish
     in_process.py  runs tasks in threads of this process
+    limits.py      what a report says about the intake
     query.py       the running query: the loop, in a thread, and its public methods
     checkpoint.py  the directory of a query, the same for all hosts
     start.py       from streams and sinks to a running query, on any host

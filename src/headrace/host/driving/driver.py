@@ -299,31 +299,6 @@ class Driver:
         rows = [part["counts"]["rows"] for report in result.reports for s in plan.ranges for part in report.get(s, [])]
         self.row_pace.note(sum(rows), seconds, full=any(self.positions[source].waiting for source in plan.ranges))
 
-    def _holding(self, source: Source) -> str | None:
-        """The partition whose promise is the least, which holds back the CTI of the source."""
-        if self.last is None or isinstance(source.policy, Heartbeat):
-            return None
-        silent = self.last.record["plan"].get("silent", {}).get(source.fingerprint, ())
-        idle = {name for name, is_idle in silent if is_idle}
-        channels = self.last.record["channels"].get(source.fingerprint, {})
-        promises = {n: ChannelReport(*c).promise(source.policy) for n, c in channels.items() if n not in idle}
-        return min(promises, key=promises.__getitem__, default=None)
-
-    def intake_limits(self) -> dict[str, dict[str, Any]]:
-        """For every source, how much a batch reads at most, and how much waited at the last look."""
-        limits: dict[str, dict[str, Any]] = {}
-        for source in self.job.line.sources:
-            positions = self.positions.get(source.fingerprint)
-            if isinstance(positions, RangePositions):
-                limit: dict[str, Any] = {"rows_per_batch": self.row_pace.bound, "waiting_offsets": positions.waiting}
-                limit |= {"held_by": self._holding(source)} if len(positions.next) > 1 else {}
-            elif positions is not None:
-                limit = {"bytes_per_batch": self.byte_pace.bound, "waiting_files": positions.waiting}
-            else:
-                continue
-            limits[str(source.origin)] = limit
-        return limits
-
     def _bounded(self, trips: int, seconds: float) -> bool:
         """Whether a batch is committed although loops have feedback."""
         reached = self.max_trips is not None and trips >= self.max_trips

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.errors import HeadraceError, HostError
 from headrace.host.driving.driver import Driver, FinishedBatch
+from headrace.host.driving.limits import intake_limits
 from headrace.host.driving.plan import Executor
 from headrace.host.losses import Losses
 from headrace.host.report import BatchReport
@@ -323,4 +324,4 @@ class Query:
             del kept[:-_KEPT_BATCHES]
         values = batch.commit.batch, record["sources"], self.counts, batch.statistics, self.examples
         self.report = BatchReport.of(*values)
-        self.report["intake"] = self.driver.intake_limits()
+        self.report["intake"] = intake_limits(self.driver)
