@@ -8,7 +8,8 @@ slow down; the CPU time of a record does not depend on them as much, and gives t
 **Latency.** A producer in another process sends records at a pace; the time of a record is that of its sending. A
 reader of committed messages, in that process too, notes when it has the answer. *Records* pass a filter and leave as
 physical events. *Windows* are averages per key over a tenth of a second, final answers: the time counts from the end of
-the window, so it has the wait for the first record after it. Ten seconds of warming up do not count.
+the window, so it has the wait for the first record after it. Ten seconds of warming up do not count. Without a query,
+the same producer and reader of one topic show what the machine and the broker take.
 
 **PostgreSQL.** The sink's `deliver`, a batch after the other, keys all new or all known, in this process.
 """
@@ -56,6 +57,7 @@ def measure(root: Path, options: argparse.Namespace) -> Section:
         produce_all(broker.bootstrap, "ticks", options.records)
         figures |= _throughput(runs, options.rounds)
         figures |= _sources(runs, options.rounds)
+        figures |= _floor(runs, options.seconds)
         for host in ("local", "spark"):
             for window in (0, WINDOW):
                 figures |= _latency(runs, host, options.seconds, window)
@@ -154,6 +156,13 @@ def _sources(runs: _Runs, rounds: int) -> dict[str, float]:
     )
 
 
+def _floor(runs: _Runs, seconds: float) -> dict[str, float]:
+    """The latency without a query: from the producer to a reader of the same topic."""
+    say.print(f"latency at {RATE:,} records/s …")
+    topic = runs.new_topic("paced")
+    return _percentiles("without_a_query", latencies(runs.broker.bootstrap, (topic, topic), RATE, seconds))
+
+
 def _latency(runs: _Runs, host: Host, seconds: float, window: int) -> dict[str, float]:
     what = f"{'windows' if window else 'records'}_{'on_spark' if host == 'spark' else 'in_process'}"
     source, target, bootstrap = runs.new_topic("paced"), runs.new_topic("answers"), runs.broker.bootstrap
@@ -169,6 +178,10 @@ def _latency(runs: _Runs, host: Host, seconds: float, window: int) -> dict[str, 
         times = latencies(bootstrap, (source, target), RATE, seconds, window)
     finally:
         query.stop()
+    return _percentiles(what, times)
+
+
+def _percentiles(what: str, times: list[float]) -> dict[str, float]:
     percents = statistics.quantiles(times, n=100, method="inclusive")
     p50, p99 = percents[49], percents[98]
     say.print(f"  {what}: p50 {p50:.0f} ms, p99 {p99:.0f} ms; load {os.getloadavg()[0]:.1f}", highlight=False)
@@ -234,6 +247,8 @@ def _rows(figures: dict[str, float]) -> list[Row]:
             f"{by_spark / by_workers:.1f}",
         )
     )
+    floor = f"{figures['without_a_query_p50_ms']:.0f} / {figures['without_a_query_p99_ms']:.0f}"
+    rows.append(Row("without a query, p50 / p99 at 5,000 records/s, ms", "", floor))
     for name, shown, goal in (("in_process", "in process", "≤ 30 / 100"), ("on_spark", "on Spark", "≤ 400 / 1000")):
         for what in ("records", "windows"):
             p50, p99 = (figures[f"{what}_{name}_{p}_ms"] for p in ("p50", "p99"))

@@ -127,7 +127,8 @@ def _sent(value: bytes, window: int) -> int | None:
     row: dict[str, Any] = json.loads(value)
     if window:
         return int(row["re"])
-    return int(row["le"]) if row["kind"] == "insert" else None  # the time of an event is that of its sending
+    # The time of an event is that of its sending. Records that no query has read have it, too.
+    return int(row.get("le", row.get("ts"))) if row.get("kind") != "cti" else None
 
 
 def _send(bootstrap: str, topic: str, rate: int, end: float) -> None:
