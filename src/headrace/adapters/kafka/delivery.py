@@ -200,7 +200,7 @@ class _Part:
         deadline = time.monotonic() + _STEP
         while True:
             try:
-                (found,) = member.committed([TopicPartition(self._topic, 0)], timeout=_SLICE)
+                (found,) = member.committed([TopicPartition(self._topic, 0)], timeout=PATIENCE)
             except KafkaException as error:
                 problem = error.args[0]
             else:
