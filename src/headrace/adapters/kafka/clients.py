@@ -94,7 +94,8 @@ def common(options: Options) -> dict[str, Any]:
 
 def admin(options: Options) -> AdminClient:
     """The client that asks for offsets, topics and groups."""
-    return _admins.once(options, lambda: AdminClient({**common(options), "error_cb": partial(_note, options)}))
+    settings: dict[str, Any] = {**common(options), "error_cb": partial(_note, options)}
+    return _admins.once(options, lambda: AdminClient(settings))
 
 
 def _note(options: Options, error: KafkaError) -> None:
