@@ -77,6 +77,18 @@ class Life:
             assert time.monotonic() < deadline, f"the query does not start:\n{self.log}"
             time.sleep(0.02)
 
+    def wait_for_commits(self, count: int = 2) -> None:
+        """Wait until so many more batches are committed; the last of them is perhaps not delivered yet."""
+        first, deadline = self._commits(), time.monotonic() + _SECONDS
+        while self._commits() < first + count:
+            assert self.alive, f"the query ended:\n{self.log}"
+            assert time.monotonic() < deadline, f"the query does not move:\n{self.log}"
+            time.sleep(0.02)
+
+    def _commits(self) -> int:
+        """The number of the last committed batch, -1 before the first."""
+        return max((int(path.name) for path in self.folder.glob("state/store/commits/*")), default=-1)
+
     def wait_until_dead(self) -> None:
         """Wait until the process has died at its moment."""
         try:

@@ -37,7 +37,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from headrace.adapters.kafka.clients import Kept, Options, codes, common, failure, is_away
+from headrace.adapters.kafka.clients import PATIENCE, Kept, Options, codes, common, failure, is_away
 from headrace.adapters.kafka.messages import Message
 from headrace.errors import SinkError, Superseded, Unavailable
 from headrace.io.adapter import DeliveryId
@@ -285,7 +285,7 @@ def _recorded(member: Consumer, place: Place) -> int:
     deadline, topic = time.monotonic() + _STEP, place[1]
     while True:
         try:
-            (found,) = member.committed([TopicPartition(topic, 0)], timeout=_SLICE)
+            (found,) = member.committed([TopicPartition(topic, 0)], timeout=PATIENCE)
         except KafkaException as error:
             problem = error.args[0]
         else:
