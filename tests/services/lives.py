@@ -77,6 +77,13 @@ class Life:
             assert time.monotonic() < deadline, f"the query does not start:\n{self.log}"
             time.sleep(0.02)
 
+    def pause(self) -> None:
+        """Stop the process where it is, as a machine that hangs would; `resume` lets it go on."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
     def wait_for_commits(self, count: int = 2) -> None:
         """Wait until so many more batches are committed; the last of them is perhaps not delivered yet."""
         first, deadline = self._commits(), time.monotonic() + _SECONDS

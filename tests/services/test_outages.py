@@ -45,6 +45,12 @@ def events(bootstrap: str, topic: str, idle: Any = None, **options: Any) -> hr.S
     return hr.read_kafka(topic, COLUMNS, lifetime=hr.point("ts"), progress=progress, bootstrap=bootstrap, **options)
 
 
+def kill(broker: Broker) -> None:
+    """Kill the broker when it has finished the transactions that it has committed (`test_pipelines.kill`)."""
+    time.sleep(0.5)
+    broker.kill()
+
+
 def table_of(database: Database, name: str) -> list[int]:
     with psycopg.connect(database.dsn) as connection:
         return [row[0] for row in connection.execute(f"SELECT ts FROM {name} ORDER BY ts".encode())]
@@ -90,7 +96,7 @@ def test_a_query_waits_for_a_broker_that_is_away(
     sink = hr.kafka(target, bootstrap=broker.bootstrap, encoding=encoding)  # type: ignore[arg-type]
     with running([(events(broker.bootstrap, source), sink)], tmp_path) as query:
         query.process_all_available()
-        broker.kill()
+        kill(broker)
         wait_for(lambda: "trying again" in caplog.text, 30)
         time.sleep(AWAY)
         broker.start()
@@ -145,7 +151,7 @@ def test_a_query_stops_promptly_while_the_broker_is_away(
         stream = hr.read_csv(str(tmp_path / "in"), COLUMNS, lifetime=hr.point("ts"), progress=hr.advance(delay=0))
     query = hr.start([(stream, sink)], host="local", checkpoint=str(tmp_path / "state"))
     query.process_all_available()
-    broker.kill()
+    kill(broker)
     if kind == "writing":
         draft = tmp_path / "1.csv"
         draft.write_text("k,ts\na,1\n")
