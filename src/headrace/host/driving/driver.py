@@ -294,10 +294,11 @@ class Driver:
 
     def _note_pace(self, plan: Plan, result: BatchResult, seconds: float) -> None:
         """Adapt the sizes of batches to the time that this one took."""
-        read = sum(file.size for listed in plan.files.values() for file in listed)
-        self.byte_pace.note(read, seconds, full=any(self.positions[source].waiting for source in plan.files))
+        read = [file.size for listed in plan.files.values() for file in listed]
+        files = sum(self.positions[source].waiting for source in plan.files)
+        self.byte_pace.note(sum(read), seconds, files * sum(read) // max(1, len(read)))
         rows = [part["counts"]["rows"] for report in result.reports for s in plan.ranges for part in report.get(s, [])]
-        self.row_pace.note(sum(rows), seconds, full=any(self.positions[source].waiting for source in plan.ranges))
+        self.row_pace.note(sum(rows), seconds, sum(self.positions[source].waiting for source in plan.ranges))
 
     def _bounded(self, trips: int, seconds: float) -> bool:
         """Whether a batch is committed although loops have feedback."""

@@ -3,7 +3,8 @@
 Batches are bounded, so that a query that has much to catch up keeps answering, and its memory stays bounded. The bound
 adapts: it follows from how fast the last batches were, so that a batch takes about `TARGET` seconds. It at most doubles
 from one batch to the next, so it starts small and is right after a few batches. A batch that was not full says nothing
-about how long a full one would take, and leaves the bound as it is.
+about how long a full one would take, and leaves the bound as it is. While many batches wait, they may take twice as
+long: a larger batch takes less time for each row, and nobody gets an answer of the present yet.
 
 The unit is rows for sources that an adapter reads, and bytes for files, which are read whole: a batch of files has at
 least one.
@@ -17,6 +18,8 @@ __all__ = ["TARGET", "Pace"]
 
 #: How long a full batch should take, in seconds.
 TARGET = 1.0
+#: With more than so many batches waiting, a query catches up.
+_MANY = 3
 
 
 @dataclass
@@ -38,10 +41,11 @@ class Pace:
         """For bytes of files."""
         return cls(268_435_456, 1_048_576, 4_294_967_296)
 
-    def note(self, amount: int, seconds: float, *, full: bool) -> None:
-        """Adapt to a batch that read this much in this time; `full` means that it was bounded."""
-        if not full or amount <= 0:
+    def note(self, amount: int, seconds: float, waiting: int) -> None:
+        """Adapt to a batch that read this much in this time; if nothing waits now, it was not full."""
+        if waiting <= 0 or amount <= 0:
             return
-        wanted = int(amount / max(seconds, 1e-3) * self.seconds)
+        target = 2 * self.seconds if waiting > _MANY * amount else self.seconds
+        wanted = int(amount / max(seconds, 1e-3) * target)
         bounded = min(max(wanted, self.bound // 2), 2 * self.bound)
         self.bound = min(max(bounded, self.least), self.most)
