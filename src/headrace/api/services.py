@@ -152,8 +152,8 @@ def read_postgres(
     over one table, and `create=False` uses a slot and a publication that exist.
 
     With `cursor`, the table is read by a column that only grows, such as an id: rows that are appended, each once, with
-    the `lifetime` that is given. Rows may become visible in another order than that of the cursor: `lag` is how long
-    the query waits for them.
+    the `lifetime` that is given. Rows may become visible in another order than that of the cursor: `lag` is how far the
+    query stays behind the last one, a number or a duration.
     """
     if cursor is not None:
         return _polled(dsn, table, schema, cursor, lag, lifetime, progress, bad_rows)

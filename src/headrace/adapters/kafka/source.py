@@ -136,6 +136,8 @@ class KafkaSource(SourceAdapter):
         given["columns"] = Schema(tuple(column for column in columns if column.name not in own))
         given["key_columns"] = keys
         given["format"] = value_format(given.get("format", "json"), options)
+        if "kind" in columns and given["format"].name == "json":  # physical events, as the sink writes them
+            given["format"] = replace(given["format"], nested=True)
         if keys or "key_format" in given:
             given["key_format"] = value_format(given.get("key_format", "json"), options, "key_")
         if "start" in given:
