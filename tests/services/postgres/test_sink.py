@@ -256,6 +256,13 @@ def test_a_checkpoint_older_than_the_table_is_refused(sink: Callable[..., Postgr
         one.open("q", 0, Schema.of(PAYLOAD), 3)
 
 
+def test_a_table_that_was_dropped_is_not_created_again(database: Database, sink: Callable[..., PostgresSink]):
+    one = sink(encoding="final")
+    execute(database, f"DROP TABLE {one.table}")
+    with pytest.raises(SinkError, match="was dropped, with the rows of batches up to 3"):
+        one.open("q", 0, Schema.of(PAYLOAD), 3)
+
+
 def test_neither_passwords_nor_addresses_are_shown():
     sink = PostgresSink(dsn="postgresql://me:hunter2@127.0.0.1:1/db", table="t", encoding="final")
     assert str(sink) == "postgres(t, final)"

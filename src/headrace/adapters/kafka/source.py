@@ -95,6 +95,7 @@ class KafkaSource(SourceAdapter):
         for name, value in changed.items():
             object.__setattr__(self, name, value)
         self._check()
+        self._check_start()
 
     def _check(self) -> None:
         if bool(self.topics) == (self.pattern is not None):
@@ -120,6 +121,13 @@ class KafkaSource(SourceAdapter):
         for column in (*self.columns, *self.key_columns):
             if column.name in METADATA or column.name == TOMBSTONE.name:
                 raise PlanError(f"{column.name} is a column of every record", given=str(self.columns))
+
+    def _check_start(self) -> None:
+        offsets = self.start if isinstance(self.start, tuple) and self.pattern is None else ()
+        for name, _ in offsets:
+            if name.rpartition("/")[0] not in self.topics:
+                allowed = ", ".join(f"{topic}/0" for topic in self.topics)
+                raise PlanError("start has an offset of a topic that is not read", given=name, allowed=allowed)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
@@ -267,7 +275,7 @@ def _start(given: Any) -> Any:
     if items is None or not all(re.fullmatch(r".+/\d+", str(n)) and isinstance(at, int) for n, at in items):
         raise PlanError(
             "unknown start", given=given, allowed="'earliest', 'latest', a time, or offsets by partition",
-            instead="{'trades/0': 500}",
+            instead="datetime(2024, 5, 1, tzinfo=UTC) or {'trades/0': 500}",
         )  # fmt: skip
     return tuple(sorted(items))
 

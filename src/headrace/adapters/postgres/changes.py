@@ -146,9 +146,10 @@ class PostgresChanges(SourceAdapter):
             self._check_end(position, end)
             if position <= 0:
                 return {self.slot: Offsets(0 if self.snapshot else slot.confirmed, end)}
+            self._lost(slot, position)  # an error, unless `on_gap` lets `read` take a new snapshot
             if not self._has_news(connection, slot, position, end):
                 end = position
-            return {self.slot: Offsets(slot.confirmed, max(position, end))}
+            return {self.slot: Offsets(min(slot.confirmed, position), max(position, end))}
 
     def limit(self, partition: str, start: int, end: int, rows: int) -> int:  # noqa: ARG002 - there is one partition
         """The end of the transaction that has the last of so many rows; a snapshot is not divided."""

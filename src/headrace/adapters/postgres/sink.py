@@ -99,6 +99,11 @@ class PostgresSink(SinkAdapter):
             self._check_deliveries(connection, query, output, batch)
             statement = self._create_statement(columns)
             if self.create and described(connection, self.table) is None:
+                if batch >= 0:
+                    raise SinkError(
+                        f"{self._what} was dropped, with the rows of batches up to {batch}",
+                        given=self.table, instead="the table from before, or a new checkpoint, which reads everything",
+                    )  # fmt: skip
                 connection.execute(statement.encode())
             self._matched(connection, columns)
 
