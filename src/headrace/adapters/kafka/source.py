@@ -40,6 +40,8 @@ _FIXED = (
     "bootstrap.servers", "group.id", "isolation.level", "enable.auto.commit", "enable.auto.offset.store",
     "enable.partition.eof", "auto.offset.reset", "allow.auto.create.topics",
 )  # fmt: skip
+#: How many bytes of values one range has at most, roughly: a batch is bounded in rows, and records may be large.
+RANGE_BYTES = 256 << 20
 _JSON = ValueFormat("json")
 _NONE = Schema(())
 _VALUE_OPTIONS = tuple(name for name in FORMAT_OPTIONS if name != "subject")
@@ -213,12 +215,16 @@ class KafkaSource(SourceAdapter):
         reading, place = _module("reading"), _module("discovery").split(partition)
         decoder = _decoder(self, tuple(columns))
         wanted = reading.Wanted(decoder.needs_keys, decoder.needs_headers)
-        at, lost = start, 0
+        at, lost, left = start, 0, RANGE_BYTES
         while at < end:
             try:
-                for records in reading.read_range(self._connection, self.isolation, place, (at, end), wanted):
+                for found in reading.read_range(self._connection, self.isolation, place, (at, end), wanted):
+                    # The sizes of records alone decide where it stops: every attempt stops at the same one.
+                    records, left = found.within(left)
                     yield replace(decoder.decode(records).where(None, columns), lost=lost)
                     at, lost = int(records.offsets[-1]) + 1, 0
+                    if left <= 0:
+                        return at
                 at = end
             except reading.Lost as gap:
                 lost += min(gap.end, end) - gap.start
