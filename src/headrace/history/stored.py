@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,7 +91,17 @@ def stored_ranges(source: Source) -> list[ReadRange]:
 
 def range_rows(source: Source, number: int, part: ReadRange) -> Iterator[pa.Table]:
     """The rows of one partition, numbered by their offsets; unreadable ones are skipped, or an error, as in files."""
-    for block in read_range(source, part):
+    while part.start < part.end:
+        part = replace(part, start=(yield from _one_range(source, number, part)))  # it may end before the part
+
+
+def _one_range(source: Source, number: int, part: ReadRange) -> Generator[pa.Table, None, int]:
+    reader = read_range(source, part)
+    while True:
+        try:
+            block = next(reader)
+        except StopIteration as ended:
+            return int(ended.value)
         _check(source, block)
         yield _placed(block.table, number, block.rows)
 

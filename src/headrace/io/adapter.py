@@ -130,6 +130,13 @@ class SourceAdapter(Configured):
     def acknowledge(self, positions: Mapping[str, int]) -> None:
         """Everything before these offsets is committed, and will not be read again. Called by the driver."""
 
+    def exists(self) -> bool:
+        """Whether the place has what the source creates there for a query, such as a slot; True if it needs nothing."""
+        return True
+
+    def drop(self) -> None:
+        """Remove what the source has created at the place, after a query that does not continue."""
+
     def close(self) -> None:
         """Release what this process holds for the source, when the query ends."""
 

@@ -315,5 +315,7 @@ def test_rows_without_a_key_stay_in_the_partition_of_their_part(broker: Broker, 
 def test_a_missing_topic_is_an_error_that_says_what_to_do(broker: Broker) -> None:
     with pytest.raises(SinkError, match="there is no topic 'none'"):
         sink(broker, "none").open("q", 0, Schema.of("n LONG"), -1)
+    with pytest.raises(SinkError, match="there is no topic 'none'"):  # it was deleted, with the batches that it had
+        sink(broker, "none", create=True).open("q", 0, Schema.of("n LONG"), 3)
     with pytest.raises(SinkError, match="there is no topic 'none'"):
         sink(broker, "none").deliver(DeliveryId("q", 0, 0, 0), batch_rows(0, 1))

@@ -18,8 +18,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.services.broker import Broker
 from tests.services.kafka.writing import transaction, value, write
 
+import headrace as hr
 from headrace.adapters.kafka import KafkaSource, discovery
 from headrace.errors import SourceError, Unavailable
+from headrace.history.stored import range_rows, stored_ranges
 from headrace.io.adapter import Offsets, patiently
 from headrace.io.values import ValueFormat
 
@@ -239,6 +241,30 @@ def test_expired_offsets_raise_or_are_counted(broker: Broker, topic: Topic) -> N
     assert [(block.table.num_rows, block.lost) for block in gone] == [(0, 20)]
     assert gone[0].table.schema == blocks[0].table.schema
     assert lenient.offsets({})[f"{name}/0"] == Offsets(40, 100)
+
+
+def test_ranges_of_large_records_are_bounded_in_bytes(
+    broker: Broker, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic()
+    write(broker, name, range(20))
+    monkeypatch.setattr("headrace.adapters.kafka.source.RANGE_BYTES", 3 * len(value(10)))
+
+    def ended(start: int) -> tuple[int, int | None]:
+        reader, count = source(broker, name).read(f"{name}/0", start, 20, ["n"]), 0
+        while True:
+            try:
+                count += next(reader).table.num_rows
+            except StopIteration as end:
+                return count, end.value
+
+    assert ended(10) == ended(10) == (3, 13)
+    assert ended(18) == (2, None)
+    stream = hr.read_kafka(name, "n LONG", bootstrap=broker.bootstrap, lifetime=hr.point("n"), progress=hr.ordered())
+    assert stream.cht()["n"].to_pylist() == [*range(20)]
+    (part,) = stored_ranges(stream.node)  # type: ignore[arg-type] # it is the source
+    rows = [n for table in range_rows(stream.node, 0, part) for n in table["n"].to_pylist()]  # type: ignore[arg-type]
+    assert rows == [*range(20)]
 
 
 def test_new_partitions_and_topics_of_a_pattern_appear(broker: Broker, topic: Topic) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import psycopg
 import pytest
 from tests.services.database import Database
 from tests.services.postgres.reader import COLUMNS, NewTable, Reader, Run, Sources, kinds
 
+import headrace as hr
 from headrace.adapters.postgres import PostgresChanges
 from headrace.errors import SourceError, Unavailable
 
@@ -34,6 +38,36 @@ def test_a_slot_that_was_dropped_is_an_error_that_says_what_is_lost(table: NewTa
     assert sorted(again.rows) == [(1,), (2,)]
 
 
+@pytest.mark.parametrize("how", ["drop", "advance"])
+def test_a_query_that_continues_after_a_gap_reads_the_table_again(
+    database: Database, table: NewTable, sources: Sources, run: Run, tmp_path: Path, how: str
+):
+    name = table(COLUMNS)
+    slot = sources(name).source.slot
+    run(f"INSERT INTO {name} VALUES (1, 'a', 1), (2, 'b', 1)")
+    stream = hr.read_postgres(database.dsn, name, on_gap="continue")
+
+    def names() -> tuple[dict[int, str], int]:
+        sink = hr.memory()
+        query = stream.start(sink, host="local", checkpoint=tmp_path / "state")
+        query.process_all_available()
+        query.stop()
+        (counts,) = query.counts.values()
+        rows = [row for changes, _ in sink.batches for row in changes.payload.to_pylist()]
+        return {row["id"]: row["name"] for row in rows}, counts["lost_offsets"]
+
+    assert names() == ({1: "a", 2: "b"}, 0)
+    run(f"INSERT INTO {name} VALUES (3, 'c', 1)")
+    if how == "drop":
+        run(f"SELECT pg_drop_replication_slot('{slot}')")
+    else:
+        run(f"SELECT pg_replication_slot_advance('{slot}', pg_current_wal_lsn())")
+    run(f"INSERT INTO {name} VALUES (4, 'd', 1)")
+    found, lost = names()
+    assert {3: "c", 4: "d"}.items() <= found.items()
+    assert lost > 0
+
+
 def test_a_slot_that_another_reader_advances_is_an_error(table: NewTable, sources: Sources, run: Run):
     name = table(COLUMNS)
     reader, other = sources(name), sources(name)
@@ -44,6 +78,26 @@ def test_a_slot_that_another_reader_advances_is_an_error(table: NewTable, source
     with pytest.raises(SourceError, match=r"advanced to .* by another reader") as found:
         reader.all()
     assert "name=" in str(found.value)
+
+
+def test_a_slot_that_another_session_creates_is_waited_for(
+    database: Database, table: NewTable, sources: Sources, run: Run
+):
+    name = table(COLUMNS)
+    reader = sources(name)
+    run(f"CREATE PUBLICATION {reader.source.publication} FOR TABLE {name}")
+    create = f"SELECT pg_create_logical_replication_slot('{reader.source.slot}', 'pgoutput')"
+    with psycopg.connect(database.dsn) as writer, ThreadPoolExecutor(1) as threads:
+        writer.execute("SELECT pg_current_xact_id()")  # a transaction that runs, and that the new slot waits for
+        created = threads.submit(run, create)
+        found = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND confirmed_flush_lsn IS NULL"
+        while not writer.execute(found, [reader.source.slot]).fetchone():
+            assert not created.done()
+        with pytest.raises(Unavailable, match="is being created"):
+            reader.all()
+        writer.rollback()
+        created.result(30)
+    reader.all()
 
 
 def test_a_server_that_is_away_is_unavailable(database: Database, table: NewTable, sources: Sources):

@@ -55,6 +55,8 @@ def test_a_lag_keeps_away_from_the_end(database: Database, table: NewTable, run:
     run(f"INSERT INTO {name} VALUES (3, 'c', now() + interval '1 day')")
     by_id = PostgresPolled.of(database.dsn, name, "id", lag=1)
     assert by_id.offsets({})[name].end == 3
+    with pytest.raises(SourceError, match="is a number"):
+        PostgresPolled.of(database.dsn, name, "id", lag="5 s").offsets({})
     by_time = PostgresPolled.of(database.dsn, name, "at", lag="1 min")
     available = by_time.offsets({})[name]
     assert [row[1] for row in read(by_time, available.first, available.end)] == [1]

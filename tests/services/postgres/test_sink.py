@@ -13,6 +13,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -253,6 +254,26 @@ def test_a_checkpoint_older_than_the_table_is_refused(sink: Callable[..., Postgr
     one.deliver(delivery(7), final(["a"]))
     one.open("q", 0, Schema.of(PAYLOAD), 7)
     with pytest.raises(SinkError, match="batch 7 of this query, but its checkpoint ends with batch 3"):
+        one.open("q", 0, Schema.of(PAYLOAD), 3)
+
+
+def test_a_delivery_that_waits_for_a_lock_can_be_interrupted(database: Database, sink: Callable[..., PostgresSink]):
+    one = sink(encoding="final")
+    with psycopg.connect(database.dsn) as other, ThreadPoolExecutor(1) as threads:
+        other.execute(f"LOCK TABLE {one.table} IN ACCESS EXCLUSIVE MODE".encode())
+        waiting = threads.submit(one.deliver, delivery(0), final(["a"]))
+        while not waiting.done():
+            one.interrupt()
+        with pytest.raises(Unavailable):
+            waiting.result()
+    one.deliver(delivery(0), final(["a"]))
+    assert selected(database, f"SELECT symbol FROM {one.table}") == [("a",)]
+
+
+def test_a_table_that_was_dropped_is_not_created_again(database: Database, sink: Callable[..., PostgresSink]):
+    one = sink(encoding="final")
+    execute(database, f"DROP TABLE {one.table}")
+    with pytest.raises(SinkError, match="was dropped, with the rows of batches up to 3"):
         one.open("q", 0, Schema.of(PAYLOAD), 3)
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from headrace.errors import HeadraceError, SinkError, SourceError, Unavailable
+from headrace.errors import HeadraceError, PlanError, SinkError, SourceError, Unavailable
 
 __all__ = ["PATIENCE", "Kept", "Options", "address", "admin", "codes", "common", "failure", "is_away", "quiet"]
 
@@ -95,7 +95,14 @@ def common(options: Options) -> dict[str, Any]:
 def admin(options: Options) -> AdminClient:
     """The client that asks for offsets, topics and groups."""
     client: dict[str, Any] = {**common(options), "error_cb": partial(_note, options)}
-    return _admins.once(options, lambda: AdminClient(client))
+    try:
+        return _admins.once(options, lambda: AdminClient(client))
+    except KafkaException as error:
+        raise PlanError(
+            f"Kafka's client does not accept its options: {error.args[0].str()}",
+            given=", ".join(name for name, _ in options),  # without the values: one may be a password
+            instead="the names and values that librdkafka has",
+        ) from error
 
 
 def _note(options: Options, error: KafkaError) -> None:

@@ -61,6 +61,17 @@ class RecordColumns:
     keys: pa.Array | None = None
     headers: Sequence[Sequence[tuple[str, bytes | None]] | None] | None = None
 
+    def within(self, nbytes: int) -> tuple[RecordColumns, int]:
+        """The first records, up to the one whose value reaches so many bytes; and what is left of the bytes."""
+        sizes = np.cumsum(pc.fill_null(pc.binary_length(self.values), 0).to_numpy(), dtype=np.int64)
+        if sizes[-1] < nbytes:
+            return self, nbytes - int(sizes[-1])
+        count = int(np.searchsorted(sizes, nbytes)) + 1
+        keys = None if self.keys is None else self.keys.slice(0, count)
+        headers = None if self.headers is None else self.headers[:count]
+        values, offsets, times = self.values.slice(0, count), self.offsets[:count], self.times[:count]
+        return RecordColumns(self.topic, self.partition, offsets, values, times, keys, headers), 0
+
 
 class RecordDecoder:
     """Decodes records to a block with the columns `names`."""

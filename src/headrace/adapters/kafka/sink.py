@@ -116,7 +116,9 @@ class KafkaSink(SinkAdapter):
         if self.encoding == "upsert":
             config.setdefault("cleanup.policy", "compact")
         topics = _module("topics")
-        topics.ensure(self._connection, self.topic, (self.partitions or -1, config) if self.create else None)
+        # A topic that is missing when there are batches was deleted with them: it is not created again.
+        creates = self.create and batch < 0
+        topics.ensure(self._connection, self.topic, (self.partitions or -1, config) if creates else None)
 
     def deliver(self, delivery: DeliveryId, rows: pa.Table) -> None:
         if not rows.num_rows:

@@ -40,6 +40,8 @@ _FIXED = (
     "bootstrap.servers", "group.id", "isolation.level", "enable.auto.commit", "enable.auto.offset.store",
     "enable.partition.eof", "auto.offset.reset", "allow.auto.create.topics",
 )  # fmt: skip
+#: How many bytes of values one range has at most, roughly: a batch is bounded in rows, and records may be large.
+RANGE_BYTES = 256 << 20
 _JSON = ValueFormat("json")
 _NONE = Schema(())
 _VALUE_OPTIONS = tuple(name for name in FORMAT_OPTIONS if name != "subject")
@@ -95,6 +97,7 @@ class KafkaSource(SourceAdapter):
         for name, value in changed.items():
             object.__setattr__(self, name, value)
         self._check()
+        self._check_start()
 
     def _check(self) -> None:
         if bool(self.topics) == (self.pattern is not None):
@@ -120,6 +123,13 @@ class KafkaSource(SourceAdapter):
         for column in (*self.columns, *self.key_columns):
             if column.name in METADATA or column.name == TOMBSTONE.name:
                 raise PlanError(f"{column.name} is a column of every record", given=str(self.columns))
+
+    def _check_start(self) -> None:
+        offsets = self.start if isinstance(self.start, tuple) and self.pattern is None else ()
+        for name, _ in offsets:
+            if name.rpartition("/")[0] not in self.topics:
+                allowed = ", ".join(f"{topic}/0" for topic in self.topics)
+                raise PlanError("start has an offset of a topic that is not read", given=name, allowed=allowed)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
@@ -207,12 +217,16 @@ class KafkaSource(SourceAdapter):
         reading, place = _module("reading"), _module("discovery").split(partition)
         decoder = _decoder(self, tuple(columns))
         wanted = reading.Wanted(decoder.needs_keys, decoder.needs_headers)
-        at, lost = start, 0
+        at, lost, left = start, 0, RANGE_BYTES
         while at < end:
             try:
-                for records in reading.read_range(self._connection, self.isolation, place, (at, end), wanted):
+                for found in reading.read_range(self._connection, self.isolation, place, (at, end), wanted):
+                    # The sizes of records alone decide where it stops: every attempt stops at the same one.
+                    records, left = found.within(left)
                     yield replace(decoder.decode(records).where(None, columns), lost=lost)
                     at, lost = int(records.offsets[-1]) + 1, 0
+                    if left <= 0:
+                        return at
                 at = end
             except reading.Lost as gap:
                 lost += min(gap.end, end) - gap.start
@@ -269,7 +283,7 @@ def _start(given: Any) -> Any:
     if items is None or not all(re.fullmatch(r".+/\d+", str(n)) and isinstance(at, int) for n, at in items):
         raise PlanError(
             "unknown start", given=given, allowed="'earliest', 'latest', a time, or offsets by partition",
-            instead="{'trades/0': 500}",
+            instead="datetime(2024, 5, 1, tzinfo=UTC) or {'trades/0': 500}",
         )  # fmt: skip
     return tuple(sorted(items))
 

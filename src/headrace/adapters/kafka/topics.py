@@ -35,7 +35,10 @@ def ensure(options: Options, topic: str, creation: tuple[int, Mapping[str, str]]
     if _described(options, topic):
         return
     if creation is None:
-        raise SinkError(f"there is no topic {topic!r}", instead="create the topic first, or create=True")
+        raise SinkError(
+            f"there is no topic {topic!r}",
+            instead="create the topic first, or create=True, which creates it for a new checkpoint",
+        )
     partitions, config = creation
     new = NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(config))
     try:

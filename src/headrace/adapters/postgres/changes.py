@@ -146,9 +146,10 @@ class PostgresChanges(SourceAdapter):
             self._check_end(position, end)
             if position <= 0:
                 return {self.slot: Offsets(0 if self.snapshot else slot.confirmed, end)}
+            self._lost(slot, position)  # an error, unless `on_gap` lets `read` take a new snapshot
             if not self._has_news(connection, slot, position, end):
                 end = position
-            return {self.slot: Offsets(slot.confirmed, max(position, end))}
+            return {self.slot: Offsets(min(slot.confirmed, position), max(position, end))}
 
     def limit(self, partition: str, start: int, end: int, rows: int) -> int:  # noqa: ARG002 - there is one partition
         """The end of the transaction that has the last of so many rows; a snapshot is not divided."""
@@ -191,6 +192,11 @@ class PostgresChanges(SourceAdapter):
                 slot = slots.find_slot(connection, self.slot)
                 if slot is not None:
                     slots.advance(connection, slot, position)
+
+    def exists(self) -> bool:
+        """Whether the slot exists."""
+        with connected(self.dsn, SourceError, self._what) as connection:
+            return slots.find_slot(connection, self.slot) is not None
 
     def drop(self) -> None:
         """Remove the slot and the publication from the server, when no query needs them any more."""

@@ -160,6 +160,13 @@ class PostgresPolled(SourceAdapter):
                 given=given, allowed="a column of integers or of times that exists and only grows",
                 instead="cursor='id' or cursor='updated_at'",
             )  # fmt: skip
+        if column.type in _INTEGERS and not isinstance(self.lag, int):
+            raise SourceError(
+                f"{self.cursor!r} of {self._what} has numbers, and a distance from the last one is a number",
+                given=f"lag={self.lag!r}",
+                allowed="a number of values; a duration if the cursor is a column of times",
+                instead="lag=1000",
+            )
         if info.kind in "rp" and not column.not_null:
             raise SourceError(
                 f"rows of {self._what} without a value of {self.cursor!r} would never be read",

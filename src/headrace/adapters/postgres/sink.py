@@ -14,10 +14,12 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
@@ -46,6 +48,9 @@ _RECORD = """
 _LOCK = 0x68656164  # processes that open at the same time must not create a table twice
 
 _targets_lock = threading.Lock()
+#: Deliveries of this process that run, by the connections that they use.
+_delivering: dict[int, tuple[str, str, Connection]] = {}
+_CANCEL = 1.0  # seconds that the server may take to answer
 _targets: dict[tuple[str, str, pa.Schema], Target] = {}
 
 
@@ -99,12 +104,17 @@ class PostgresSink(SinkAdapter):
             self._check_deliveries(connection, query, output, batch)
             statement = self._create_statement(columns)
             if self.create and described(connection, self.table) is None:
+                if batch >= 0:
+                    raise SinkError(
+                        f"{self._what} was dropped, with the rows of batches up to {batch}",
+                        given=self.table, instead="the table from before, or a new checkpoint, which reads everything",
+                    )  # fmt: skip
                 connection.execute(statement.encode())
             self._matched(connection, columns)
 
     def deliver(self, delivery: DeliveryId, rows: pa.Table) -> None:
         """Write the rows and the batch number in one transaction."""
-        with connected(self.dsn, SinkError, self._what) as connection, connection.transaction():
+        with connected(self.dsn, SinkError, self._what) as connection, self._busy(connection), connection.transaction():
             record = sql.SQL(_RECORD).format(identifier(self.deliveries))
             values = [delivery.query, delivery.output, delivery.part, delivery.batch]
             if not connection.execute(record, values).rowcount or not rows.num_rows:
@@ -116,6 +126,21 @@ class PostgresSink(SinkAdapter):
                 with _targets_lock:
                     _targets.pop((self.dsn, str(self), rows.schema), None)  # the table may have other columns now
                 raise
+
+    @contextmanager
+    def _busy(self, connection: Connection) -> Iterator[None]:
+        _delivering[id(connection)] = (self.dsn, self.table, connection)
+        try:
+            yield
+        finally:
+            del _delivering[id(connection)]
+
+    def interrupt(self) -> None:
+        """Cancel what deliveries wait for, such as a lock of another session."""
+        for dsn, table, connection in list(_delivering.values()):
+            if (dsn, table) == (self.dsn, self.table):
+                with suppress(psycopg.Error):  # the server is away, and the delivery finds out by itself
+                    connection.cancel_safe(timeout=_CANCEL)
 
     def close(self) -> None:
         """Close this process's connections to the database."""

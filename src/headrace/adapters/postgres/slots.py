@@ -19,7 +19,7 @@ from psycopg import errors, sql
 
 from headrace.adapters.postgres.catalog import TableInfo
 from headrace.adapters.postgres.connection import Connection
-from headrace.errors import SourceError
+from headrace.errors import SourceError, Unavailable
 
 __all__ = [
     "PEEK",
@@ -46,7 +46,7 @@ _NOTE = """
 """
 _SLOT = """
     SELECT s.confirmed_flush_lsn - '0/0'::pg_lsn, coalesce(s.wal_status, 'lost') = 'lost', s.plugin,
-           s.database = current_database(), s.restart_lsn - '0/0'::pg_lsn
+           s.database = current_database(), s.restart_lsn - '0/0'::pg_lsn, s.active_pid IS NOT NULL
     FROM pg_replication_slots s WHERE s.slot_name = %s
 """
 
@@ -86,13 +86,19 @@ def find_slot(connection: Connection, name: str) -> ReplicationSlot | None:
     found = connection.execute(_SLOT, [name]).fetchone()
     if found is None:
         return None
-    confirmed, is_lost, plugin, is_here, restart = found
+    confirmed, is_lost, plugin, is_here, restart, is_used = found
     if plugin != "pgoutput" or not is_here:
         raise SourceError(
             f"the replication slot {name!r} is of another kind or database",
             given=f"plugin {plugin}", allowed="a logical slot of this database with the plugin pgoutput",
             instead="slot= with another name",
         )  # fmt: skip
+    if confirmed is None and is_used:
+        raise Unavailable(
+            f"the replication slot {name!r} is being created by another session, which waits for the transactions that "
+            "run now",
+            instead="name= for each query; if this stays so, look for transactions that do not end (pg_stat_activity)",
+        )
     return ReplicationSlot(name, int(confirmed or 0), bool(is_lost) or confirmed is None, int(restart or 0))
 
 

@@ -29,7 +29,9 @@ def read_table(
     """All rows of a table or of a query, and their columns; a value that does not fit its column is an error."""
     check_dsn(dsn)
     if bool(table) == bool(query):
-        raise PlanError("either a table or a query is read", given=table or None, instead="read_table(dsn, 'products')")
+        raise PlanError(
+            "either a table or a query is read", given=table or None, instead="postgres_table(dsn, 'products')"
+        )
     place = f"the table {table}" if table else "the query"
     with connected(dsn, SourceError, place) as connection:
         source = sql.SQL("({}) AS q").format(_inner(query)) if query else identifier(table)

@@ -67,7 +67,7 @@ def derived(columns: Iterable[ColumnInfo], place: str) -> Schema:
             f"no column type holds every value of {names} of {place}",
             given=", ".join(f"{column.name} {column.declared}" for column in columns),
             allowed="numeric as DOUBLE, which rounds, or LONG; any type as STRING",
-            instead=f"columns={', '.join(pairs)!r}, or without these columns",
+            instead=f"a schema: {', '.join(pairs)!r}, or one without these columns",
         )
     return Schema(tuple(Field(name, kind) for name, kind in kinds.items() if kind is not None))
 
@@ -104,5 +104,5 @@ def free_of_reserved(schema: Schema, added: Iterable[str], place: str) -> None:
     if taken:
         raise SourceError(
             f"{place} has columns with names that Headrace uses: {', '.join(taken)}",
-            given=str(schema), instead="a view of the table with other names, or columns= without them",
+            given=str(schema), instead="a view of the table with other names, or a schema without them",
         )  # fmt: skip

@@ -6,6 +6,7 @@ may run at once, and one of them stops.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ from headrace.host.driving.plan import Batch, Executor, Job, Plan, reached
 from headrace.host.driving.positions import FilePositions
 from headrace.host.driving.publish import Publisher
 from headrace.host.driving.ranges import RangePositions
-from headrace.host.driving.trips import BatchResult, reports_of
+from headrace.host.driving.trips import BatchResult, MixedReadings, checked, reports_of
 from headrace.host.report import operators_of
 from headrace.io.ingress import COUNTERS, ChannelReport, count_orphans, resolve
 from headrace.io.origins import AdapterRead, Files
@@ -41,6 +42,8 @@ Clock = Callable[[], int]
 #: Whether to run the tasks of a batch again, after a number of attempts and the last failure.
 Again = Callable[[int, Exception], bool]
 _CLEANED_EVERY = 4
+_MOST_READINGS = 5
+_log = logging.getLogger("headrace")
 #: How often positions are acknowledged, in seconds.
 _ACKNOWLEDGED_EVERY = 1.0
 #: After so many seconds a batch is committed although changes go round a loop, which the next batch continues. This
@@ -76,6 +79,8 @@ class Driver:
     max_trips: int | None = None
     trip_seconds: float = TRIP_SECONDS
     stopping: bool = False
+    #: Whether the checkpoint is removed when the query ends, which then cannot continue.
+    temporary: bool = False
     last: Commit | None = None
     positions: dict[str, FilePositions | RangePositions] = field(default_factory=dict)
 
@@ -136,7 +141,7 @@ class Driver:
 
     def _positions_of(self, source: Source) -> FilePositions | RangePositions:
         if isinstance(source.origin, AdapterRead):
-            return RangePositions(source, lambda: self.stopping)
+            return RangePositions(source, lambda: self.stopping, temporary=self.temporary)
         return FilePositions(source, self.files_per_batch)
 
     @property
@@ -279,8 +284,7 @@ class Driver:
         self.publisher.close()
         for positions in self.positions.values():
             if isinstance(positions, RangePositions):
-                positions.acknowledge()
-                positions.adapter.close()
+                positions.close()
 
     def _acknowledge(self) -> None:
         now = time.monotonic()
@@ -310,7 +314,11 @@ class Driver:
         while True:
             attempt += 1
             try:
-                return self.executor.run(batch)
+                return checked(self.executor.run(batch))
+            except MixedReadings as error:
+                if attempt == _MOST_READINGS:
+                    raise
+                _log.warning("%s; it is run again", error.message)
             except Exception as error:
                 if not again(attempt, error):
                     raise

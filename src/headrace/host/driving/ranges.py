@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.errors import SourceError
+from headrace.errors import HeadraceError, SourceError
 from headrace.io.adapter import Offsets, ReadRange, patiently
 from headrace.io.origins import AdapterRead
 from headrace.plan.nodes import Source
@@ -40,11 +40,13 @@ _REPORTED_AFTER = 30_000_000
 class RangePositions:
     """The partitions of one source: how far each was read, and the next ranges."""
 
-    def __init__(self, source: Source, stopped: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, source: Source, stopped: Callable[[], bool] = lambda: False, *, temporary: bool = False) -> None:
         assert isinstance(source.origin, AdapterRead)
         self.source, self.adapter = source, source.origin.adapter
         #: Whether the query is being stopped: then a service that does not answer is not waited for.
         self._stopped = stopped
+        #: Whether the query does not continue, and leaves the place as it was; whether it has created something there.
+        self._temporary, self._created = temporary, False
         #: Rows timed by arrival are in order across partitions, too: one of them at a time.
         self._one = isinstance(source.lifetime, Arrival)
         #: For every known partition, the next offset, and when new rows were last seen, in ticks of the clock.
@@ -66,6 +68,8 @@ class RangePositions:
 
     def pending(self, rows: int, clock: int) -> list[ReadRange]:
         """The ranges to read with the next batch, of at most about `rows` rows in all."""
+        if self._temporary and not self._looked:
+            self._created = not patiently(self.adapter.exists, str(self.source.origin), self._stopped)
         return patiently(lambda: self._pending(rows, clock), str(self.source.origin), self._stopped)
 
     def _pending(self, rows: int, clock: int) -> list[ReadRange]:
@@ -178,12 +182,22 @@ class RangePositions:
 
     def acknowledge(self) -> None:
         """Pass on how far a committed batch has read; failures are left to the next time."""
-        if self.next != self._acknowledged:
+        if not self._temporary and self.next != self._acknowledged:
             try:
                 self.adapter.acknowledge(dict(self.next))
                 self._acknowledged = dict(self.next)
             except ConnectionError as error:
                 _log.info("%s: positions were not acknowledged: %s", self.source.origin, error)
+
+    def close(self) -> None:
+        """Release the source, at the end of the query."""
+        self.acknowledge()
+        if self._created:
+            try:
+                self.adapter.drop()
+            except HeadraceError as error:
+                _log.warning("%s: what was created for it is left behind: %s", self.source.origin, error.message)
+        self.adapter.close()
 
     def saved(self) -> dict[str, Any]:
         """All of it, as JSON values."""

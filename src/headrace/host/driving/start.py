@@ -135,7 +135,7 @@ def _build(host: Host, place: Checkpoint, outputs: list[Output], sinks: list[Sin
     executor = host.executor(job, request.name)
     publisher = Publisher(line.outputs, sinks, place.storage, executor)
     driver = Driver(job, executor, publisher, _now, request.files_per_batch, tasks=count, max_trips=request.max_trips)
-    driver.row_pace = Pace.of_rows(request.rows_per_batch)
+    driver.row_pace, driver.temporary = Pace.of_rows(request.rows_per_batch), place.temporary
     _open(driver, place, sinks, host)
     counts = {str(source.origin): dict.fromkeys(COUNTERS, 0) for source in line.sources}
     query = Query(request.name, line, place, tuple(sinks), driver, executor, counts, interval=request.interval)

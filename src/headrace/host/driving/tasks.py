@@ -103,6 +103,11 @@ def _read_share(job: Job, batch: Batch, task: int, stopped: Stopped) -> Iterator
             yield from circulated(job.line, unpack(0, FEEDBACK, reader.block(name)), job.buckets, task)
     taken = Counter(job.line.sources[number].fingerprint for number, _ in share.files)
     yield Message(0, REPORTS, extra={"files": dict(taken), "ends": ends})
+    planned = {(job.line.sources[n].fingerprint, part.partition): part.end for n, part in share.ranges}
+    if any(planned[source, name] != end for source, of_source in ends.items() for name, end in of_source.items()):
+        # Another attempt of this task may read other rows: all buckets must have those of the same one.
+        reading = uuid.uuid4().hex
+        yield from (Message(bucket, REPORTS, extra={"reading": reading}) for bucket in range(job.buckets))
 
 
 def _read_ranges(
@@ -183,7 +188,9 @@ def run_stage(job: Job, batch: Batch, level: int, bucket: int, arrived: Iterable
     if level == job.line.depth and bucket == 0:
         out += [message for message in messages if message.edge == REPORTS]
     out = [_delivered(job, batch, message) for message in out]
-    return [*out, _save(job, batch, level, bucket, kept)]
+    state = _save(job, batch, level, bucket, kept)
+    state.extra["readings"] = sorted(m.extra["reading"] for m in messages if "reading" in m.extra)
+    return [*out, state]
 
 
 def _current(job: Job, batch: Batch, level: int, bucket: int) -> _KeptStage:

@@ -17,10 +17,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.errors import HostError
 from headrace.host.driving.plan import Batch
 from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATE, STATISTICS, Message
 
-__all__ = ["BatchResult", "reports_of"]
+__all__ = ["BatchResult", "MixedReadings", "checked", "reports_of"]
+
+
+class MixedReadings(HostError):
+    """Buckets have rows of different attempts to read what is not the same each time."""
 
 
 @dataclass(eq=False)
@@ -76,3 +81,10 @@ class BatchResult:
 def reports_of(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """The reports of intake tasks; all buckets get the same ones."""
     return [m.extra for m in messages if m.edge == REPORTS and m.bucket == 0]
+
+
+def checked(messages: Sequence[Message]) -> Sequence[Message]:
+    """Messages of a trip in which all buckets have the rows of the same attempts to read."""
+    if len({tuple(m.extra.get("readings", ())) for m in messages if m.edge == STATE}) > 1:
+        raise MixedReadings("a task was repeated and has read other rows, such as a newer snapshot of a table")
+    return messages

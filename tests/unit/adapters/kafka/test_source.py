@@ -56,6 +56,7 @@ def test_its_columns() -> None:
         ({"start": "now"}, "unknown start"),
         ({"start": {"trades": 5}}, "unknown start"),
         ({"start": datetime(2024, 1, 1)}, "needs a time zone"),  # noqa: DTZ001 - refused for that
+        ({"start": {"trade/0": 5}}, "a topic that is not read"),
         ({"isolation": "none"}, "unknown isolation"),
         ({"on_gap": "ignore"}, "unknown on_gap"),
         ({"key_columns": "id LONG"}, "columns of the key need a format"),
@@ -66,6 +67,12 @@ def test_its_columns() -> None:
 def test_what_it_refuses(options: dict[str, Any], message: str) -> None:
     with pytest.raises(PlanError, match=message) as raised:
         source(**options)
+    assert "secret-value" not in str(raised.value)
+
+
+def test_options_that_the_client_refuses_are_an_error_without_their_values() -> None:
+    with pytest.raises(PlanError, match='property: "secrets"') as raised:
+        source(options={"secrets": "secret-value"}).offsets({})
     assert "secret-value" not in str(raised.value)
 
 
