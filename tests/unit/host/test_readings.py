@@ -37,9 +37,9 @@ class _Snapshots(SourceAdapter):
 
     def read(
         self,
-        partition: str,
-        start: int,
-        end: int,
+        partition: str,  # noqa: ARG002 - there is one
+        start: int,  # noqa: ARG002 - a snapshot has all
+        end: int,  # noqa: ARG002 - a snapshot has all
         columns: Sequence[str],
     ) -> Generator[DecodedBlock, None, int | None]:
         self.calls.append("read")
