@@ -115,7 +115,7 @@ def test_stamps_that_nobody_reads_are_not_made(files: Path, monkeypatch: pytest.
     stream = Stream(stamped(points(files).node)).select("v")
     (source,) = [n for n in walk(*optimize([Output(stream.node, "out")])) if isinstance(n, Source)]
     assert source.schema.names == ("v",)
-    monkeypatch.setattr("headrace.io.origins._stamp", lambda *_: pytest.fail("a stamp was made"))
+    monkeypatch.setattr("headrace.io.reading._stamp", lambda *_: pytest.fail("a stamp was made"))
     assert stream.cht().num_rows == 4
 
 
@@ -244,7 +244,7 @@ def _one_by_one(arrivals: list[int], high: int | None = None) -> list[int]:
 @settings(max_examples=settings().max_examples * 3 // 2)
 def test_arrivals_as_one_by_one(arrivals: list[int], cti: int, delay: int, data: st.DataObject):
     table = pa.table({"v": range(len(arrivals))}, schema=pa.schema([("v", pa.int64())]))
-    stream = hr.api.inputs._stream_of(Events(table), hr.Schema.of("v LONG"), Arrival(), Advance(delay=delay), "raise")
+    stream = hr.api.inputs.stream_of(Events(table), hr.Schema.of("v LONG"), Arrival(), Advance(delay=delay), "raise")
     source = stamped(stream.node)
     assert isinstance(source, Source)
     rows = table.append_column(ARRIVAL, pa.array(arrivals, pa.int64()))
