@@ -151,7 +151,7 @@ def test_the_database_survives_kill_with_what_was_committed(database: Database, 
     assert database.dsn == address
     with psycopg.connect(address, autocommit=True) as again:
         assert again.execute(f"SELECT id FROM {name}").fetchall() == [(1,)]
-        assert again.execute("SELECT slot_name FROM pg_replication_slots").fetchall() == [("survives",)]
+        assert ("survives",) in again.execute("SELECT slot_name FROM pg_replication_slots").fetchall()
         again.execute("SELECT pg_drop_replication_slot('survives')")
 
 

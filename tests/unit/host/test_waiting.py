@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import headrace as hr
+from headrace.adapters import DeliveryId, SinkAdapter
 from headrace_sqlite import SqliteSource
 
 
@@ -58,3 +62,31 @@ def test_a_run_reads_what_was_there_when_it_began(filling: Path):
     history = _orders(filling).cht()
     assert history.num_rows >= 1
     assert history["item"][0].as_py() == "first"
+
+
+@dataclass(frozen=True)
+class _Slow(SinkAdapter):
+    """A sink that takes a while for each delivery."""
+
+    delivered: list[tuple[DeliveryId, int]] = field(default_factory=list, compare=False)
+
+    def __str__(self) -> str:
+        return "slow"
+
+    def deliver(self, delivery: DeliveryId, rows: pa.Table) -> None:
+        time.sleep(0.3)
+        self.delivered.append((delivery, rows.num_rows))
+
+
+def test_a_finished_query_has_delivered_its_last_answers(tmp_path: Path):
+    database = tmp_path / "shop.db"
+    with sqlite3.connect(database) as connection:
+        connection.execute("CREATE TABLE orders (item TEXT, ts INTEGER)")
+        connection.execute("INSERT INTO orders VALUES ('a', 1), ('b', 2)")
+    connection.close()
+    counts = _orders(database).group_by("item").window(hr.tumbling(10)).aggregate(n=hr.count())
+    sink = _Slow("final")
+    query = counts.start(sink, host="local", checkpoint=str(tmp_path / "state"))
+    query.finish()  # the only window ends with the input
+    assert [rows for _, rows in sink.delivered] == [2]
+    query.stop()

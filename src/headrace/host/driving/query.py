@@ -179,7 +179,7 @@ class Query:
 
     def _has_read(self, goal: Mapping[tuple[str, str], int] | None) -> bool:
         """Whether batches up to these offsets are delivered; False if the sources have no offsets."""
-        if goal is None or self.driver.busy:
+        if goal is None or self.driver.busy or self.driver.ending:  # the end of the input has no offset
             return False
         return all(self.driver.delivered.get(partition, -1) >= offset for partition, offset in goal.items())
 
