@@ -191,7 +191,7 @@ class Driver:
         for source, positions in self.positions.items():
             if isinstance(positions, FilePositions):
                 files[source] = tuple(positions.pending(self.byte_pace.bound))
-            elif reached[source].cti < INFINITY and not self.ending:  # else what came later would all be late
+            elif reached[source].cti < INFINITY and not self.ending:  # else later rows would all be late
                 ranges[source] = tuple(positions.pending(self._rows_per_source, now))
                 silent[source] = positions.silent(ranges[source], now)
                 begins[source] = positions.begins()

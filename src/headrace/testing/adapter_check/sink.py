@@ -384,7 +384,7 @@ _RULES = (
     ("open", "open() may be called again, and the batch that it names may still come", _open),
     ("once", "a part that is delivered again is in the place once", _once),
     ("parts", "parts of a batch come in any order, and not every batch has each", _parts),
-    ("identity", "deliveries are told apart by query, output, part and batch", _identity),
+    ("identity", "deliveries are distinguished by query, output, part and batch", _identity),
     ("cti", "the CTI of a batch is a part of its own", _cti),
     ("threads", "several threads may deliver parts at once", _threads),
     ("close", "after close() another query may use the adapter", _close),

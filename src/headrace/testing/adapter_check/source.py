@@ -109,7 +109,7 @@ class _SourceCheck:
             if name not in found:
                 raise Broken(f"the partition {name!r} is missing")
             if found[name].end < ends[-1]:
-                raise Broken(f"the end of {name!r} went back from {ends[-1]} to {found[name].end}")
+                raise Broken(f"the end of {name!r} moved back from {ends[-1]} to {found[name].end}")
         for name, reach in found.items():
             if not 0 <= reach.first <= reach.end:
                 raise Broken(f"{name!r} begins at {reach.first} and ends at {reach.end}")
