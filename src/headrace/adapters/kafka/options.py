@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from importlib import import_module
 from typing import Any
 
-from headrace.errors import PlanError
+from headrace.errors import HeadraceError, PlanError
 from headrace.io.values import ValueFormat
 from headrace.schema import Schema
 
 __all__ = [
-    "FORMAT_OPTIONS", "config_of", "connection", "key_columns_of", "pairs", "place_of", "reserved", "value_format",
+    "FORMAT_OPTIONS", "client_module", "config_of", "connection", "key_columns_of", "pairs", "place_of", "reserved",
+    "value_format",
 ]  # fmt: skip
 
 Pairs = tuple[tuple[str, str], ...]
@@ -84,3 +86,11 @@ def config_of(given: Any) -> Any:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def client_module(name: str, kind: type[HeadraceError]) -> Any:
+    """A module of this package that needs confluent-kafka: imported when it is used, because that is an extra."""
+    try:
+        return import_module(f"headrace.adapters.kafka.{name}")
+    except ImportError as error:
+        raise kind("confluent-kafka is not installed", instead="pip install 'headrace[kafka]'") from error

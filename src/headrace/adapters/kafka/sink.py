@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import pyarrow as pa
 
 from headrace.adapters.kafka.messages import KeyFormat, MessageFormat
-from headrace.adapters.kafka.options import FORMAT_OPTIONS, config_of, connection, pairs, reserved, value_format
+from headrace.adapters.kafka.options import (
+    FORMAT_OPTIONS,
+    client_module,
+    config_of,
+    connection,
+    pairs,
+    reserved,
+    value_format,
+)
 from headrace.errors import PlanError, SinkError
 from headrace.io.adapter import DeliveryId, SinkAdapter
 from headrace.io.values import ValueFormat
@@ -21,14 +28,6 @@ __all__ = ["KafkaSink"]
 Delivery = Literal["exactly_once", "at_least_once"]
 _FIXED = ("bootstrap.servers", "transactional.id", "enable.idempotence", "delivery.report.only.error", "acks")
 _JSON = ValueFormat("json")
-
-
-def _module(name: str) -> Any:
-    """A module of this package that needs confluent-kafka: imported when it is used, because that is an extra."""
-    try:
-        return import_module(f"headrace.adapters.kafka.{name}")
-    except ImportError as error:
-        raise SinkError("confluent-kafka is not installed", instead="pip install 'headrace[kafka]'") from error
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,7 +114,7 @@ class KafkaSink(SinkAdapter):
         config = dict(self.topic_config)
         if self.encoding == "upsert":
             config.setdefault("cleanup.policy", "compact")
-        topics = _module("topics")
+        topics = client_module("topics", SinkError)
         # A topic that is missing when there are batches was deleted with them: it is not created again.
         creates = self.create and batch < 0
         topics.ensure(self._connection, self.topic, (self.partitions or -1, config) if creates else None)
@@ -124,8 +123,8 @@ class KafkaSink(SinkAdapter):
         if not rows.num_rows:
             return
         shape = MessageFormat(self.encoding, self.keys, self.format, self.key_format)
-        partitions = _module("topics").partition_count(self._connection, self.topic)
-        sending = _module("delivery")
+        partitions = client_module("topics", SinkError).partition_count(self._connection, self.topic)
+        sending = client_module("delivery", SinkError)
         if self.exactly_once:
             sending.deliver_once(
                 self._connection, self.topic, delivery, lambda: shape.messages(rows, delivery.part, partitions)
@@ -134,7 +133,7 @@ class KafkaSink(SinkAdapter):
             sending.deliver_simply(self._connection, self.topic, shape.messages(rows, delivery.part, partitions))
 
     def interrupt(self) -> None:
-        _module("delivery").interrupt(self._connection, self.topic)
+        client_module("delivery", SinkError).interrupt(self._connection, self.topic)
 
     def close(self) -> None:
-        _module("delivery").close_producers(self._connection, self.topic)
+        client_module("delivery", SinkError).close_producers(self._connection, self.topic)

@@ -7,7 +7,6 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow as pa
 from headrace.adapters.kafka.columns import METADATA, TOMBSTONE, RecordDecoder
 from headrace.adapters.kafka.options import (
     FORMAT_OPTIONS,
+    client_module,
     connection,
     key_columns_of,
     pairs,
@@ -46,14 +46,6 @@ _JSON = ValueFormat("json")
 _NONE = Schema(())
 _VALUE_OPTIONS = tuple(name for name in FORMAT_OPTIONS if name != "subject")
 _KEY_OPTIONS = ("key_delimiter", "key_avro_schema", "key_registry")
-
-
-def _module(name: str) -> Any:
-    """A module of this package that needs confluent-kafka: imported when it is used, because that is an extra."""
-    try:
-        return import_module(f"headrace.adapters.kafka.{name}")
-    except ImportError as error:
-        raise SourceError("confluent-kafka is not installed", instead="pip install 'headrace[kafka]'") from error
 
 
 @dataclass(frozen=True, repr=False)
@@ -172,7 +164,9 @@ class KafkaSource(SourceAdapter):
 
     @property
     def _place(self) -> TopicPlace:
-        place: TopicPlace = _module("discovery").TopicPlace(self._connection, self.topics, self.pattern, self.isolation)
+        place: TopicPlace = client_module("discovery", SourceError).TopicPlace(
+            self._connection, self.topics, self.pattern, self.isolation
+        )
         return place
 
     @property
@@ -188,7 +182,7 @@ class KafkaSource(SourceAdapter):
         return replace(self, tombstones=True) if encoding == "upsert" else self
 
     def offsets(self, positions: Mapping[str, int]) -> Mapping[str, Offsets]:
-        found: Mapping[str, Offsets] = _module("discovery").reach(
+        found: Mapping[str, Offsets] = client_module("discovery", SourceError).reach(
             self._place, positions, gaps=self.on_gap == "continue"
         )
         return found
@@ -200,7 +194,9 @@ class KafkaSource(SourceAdapter):
             return available.end
         if isinstance(self.start, datetime):
             millis = -(-int(self.start.timestamp() * 1_000_000) // 1000)
-            offset: int = _module("discovery").offset_at(self._place, partition, millis, available.end)
+            offset: int = client_module("discovery", SourceError).offset_at(
+                self._place, partition, millis, available.end
+            )
             return offset
         given = dict(self.start).get(partition, available.first)
         if not available.first <= given <= available.end:
@@ -214,7 +210,7 @@ class KafkaSource(SourceAdapter):
     def read(
         self, partition: str, start: int, end: int, columns: Sequence[str]
     ) -> Generator[DecodedBlock, None, int | None]:
-        reading, place = _module("reading"), _module("discovery").split(partition)
+        reading, place = client_module("reading", SourceError), client_module("discovery", SourceError).split(partition)
         decoder = _decoder(self, tuple(columns))
         wanted = reading.Wanted(decoder.needs_keys, decoder.needs_headers)
         at, lost, left = start, 0, RANGE_BYTES
@@ -250,14 +246,14 @@ class KafkaSource(SourceAdapter):
 
     def acknowledge(self, positions: Mapping[str, int]) -> None:
         if self.group_id is not None and positions:
-            split = _module("discovery").split
-            _module("reading").commit(
+            split = client_module("discovery", SourceError).split
+            client_module("reading", SourceError).commit(
                 self._connection, self.group_id, {split(name): at for name, at in positions.items()}
             )
 
     def close(self) -> None:
-        _module("reading").close_readers(self._connection)
-        _module("discovery").forget(self._place)
+        client_module("reading", SourceError).close_readers(self._connection)
+        client_module("discovery", SourceError).forget(self._place)
 
 
 @lru_cache(maxsize=64)
