@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from headrace.changes import Changes
 from headrace.columnar import Int64s, factorize
 from headrace.compiled import compiled, inlined
-from headrace.time import INFINITY
+from headrace.time import INFINITY, NEG_INFINITY
 
 __all__ = ["key_codes", "overlapping", "without_nulls"]
 
@@ -189,9 +189,9 @@ def _pairs(
 @inlined
 def _reaching(others: Int64s, start: int, stop: int, time: int, longest: int) -> int:
     """The place of the first row that starts after `time - longest`."""
-    earliest = time - longest
-    if longest == INFINITY or earliest > time:  # before all times: the number has wrapped
+    if longest == INFINITY or time < NEG_INFINITY + longest:  # before all times
         return start
+    earliest = time - longest
     while stop > start:
         middle = (start + stop) // 2
         if others[middle, 1] > earliest:
