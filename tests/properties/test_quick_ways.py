@@ -25,7 +25,6 @@ from headrace.time import NEG_INFINITY
 def from_the_second_row_on() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(combine, "_WORTH_COUNTING", 2)
-        patch.setattr(ingress, "_STRETCH", 2)
         yield
 
 
@@ -39,7 +38,7 @@ def test_differential_sums_by_counting(data: st.DataObject, keys: tuple[str, ...
 
 
 @given(st.lists(st.integers(-30, 30), max_size=12), st.integers(0, 20), st.integers(1, 7), st.data())
-def test_differential_lateness_by_stretches(times: list[int], delay: int, every: int, data: st.DataObject):
+def test_differential_lateness_of_blocks(times: list[int], delay: int, every: int, data: st.DataObject):
     policy = hr.advance(delay, every=every)
     schema = Schema.of("t LONG")
     source = Source(Events(pa.table({"t": pa.array([], pa.int64())})), schema, hr.point("t"), policy)
