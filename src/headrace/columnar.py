@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headrace import native
+
 __all__ = [
     "Bools", "Int64s", "Lists", "canonical_floats", "concat", "factorize", "group_sum", "hash_rows", "marks",
     "sortable", "to_numpy", "twins",
@@ -26,8 +28,10 @@ Bools = NDArray[np.bool_]
 _NULL_HASH = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
-#: Numbers that are multiplied stay below this; those of rows that are all different need no more than this per row.
-_MOST_NUMBERS, _SPARSE = 2**62, 4
+#: Numbers of several columns stay below this.
+_MOST_NUMBERS = 2**62
+#: A table of all numbers in a range has so many places for each row, or so few.
+_SPARSE, _FEW = 4, 1024
 _OF_64_BITS = (pa.int64(), pa.uint64(), pa.float64())
 
 
@@ -116,21 +120,55 @@ def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
 
 
 def factorize(table: pa.Table) -> tuple[Int64s, Int64s]:
-    """`(codes, first)`: rows with equal values share a code `0..g-1`; `first[c]` is the first row with code c."""
+    """`(codes, first)`: rows with equal values share a code `0..g-1`; `first[c]` is the first row with code c.
+
+    Codes are in the order of their first rows.
+    """
     n = table.num_rows
-    numbers, size = np.zeros(n, np.int64), 1
     if n == 0:
-        return numbers, numbers
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    numbers, low, size = np.zeros(n, np.int64), 0, 1
     for column in sortable(canonical_floats(table)).columns:
-        more, span = _numbered(column)
+        digits = _digits(column)
+        least, greatest = native.ends(digits)
+        span = greatest - least + 1
         if size * span > _MOST_NUMBERS:
-            numbers, size = _without_gaps(numbers, size)
-            more, span = _without_gaps(more, span)
-        numbers, size = (numbers * span + more, size * span) if size > 1 else (more, span)
-    codes, size = _without_gaps(numbers, size)
-    first = np.empty(size, np.int64)
-    first[codes[::-1]] = np.arange(n - 1, -1, -1)
-    return codes, first
+            numbers, low, size = _renumbered(numbers, low, size)
+            digits, least, span = _renumbered(digits, least, span)
+        if size == 1:
+            numbers, low, size = digits, least, span
+        elif span > 1:
+            numbers, low, size = native.with_digit(numbers, low, digits, least, span), 0, size * span
+    return _codes(numbers, low, size)
+
+
+def _digits(column: pa.ChunkedArray) -> Int64s:
+    """A number for each value: integers and floats stand for themselves."""
+    kind = column.type
+    if column.null_count == 0 and (pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind)):
+        return to_numpy(column if kind == pa.int64() else pc.cast(column, pa.int64()))
+    if column.null_count == 0 and pa.types.is_float64(kind):
+        return to_numpy(column).view(np.int64)
+    return _numbered(column)[0]
+
+
+def _codes(numbers: Int64s, low: int, size: int) -> tuple[Int64s, Int64s]:
+    """Codes for numbers `low..low+size-1`."""
+    n = len(numbers)
+    codes, first = np.empty(n, np.int64), np.empty(min(n, size), np.int64)
+    dense = size <= max(_SPARSE * n, _FEW)
+    count = (
+        native.dense_codes(numbers, low, size, codes, first) if dense else native.hashed_codes(numbers, codes, first)
+    )
+    return codes, first[:count]
+
+
+def _renumbered(numbers: Int64s, low: int, size: int) -> tuple[Int64s, int, int]:
+    """Codes in place of numbers, if that is shorter: their least, and the size of their range."""
+    if size <= len(numbers):
+        return numbers, low, size
+    codes, first = _codes(numbers, low, size)
+    return codes, 0, len(first)
 
 
 def _numbered(column: pa.ChunkedArray) -> tuple[Int64s, int]:
@@ -143,17 +181,6 @@ def _numbered(column: pa.ChunkedArray) -> tuple[Int64s, int]:
             return values - low, high - low + 1
     encoded = _encoded(column)
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
-
-
-def _without_gaps(numbers: Int64s, size: int) -> tuple[Int64s, int]:
-    """The same codes, renumbered without gaps."""
-    if size > _SPARSE * len(numbers):
-        encoded = pc.dictionary_encode(pa.array(numbers))
-        return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
-    used = np.zeros(size, bool)
-    used[numbers] = True
-    place = np.cumsum(used) - 1
-    return place[numbers], int(place[-1]) + 1
 
 
 def marks(table: pa.Table) -> NDArray[np.uint64]:
@@ -245,5 +272,5 @@ def _mixed(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def group_sum(codes: Int64s, values: Int64s, groups: int) -> Int64s:
     """The exact int64 sum of `values` per code."""
     result = np.zeros(groups, np.int64)
-    np.add.at(result, codes, values)
+    native.add_by_code(np.ascontiguousarray(codes), np.ascontiguousarray(values, np.int64), result)
     return result
