@@ -20,8 +20,8 @@ from numba import njit, types
 from numpy.typing import NDArray
 
 __all__ = [
-    "FLOATS", "INT", "INTS", "NEW_FLOATS", "NEW_INTS", "NEW_TABLE", "TRUTHS", "add_by_code", "compiled",
-    "dense_codes", "ends", "hashed_codes", "with_digit",
+    "FLOATS", "INT", "INTS", "NEW_FLOATS", "NEW_INTS", "NEW_TABLE", "NEW_TRUTHS", "TRUTHS", "add_by_code",
+    "compiled", "dense_codes", "ends", "hashed_codes", "with_digit",
 ]  # fmt: skip
 
 Int64s = NDArray[np.int64]
@@ -35,6 +35,7 @@ TRUTHS = types.Array(types.boolean, 1, "C", readonly=True)
 #: Arguments that are written to.
 NEW_INTS = types.Array(types.int64, 1, "C")
 NEW_FLOATS = types.Array(types.float64, 1, "C")
+NEW_TRUTHS = types.Array(types.boolean, 1, "C")
 NEW_TABLE = types.Array(types.int64, 2, "C")
 
 

@@ -108,8 +108,10 @@ class Grid(WindowKind):
 
     def end(self, k: Int64s) -> Int64s:
         """The ends of windows; infinite for the windows of events without an end."""
-        ends = np.where(k >= ENDLESS // 2, 0, k) * self.hop + (self.origin + self.size)
-        return np.where(k >= ENDLESS // 2, np.int64(INFINITY), ends)
+        endless = k >= ENDLESS // 2
+        if not endless.any():
+            return k * self.hop + (self.origin + self.size)
+        return np.where(endless, INFINITY, np.where(endless, 0, k) * self.hop + (self.origin + self.size))
 
     def closed(self, time: int) -> int:
         """The number of the last window that ends at or before `time`."""

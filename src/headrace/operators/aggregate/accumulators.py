@@ -195,6 +195,12 @@ class Layout:
         ordered = [BAG_LE] if any(a.bag == "starts" for a in bags) else []
         return [a.value for a in bags] + ordered
 
+    @property
+    def extreme_columns(self) -> dict[str, pa.DataType]:
+        """The columns that are merged by min and max, and their types."""
+        arguments = [argument for argument in self.arguments.values() if argument.mergeable_extremes]
+        return {f"{a.prefix}{how}": a.type.arrow for a in arguments for how in ("min", "max") if how in a.functions}
+
     def sums_table(self, changes: Changes, keys: pa.Table) -> pa.Table:
         """One row per change: keys, weighted sums."""
         return _with_columns(keys, self._sums(changes, np.arange(len(changes)), len(changes)))

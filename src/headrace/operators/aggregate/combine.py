@@ -20,7 +20,7 @@ from headrace.operators.evaluate import evaluate_changes
 from headrace.plan.nodes import Combine
 from headrace.plan.windows import Grid
 
-__all__ = ["FIRST", "LAST", "combine", "compact"]
+__all__ = ["FIRST", "LAST", "combine", "compact", "merged_column"]
 
 FIRST, LAST = "__first", "__last"
 _EXTREMES = ("min", "max")
@@ -60,7 +60,7 @@ def compact(table: pa.Table, layout: Layout, windows: list[str]) -> pa.Table:
     codes, first = factorize(_without_redundant(table.select(by)))
     merged = table.select(by).take(pa.array(first))
     for name in rest:
-        merged = merged.append_column(name, _merged(name, table.column(name), codes, len(first)))
+        merged = merged.append_column(name, merged_column(name, table.column(name), codes, len(first)))
     return merged if layout.insert_only else without_zeros(merged, by)
 
 
@@ -72,7 +72,7 @@ def _without_redundant(by: pa.Table) -> pa.Table:
     return by.drop_columns([LAST]) if (later == later[0]).all() else by
 
 
-def _merged(name: str, column: pa.ChunkedArray, codes: Int64s, size: int) -> pa.Array:
+def merged_column(name: str, column: pa.ChunkedArray, codes: Int64s, size: int) -> pa.Array:
     """The sum, or the least or greatest value, per code."""
     how = name.rpartition(".")[2]
     column = column.combine_chunks()

@@ -17,7 +17,7 @@ _NO_NULLS = np.empty(0, bool)
 def extremes(values: pa.Array, codes: Int64s, size: int) -> tuple[pa.Array, pa.Array, Int64s | None]:
     """The least and greatest values of codes `0..size-1`, null where there are none; how many are NaN, of floats."""
     kind = values.type
-    valid = to_numpy(pc.is_valid(values)) if values.null_count else _NO_NULLS
+    valid = np.asarray(pc.is_valid(values)) if values.null_count else _NO_NULLS
     if pa.types.is_floating(kind):
         return _of_floats(values, valid, codes, size)
     if pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind):
@@ -28,7 +28,7 @@ def extremes(values: pa.Array, codes: Int64s, size: int) -> tuple[pa.Array, pa.A
 def _of_floats(values: pa.Array, valid: Bools, codes: Int64s, size: int) -> tuple[pa.Array, pa.Array, Int64s]:
     low, high, nans = np.full(size, np.inf), np.full(size, -np.inf), np.zeros(size, np.int64)
     numbers = values if values.type == pa.float64() else pc.cast(values, pa.float64())
-    loops.float_ends(to_numpy(numbers), valid, codes, low, high, nans)
+    loops.float_ends(numbers.to_numpy(zero_copy_only=False), valid, codes, low, high, nans)
     return *(pc.cast(pa.array(ends, mask=low > high), values.type) for ends in (low, high)), nans
 
 

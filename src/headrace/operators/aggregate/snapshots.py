@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.changes import Changes
@@ -21,7 +22,7 @@ from headrace.columnar import Int64s, canonical_floats, concat, factorize, hash_
 from headrace.operators.aggregate.accumulators import COUNT, PART, Layout
 from headrace.operators.aggregate.answers import outputs
 from headrace.operators.aggregate.combine import compact
-from headrace.operators.aggregate.running import negate, running_sums, without_zeros
+from headrace.operators.aggregate.running import negate, order_of_steps, running_sums, without_zeros
 from headrace.operators.evaluate import evaluate_changes
 from headrace.operators.kernel import Data, Kernel, expression_texts
 from headrace.plan.nodes import Aggregate
@@ -115,12 +116,18 @@ class SnapshotKernel(Kernel):
     def _totals(self, steps: pa.Table) -> tuple[pa.Table, Int64s]:
         """Running sums by group and time, and the end of the window that starts at each."""
         codes = factorize(steps.select(self.keys))[0] if self.keys else np.zeros(steps.num_rows, np.int64)
-        order = np.lexsort((to_numpy(steps.column(_AT)), codes))
-        steps, codes = steps.take(pa.array(order)), codes[order]
         at = to_numpy(steps.column(_AT))
-        last = np.r_[codes[1:] != codes[:-1], True] if len(codes) else np.empty(0, bool)
-        ends = np.where(last, INFINITY, np.r_[at[1:], 0])
-        return running_sums(steps, codes, (*self._not_sums, _ENDS)), ends
+        order, last = order_of_steps(codes, at)
+        others = (*self._not_sums, _ENDS)
+        sums = {n: to_numpy(pc.fill_null(steps.column(n), 0)) for n in steps.column_names if n not in others}
+        sums = running_sums(sums, codes, order, last)
+        rows = order[last]
+        codes, at = codes[rows], at[rows]
+        ends = np.where(np.r_[codes[1:] != codes[:-1], True], INFINITY, np.r_[at[1:], 0]) if len(at) else at
+        totals = steps.select([n for n in steps.column_names if n not in sums]).take(pa.array(rows))
+        for name, column in sums.items():
+            totals = totals.append_column(name, pa.array(column))
+        return totals, ends
 
     def _answers(self, steps: pa.Table, weight: int) -> Changes:
         totals, ends = self._totals(steps)

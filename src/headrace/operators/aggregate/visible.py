@@ -81,9 +81,12 @@ class VisibleWindows:
 
     def add(self, trace: Trace, rows: pa.Table, first: str = WINDOW, last: str = WINDOW) -> None:
         """Add partial results to a trace, which forgets them when their last window has ended."""
+        times = self.window.end(to_numpy(rows.column(last)))
+        living = times > trace.floor
+        if not living.all():
+            rows, times = rows.filter(pa.array(living)), times[living]
         if rows.num_rows:
-            hashes = hash_rows(rows.select([*self.layout.keys, first]))
-            trace.append(rows, hashes, self.window.end(to_numpy(rows.column(last))))
+            trace.append(rows, hash_rows(rows.select([*self.layout.keys, first])), times)
 
     def expand(self, table: pa.Table, low: int, high: int) -> pa.Table:
         """One row per window, for the windows of each run within `low..high`."""
