@@ -7,6 +7,8 @@ papers; for events with lifetimes it is the same idea, for any lifetime.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,14 +52,18 @@ def combine(node: Combine, changes: Changes) -> pa.Table:
     return concat([sums if layout.insert_only else without_zeros(sums, [PART, *layout.keys, FIRST, LAST]), *bags])
 
 
-def compact(table: pa.Table, layout: Layout, windows: list[str]) -> pa.Table:
-    """Sum rows of the same part, group and windows (and value, in a bag); drop rows that cancel."""
+def compact(table: pa.Table, layout: Layout, windows: list[str], along: Sequence[str] = ()) -> pa.Table:
+    """Sum rows of the same part, group and windows (and value, in a bag); drop rows that cancel.
+
+    The columns `along` are equal where the others are.
+    """
     if table.num_rows == 0:
         return table
     table = _least_hashes(_only_ends(table, layout, windows), layout, windows)
     by = [name for name in [PART, *layout.keys, *windows, *layout.bag_columns] if name in table.column_names]
-    rest = [name for name in table.column_names if name not in by]
     codes, first = factorize(_without_redundant(table.select(by)))
+    by += along
+    rest = [name for name in table.column_names if name not in by]
     merged = table.select(by).take(pa.array(first))
     for name in rest:
         merged = merged.append_column(name, merged_column(name, table.column(name), codes, len(first)))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -47,8 +48,9 @@ class Rows:
         """The weighted sums of small integers."""
         return group_sum(self.codes, values * self.weight, self.size)
 
-    @property
+    @cached_property
     def count(self) -> Int64s:
+        """The sums of weights."""
         return group_sum(self.codes, self.weight, self.size)
 
 

@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from headrace.changes import Changes
 from headrace.columnar import Int64s, concat, factorize, group_sum, to_numpy
@@ -34,7 +33,7 @@ from headrace.plan.nodes import Merge
 from headrace.plan.windows import ENDLESS, Grid
 from headrace.progress import Progress
 from headrace.time import INFINITY, NEG_INFINITY
-from headrace.trace import Segment, Trace
+from headrace.trace import HASH, TIME, Segment, Trace
 
 __all__ = ["OverlappingKernel", "can_slide"]
 
@@ -76,14 +75,14 @@ class OverlappingKernel(Kernel):
         return self.layout.column_names()
 
     def _summed(self, table: pa.Table) -> pa.Table:
-        return self._without_zeros(self.visible.compact(table, WINDOW, WINDOW))
+        return self._without_zeros(self.visible.compact(table, WINDOW))
 
     def _without_zeros(self, table: pa.Table) -> pa.Table:
         return without_zeros(table, self._not_sums)
 
     @property
     def _not_sums(self) -> tuple[str, ...]:
-        return (*self.layout.keys, WINDOW, PART, "__hash", "__time")
+        return (*self.layout.keys, WINDOW, PART, HASH, TIME)
 
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
         (partial,), (now,) = inputs, progress
@@ -115,20 +114,23 @@ class OverlappingKernel(Kernel):
         return concat(parts) if parts else _empty_delta()
 
     def _enter(self, partial: pa.Table, before: int, after: int) -> list[pa.Table]:
-        """The steps of new rows due now. Later steps go to the trace, rows in the current window to totals."""
+        """What of new rows is due now: steps, and rows in the window `before`. Later steps go to the trace."""
         first, last = to_numpy(partial.column(FIRST)), to_numpy(partial.column(LAST))
         extremes = [name for name in partial.column_names if name.endswith((".min", ".max"))]
         rows = partial.select([name for name in partial.column_names if name not in (FIRST, LAST, *extremes)])
-        self._add("totals", rows, np.full(len(first), _TOTAL, np.int64), (first <= before) & (last > before))
-        due = []
+        present = (first <= before) & (last > before)
+        standing = rows.append_column(WINDOW, pa.array(np.full(len(first), _TOTAL, np.int64))).filter(pa.array(present))
+        due = [standing] if after > before else []
+        if not due:
+            self._add("totals", standing)
         leaving = negate(rows, self._not_sums)
         for part, at, open_ in ((rows, first, first > before), (leaving, last + 1, last > before)):
-            self._add("steps", part, at, open_ & (at > after))
-            due.append(part.append_column(WINDOW, pa.array(at)).filter(pa.array(open_ & (at <= after))))
+            steps = part.append_column(WINDOW, pa.array(at))
+            self._add("steps", steps.filter(pa.array(open_ & (at > after))))
+            due.append(steps.filter(pa.array(open_ & (at <= after))))
         return due
 
-    def _add(self, trace: str, rows: pa.Table, at: Int64s, mask: NDArray[np.bool_]) -> None:
-        rows = rows.append_column(WINDOW, pa.array(at)).filter(pa.array(mask))
+    def _add(self, trace: str, rows: pa.Table) -> None:
         if rows.num_rows:
             self.visible.add(self.traces[trace], self._without_zeros(compact(rows, self.layout, [WINDOW])))
 

@@ -10,7 +10,7 @@ A window that is split keeps its start and its answer, and is only shortened: so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,7 @@ from headrace.plan.nodes import Aggregate
 from headrace.plan.windows import Snapshot
 from headrace.progress import Progress
 from headrace.time import INFINITY, NEG_INFINITY
-from headrace.trace import Trace
+from headrace.trace import HASH, TIME, Trace
 
 __all__ = ["SnapshotKernel", "adds_up"]
 
@@ -54,8 +54,8 @@ class SnapshotKernel(Kernel):
         self.keys = self.layout.keys
         # Steps are settled when the CTI passes them; a base stays until another replaces it.
         self.traces = {
-            "steps": Trace(lambda rows: self._compacted(rows, to_numpy)),
-            "bases": Trace(lambda rows: self._compacted(rows, _never)),
+            "steps": Trace(self._compacted),
+            "bases": Trace(self._compacted),
         }
         self.scalars = {"cti": NEG_INFINITY}
 
@@ -85,16 +85,14 @@ class SnapshotKernel(Kernel):
 
     @property
     def _not_sums(self) -> tuple[str, ...]:
-        return (*self.keys, PART, _AT, "__hash", "__time")
+        return (*self.keys, PART, _AT, HASH, TIME)
 
     def _without_zeros(self, table: pa.Table) -> pa.Table:
         return without_zeros(table, self._not_sums)
 
-    def _compacted(self, table: pa.Table, until: Callable[[pa.ChunkedArray], Int64s]) -> pa.Table:
+    def _compacted(self, table: pa.Table) -> pa.Table:
         """Compact one trace."""
-        merged = self._without_zeros(compact(table.drop_columns(["__hash", "__time"]), self.layout, [_AT]))
-        times = pa.array(until(merged.column(_AT)))
-        return merged.append_column("__hash", pa.array(self._hashes(merged))).append_column("__time", times)
+        return self._without_zeros(compact(table, self.layout, [_AT], (HASH, TIME)))
 
     def _hashes(self, table: pa.Table) -> NDArray[np.uint64]:
         return hash_rows(table.select(self.keys)) if self.keys else np.zeros(table.num_rows, np.uint64)
