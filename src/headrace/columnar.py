@@ -128,8 +128,7 @@ def factorize(table: pa.Table) -> tuple[Int64s, Int64s]:
     if n == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     numbers, low, size = np.zeros(n, np.int64), 0, 1
-    for column in sortable(canonical_floats(table)).columns:
-        digits = _digits(column)
+    for digits in (digits for column in sortable(canonical_floats(table)).columns for digits in _digits(column)):
         least, greatest = native.ends(digits)
         span = greatest - least + 1
         if size * span > _MOST_NUMBERS:
@@ -142,14 +141,28 @@ def factorize(table: pa.Table) -> tuple[Int64s, Int64s]:
     return _codes(numbers, low, size)
 
 
-def _digits(column: pa.ChunkedArray) -> Int64s:
-    """A number for each value: integers and floats stand for themselves."""
+def _digits(column: pa.ChunkedArray) -> list[Int64s]:
+    """Numbers that distinguish the values of a column: numbers and short texts stand for themselves; null is apart."""
     kind = column.type
-    if column.null_count == 0 and (pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind)):
-        return to_numpy(column if kind == pa.int64() else pc.cast(column, pa.int64()))
+    if column.null_count and (pa.types.is_signed_integer(kind) or pa.types.is_string(kind)):
+        some = pa.scalar("" if pa.types.is_string(kind) else 0, kind)
+        return [to_numpy(pc.is_null(column)).astype(np.int64), *_digits(pc.fill_null(column, some))]
     if column.null_count == 0 and pa.types.is_float64(kind):
-        return to_numpy(column).view(np.int64)
-    return _numbered(column)[0]
+        return [to_numpy(column).view(np.int64)]
+    if column.null_count == 0 and (pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind)):
+        return [to_numpy(column if kind == pa.int64() else pc.cast(column, pa.int64()))]
+    numbers = _short_texts(column) if pa.types.is_string(kind) else None
+    return [_numbered(column)[0] if numbers is None else numbers]
+
+
+def _short_texts(column: pa.ChunkedArray) -> Int64s | None:
+    """Numbers in place of texts; None if some are too long."""
+    texts = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    _, places, data = texts.buffers()
+    if data is None:
+        return np.zeros(len(texts), np.int64)
+    offsets, numbers = np.frombuffer(places, np.int32)[texts.offset :], np.empty(len(texts), np.int64)
+    return numbers if native.short_texts(offsets, np.frombuffer(data, np.uint8), numbers) else None
 
 
 def _codes(numbers: Int64s, low: int, size: int) -> tuple[Int64s, Int64s]:

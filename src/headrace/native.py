@@ -20,8 +20,8 @@ from numba import njit, types
 from numpy.typing import NDArray
 
 __all__ = [
-    "FLOATS", "INT", "INTS", "NEW_FLOATS", "NEW_INTS", "NEW_TABLE", "NEW_TRUTHS", "TRUTHS", "add_by_code",
-    "compiled", "dense_codes", "ends", "hashed_codes", "with_digit",
+    "BYTES", "FLOATS", "INT", "INTS", "NEW_FLOATS", "NEW_INTS", "NEW_TABLE", "NEW_TRUTHS", "TRUTHS",
+    "add_by_code", "compiled", "dense_codes", "ends", "hashed_codes", "short_texts", "with_digit",
 ]  # fmt: skip
 
 Int64s = NDArray[np.int64]
@@ -32,6 +32,8 @@ INT = types.int64
 INTS = types.Array(types.int64, 1, "C", readonly=True)
 FLOATS = types.Array(types.float64, 1, "C", readonly=True)
 TRUTHS = types.Array(types.boolean, 1, "C", readonly=True)
+OFFSETS = types.Array(types.int32, 1, "C", readonly=True)
+BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 #: Arguments that are written to.
 NEW_INTS = types.Array(types.int64, 1, "C")
 NEW_FLOATS = types.Array(types.float64, 1, "C")
@@ -136,6 +138,23 @@ def hashed_codes(numbers: Int64s, codes: Int64s, first: Int64s) -> int:
         if i == n:
             return count
         bits += 2
+
+
+@compiled(OFFSETS, BYTES, NEW_INTS)
+def short_texts(offsets: NDArray[np.int32], data: NDArray[np.uint8], numbers: Int64s) -> bool:
+    """A number for each text `data[offsets[i]:offsets[i + 1]]`: its bytes and its length.
+
+    False if a text has more than seven bytes.
+    """
+    for i in range(len(numbers)):
+        start, end = offsets[i], offsets[i + 1]
+        if end - start > 7:
+            return False
+        number = np.int64(end - start)
+        for j in range(start, end):
+            number = (number << 8) | np.int64(data[j])
+        numbers[i] = number
+    return True
 
 
 @compiled(INTS, INTS, NEW_INTS)
