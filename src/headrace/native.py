@@ -20,7 +20,7 @@ from numba import njit, types
 from numpy.typing import NDArray
 
 __all__ = [
-    "BYTES", "FLOATS", "INT", "INTS", "NEW_FLOATS", "NEW_INTS", "NEW_TABLE", "NEW_TRUTHS", "TRUTHS",
+    "BYTES", "FLOATS", "INT", "INTS", "NEW_FLOATS", "NEW_INTS", "NEW_TABLE", "NEW_TRUTHS", "TABLE", "TRUTHS",
     "add_by_code", "compiled", "dense_codes", "ends", "hashed_codes", "short_texts", "with_digit",
 ]  # fmt: skip
 
@@ -34,6 +34,7 @@ FLOATS = types.Array(types.float64, 1, "C", readonly=True)
 TRUTHS = types.Array(types.boolean, 1, "C", readonly=True)
 OFFSETS = types.Array(types.int32, 1, "C", readonly=True)
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+TABLE = types.Array(types.int64, 2, "C", readonly=True)
 #: Arguments that are written to.
 NEW_INTS = types.Array(types.int64, 1, "C")
 NEW_FLOATS = types.Array(types.float64, 1, "C")

@@ -121,51 +121,17 @@ def _limbs(columns: Mapping[str, Int64s]) -> dict[int, Int64s]:
     return {int(suffix): column for suffix, column in columns.items() if suffix.lstrip("-").isdigit()}
 
 
-def _normal(limbs: dict[int, Int64s]) -> tuple[list[tuple[int, Int64s]], NDArray[np.bool_]]:
-    """Magnitude in canonical digits 0 <= d < 2**32, lowest first, and the sign."""
-    digits, top = _carry(limbs)
-    negative = top < 0
-    if negative.any():
-        flipped = {j: np.where(negative, -v, v) for j, v in limbs.items()}
-        digits, _ = _carry(flipped)
-    return digits, negative
-
-
-def _carry(limbs: dict[int, Int64s]) -> tuple[list[tuple[int, Int64s]], Int64s]:
-    lowest, highest = min(limbs), max(limbs)
-    carry = np.zeros(len(limbs[lowest]), np.int64)
-    digits = []
-    for j in range(lowest, highest + 3):  # two more limbs take every carry of 64-bit columns
-        value = limbs[j] + carry if j in limbs else carry
-        digits.append((j, value & _MASK))
-        carry = value >> BITS
-    return digits, carry
-
-
 def total_float(columns: Mapping[str, Int64s], size: int) -> Floats:
     """The sums as floats, rounded once: the float nearest to the exact value."""
     limbs = _limbs(columns)
-    if not limbs:
-        return _with_specials(np.zeros(size, np.float64), columns)
-    digits, negative = _normal(limbs)
-    result = _nearest(np.stack([digit for _, digit in digits]).astype(np.uint64), digits[0][0])
-    return _with_specials(np.where(negative, -result, result), columns)
-
-
-def _nearest(digits: NDArray[np.uint64], lowest: int) -> Floats:
-    """The floats nearest to numbers of 32-bit digits, lowest first: of their top 64 bits, and one for the rest."""
-    places, numbers = np.arange(len(digits))[:, None], np.arange(digits.shape[1])
-    used = digits != 0
-    top = np.where(used, places, 0).max(axis=0)
-    first, second, third = (np.where(top >= k, digits[np.maximum(top - k, 0), numbers], 0) for k in range(3))
-    free = (BITS - np.frexp(first.astype(np.float64))[1]).astype(np.uint64)  # zero bits above the highest one
-    left = np.uint64(BITS) - free
-    head = ((first << np.uint64(BITS) | second) << free) | (third >> left)
-    tail = (third & ((np.uint64(1) << left) - np.uint64(1)) != 0) | (used & (places < top - 2)).any(axis=0)
-    places_up = BITS * (lowest + top - 1) - free.astype(np.int64)
-    with np.errstate(over="ignore"):
-        result: Floats = np.ldexp((head | tail).astype(np.float64), places_up)
-    return result
+    result = np.zeros(size, np.float64)
+    if limbs:
+        lowest = min(limbs)
+        table = np.zeros((size, max(limbs) - lowest + 1), np.int64)
+        for j, column in limbs.items():
+            table[:, j - lowest] = column
+        loops.nearest_floats(table, lowest, result)
+    return _with_specials(result, columns)
 
 
 def _with_specials(result: Floats, columns: Mapping[str, Int64s]) -> Floats:

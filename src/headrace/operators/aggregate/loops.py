@@ -7,13 +7,18 @@ A code is the number of a group and window; every loop reads its rows once.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.columnar import Bools, Int64s
-from headrace.native import FLOATS, INT, INTS, NEW_FLOATS, NEW_INTS, NEW_TABLE, TRUTHS, compiled
+from headrace.native import FLOATS, INT, INTS, NEW_FLOATS, NEW_INTS, NEW_TABLE, TABLE, TRUTHS, compiled
 
-__all__ = ["NAN", "NEGATIVE", "POSITIVE", "add_float_limbs", "add_integer_limbs", "exponents", "float_ends", "int_ends"]
+__all__ = [
+    "NAN", "NEGATIVE", "POSITIVE", "add_float_limbs", "add_integer_limbs", "exponents", "float_ends", "int_ends",
+    "nearest_floats",
+]  # fmt: skip
 
 Floats = NDArray[np.float64]
 
@@ -101,3 +106,34 @@ def int_ends(values: Int64s, valid: Bools, codes: Int64s, low: Int64s, high: Int
             low[code] = value
         if value > high[code]:
             high[code] = value
+
+
+@compiled(TABLE, INT, NEW_FLOATS)
+def nearest_floats(limbs: NDArray[np.int64], lowest: int, result: Floats) -> None:
+    """The floats nearest to the numbers whose limbs are the rows, the lowest first: of 64 bits and one for the rest."""
+    size, width = limbs.shape
+    digits = np.zeros(width + 4, np.int64)  # two places for carries; below the lowest two zeros
+    for i in range(size):
+        sign, carry = 1, 0
+        for j in range(width + 2):
+            carry += limbs[i, j] if j < width else 0
+            digits[j + 2] = carry & 0xFFFFFFFF
+            carry >>= 32
+        if carry < 0:
+            sign, carry = -1, 0
+            for j in range(width + 2):
+                carry -= limbs[i, j] if j < width else 0
+                digits[j + 2] = carry & 0xFFFFFFFF
+                carry >>= 32
+        top = width + 3
+        while top > 2 and digits[top] == 0:
+            top -= 1
+        free = 32 - math.frexp(digits[top])[1]  # zero bits above the highest one
+        head = (np.uint64(digits[top]) << np.uint64(32)) | np.uint64(digits[top - 1])
+        third = digits[top - 2]
+        head = (head << np.uint64(free)) | np.uint64(third >> (32 - free))
+        rest = third & ((1 << (32 - free)) - 1)
+        for j in range(2, top - 2):
+            rest |= digits[j]
+        head |= np.uint64(rest != 0)
+        result[i] = math.ldexp(sign * np.float64(head), 32 * (lowest + top - 3) - free)

@@ -108,9 +108,9 @@ class VisibleWindows:
         if delta.num_rows == 0:
             return Changes.empty(self.schema)
         answered = to_numpy(delta.column(WINDOW)) <= before
-        fresh = self._answers(delta.filter(pa.array(~answered)), 1)
         if not answered.any():
-            return fresh
+            return self._answers(delta, 1)
+        fresh = self._answers(delta.filter(pa.array(~answered)), 1)
         changed = delta.filter(pa.array(answered))
         known = self.trace.lookup(hash_rows(changed.select([*self.layout.keys, WINDOW])))
         if known is None:
