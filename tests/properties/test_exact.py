@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.operators.aggregate.exact import (
-    Rows,
+    CodedRows,
     as_integers,
     float_squares,
     float_sums,
@@ -26,9 +26,11 @@ weights = st.integers(-3, 3).filter(bool)
 longs = st.integers(-(2**63), 2**63 - 1)
 
 
-def one_code(items: list[tuple[float, int]]) -> tuple[np.ndarray, Rows]:
+def one_code(items: list[tuple[float, int]]) -> tuple[np.ndarray, CodedRows]:
     """Values, and the weights with which they are added to one sum."""
-    return np.array([v for v, _ in items]), Rows(np.zeros(len(items), np.int64), np.array([w for _, w in items]), 1)
+    return np.array([v for v, _ in items]), CodedRows(
+        np.zeros(len(items), np.int64), np.array([w for _, w in items]), 1
+    )
 
 
 def added(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -94,8 +96,8 @@ def test_oracle_sums_with_what_is_no_number(values: list[float]):
 def test_what_is_added_and_taken_back_leaves_no_digit(items: list[tuple[float, int]]):
     """Digits of a value do not depend on the values beside it: rows that cancel are found by their zeros."""
     values, codes = np.array([v for v, _ in items]), np.array([c for _, c in items], np.int64)
-    added_up = float_sums(values, Rows(codes, np.ones(len(items), np.int64), 4))
+    added_up = float_sums(values, CodedRows(codes, np.ones(len(items), np.int64), 4))
     for value, code in items:
-        for name, column in float_sums(np.array([value]), Rows(np.array([code]), np.array([-1]), 4)).items():
+        for name, column in float_sums(np.array([value]), CodedRows(np.array([code]), np.array([-1]), 4)).items():
             added_up[name] = added_up[name] + column
     assert not any(column.any() for column in added_up.values())

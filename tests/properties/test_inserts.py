@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from headrace.changes import Changes
 from headrace.events import history
 from headrace.host.local.run import run_local
 from headrace.io.origins import Events
+from headrace.operators.aggregate import overlapping
 from headrace.operators.reference import bag, reference_stream, rows_of
 from headrace.optimizer import RULES
 from headrace.optimizer.combine_before_shuffle import combine_before_shuffle
@@ -139,7 +141,9 @@ def test_differential_sliding_extremes(drawn: tuple[int, list[dict[str, Any]]], 
     hop = data.draw(st.integers(1, 4))
     window = hr.hopping(hop + data.draw(st.integers(1, 40)), hop, data.draw(st.integers(-4, 4)))
     node = stream.group_by(*data.draw(st.sampled_from([(), ("k",), ("f", "b")]))).window(window).aggregate(**named).node
-    result = run_local([Output(node, "out")], buckets=data.draw(buckets())).results["out"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(overlapping, "_FEW_WINDOWS", 1)
+        result = run_local([Output(node, "out")], buckets=data.draw(buckets())).results["out"]
     check_output(result.events())
     whole = [Changes.empty(node.schema)]
     for number, (changes, progress) in enumerate(result.batches):

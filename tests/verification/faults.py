@@ -235,7 +235,7 @@ _AGGREGATES = (
     ),
     Fault(
         "sums without weights", "headrace.operators.aggregate.accumulators", "Layout._sums",
-        "argument.sums(values, rows)", "argument.sums(values, Rows(codes, np.ones(len(codes), np.int64), size))",
+        "argument.sums(values, rows)", "argument.sums(values, CodedRows(codes, np.ones(len(codes), np.int64), size))",
         "what is taken back is added instead of subtracted",
     ),
     Fault(

@@ -48,12 +48,14 @@ def test_late_points_in_windows_that_were_given(batches: list[int]):
 def test_sums_take_the_quick_ways_and_others_do_not():
     stream = hr.events("le | re | k | x \n 1 | 4 | a | 2.0")
     slid = stream.group_by("k").window(hr.hopping(6, 2))
-    points = inserts([(1, "a", 2.0)], [1]).group_by("k").window(hr.hopping(6, 2))
+    grouped = inserts([(1, "a", 2.0)], [1]).group_by("k")
+    points = grouped.window(hr.hopping(66, 2))
     for windows, aggregates, kind in (
         (slid, {"s": hr.sum("x"), "n": hr.count()}, True),
         (slid, {"high": hr.max("x")}, False),  # events may be taken back
         (points, {"low": hr.min("k"), "high": hr.max("x"), "s": hr.sum("x")}, True),
         (points, {"m": hr.max("x"), "f": hr.first("x")}, False),
+        (grouped.window(hr.hopping(64, 2)), {"m": hr.max("x")}, False),  # so few windows are merged one by one
     ):
         plan = walk(*optimize(outputs_of({"out": windows.aggregate(**aggregates).node})))
         (merge,) = [node for node in plan if isinstance(node, Merge)]

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from headrace.changes import Changes
 from headrace.columnar import Int64s, canonical_floats, factorize, hash_rows
 from headrace.expr import AggregateCall, Expr
-from headrace.operators.aggregate.exact import Rows, float_squares, float_sums, integer_squares, integer_sums
+from headrace.operators.aggregate.exact import CodedRows, float_squares, float_sums, integer_squares, integer_sums
 from headrace.operators.aggregate.extremes import extremes
 from headrace.operators.evaluate import evaluate_changes
 from headrace.plan.nodes import Aggregate
@@ -109,7 +109,7 @@ class Argument:
     def value(self) -> str:
         return f"__b{self.number}"
 
-    def sums(self, values: pa.Array, rows: Rows) -> dict[str, pa.Array | Int64s]:
+    def sums(self, values: pa.Array, rows: CodedRows) -> dict[str, pa.Array | Int64s]:
         """The columns of the sums part, one row per code."""
         valid = None if values.null_count == 0 else np.asarray(pc.is_valid(values)).astype(np.int64)
         columns: dict[str, pa.Array | Int64s] = {f"{self.prefix}n": rows.count if valid is None else rows.total(valid)}
@@ -121,15 +121,15 @@ class Argument:
             columns |= self._logarithms(_filled(values, pa.float64(), 1.0), rows)
         return columns | self._extremes(values, rows) if self.mergeable_extremes else columns
 
-    def _floats(self, values: np.ndarray, rows: Rows) -> dict[str, Int64s]:
+    def _floats(self, values: np.ndarray, rows: CodedRows) -> dict[str, Int64s]:
         columns = self._named("s", float_sums(values, rows))
         return columns | self._named("q", float_squares(values, rows)) if self.squared else columns
 
-    def _integers(self, values: np.ndarray, rows: Rows) -> dict[str, Int64s]:
+    def _integers(self, values: np.ndarray, rows: CodedRows) -> dict[str, Int64s]:
         columns = self._named("s", integer_sums(values, rows))
         return columns | self._named("q", integer_squares(values, rows)) if self.squared else columns
 
-    def _logarithms(self, values: pa.Array, rows: Rows) -> dict[str, Int64s]:
+    def _logarithms(self, values: pa.Array, rows: CodedRows) -> dict[str, Int64s]:
         """Limbs of logarithms, and the number of values without one."""
         none = pc.less_equal(values, 0.0)
         logarithms = pc.ln(
@@ -141,7 +141,7 @@ class Argument:
     def _named(self, kind: str, limbs: dict[str, Int64s]) -> dict[str, Int64s]:
         return {f"{self.prefix}{kind}{suffix}": limb for suffix, limb in limbs.items()}
 
-    def _extremes(self, values: pa.Array, rows: Rows) -> dict[str, pa.Array | Int64s]:
+    def _extremes(self, values: pa.Array, rows: CodedRows) -> dict[str, pa.Array | Int64s]:
         """The columns merged by min and max; NaN is counted among the sums instead, because it orders last."""
         low, high, nans = extremes(values, rows.codes, rows.size)
         columns = {f"{self.prefix}{how}": ends for how, ends in (("min", low), ("max", high)) if how in self.functions}
@@ -211,7 +211,7 @@ class Layout:
         return _with_columns(by.take(pa.array(first)), self._sums(changes, codes, len(first)))
 
     def _sums(self, changes: Changes, codes: Int64s, size: int) -> dict[str, pa.Array | Int64s]:
-        rows = Rows(codes, np.ascontiguousarray(changes.weight), size)
+        rows = CodedRows(codes, np.ascontiguousarray(changes.weight), size)
         columns: dict[str, pa.Array | Int64s] = {COUNT: rows.count}
         for argument in self.arguments.values():
             values = _one_chunk(evaluate_changes(argument.expr, changes.payload, changes.weight))

@@ -49,7 +49,7 @@ def combine(node: Combine, changes: Changes) -> pa.Table:
         sums = layout.combined_sums(changes, by)
         bags = [compact(bag, layout, [FIRST, LAST]) for bag in layout.bag_tables(changes, by)]
     sums = sums.add_column(0, PART, pa.array(np.zeros(sums.num_rows, np.int8)))
-    return concat([sums if layout.insert_only else without_zeros(sums, [PART, *layout.keys, FIRST, LAST]), *bags])
+    return concat([_without_cancelled(sums, [PART, *layout.keys, FIRST, LAST], layout), *bags])
 
 
 def compact(table: pa.Table, layout: Layout, windows: list[str], along: Sequence[str] = ()) -> pa.Table:
@@ -67,7 +67,11 @@ def compact(table: pa.Table, layout: Layout, windows: list[str], along: Sequence
     merged = table.select(by).take(pa.array(first))
     for name in rest:
         merged = merged.append_column(name, merged_column(name, table.column(name), codes, len(first)))
-    return merged if layout.insert_only else without_zeros(merged, by)
+    return _without_cancelled(merged, by, layout)
+
+
+def _without_cancelled(table: pa.Table, by: list[str], layout: Layout) -> pa.Table:
+    return table if layout.insert_only else without_zeros(table, [*by, *layout.extreme_columns])
 
 
 def _without_redundant(by: pa.Table) -> pa.Table:

@@ -24,7 +24,7 @@ from headrace.columnar import Int64s, group_sum
 from headrace.operators.aggregate import loops
 
 __all__ = [
-    "Rows", "as_integers", "float_squares", "float_sums", "integer_squares", "integer_sums", "total_float",
+    "CodedRows", "as_integers", "float_squares", "float_sums", "integer_squares", "integer_sums", "total_float",
     "total_integer",
 ]  # fmt: skip
 
@@ -37,7 +37,7 @@ _SPECIALS = {"nan": loops.NAN, "pinf": loops.POSITIVE, "ninf": loops.NEGATIVE}
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class CodedRows:
     """How rows are added up: the code and the weight of each, and the number of codes."""
 
     codes: Int64s
@@ -54,14 +54,14 @@ class Rows:
         return group_sum(self.codes, self.weight, self.size)
 
 
-def integer_sums(values: Int64s, rows: Rows) -> dict[str, Int64s]:
+def integer_sums(values: Int64s, rows: CodedRows) -> dict[str, Int64s]:
     """The limbs of sums of 64-bit integers, by column suffix."""
     low, high = np.zeros((2, rows.size), np.int64)
     loops.add_integer_limbs(np.ascontiguousarray(values), rows.codes, rows.weight, low, high)
     return {"0": low, "1": high} if high.any() else {"0": low}
 
 
-def float_sums(values: Floats, rows: Rows) -> dict[str, Int64s]:
+def float_sums(values: Floats, rows: CodedRows) -> dict[str, Int64s]:
     """The limbs of sums of floats, and counts of special values, by column suffix; columns of zeros are left out."""
     bits = np.ascontiguousarray(values).view(np.int64)
     least, greatest, special = loops.exponents(bits)
@@ -76,7 +76,7 @@ def float_sums(values: Floats, rows: Rows) -> dict[str, Int64s]:
     return columns | digits
 
 
-def integer_squares(values: Int64s, rows: Rows) -> dict[str, Int64s]:
+def integer_squares(values: Int64s, rows: CodedRows) -> dict[str, Int64s]:
     """The limbs of sums of squares of 64-bit integers."""
     size = np.where(values < 0, -values.astype(np.uint64), values.astype(np.uint64))
     low, high, mask = size & np.uint64(_MASK), size >> np.uint64(BITS), np.uint64(_MASK)
@@ -89,7 +89,7 @@ def integer_squares(values: Int64s, rows: Rows) -> dict[str, Int64s]:
     return {name: column for name, column in columns.items() if column.any()}
 
 
-def float_squares(values: Floats, rows: Rows) -> dict[str, Int64s]:
+def float_squares(values: Floats, rows: CodedRows) -> dict[str, Int64s]:
     """The limbs of sums of squares of floats; infinite and NaN values are counted as `nan`."""
     finite = np.isfinite(values)
     none = np.zeros(rows.size, np.int64)

@@ -39,17 +39,22 @@ __all__ = ["OverlappingKernel", "can_slide"]
 
 #: The number of totals instead of a window's; greater than the last number of any endless event.
 _TOTAL = ENDLESS + ENDLESS // 2
+#: Least and greatest values of an event's windows are merged one by one if there are no more: that is quicker.
+_FEW_WINDOWS = 32
 
 
 def can_slide(node: Merge) -> bool:
     """Whether windows overlap, and what they compute can be subtracted or is a least or greatest value."""
     window, layout = node.aggregate.window, Layout(node.aggregate)
-    overlap = isinstance(window, Grid) and window.size > window.hop
-    return overlap and all(_slides(call.function, layout) for call in node.aggregate.split[0].values())
+    if not isinstance(window, Grid) or window.size <= window.hop:
+        return False
+    return all(_slides(call.function, window, layout) for call in node.aggregate.split[0].values())
 
 
-def _slides(function: str, layout: Layout) -> bool:
-    return AGGREGATES[function].adds_up or (function in ("min", "max") and layout.insert_only)
+def _slides(function: str, window: Grid, layout: Layout) -> bool:
+    if AGGREGATES[function].adds_up:
+        return True
+    return function in ("min", "max") and layout.insert_only and window.size > _FEW_WINDOWS * window.hop
 
 
 class OverlappingKernel(Kernel):
@@ -124,10 +129,12 @@ class OverlappingKernel(Kernel):
         if not due:
             self._add("totals", standing)
         leaving = negate(rows, self._not_sums)
+        later = []
         for part, at, open_ in ((rows, first, first > before), (leaving, last + 1, last > before)):
             steps = part.append_column(WINDOW, pa.array(at))
-            self._add("steps", steps.filter(pa.array(open_ & (at > after))))
+            later.append(steps.filter(pa.array(open_ & (at > after))))
             due.append(steps.filter(pa.array(open_ & (at <= after))))
+        self._add("steps", concat(later))
         return due
 
     def _add(self, trace: str, rows: pa.Table) -> None:
