@@ -194,7 +194,7 @@ def _steps(events: int) -> pa.Table:
 def _run(stream: hr.Stream, cores: int) -> tuple[float, float]:
     """Seconds of the clock and of the processor, to the end of the input."""
     clock, busy = time.perf_counter(), time.process_time()
-    run_local([Output(stream.node, "out")], buckets=cores)
+    run_local([Output(stream.node, "out")], buckets=cores, threads=cores)
     return time.perf_counter() - clock, time.process_time() - busy
 
 
@@ -248,9 +248,9 @@ def _compare(section: Section, query: Query, folder: Path, events: int, rounds: 
 
 def _check(query: Query, folder: Path) -> None:
     """Stop if the answers on one core and on two are not equal, or differ from those computed otherwise."""
-    chts = [run_local([Output(query.headrace(folder).node, "out")], buckets=n).results["out"].cht() for n in (1, CORES)]
+    runs = [run_local([Output(query.headrace(folder).node, "out")], buckets=n, threads=n) for n in (1, CORES)]
     expected = _matches(folder) if query.name == "w" else _in_duckdb(query, folder, CORES)[0]
-    for cht in chts:
+    for cht in (run.results["out"].cht() for run in runs):
         ours = cht.select([name for name in cht.column_names if name in expected.column_names])
         if not _equal(ours, expected.select(ours.column_names).cast(ours.schema)):
             raise SystemExit(f"{query.title}: the answers differ from those computed otherwise")

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace import native
+from headrace import coding
 from headrace.columnar import Int64s, to_numpy
 
 __all__ = ["negate", "order_of_steps", "running_sums", "without_zeros"]
@@ -41,10 +41,10 @@ def order_of_steps(groups: Int64s, at: Int64s) -> tuple[Int64s, Int64s]:
     """The order of rows by group and time, and the places in it where a row is the last one of its group and time."""
     if len(groups) == 0:
         return groups, groups
-    low, high = native.ends(at)
+    low, high = coding.ends(at)
     span = high - low + 1
     if (int(groups.max()) + 1) * span < 2**62:
-        numbers = native.with_digit(groups, 0, at, low, span)
+        numbers = coding.with_digit(groups, 0, at, low, span)
         order = np.argsort(numbers)
         return order, np.flatnonzero(np.r_[np.diff(numbers[order]) != 0, True])
     order = np.lexsort((at, groups))
