@@ -257,5 +257,5 @@ def _hash_lists(lists: Lists) -> UInt64s:
 def group_sum(codes: Int64s, values: Int64s, groups: int) -> Int64s:
     """The exact int64 sum of `values` per code."""
     result = np.zeros(groups, np.int64)
-    coding.add_by_code(np.ascontiguousarray(codes), np.ascontiguousarray(values, np.int64), result)
+    coding.add_by_code(np.ascontiguousarray(codes, np.int64), np.ascontiguousarray(values, np.int64), result)
     return result
