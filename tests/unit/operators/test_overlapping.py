@@ -104,3 +104,7 @@ def test_state_saved_when_extremes_were_merged_window_by_window_still_opens():
     whole = extremes(60).cht().to_pylist()
     for old in range(1, 6):
         assert run(old) == whole
+
+
+def test_explain_says_that_extremes_slide():
+    assert "keeps what may still be an extreme of x" in extremes(10).explain()
