@@ -7,13 +7,31 @@ once. Numba compiles it when it is first called with some types, and keeps the c
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import update_wrapper
+from typing import Any, TypeVar, cast
 
-from numba import njit
+from numba import njit, types
 
-__all__ = ["compiled", "inlined"]
+__all__ = [
+    "BYTES", "FLOATS", "INT", "INTS", "NEW_FLOATS", "NEW_INTS", "NEW_TABLE", "NEW_TRUTHS", "OFFSETS", "TABLE", "TRUTHS",
+    "compiled", "compiled_for", "inlined",
+]  # fmt: skip
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+#: Arguments that are read.
+INT = types.int64
+INTS = types.Array(types.int64, 1, "C", readonly=True)
+FLOATS = types.Array(types.float64, 1, "C", readonly=True)
+TRUTHS = types.Array(types.boolean, 1, "C", readonly=True)
+OFFSETS = types.Array(types.int32, 1, "C", readonly=True)
+BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+TABLE = types.Array(types.int64, 2, "C", readonly=True)
+#: Arguments that are written to.
+NEW_INTS = types.Array(types.int64, 1, "C")
+NEW_FLOATS = types.Array(types.float64, 1, "C")
+NEW_TRUTHS = types.Array(types.boolean, 1, "C")
+NEW_TABLE = types.Array(types.int64, 2, "C")
 
 
 def compiled(function: _Function) -> _Function:
@@ -31,3 +49,32 @@ def inlined(function: _Function) -> _Function:
     return njit(  # type: ignore[no-any-return, call-overload]
         function, error_model="numpy", nogil=True, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
     )
+
+
+def compiled_for(*takes: types.Type) -> Callable[[_Function], _Function]:
+    """Like `compiled`, for arguments of these types alone: once, also for arrays that cannot be written to."""
+
+    def wrap(function: _Function) -> _Function:
+        return cast("_Function", update_wrapper(_Compiled(function, takes), function))
+
+    return wrap
+
+
+class _Compiled:
+    """A function that is compiled, or read from the disk, by its first call."""
+
+    def __init__(self, function: Callable[..., Any], takes: tuple[types.Type, ...]) -> None:
+        self._function, self._takes = function, takes
+        self._code: Any = None
+
+    def __call__(self, *args: Any) -> Any:
+        if self._code is None:
+            self._code = self._compile()
+        return self._code(*args)
+
+    def _compile(self) -> Any:
+        options: Any = {"error_model": "numpy", "nogil": True}
+        try:
+            return njit(self._takes, cache=True, **options)(self._function)
+        except RuntimeError:  # there is no folder for the cache
+            return njit(self._takes, **options)(self._function)
