@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.compiled import BYTES, INT, INTS, NEW_INTS, OFFSETS, compiled_for
+from headrace.compiled import BYTES, INT, INTS, NEW_INTS, OFFSETS, compiled
 
 __all__ = ["add_by_code", "dense_codes", "ends", "hashed_codes", "short_texts", "with_digit"]
 
 Int64s = NDArray[np.int64]
 
 
-@compiled_for(INTS)
+@compiled(INTS)
 def ends(values: Int64s) -> tuple[int, int]:
     """The least and the greatest of some numbers, in one pass; there is at least one."""
     low = high = values[0]
@@ -26,7 +26,7 @@ def ends(values: Int64s) -> tuple[int, int]:
     return low, high
 
 
-@compiled_for(INTS, INT, INTS, INT, INT)
+@compiled(INTS, INT, INTS, INT, INT)
 def with_digit(numbers: Int64s, low: int, digits: Int64s, least: int, span: int) -> Int64s:
     """The numbers, counted from `low`, with another digit `digits - least` of base `span`."""
     result = np.empty(len(numbers), np.int64)
@@ -35,7 +35,7 @@ def with_digit(numbers: Int64s, low: int, digits: Int64s, least: int, span: int)
     return result
 
 
-@compiled_for(INTS, INT, INT, NEW_INTS, NEW_INTS)
+@compiled(INTS, INT, INT, NEW_INTS, NEW_INTS)
 def dense_codes(numbers: Int64s, low: int, size: int, codes: Int64s, first: Int64s) -> int:
     """Fill the codes of numbers `low..low+size-1`, and the first row of each code; return how many there are."""
     table = np.zeros(size, np.int32)
@@ -51,7 +51,7 @@ def dense_codes(numbers: Int64s, low: int, size: int, codes: Int64s, first: Int6
     return count
 
 
-@compiled_for(INTS, NEW_INTS, NEW_INTS)
+@compiled(INTS, NEW_INTS, NEW_INTS)
 def hashed_codes(numbers: Int64s, codes: Int64s, first: Int64s) -> int:
     """The same for any numbers."""
     mix, n = np.uint64(0x9E3779B97F4A7C15), len(numbers)
@@ -86,7 +86,7 @@ def hashed_codes(numbers: Int64s, codes: Int64s, first: Int64s) -> int:
         bits += 2
 
 
-@compiled_for(OFFSETS, BYTES, NEW_INTS)
+@compiled(OFFSETS, BYTES, NEW_INTS)
 def short_texts(offsets: NDArray[np.int32], data: NDArray[np.uint8], numbers: Int64s) -> bool:
     """A number for each text `data[offsets[i]:offsets[i + 1]]`: its bytes and its length.
 
@@ -103,7 +103,7 @@ def short_texts(offsets: NDArray[np.int32], data: NDArray[np.uint8], numbers: In
     return True
 
 
-@compiled_for(INTS, INTS, NEW_INTS)
+@compiled(INTS, INTS, NEW_INTS)
 def add_by_code(codes: Int64s, values: Int64s, sums: Int64s) -> None:
     """Add each value to the sum of its code."""
     for i in range(len(codes)):

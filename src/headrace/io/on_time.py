@@ -6,14 +6,14 @@ That is so for nearly every block; then its rows need not be judged one by one, 
 from __future__ import annotations
 
 from headrace.columnar import Int64s
-from headrace.compiled import compiled
+from headrace.compiled import INT, INTS, compiled
 from headrace.events import FARTHEST
 from headrace.time import INFINITY
 
 __all__ = ["all_on_time"]
 
 
-@compiled
+@compiled(INTS, INTS, INT, INT, INT, INT)
 def all_on_time(starts: Int64s, ends: Int64s, high: int, cti: int, delay: int, every: int) -> tuple[bool, int, int]:
     """Whether all rows are sound and none is late; and if so, the highest start and the CTI after them.
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from headrace.columnar import Int64s
-from headrace.compiled import INT, INTS, NEW_INTS, compiled_for
+from headrace.compiled import INT, INTS, NEW_INTS, compiled
 from headrace.errors import PlanError
 from headrace.time import INFINITY, NEG_INFINITY, format_duration
 
@@ -146,7 +146,7 @@ class Grid(WindowKind):
         return f"hopping({format_duration(self.size)}, every={format_duration(self.hop)}{origin})"
 
 
-@compiled_for(INTS, INTS, INT, INT, INT, NEW_INTS, NEW_INTS)
+@compiled(INTS, INTS, INT, INT, INT, NEW_INTS, NEW_INTS)
 def _runs(le: Int64s, re: Int64s, size: int, hop: int, origin: int, first: Int64s, later: Int64s) -> int:
     """Fill the first windows, and how many later the last are, or return that if `later` is empty.
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.columnar import Bools, Int64s
-from headrace.compiled import FLOATS, INT, INTS, NEW_FLOATS, NEW_INTS, NEW_TABLE, TABLE, TRUTHS, compiled_for
+from headrace.compiled import FLOATS, INT, INTS, NEW_FLOATS, NEW_INTS, NEW_TABLE, TABLE, TRUTHS, compiled
 
 __all__ = [
     "NAN", "NEGATIVE", "POSITIVE", "add_float_limbs", "add_integer_limbs", "exponents", "float_ends", "int_ends",
@@ -27,7 +27,7 @@ NAN, POSITIVE, NEGATIVE = 0, 1, 2
 _SPECIAL = 0x7FF
 
 
-@compiled_for(INTS)
+@compiled(INTS)
 def exponents(bits: Int64s) -> tuple[int, int, bool]:
     """The least and the greatest exponent of floats that are neither zero nor special, and whether any is special."""
     least, greatest, special = _SPECIAL, 0, False
@@ -42,7 +42,7 @@ def exponents(bits: Int64s) -> tuple[int, int, bool]:
     return least, greatest, special
 
 
-@compiled_for(INTS, INTS, INTS, INT, NEW_TABLE, NEW_TABLE)
+@compiled(INTS, INTS, INTS, INT, NEW_TABLE, NEW_TABLE)
 def add_float_limbs(
     bits: Int64s, codes: Int64s, weight: Int64s, lowest: int, limbs: NDArray[np.int64], specials: NDArray[np.int64]
 ) -> None:
@@ -70,7 +70,7 @@ def add_float_limbs(
         limbs[code, limb + 2] += (high >> 32) * w
 
 
-@compiled_for(INTS, INTS, INTS, NEW_INTS, NEW_INTS)
+@compiled(INTS, INTS, INTS, NEW_INTS, NEW_INTS)
 def add_integer_limbs(values: Int64s, codes: Int64s, weight: Int64s, low: Int64s, high: Int64s) -> None:
     """Add weighted integers to the two limbs of their codes."""
     for i in range(len(values)):
@@ -79,7 +79,7 @@ def add_integer_limbs(values: Int64s, codes: Int64s, weight: Int64s, low: Int64s
         high[code] += (values[i] >> 32) * w
 
 
-@compiled_for(FLOATS, TRUTHS, INTS, NEW_FLOATS, NEW_FLOATS, NEW_INTS)
+@compiled(FLOATS, TRUTHS, INTS, NEW_FLOATS, NEW_FLOATS, NEW_INTS)
 def float_ends(values: Floats, valid: Bools, codes: Int64s, low: Floats, high: Floats, nans: Int64s) -> None:
     """The least and greatest float of each code, and how many are NaN. `valid` may be empty: there are no nulls."""
     for i in range(len(values)):
@@ -95,7 +95,7 @@ def float_ends(values: Floats, valid: Bools, codes: Int64s, low: Floats, high: F
             nans[code] += 1
 
 
-@compiled_for(INTS, TRUTHS, INTS, NEW_INTS, NEW_INTS)
+@compiled(INTS, TRUTHS, INTS, NEW_INTS, NEW_INTS)
 def int_ends(values: Int64s, valid: Bools, codes: Int64s, low: Int64s, high: Int64s) -> None:
     """The least and greatest integer of each code."""
     for i in range(len(values)):
@@ -108,7 +108,7 @@ def int_ends(values: Int64s, valid: Bools, codes: Int64s, low: Int64s, high: Int
             high[code] = value
 
 
-@compiled_for(TABLE, INT, NEW_FLOATS)
+@compiled(TABLE, INT, NEW_FLOATS)
 def nearest_floats(limbs: NDArray[np.int64], lowest: int, result: Floats) -> None:
     """The floats nearest to the numbers whose limbs are the rows, the lowest first: of 64 bits and one for the rest."""
     size, width = limbs.shape

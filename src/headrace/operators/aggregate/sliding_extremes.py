@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.columnar import Bools, Int64s, concat, factorize, hash_rows, to_numpy
-from headrace.compiled import INTS, NEW_INTS, NEW_TRUTHS, compiled_for
+from headrace.compiled import INTS, NEW_INTS, NEW_TRUTHS, compiled
 from headrace.operators.aggregate.accumulators import Layout
 from headrace.operators.aggregate.combine import FIRST, LAST, merged_column
 from headrace.plan.windows import ENDLESS, Grid
@@ -100,7 +100,7 @@ def _best_first(column: pa.ChunkedArray | pa.Array, name: str) -> Int64s:
     return order[: len(order) - column.null_count]
 
 
-@compiled_for(INTS, INTS, NEW_TRUTHS)
+@compiled(INTS, INTS, NEW_TRUTHS)
 def _mark_steps(groups: Int64s, ranks: Int64s, needed: Bools) -> None:
     """Mark the rows that are better than all rows before them in their group; rows without a value are never."""
     best = len(ranks)
@@ -112,7 +112,7 @@ def _mark_steps(groups: Int64s, ranks: Int64s, needed: Bools) -> None:
             needed[i] = True
 
 
-@compiled_for(INTS, INTS, INTS, INTS, INTS, INTS, NEW_INTS, NEW_INTS)
+@compiled(INTS, INTS, INTS, INTS, INTS, INTS, NEW_INTS, NEW_INTS)
 def _answer(
     order: Int64s, groups: Int64s, first: Int64s, last: Int64s, begins: Int64s, windows: Int64s,
     following: Int64s, best: NDArray[np.int64],
