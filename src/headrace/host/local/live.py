@@ -35,7 +35,8 @@ def start_local(
 
     A new checkpoint has one bucket by default; an existing one keeps its number. Files are read and judged in threads
     either way. Several buckets help where operators with state take most of the time and batches are large, or if the
-    query is to continue on Spark with as many: rows must be divided among them, and each has the fixed costs of a batch.
+    query is to continue on Spark with as many. They cost, too: rows must be divided, and each has the fixed costs of a
+    batch.
     """
     return start_on(
         _LocalHost(),
