@@ -14,7 +14,7 @@ from benchmarks.measure import Section, show
 #: Each is a module here with `measure(root, options)`. Loaded when it runs: growth needs no Spark session, and services
 #: needs one with more jars, so it is the first.
 BENCHMARKS = (
-    "services", "throughput", "live", "objects", "nexmark", "store", "memory", "growth", "esl", "patterns",
+    "services", "throughput", "live", "objects", "nexmark", "store", "memory", "growth", "modules", "esl", "patterns",
     "patterns_spark", "ffp", "recursion", "trips",
 )  # fmt: skip
 

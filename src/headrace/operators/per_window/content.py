@@ -7,7 +7,7 @@ outputs in one call. Members are pairs of a window and an event, with the number
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from headrace.columnar import Bools, Int64s, concat, factorize
 from headrace.expr import Expr, col, evaluate
-from headrace.modules import ModuleCall
+from headrace.modules import Module, ModuleCall
 from headrace.operators.aggregate.accumulators import PART, Layout
 from headrace.operators.aggregate.answers import answers
 from headrace.operators.aggregate.combine import compact
 from headrace.operators.per_window.calling import Caller
 from headrace.operators.per_window.divide import Windows
-from headrace.operators.per_window.items import Calls, Members, ranks
+from headrace.operators.per_window.items import Calls, Members, StoredMembers, goes_on, ranks
 from headrace.plan.nodes import Aggregate, Contents, Operate, PerWindow, Select, Top
 from headrace.plan.windows import Snapshot
 
@@ -70,9 +70,16 @@ class Content(ABC):
         """The names of the states that incremental modules keep for each window."""
         return ()
 
+    def reads(self, has_state: dict[str, Bools], changes: Bools, loses_items: Bools) -> Bools:  # noqa: ARG002
+        """The windows whose members are needed: all, unless states are enough.
+
+        `has_state` is by name of the state; `changes` and `loses_items` say what happens to each window.
+        """
+        return np.ones(len(changes), bool)
+
     @abstractmethod
     def outputs(
-        self, windows: Windows, members: Members, keys: pa.Table, shown: Bools, earlier: EarlierState
+        self, windows: Windows, members: Members | StoredMembers, keys: pa.Table, shown: Bools, earlier: EarlierState
     ) -> Outputs:
         """The outputs of the windows that are `shown`; `keys` has the keys of each."""
 
@@ -123,10 +130,18 @@ class AggregateContent(Content):
     def stateful(self) -> tuple[str, ...]:
         return tuple(name for name, call in self.modules.items() if call.module.incremental)
 
+    def reads(self, has_state: dict[str, Bools], changes: Bools, loses_items: Bools) -> Bools:
+        if self.built_in or len(self.stateful) < len(self.modules):
+            return np.ones(len(changes), bool)
+        modules = {name: call.module for name, call in self.modules.items()}
+        return _without_states(modules, has_state, changes, loses_items)
+
     def outputs(
-        self, windows: Windows, members: Members, keys: pa.Table, shown: Bools, earlier: EarlierState
+        self, windows: Windows, members: Members | StoredMembers, keys: pa.Table, shown: Bools, earlier: EarlierState
     ) -> Outputs:
-        table = self._with_built_ins(pa.table({_WINDOW: np.arange(len(windows))}), members)
+        table = pa.table({_WINDOW: np.arange(len(windows))})
+        if self.layout is not None:
+            table = self._with_built_ins(table, self.layout, members.of(np.arange(len(windows))))
         failures: dict[int, str] = {}  # the first failure of each window
         states = {}
         for name, call in self.modules.items():
@@ -147,18 +162,17 @@ class AggregateContent(Content):
         kept = {name: pa.array(states[name], pa.binary()) for name in self.stateful}
         return replace(aligned, failures=tuple(failures.items()), states=pa.table(kept) if kept else None)
 
-    def _with_built_ins(self, table: pa.Table, members: Members) -> pa.Table:
-        if self.layout is None:
-            return table
+    def _with_built_ins(self, table: pa.Table, layout: Layout, members: Members) -> pa.Table:
         events = members.events.take(members.row)
         numbers = pa.table({_WINDOW: members.window})
-        sums = self.layout.sums_table(events, numbers)
+        sums = layout.sums_table(events, numbers)
         sums = sums.add_column(0, PART, pa.array(np.zeros(len(events), np.int8)))
-        parts = [compact(part, self.layout, [_WINDOW]) for part in [sums, *self.layout.bag_tables(events, numbers)]]
-        results = answers(concat(parts), self.layout, _WINDOW)
-        order = np.argsort(np.asarray(results.column(_WINDOW)), kind="stable")
-        results = results.take(pa.array(order))
-        for name, inner in zip(self.built_in, self.layout.node.split[0], strict=True):
+        parts = [compact(part, layout, [_WINDOW]) for part in [sums, *layout.bag_tables(events, numbers)]]
+        results = answers(concat(parts), layout, _WINDOW)
+        row = np.full(table.num_rows, -1, np.int64)
+        row[np.asarray(results.column(_WINDOW))] = np.arange(results.num_rows)
+        results = results.take(pa.array(row, mask=row < 0))
+        for name, inner in zip(self.built_in, layout.node.split[0], strict=True):
             table = table.append_column(name, results.column(inner))
         return table
 
@@ -179,8 +193,12 @@ class OperateContent(Content):
     def stateful(self) -> tuple[str, ...]:
         return ("operator",) if self.operate.module.incremental else ()
 
+    def reads(self, has_state: dict[str, Bools], changes: Bools, loses_items: Bools) -> Bools:
+        modules = dict.fromkeys(self.stateful, self.operate.module)
+        return _without_states(modules, has_state, changes, loses_items)
+
     def outputs(
-        self, windows: Windows, members: Members, keys: pa.Table, shown: Bools, earlier: EarlierState
+        self, windows: Windows, members: Members | StoredMembers, keys: pa.Table, shown: Bools, earlier: EarlierState
     ) -> Outputs:
         fields = [name for name, _ in self.columns]
         calls = Calls(self.caller, self.node, fields, windows, members, keys)
@@ -220,13 +238,13 @@ class EventsContent(Content):
     def outputs(
         self,
         windows: Windows,
-        members: Members,
+        members: Members | StoredMembers,
         keys: pa.Table,  # noqa: ARG002
         shown: Bools,
         earlier: EarlierState,  # noqa: ARG002
     ) -> Outputs:
-        visible = shown[members.window]
-        window, row = members.window[visible], members.row[visible]
+        members = members.of(np.flatnonzero(shown))
+        window, row = members.window, members.row
         copies = np.repeat(np.arange(len(row)), members.events.weight[row])
         window, row = window[copies], row[copies]
         payload = members.events.payload.select([name for name, _ in self.columns]).take(pa.array(row))
@@ -259,11 +277,12 @@ class TopContent(Content):
     def outputs(
         self,
         windows: Windows,
-        members: Members,
+        members: Members | StoredMembers,
         keys: pa.Table,  # noqa: ARG002
-        shown: Bools,  # noqa: ARG002
+        shown: Bools,
         earlier: EarlierState,  # noqa: ARG002
     ) -> Outputs:
+        members = members.of(np.flatnonzero(shown))
         events = members.events
         direction = "descending" if self.top.descending else "ascending"
         payload_names = self._names("arg")
@@ -287,6 +306,16 @@ class TopContent(Content):
         """A number for each event, equal for equal windows and equal values of a part."""
         codes, first = factorize(payload.select(self._names(part)))
         return window * max(len(first), 1) + codes[row]
+
+
+def _without_states(
+    modules: Mapping[str, Module], has_state: dict[str, Bools], changes: Bools, loses_items: Bools
+) -> Bools:
+    """The windows in which a module cannot continue from its state."""
+    result = np.full(len(changes), not modules)
+    for name, module in modules.items():
+        result |= ~has_state[name] | ~goes_on(module, changes, loses_items)
+    return result
 
 
 def _places(group: Int64s) -> Int64s:
