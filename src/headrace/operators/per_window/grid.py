@@ -24,7 +24,7 @@ time, the general kernel runs (`kernel.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -36,10 +36,19 @@ from headrace.operators.aggregate.window_runs import expand_runs
 from headrace.operators.groups import OUT, UNTIL, Groups, Hashes, as_rows, difference, positions_among
 from headrace.operators.kernel import Data, Kernel, SavedTraces, cancelled_rows, expression_texts
 from headrace.operators.per_window.cells import ENDLESS_LEVEL, cells_meeting, cells_of
-from headrace.operators.per_window.content import EarlierState, content_of
+from headrace.operators.per_window.content import content_of
 from headrace.operators.per_window.divide import GroupedLifetimes, Windows, pairs
-from headrace.operators.per_window.items import Members, StoredMembers
-from headrace.operators.per_window.rows import WLE, output_rows, window_texts, with_columns, with_window_columns
+from headrace.operators.per_window.items import EarlierState, Members, StoredMembers
+from headrace.operators.per_window.rows import (
+    ITEMS,
+    WLE,
+    earlier_state,
+    output_rows,
+    window_texts,
+    with_columns,
+    with_outputs,
+    with_window_columns,
+)
 from headrace.plan.nodes import PerWindow
 from headrace.plan.source import DIVERTED
 from headrace.plan.windows import ENDLESS, Grid
@@ -49,8 +58,8 @@ from headrace.trace import Segment, Trace
 
 __all__ = ["GridKernel", "runs_on_grid"]
 
-#: Of a state: how many items its window has. Of an entry in `show`: the number of the window.
-_ITEMS, _NUMBER = "__items", "__number"
+#: Of an entry in `show`: the number of the window.
+_NUMBER = "__number"
 _NONE = np.empty(0, np.int64)
 
 
@@ -125,10 +134,10 @@ class GridKernel(Kernel):
         assert isinstance(node.window, Grid)
         self.per_window, self.grid = node, node.window
         self.content = content_of(node)
-        self.stateful = self.content.stateful
+        self.keeps_states = self.content.keeps_states
         self.traces = {name: Trace(cancelled_rows) for name in ("events", "given", "show")}
-        if self.stateful:
-            self.traces["states"] = Trace(cancelled_rows, pickled=True)
+        if self.keeps_states:
+            self.traces["states"] = Trace(cancelled_rows, pickled=bool(self.content.stateful))
         self.groups = Groups(node, self.content.columns, self.traces)
         self.keys = self.groups.keys
         #: `level` is the highest level of cells that has events, but for those without an end.
@@ -181,7 +190,7 @@ class GridKernel(Kernel):
         low = -(2**62) if cti == NEG_INFINITY else grid.closed(cti) + 1
         ended = now.cti == INFINITY
         counted = grid.closed(before)
-        if self.stateful:
+        if self.keeps_states:
             counted = grid.begun(before if ended else seen)
         shows = grid.closed(max(now.high, before if before != INFINITY else NEG_INFINITY) if ended else seen)
         return _Horizon(low, grid.closed(before), shows, counted, ended)
@@ -314,39 +323,67 @@ class GridKernel(Kernel):
     def _exchange(self, work: _Work) -> Changes:
         """Replace the outputs and the states of the windows."""
         windows, keys = work.windows, work.keys
-        states, of = self._look_up("states", work, np.arange(len(windows))) if self.stateful else (None, _NONE)
-        members, items = self._members(work, states, of)
+        if self.content.adds_up:
+            return self._leaving(self._outputs_of_changes(work))
+        everywhere = np.arange(len(windows))
+        states, of = self._look_up("states", work, everywhere) if self.keeps_states else (None, _NONE)
+        stale, of_stale = self._look_up("given", work, np.flatnonzero(work.was_shown))
+        earlier = earlier_state(self.content, work.changed, len(windows), states, of)
+        if stale is not None:
+            earlier = with_outputs(earlier, stale, of_stale, len(windows))
+        members, items = self._members(work, earlier, states, of)
         shown = work.shown & (items > 0)
         named = self.groups.key_columns(keys, windows.group)
-        earlier = EarlierState(self._saved(states, of, len(windows)), work.changed)
         outputs = self.content.outputs(windows, members, named, shown, earlier)
-        if self.stateful and outputs.states is not None:
+        if self.keeps_states and outputs.states is not None:
             kept = with_window_columns(keys.take(pa.array(windows.group)), windows, windows.re)
-            kept = with_columns(kept, outputs.states).append_column(_ITEMS, pa.array(items))
+            kept = with_columns(kept, outputs.states).append_column(ITEMS, pa.array(items))
             rows = Changes.inserts(windows.le, windows.re, kept).filter(items > 0)
             self._keep("states", difference(rows, states))
-        stale, _ = self._look_up("given", work, np.flatnonzero(work.was_shown))
         moved = difference(output_rows(outputs, windows, windows.re, keys), stale)
         self._keep("given", moved)
+        return self._leaving(moved)
+
+    def _leaving(self, moved: Changes) -> Changes:
         self.side = self.groups.diverted(moved, window_texts)
         return self.groups.leaving(moved)
 
-    def _members(self, work: _Work, states: Changes | None, of: Int64s) -> tuple[StoredMembers, Int64s]:
-        """The members of windows, at least where states are not enough, and the number of items of each window."""
+    def _outputs_of_changes(self, work: _Work) -> Changes:
+        """The changes of outputs, where each event has its own: they need not be known to be taken back."""
+        changed, sign = work.changed, work.changed.events.weight[work.changed.row]
+        known = work.was_shown[changed.window]
+        events = replace(changed.events, weight=np.abs(changed.events.weight))
+        parts = [
+            Members(changed.window[some], changed.row[some], events)
+            for some in (known & (sign < 0), known & (sign > 0))
+        ]
+        parts.append(self._read_members(work, np.flatnonzero(work.shown & ~work.was_shown)))
+        named = self.groups.key_columns(work.keys, work.windows.group)
+        shown, nothing = np.ones(len(work.windows), bool), EarlierState({}, changed)
+        rows = [
+            output_rows(
+                self.content.outputs(work.windows, part, named, shown, nothing),
+                work.windows,
+                work.windows.re,
+                work.keys,
+            )
+            for part in parts
+        ]
+        return Changes.concat([rows[0].negated(), *rows[1:]]).cancelled()
+
+    def _members(
+        self, work: _Work, earlier: EarlierState, states: Changes | None, of: Int64s
+    ) -> tuple[StoredMembers, Int64s]:
+        """The members of windows, at least where the earlier state is not enough; and the items of each window."""
         count, changed = len(work.windows), work.changed
-        weight = changed.events.weight[changed.row]
-        changes, loses = np.zeros(count, bool), np.zeros(count, bool)
-        changes[changed.window] = True
-        loses[changed.window[weight < 0]] = True
-        has_state = {name: np.zeros(count, bool) for name in self.stateful}
-        items = group_sum(changed.window, weight, count)
+        items = group_sum(changed.window, changed.events.weight[changed.row], count)
         if states is not None:
-            for name in self.stateful:
-                has_state[name][of] = np.asarray(states.payload.column(name).is_valid())
-            np.add.at(items, of, to_numpy(states.payload.column(_ITEMS)))
-        reads = self.content.reads(has_state, changes, loses)
+            np.add.at(items, of, to_numpy(states.payload.column(ITEMS)))
+        reads = self.content.reads(earlier, count)
         here = self._read_members(work, np.flatnonzero(reads))
         items[reads] = group_sum(here.window, here.events.weight[here.row], count)[reads]
+        if earlier.answered is not None and not self.keeps_states:  # it has outputs, which are not taken back
+            items[~reads] = 1
         return StoredMembers(here, reads, lambda some: self._read_members(work, some)), items
 
     def _read_members(self, work: _Work, some: Int64s) -> Members:
@@ -357,15 +394,6 @@ class GridKernel(Kernel):
             read = self._read(work.keys, windows.group, work.number[some])
         i, j = pairs(windows, read.lifetimes)
         return Members(some[i], j, read.events)
-
-    def _saved(self, states: Changes | None, of: Int64s, windows: int) -> dict[str, list[bytes | None]]:
-        """The state that each window has, or None."""
-        if states is None:
-            return {name: [None] * windows for name in self.stateful}
-        row = np.full(windows, -1, np.int64)
-        row[of] = np.arange(len(of))
-        rows = pa.array(row, mask=row < 0)
-        return {name: states.payload.column(name).take(rows).to_pylist() for name in self.stateful}
 
     def _keep(self, trace: str, moved: Changes) -> None:
         """Add changes of rows of windows."""

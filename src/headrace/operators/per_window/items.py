@@ -20,7 +20,7 @@ from headrace.operators.per_window.divide import Windows
 from headrace.plan.nodes import PerWindow
 from headrace.schema import Type
 
-__all__ = ["Calls", "Members", "StoredMembers", "goes_on", "ranks"]
+__all__ = ["Calls", "EarlierState", "Members", "StoredMembers", "goes_on", "ranks"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,25 @@ class StoredMembers:
     def of(self, windows: Int64s) -> Members:
         """The members of these windows."""
         return self.here.of(windows) if self.ready[windows].all() else self.read(windows)
+
+
+@dataclass(frozen=True)
+class EarlierState:
+    """What is known of windows without their members: states, old outputs, and the members that have changed since."""
+
+    #: The states of modules, by name; None for a window that has none.
+    states: dict[str, list[bytes | None]]
+    changed: Members
+    #: The sums of built-in aggregates, with the number of their window.
+    sums: pa.Table | None = None
+    #: The windows that have outputs, and these outputs, with the number of their window.
+    answered: Bools | None = None
+    outputs: pa.Table | None = None
+
+    @property
+    def loses_items(self) -> Int64s:
+        """The pairs of `changed` that are taken back."""
+        return np.flatnonzero(self.changed.events.weight[self.changed.row] < 0)
 
 
 class Calls:
