@@ -13,6 +13,7 @@ from headrace.operators.ordered.kernel import OrderedKernel
 from headrace.operators.per_window.bound import BoundWindowKernel
 from headrace.operators.per_window.grid import GridKernel, runs_on_grid
 from headrace.operators.per_window.kernel import WindowKernel
+from headrace.operators.per_window.snapshot import SnapshotWindowKernel, continues
 from headrace.plan.nodes import Aggregate, PerWindow
 from headrace.plan.ordered import Ordered
 
@@ -28,11 +29,15 @@ def window_choice(node: PerWindow) -> KernelChoice:
     """Kernels that recompute windows."""
     # Without modules, answers over snapshots are always bound in time.
     bound = node.timestamping == "time_bound" and node.modules
-    kernel: type[GridKernel | OrderedKernel | WindowKernel] = BoundWindowKernel if bound else WindowKernel
+    kernel: type[GridKernel | OrderedKernel | SnapshotWindowKernel | WindowKernel] = WindowKernel
     if isinstance(node.window, Ordered):
         kernel = OrderedKernel
     elif runs_on_grid(node):
         kernel = GridKernel
+    elif bound:
+        kernel = BoundWindowKernel
+    elif continues(node):
+        kernel = SnapshotWindowKernel
     return KernelChoice(
         lambda: kernel(node), _once_text(node) if node.final else _again_text(node), lambda: _sources(node)
     )

@@ -54,7 +54,9 @@ class WindowSums:
         result = np.ones(windows, bool)
         if earlier.sums is None:
             return result
-        result[to_numpy(earlier.sums.column(WINDOW))] = False
+        if COUNT in earlier.sums.column_names:
+            known = np.asarray(earlier.sums.column(COUNT).is_valid())
+            result[to_numpy(earlier.sums.column(WINDOW))[known]] = False
         lost = earlier.loses_items
         extremes = [a for a in self.layout.arguments.values() if a.mergeable_extremes]
         if len(lost) and extremes:
