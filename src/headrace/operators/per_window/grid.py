@@ -108,7 +108,7 @@ class _Events:
 
 
 @dataclass(frozen=True)
-class _Work:
+class _GridWork:
     """The windows of a batch: those that changes count in, and those that become visible."""
 
     keys: pa.Table
@@ -220,7 +220,7 @@ class GridKernel(Kernel):
             events, of = events.filter(of >= 0), of[of >= 0]
         return _Events(events, of, *self._range(events))
 
-    def _look_up(self, trace: str, work: _Work, some: Int64s) -> tuple[Changes | None, Int64s]:
+    def _look_up(self, trace: str, work: _GridWork, some: Int64s) -> tuple[Changes | None, Int64s]:
         """The rows that a trace has of some windows, and the position of each one's window."""
         keys, windows = work.keys, work.windows.take(some)
         rows = self.traces[trace].lookup(_placed(self.groups.hashes(keys)[windows.group], -1, windows.le))
@@ -309,7 +309,7 @@ class GridKernel(Kernel):
         group, number, place = _numbered(np.r_[pieces.group[row], showing.group[of]], np.r_[changed, shows])
         if len(number) == 0:
             return Changes.empty(self.node.schema)
-        work = _Work(
+        work = _GridWork(
             keys,
             number,
             Windows(group, self.grid.start(number), self.grid.end(number), _NONE),
@@ -320,7 +320,7 @@ class GridKernel(Kernel):
         )
         return self._exchange(work)
 
-    def _exchange(self, work: _Work) -> Changes:
+    def _exchange(self, work: _GridWork) -> Changes:
         """Replace the outputs and the states of the windows."""
         windows, keys = work.windows, work.keys
         if self.content.adds_up:
@@ -348,7 +348,7 @@ class GridKernel(Kernel):
         self.side = self.groups.diverted(moved, window_texts)
         return self.groups.leaving(moved)
 
-    def _outputs_of_changes(self, work: _Work) -> Changes:
+    def _outputs_of_changes(self, work: _GridWork) -> Changes:
         """The changes of outputs, where each event has its own: they need not be known to be taken back."""
         changed, sign = work.changed, work.changed.events.weight[work.changed.row]
         known = work.was_shown[changed.window]
@@ -372,7 +372,7 @@ class GridKernel(Kernel):
         return Changes.concat([rows[0].negated(), *rows[1:]]).cancelled()
 
     def _members(
-        self, work: _Work, earlier: EarlierState, states: Changes | None, of: Int64s
+        self, work: _GridWork, earlier: EarlierState, states: Changes | None, of: Int64s
     ) -> tuple[StoredMembers, Int64s]:
         """The members of windows, at least where the earlier state is not enough; and the items of each window."""
         count, changed = len(work.windows), work.changed
@@ -386,7 +386,7 @@ class GridKernel(Kernel):
             items[~reads] = 1
         return StoredMembers(here, reads, lambda some: self._read_members(work, some)), items
 
-    def _read_members(self, work: _Work, some: Int64s) -> Members:
+    def _read_members(self, work: _GridWork, some: Int64s) -> Members:
         """The members of some windows, from the events that are here already if those are all."""
         windows = work.windows.take(some)
         read = work.showing

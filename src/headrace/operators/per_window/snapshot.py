@@ -99,7 +99,7 @@ class _Old:
 
 
 @dataclass(frozen=True)
-class _Work:
+class _SnapshotWork:
     """The windows to compute, the old window that each continues from, or -1, and the changes alive in it."""
 
     keys: pa.Table
@@ -161,7 +161,7 @@ class SnapshotWindowKernel(Kernel):
         place = np.cumsum(wanted) - 1
         inside = wanted[i]
         changed = Members(place[i[inside]], j[inside], delta)
-        work = _Work(keys, current.filter(wanted), source[wanted], changed)
+        work = _SnapshotWork(keys, current.filter(wanted), source[wanted], changed)
         return self._exchange(work, old, standing, items[wanted], current.filter(same))
 
     def _store(self, delta: Changes) -> None:
@@ -219,7 +219,7 @@ class SnapshotWindowKernel(Kernel):
     # --- old and new outputs -----------------------------------------------------------------------------------------
 
     def _exchange(
-        self, work: _Work, old: _Old, standing: dict[str, Changes | None], items: Int64s, same: Windows
+        self, work: _SnapshotWork, old: _Old, standing: dict[str, Changes | None], items: Int64s, same: Windows
     ) -> Changes:
         """Replace the states and outputs of windows that are not the same."""
         windows, keys = work.windows, work.keys
@@ -245,7 +245,7 @@ class SnapshotWindowKernel(Kernel):
     def _without(self, rows: Changes | None, keys: pa.Table, same: Windows) -> Changes | None:
         return None if rows is None else rows.filter(~are_among(self._windows_of(rows, keys), same))
 
-    def _earlier(self, work: _Work, old: _Old, given: Changes | None) -> EarlierState:
+    def _earlier(self, work: _SnapshotWork, old: _Old, given: Changes | None) -> EarlierState:
         """What the sources of the windows say about them."""
         count, known = len(work.windows), np.flatnonzero(work.source >= 0)
         states = old.rows.take(work.source[known]) if len(known) else None
@@ -259,12 +259,12 @@ class SnapshotWindowKernel(Kernel):
         number, place = expand_runs(first, last - 1, Snapshot())
         return with_outputs(earlier, given.take(order[place]), known[number], count)
 
-    def _members(self, work: _Work, earlier: EarlierState) -> StoredMembers:
+    def _members(self, work: _SnapshotWork, earlier: EarlierState) -> StoredMembers:
         """The members of windows where the earlier state is not enough."""
         reads = self.content.reads(earlier, len(work.windows))
         return StoredMembers(self._read(work, np.flatnonzero(reads)), reads, lambda some: self._read(work, some))
 
-    def _read(self, work: _Work, some: Int64s) -> Members:
+    def _read(self, work: _SnapshotWork, some: Int64s) -> Members:
         """The members of some windows; where nothing was alive before, the changes are all of them."""
         if (work.source[some] < 0).all():
             return work.changed.of(some)

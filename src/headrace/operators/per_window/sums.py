@@ -68,11 +68,14 @@ class WindowSums:
 
     def totals(self, members: Members | StoredMembers, earlier: EarlierState, windows: int) -> pa.Table:
         """The sums of each window that has members; of those that are not read, the earlier sums and what changed."""
-        read = members.ready if isinstance(members, StoredMembers) else np.ones(windows, bool)
-        here, changed = members.of(np.flatnonzero(read)), earlier.changed
-        new = ~read[changed.window]
-        events = [here.events.take(here.row), changed.events.take(changed.row[new])]
-        number = pa.array(np.r_[here.window, changed.window[new]])
+        nothing = Members(*(np.empty(0, np.int64),) * 2, earlier.changed.events)
+        read, new = np.ones(windows, bool), nothing
+        if isinstance(members, StoredMembers):
+            read = members.ready
+            new = earlier.changed.of(np.flatnonzero(~read))
+        here = members.of(np.flatnonzero(read))
+        events = [part.events.take(part.row) for part in (here, new)]
+        number = pa.array(np.r_[here.window, new.window])
         sums = self.layout.sums_table(Changes.concat(events), pa.table({WINDOW: number}))
         lost = pa.array(np.r_[events[0].weight, events[1].weight] < 0)
         for argument in self.layout.arguments.values():
