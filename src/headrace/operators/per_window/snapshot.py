@@ -291,8 +291,7 @@ class SnapshotWindowKernel(Kernel):
         if rows is None:
             return
         events = Changes.from_table(rows).cancelled()
-        events = events.filter(next_tick(events.re) > cti)
-        self._store(events)
+        self._store(events.filter(next_tick(events.re) > cti))
         (group,), keys = self.groups.number(events.payload)
         self._moved_ends(events, group)
         lifetimes = GroupedLifetimes(group, events.le, events.re)

@@ -52,11 +52,10 @@ class WindowSums:
     def reads(self, earlier: EarlierState, windows: int) -> Bools:
         """The windows without sums, and those that may lose their least or greatest value."""
         result = np.ones(windows, bool)
-        if earlier.sums is None:
+        if earlier.sums is None or COUNT not in earlier.sums.column_names:
             return result
-        if COUNT in earlier.sums.column_names:
-            known = np.asarray(earlier.sums.column(COUNT).is_valid())
-            result[to_numpy(earlier.sums.column(WINDOW))[known]] = False
+        known = np.asarray(earlier.sums.column(COUNT).is_valid())
+        result[to_numpy(earlier.sums.column(WINDOW))[known]] = False
         lost = earlier.loses_items
         extremes = [a for a in self.layout.arguments.values() if a.mergeable_extremes]
         if len(lost) and extremes:
