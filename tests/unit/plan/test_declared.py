@@ -211,7 +211,7 @@ CHOICES: dict[str, tuple[Callable[[hr.Stream], hr.Stream], str, str]] = {
     ),
     "medians at instants": (
         lambda s: s.window(hr.snapshot()).aggregate(n=hr.median("x")),
-        "SnapshotWindowKernel",
+        "WindowKernel",
         "columnar, changed windows anew",
     ),
     "top of windows": (
@@ -221,8 +221,8 @@ CHOICES: dict[str, tuple[Callable[[hr.Stream], hr.Stream], str, str]] = {
     ),
     "contents": (lambda s: s.window(hr.tumbling(5)).contents(), "GridKernel", "columnar, incremental"),
     "a module": (
-        lambda s: s.window(hr.snapshot()).aggregate(n=Total().of("x")),
-        "SnapshotWindowKernel",
+        lambda s: s.window(hr.tumbling(5)).aggregate(n=Total().of("x")),
+        "GridKernel",
         "Python; Total called for changed windows with all their items",
     ),
     "a module in sessions": (

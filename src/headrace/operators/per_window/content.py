@@ -72,6 +72,11 @@ class Content(ABC):
         """Whether windows have states of modules, or sums."""
         return bool(self.stateful)
 
+    @property
+    def continues(self) -> bool:
+        """Whether a window that changes need not be read as a rule."""
+        return self.keeps_states
+
     def reads(self, earlier: EarlierState, windows: int) -> Bools:  # noqa: ARG002 - for those that need not
         """The windows, of so many, whose members are needed: all, unless the earlier state is enough."""
         return np.ones(windows, bool)
@@ -137,9 +142,13 @@ class AggregateContent(Content):
     def keeps_states(self) -> bool:
         return bool(self.stateful) or self.sums is not None
 
+    @property
+    def continues(self) -> bool:
+        return self._all_incremental and (self.sums is not None or not self.built_in)
+
     def reads(self, earlier: EarlierState, windows: int) -> Bools:
-        if len(self.stateful) < len(self.modules) or (self.built_in and self.sums is None):
-            return np.ones(windows, bool)
+        if not self.continues:
+            return super().reads(earlier, windows)
         modules = {name: call.module for name, call in self.modules.items()}
         result = _without_states(modules, earlier, windows)
         return result if self.sums is None else result | self.sums.reads(earlier, windows)
@@ -318,6 +327,10 @@ class TopContent(Content):
         best = _places(group) < self.top.k
         payload = events.payload.select(payload_names).take(pa.array(row[best]))
         return self._aligned(windows, window[best], payload.rename_columns(list(self.top.input.schema.names)))
+
+    @property
+    def continues(self) -> bool:
+        return True
 
     def reads(self, earlier: EarlierState, windows: int) -> Bools:
         """A window is read if it has no outputs, or loses one: otherwise its outputs and new events decide."""

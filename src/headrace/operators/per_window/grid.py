@@ -94,6 +94,14 @@ class _Delta:
 
 
 @dataclass(frozen=True)
+class _Keys:
+    """The groups of a batch: their keys and the hashes of these."""
+
+    table: pa.Table
+    hashes: Hashes
+
+
+@dataclass(frozen=True)
 class _Events:
     """Events of some groups, and the windows they are in."""
 
@@ -111,7 +119,7 @@ class _Events:
 class _GridWork:
     """The windows of a batch: those that changes count in, and those that become visible."""
 
-    keys: pa.Table
+    keys: _Keys
     number: Int64s
     windows: Windows
     #: Whether they are visible now, and were before.
@@ -209,13 +217,15 @@ class GridKernel(Kernel):
         hashes = _placed(self.groups.hashes(delta.payload), level, cell)
         self.traces["events"].append(delta.to_table(), hashes, self.grid.end(last))
 
-    def _read(self, keys: pa.Table, group: Int64s, window: Int64s) -> _Events:
+    def _read(self, keys: _Keys, group: Int64s, window: Int64s) -> _Events:
         """The events of these windows, and of some others."""
         row, level, cell = cells_meeting(window, self.scalars["level"])
-        hashes = _placed(self.groups.hashes(keys)[group[row]], level, cell)
-        rows = self.traces["events"].lookup(hashes)
-        events = Changes.empty(self.groups.schema) if rows is None else Changes.from_table(rows).cancelled()
-        of = positions_among(keys, events.payload.select(self.keys))
+        hashes = _placed(keys.hashes[group[row]], level, cell)
+        rows = self.traces["events"].lookup(hashes) if len(hashes) else None
+        if rows is None:
+            return _Events(Changes.empty(self.groups.schema), _NONE, _NONE, _NONE)
+        events = Changes.from_table(rows).cancelled()
+        of = positions_among(keys.table, events.payload.select(self.keys))
         if (of < 0).any():
             events, of = events.filter(of >= 0), of[of >= 0]
         return _Events(events, of, *self._range(events))
@@ -223,11 +233,12 @@ class GridKernel(Kernel):
     def _look_up(self, trace: str, work: _GridWork, some: Int64s) -> tuple[Changes | None, Int64s]:
         """The rows that a trace has of some windows, and the position of each one's window."""
         keys, windows = work.keys, work.windows.take(some)
-        rows = self.traces[trace].lookup(_placed(self.groups.hashes(keys)[windows.group], -1, windows.le))
+        hashes = _placed(keys.hashes[windows.group], -1, windows.le)
+        rows = self.traces[trace].lookup(hashes) if len(hashes) else None
         if rows is None:
             return None, _NONE
         found = Changes.from_table(rows).cancelled()
-        group = positions_among(keys, found.payload.select(self.keys))
+        group = positions_among(keys.table, found.payload.select(self.keys))
         wanted, others = (
             pa.table({"g": g, "a": a}) for g, a in ((windows.group, windows.le), (group, found.payload.column(WLE)))
         )
@@ -256,10 +267,10 @@ class GridKernel(Kernel):
         entered = (delta.changes.weight > 0) & (window <= delta.last)
         return _numbered(delta.group[entered], window[entered])[:2]
 
-    def _enter(self, keys: pa.Table, group: Int64s, window: Int64s) -> None:
+    def _enter(self, keys: _Keys, group: Int64s, window: Int64s) -> None:
         """Enter windows to look at when time reaches their end, once each."""
-        hashes = _placed(self.groups.hashes(keys)[group], -1, window)
-        rows = keys.take(pa.array(group)).append_column(_NUMBER, pa.array(window))
+        hashes = _placed(keys.hashes[group], -1, window)
+        rows = keys.table.take(pa.array(group)).append_column(_NUMBER, pa.array(window))
         known = self.traces["show"].lookup(hashes)
         if known is not None:
             names = [*self.keys, _NUMBER]
@@ -267,7 +278,7 @@ class GridKernel(Kernel):
             rows, hashes, window = rows.filter(pa.array(new)), hashes[new], window[new]
         self.traces["show"].append(as_rows(rows).to_table(), hashes, self.grid.end(window))
 
-    def _enter_next(self, keys: pa.Table, events: _Events, horizon: _Horizon) -> None:
+    def _enter_next(self, keys: _Keys, events: _Events, horizon: _Horizon) -> None:
         """Enter events that last longer than the windows that are visible now."""
         window = np.maximum(events.first, horizon.shows + 1)
         longer = window <= events.last
@@ -286,7 +297,8 @@ class GridKernel(Kernel):
 
     def _correct(self, delta: Changes, due: pa.Table | None, horizon: _Horizon) -> Changes:
         """Take back the old outputs of windows that change or become visible, and give the new ones."""
-        codes, keys = self.groups.number(delta.payload, *([] if due is None else [due]))
+        codes, table = self.groups.number(delta.payload, *([] if due is None else [due]))
+        keys = _Keys(table, self.groups.hashes(table))
         pieces = self._pieces(delta, codes[0])
         group, window = self._entries(pieces, horizon.shown)
         later = (window > horizon.shows) & (not horizon.ended)
@@ -298,7 +310,7 @@ class GridKernel(Kernel):
         showing = self._read(keys, group, window)
         if not horizon.ended:
             self._enter_next(keys, showing, horizon)
-        visible = self._visible(showing, keys.num_rows, horizon)
+        visible = self._visible(showing, table.num_rows, horizon)
         row, changed = expand_runs(
             np.maximum(pieces.first, horizon.low), np.minimum(pieces.last, horizon.counted), self.grid
         )
@@ -322,7 +334,7 @@ class GridKernel(Kernel):
 
     def _exchange(self, work: _GridWork) -> Changes:
         """Replace the outputs and the states of the windows."""
-        windows, keys = work.windows, work.keys
+        windows, keys = work.windows, work.keys.table
         if self.content.adds_up:
             return self._leaving(self._outputs_of_changes(work))
         everywhere = np.arange(len(windows))
@@ -345,6 +357,8 @@ class GridKernel(Kernel):
         return self._leaving(moved)
 
     def _leaving(self, moved: Changes) -> Changes:
+        if len(moved) == 0:
+            return Changes.empty(self.node.schema)
         self.side = self.groups.diverted(moved, window_texts)
         return self.groups.leaving(moved)
 
@@ -358,14 +372,14 @@ class GridKernel(Kernel):
             for some in (known & (sign < 0), known & (sign > 0))
         ]
         parts.append(self._read_members(work, np.flatnonzero(work.shown & ~work.was_shown)))
-        named = self.groups.key_columns(work.keys, work.windows.group)
+        named = self.groups.key_columns(work.keys.table, work.windows.group)
         shown, nothing = np.ones(len(work.windows), bool), EarlierState({}, changed)
         rows = [
             output_rows(
                 self.content.outputs(work.windows, part, named, shown, nothing),
                 work.windows,
                 work.windows.re,
-                work.keys,
+                work.keys.table,
             )
             for part in parts
         ]
@@ -388,8 +402,7 @@ class GridKernel(Kernel):
 
     def _read_members(self, work: _GridWork, some: Int64s) -> Members:
         """The members of some windows, from the events that are here already if those are all."""
-        windows = work.windows.take(some)
-        read = work.showing
+        windows, read = work.windows.take(some), work.showing
         if work.was_shown[some].any() or not work.shown[some].all():
             read = self._read(work.keys, windows.group, work.number[some])
         i, j = pairs(windows, read.lifetimes)
@@ -397,6 +410,8 @@ class GridKernel(Kernel):
 
     def _keep(self, trace: str, moved: Changes) -> None:
         """Add changes of rows of windows."""
+        if len(moved) == 0:
+            return
         hashes = _placed(self.groups.hashes(moved.payload), -1, to_numpy(moved.payload.column(WLE)))
         self.traces[trace].append(moved.to_table(), hashes, to_numpy(moved.payload.column(UNTIL)))
 
@@ -417,7 +432,8 @@ class GridKernel(Kernel):
         if events is not None:
             rows = self._in_windows(Changes.from_table(events)).cancelled()
             self._store(rows)
-            (group,), keys = self.groups.number(rows.payload)
+            (group,), table = self.groups.number(rows.payload)
+            keys = _Keys(table, self.groups.hashes(table))
             self._enter(keys, *self._entries(self._pieces(rows, group), self.grid.closed(scalars["seen"])))
 
     def held_by(self) -> str:

@@ -66,8 +66,8 @@ _NONE = np.empty(0, np.int64)
 
 
 def continues(node: PerWindow) -> bool:
-    """Whether the windows of a node are snapshots that see no lifetimes, and are worth continuing."""
-    return isinstance(node.window, Snapshot) and not node.sensitive and not content_of(node).adds_up
+    """Whether the windows of a node are snapshots that see no lifetimes, and need not be read when they change."""
+    return isinstance(node.window, Snapshot) and not node.sensitive and content_of(node).continues
 
 
 @dataclass(frozen=True)
