@@ -51,6 +51,8 @@ class Content(ABC):
 
     #: Whether each event has outputs of its own, so that the outputs of changes are the changes of outputs.
     adds_up: ClassVar[bool] = False
+    #: Whether windows continue from their outputs.
+    from_outputs: ClassVar[bool] = False
     #: The sums that are kept of built-in aggregates.
     sums: WindowSums | None = None
 
@@ -75,7 +77,7 @@ class Content(ABC):
     @property
     def continues(self) -> bool:
         """Whether a window that changes need not be read as a rule."""
-        return self.keeps_states
+        return self.keeps_states or self.from_outputs
 
     def reads(self, earlier: EarlierState, windows: int) -> Bools:  # noqa: ARG002 - for those that need not
         """The windows, of so many, whose members are needed: all, unless the earlier state is enough."""
@@ -283,6 +285,8 @@ class EventsContent(Content):
 class TopContent(Content):
     """The first k events of each window in an order."""
 
+    from_outputs = True
+
     def __init__(self, node: Top) -> None:
         super().__init__(node)
         self.top = node
@@ -327,10 +331,6 @@ class TopContent(Content):
         best = _places(group) < self.top.k
         payload = events.payload.select(payload_names).take(pa.array(row[best]))
         return self._aligned(windows, window[best], payload.rename_columns(list(self.top.input.schema.names)))
-
-    @property
-    def continues(self) -> bool:
-        return True
 
     def reads(self, earlier: EarlierState, windows: int) -> Bools:
         """A window is read if it has no outputs, or loses one: otherwise its outputs and new events decide."""

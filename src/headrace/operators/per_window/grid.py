@@ -341,7 +341,7 @@ class GridKernel(Kernel):
         states, of = self._look_up("states", work, everywhere) if self.keeps_states else (None, _NONE)
         stale, of_stale = self._look_up("given", work, np.flatnonzero(work.was_shown))
         earlier = earlier_state(self.content, work.changed, len(windows), states, of)
-        if stale is not None:
+        if stale is not None and self.content.from_outputs:
             earlier = with_outputs(earlier, stale, of_stale, len(windows))
         members, items = self._members(work, earlier, states, of)
         shown = work.shown & (items > 0)
@@ -396,7 +396,7 @@ class GridKernel(Kernel):
         reads = self.content.reads(earlier, count)
         here = self._read_members(work, np.flatnonzero(reads))
         items[reads] = group_sum(here.window, here.events.weight[here.row], count)[reads]
-        if earlier.answered is not None and not self.keeps_states:  # it has outputs, which are not taken back
+        if self.content.from_outputs:  # what is not read has outputs, and loses none of them
             items[~reads] = 1
         return StoredMembers(here, reads, lambda some: self._read_members(work, some)), items
 

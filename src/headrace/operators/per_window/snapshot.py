@@ -250,7 +250,7 @@ class SnapshotWindowKernel(Kernel):
         count, known = len(work.windows), np.flatnonzero(work.source >= 0)
         states = old.rows.take(work.source[known]) if len(known) else None
         earlier = earlier_state(self.content, work.changed, count, states, known)
-        if given is None or states is None:
+        if given is None or states is None or not self.content.from_outputs:
             return earlier
         of = self._windows_of(given, work.keys)
         at = old.at(of.group, of.le)
