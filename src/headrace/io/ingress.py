@@ -33,7 +33,7 @@ from headrace.errors import BadRow, LateEvent
 from headrace.events import CONTROL, FARTHEST, event_problems
 from headrace.expr import Expr, evaluate
 from headrace.io.keyed_changes import is_preimage, row_problems
-from headrace.io.on_time import surely_on_time
+from headrace.io.on_time import all_on_time
 from headrace.plan.nodes import DIVERTED, Source
 from headrace.plan.policies import Advance, Arrival, Changed, Edge, Interval, Physical, Point, ProgressPolicy
 from headrace.plan.source import RE_NEW, diverted_rows
@@ -45,7 +45,6 @@ __all__ = ["Channel", "ChannelReport", "count_orphans", "resolve"]
 
 Flags = NDArray[np.bool_]
 RowLookup = Callable[[Int64s], pa.Table]
-_STRETCH = 16_384
 #: The counters of a source: of rows, and of files that were missing or changed when they were read.
 COUNTERS = (
     "rows", "accepted", "diverted", "dropped", "adjusted", "ctis", "late", "malformed", "missing_files",
@@ -184,7 +183,7 @@ class Channel:
         if le.null_count or re.null_count:
             return None
         starts, ends = to_numpy(le), to_numpy(re)
-        fine, high, cti = surely_on_time(starts, ends, self._high, self._cti, delay, every, _STRETCH)
+        fine, high, cti = all_on_time(starts, ends, self._high, self._cti, delay, every)
         if not fine:
             return None
         self._high = self.report.high = high

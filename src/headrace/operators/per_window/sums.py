@@ -77,10 +77,9 @@ class WindowSums:
         number = pa.array(np.r_[here.window, new.window])
         sums = self.layout.sums_table(Changes.concat(events), pa.table({WINDOW: number}))
         lost = pa.array(np.r_[events[0].weight, events[1].weight] < 0)
-        for argument in self.layout.arguments.values():
-            for name in argument.extremes(pa.nulls(0, argument.type.arrow)):
-                kept = pc.if_else(lost, pa.scalar(None, sums.column(name).type), sums.column(name))
-                sums = sums.set_column(sums.schema.get_field_index(name), name, kept)
+        for name in self.layout.extreme_columns:
+            kept = pc.if_else(lost, pa.scalar(None, sums.column(name).type), sums.column(name))
+            sums = sums.set_column(sums.schema.get_field_index(name), name, kept)
         if earlier.sums is not None:
             known = earlier.sums.filter(pa.array(~read[to_numpy(earlier.sums.column(WINDOW))]))
             sums = concat([known, sums])
