@@ -241,3 +241,15 @@ def test_differential_incremental_aggregates(stream: hr.Stream, window: Any, key
 def test_differential_incremental_operators(stream: hr.Stream, window: Any, key: str | None, clipping: Any, n: int):
     out = grouped(stream, key).window(window, clipping=clipping).operate(Ordered(), "x")
     differential_reference(out.node, buckets=n)
+
+
+@given(streams(14), st.one_of(st.just(hr.snapshot()), grids()), KEYS, st.sampled_from([Bag, Growing]), buckets())
+def test_differential_states_beside_sums(stream: hr.Stream, window: Any, key: str | None, kind: Any, n: int):
+    sums = {name: AGGREGATES[name] for name in ("n", "s", "a", "v", "low", "high")}
+    differential_reference(grouped(stream, key).window(window).aggregate(t=kind().of("i"), **sums).node, buckets=n)
+
+
+@given(streams(14), KEYS, buckets())
+def test_differential_extremes_at_instants(stream: hr.Stream, key: str | None, n: int):
+    extremes = {"low": hr.min("x"), "high": hr.max("x"), "first": hr.min("k"), "n": hr.count("i")}
+    differential_reference(grouped(stream, key).window(hr.snapshot()).aggregate(**extremes).node, buckets=n)

@@ -116,6 +116,12 @@ GROUPED: dict[str, Callable[[hr.Stream], hr.Stream]] = {
     "snapshot bags": lambda s: s.group_by("k").window(hr.snapshot()).aggregate(n=hr.max("i")),
     "sliding sums": lambda s: s.group_by("k").window(hr.hopping(9, every=2)).aggregate(n=hr.sum("i")),
     "pickled": lambda s: s.group_by("k").window(hr.session(4)).aggregate(n=Summed().of("i")),
+    "pickled, tumbling": lambda s: (
+        s.group_by("k").window(hr.tumbling(6)).aggregate(n=Summed().of("i"), c=hr.count(), m=hr.max("i"))
+    ),
+    "pickled, hopping": lambda s: s.group_by("k").window(hr.hopping(9, every=2)).aggregate(n=Summed().of("i")),
+    "pickled, snapshot": lambda s: s.group_by("k").window(hr.snapshot()).aggregate(n=Summed().of("i"), m=hr.min("i")),
+    "top at instants": lambda s: s.group_by("k").top(2, by="i"),
     "pickled, merged": lambda s: s.group_by("k").over(rows=2, slide=3).aggregate(n=Summed().of("i")),
     "a module": lambda s: s.group_by("k").window(hr.tumbling(6)).operate(Onwards(), a="i"),
     "time bound": lambda s: (

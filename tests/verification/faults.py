@@ -278,8 +278,8 @@ _WINDOWS = (
         "a window of n starts has n + 1",
     ),
     Fault(
-        "snapshots forgotten at the CTI", "headrace.operators.per_window.kernel", "WindowKernel._closing",
-        "windows.re + 1 if isinstance(self.window, Snapshot)", "windows.re if isinstance(self.window, Snapshot)",
+        "snapshots forgotten at the CTI", "headrace.operators.per_window.snapshot", "SnapshotWindowKernel._exchange",
+        "closing = next_tick(windows.re)", "closing = windows.re",
         "the window that ends exactly at the CTI may still be extended with its event",
     ),
     Fault(

@@ -279,7 +279,7 @@ EXAMPLES: dict[str, Example] = {
         counted(hr.session(4)), ("[4,5) a 1 1.0; [0,1) a 1 1.0 | [0,1) a 1 1.0",)
     ),
     "twins take one place": Example(
-        lambda s: s.top(2, by="i"), ("[0,4) a 1 1.0; [0,4) a 1 1.0; [0,2) a 1 2.0 | [0,2)->1 a 1 2.0",)
+        lambda s: s.top(2, by="i"), ("[0,4) a 1 1.0; [0,4) a 1 1.0; [0,4) a 2 1.0 | [0,4)->2 a 2 1.0",)
     ),
     "ties as they came": Example(lambda s: s.top(1, by="i"), ("[0,1) b 1 1.0; [0,1) a 1 1.0",)),
     "clipped at the wrong side": Example(

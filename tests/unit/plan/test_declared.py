@@ -206,13 +206,29 @@ CHOICES: dict[str, tuple[Callable[[hr.Stream], hr.Stream], str, str]] = {
     ),
     "minima at instants": (
         lambda s: s.window(hr.snapshot()).aggregate(n=hr.min("x")),
+        "SnapshotWindowKernel",
+        "columnar, changed windows from sums, or anew when a least or greatest value is taken back",
+    ),
+    "medians at instants": (
+        lambda s: s.window(hr.snapshot()).aggregate(n=hr.median("x")),
         "WindowKernel",
         "columnar, changed windows anew",
     ),
+    "top of windows": (
+        lambda s: s.window(hr.tumbling(5)).top(1, "x"),
+        "GridKernel",
+        "columnar, changed windows from their outputs, or anew when one of these is taken back",
+    ),
+    "contents": (lambda s: s.window(hr.tumbling(5)).contents(), "GridKernel", "columnar, incremental"),
     "a module": (
-        lambda s: s.window(hr.snapshot()).aggregate(n=Total().of("x")),
-        "WindowKernel",
+        lambda s: s.window(hr.tumbling(5)).aggregate(n=Total().of("x")),
+        "GridKernel",
         "Python; Total called for changed windows with all their items",
+    ),
+    "a module in sessions": (
+        lambda s: s.window(hr.session(5)).aggregate(n=Total().of("x")),
+        "WindowKernel",
+        "Python; Total called for changed windows with all their items; reads the events of changed groups",
     ),
     "tuples": (
         lambda s: s.window(hr.sliding(2)).aggregate(n=hr.min("x")),

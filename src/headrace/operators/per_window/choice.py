@@ -1,7 +1,8 @@
 """The choice of the kernel that runs the windows of a node, and why.
 
-If all aggregates add up, changes are added and subtracted. Otherwise a window is recomputed when something in it
-changes; only users' modules run in Python.
+If all aggregates add up, changes are added and subtracted. Otherwise windows of a grid and snapshots continue from what
+is kept of them where that is enough; other windows are recomputed when something in them changes. Only users' modules
+run in Python.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from headrace.operators.aggregate.snapshots import SnapshotKernel, adds_up
 from headrace.operators.choice import INCREMENTAL, KernelChoice
 from headrace.operators.ordered.kernel import OrderedKernel
 from headrace.operators.per_window.bound import BoundWindowKernel
+from headrace.operators.per_window.content import content_of
+from headrace.operators.per_window.grid import GridKernel, runs_on_grid
 from headrace.operators.per_window.kernel import WindowKernel
-from headrace.plan.nodes import Aggregate, PerWindow
+from headrace.operators.per_window.snapshot import SnapshotWindowKernel, continues
+from headrace.plan.nodes import Aggregate, PerWindow, Top
 from headrace.plan.ordered import Ordered
 
 __all__ = ["aggregate_choice", "window_choice"]
@@ -24,15 +28,23 @@ def aggregate_choice(node: Aggregate) -> KernelChoice:
 
 
 def window_choice(node: PerWindow) -> KernelChoice:
-    """Kernels that recompute windows."""
-    # Without modules, answers over snapshots are always bound in time.
-    bound = node.timestamping == "time_bound" and node.modules
-    kernel: type[WindowKernel | OrderedKernel] = BoundWindowKernel if bound else WindowKernel
+    """Kernels that recompute windows, or continue from them."""
+    kernel = _kernel(node)
+    runs = _once_text(node) if node.final else _again_text(node, kernel)
+    return KernelChoice(lambda: kernel(node), runs, lambda: _sources(node))
+
+
+_Kernel = type[GridKernel | OrderedKernel | SnapshotWindowKernel | WindowKernel]
+
+
+def _kernel(node: PerWindow) -> _Kernel:
     if isinstance(node.window, Ordered):
-        kernel = OrderedKernel
-    return KernelChoice(
-        lambda: kernel(node), _once_text(node) if node.final else _again_text(node), lambda: _sources(node)
-    )
+        return OrderedKernel
+    if runs_on_grid(node):
+        return GridKernel
+    if node.timestamping == "time_bound" and node.modules:  # without modules, answers over snapshots are always bound
+        return BoundWindowKernel
+    return SnapshotWindowKernel if continues(node) else WindowKernel
 
 
 def _sources(node: PerWindow) -> dict[str, str]:
@@ -47,14 +59,30 @@ def _once_text(node: PerWindow) -> str:
     return f"{how} once, when it is closed"
 
 
-def _again_text(node: PerWindow) -> str:
-    ordered = isinstance(node.window, Ordered)
+def _again_text(node: PerWindow, kernel: _Kernel) -> str:
     if not node.modules:
-        return "columnar, open windows of changed groups anew" if ordered else "columnar, changed windows anew"
-    if ordered:
+        return _columnar_text(node, kernel)
+    if kernel is OrderedKernel:
         names = ", ".join(module.name for module in node.modules)
         return f"Python; {names} called for open windows of changed groups with all their items"
-    return "Python; " + "; ".join(map(_module_text, node.modules))
+    reads = "" if kernel in _CONTINUE else "; reads the events of changed groups"
+    return "Python; " + "; ".join(map(_module_text, node.modules)) + reads
+
+
+_CONTINUE: tuple[_Kernel, ...] = (GridKernel, SnapshotWindowKernel)
+
+
+def _columnar_text(node: PerWindow, kernel: _Kernel) -> str:
+    if kernel is OrderedKernel:
+        return "columnar, open windows of changed groups anew"
+    content = content_of(node)
+    if kernel is GridKernel and content.adds_up:
+        return INCREMENTAL
+    if kernel in _CONTINUE and isinstance(node, Top):
+        return "columnar, changed windows from their outputs, or anew when one of these is taken back"
+    if kernel in _CONTINUE and content.sums is not None:
+        return "columnar, changed windows from sums, or anew when a least or greatest value is taken back"
+    return "columnar, changed windows anew"
 
 
 def _module_text(module: Module) -> str:

@@ -7,37 +7,29 @@ outputs in one call. Members are pairs of a window and an event, with the number
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.columnar import Bools, Int64s, concat, factorize
+from headrace.changes import Changes
+from headrace.columnar import Bools, Int64s, canonical_floats, concat, factorize, to_numpy
 from headrace.expr import Expr, col, evaluate
-from headrace.modules import ModuleCall
+from headrace.modules import Module, ModuleCall
 from headrace.operators.aggregate.accumulators import PART, Layout
 from headrace.operators.aggregate.answers import answers
 from headrace.operators.aggregate.combine import compact
+from headrace.operators.groups import number_rows
 from headrace.operators.per_window.calling import Caller
 from headrace.operators.per_window.divide import Windows
-from headrace.operators.per_window.items import Calls, Members, ranks
+from headrace.operators.per_window.items import Calls, EarlierState, Members, StoredMembers, goes_on, ranks
+from headrace.operators.per_window.sums import WINDOW, WindowSums, by_window
 from headrace.plan.nodes import Aggregate, Contents, Operate, PerWindow, Select, Top
 from headrace.plan.windows import Snapshot
 
 __all__ = ["Content", "EarlierState", "Outputs", "content_of"]
-
-_WINDOW = "__window"
-
-
-@dataclass(frozen=True)
-class EarlierState:
-    """The state from which incremental modules continue: states of windows, and the members that have changed since."""
-
-    #: By name of the state's column; None for a window that had none.
-    states: dict[str, list[bytes | None]]
-    changed: Members
 
 
 @dataclass(frozen=True)
@@ -50,12 +42,19 @@ class Outputs:
     payload: pa.Table
     #: Windows that failed, with the reason.
     failures: tuple[tuple[int, str], ...] = ()
-    #: The new states of incremental modules, a row for each window.
+    #: The new states of incremental modules and sums of built-in aggregates, a row for each window.
     states: pa.Table | None = None
 
 
 class Content(ABC):
     """How a window's events become outputs."""
+
+    #: Whether each event has outputs of its own, so that the outputs of changes are the changes of outputs.
+    adds_up: ClassVar[bool] = False
+    #: Whether windows continue from their outputs.
+    from_outputs: ClassVar[bool] = False
+    #: The sums that are kept of built-in aggregates.
+    sums: WindowSums | None = None
 
     def __init__(self, node: PerWindow) -> None:
         self.node = node
@@ -70,9 +69,23 @@ class Content(ABC):
         """The names of the states that incremental modules keep for each window."""
         return ()
 
+    @property
+    def keeps_states(self) -> bool:
+        """Whether windows have states of modules, or sums."""
+        return bool(self.stateful)
+
+    @property
+    def continues(self) -> bool:
+        """Whether a window that changes need not be read as a rule."""
+        return self.keeps_states or self.from_outputs
+
+    def reads(self, earlier: EarlierState, windows: int) -> Bools:  # noqa: ARG002 - for those that need not
+        """The windows, of so many, whose members are needed: all, unless the earlier state is enough."""
+        return np.ones(windows, bool)
+
     @abstractmethod
     def outputs(
-        self, windows: Windows, members: Members, keys: pa.Table, shown: Bools, earlier: EarlierState
+        self, windows: Windows, members: Members | StoredMembers, keys: pa.Table, shown: Bools, earlier: EarlierState
     ) -> Outputs:
         """The outputs of the windows that are `shown`; `keys` has the keys of each."""
 
@@ -103,17 +116,21 @@ class AggregateContent(Content):
             name: call.with_children([col(self._names[str(child)]) for child in call.children])
             for name, call in built_in.items()
         }
-        self.layout = self._layout(node)
+        bare = self._bare(node)
+        self.layout = None if bare is None else Layout(bare)
+        #: The sums of built-in aggregates, if they can be kept and no module needs all items each time.
+        self.sums = WindowSums.of(bare) if bare is not None and self._all_incremental else None
 
-    def _layout(self, node: Aggregate) -> Layout | None:
-        """The layout of built-in aggregates, over an input that has only their arguments."""
-        any_window = Snapshot()  # the layout of a bag does not depend on it
-        if not self._columns:
-            calls = {f"c{i}": call for i, call in enumerate(self.built_in.values())}
-            return Layout(Aggregate(node.input, (), any_window, tuple(calls.items()))) if calls else None
-        below = Select(node.input, self._columns)
+    def _bare(self, node: Aggregate) -> Aggregate | None:
+        """The built-in aggregates over an input that has only their arguments."""
         calls = {f"c{i}": call for i, call in enumerate(self.built_in.values())}
-        return Layout(Aggregate(below, (), any_window, tuple(calls.items()))) if calls else None
+        below = Select(node.input, self._columns) if self._columns else node.input
+        any_window = Snapshot()  # the layout of a bag does not depend on it
+        return Aggregate(below, (), any_window, tuple(calls.items())) if calls else None
+
+    @property
+    def _all_incremental(self) -> bool:
+        return all(call.module.incremental for call in self.modules.values())
 
     @property
     def columns(self) -> tuple[tuple[str, Expr], ...]:
@@ -123,10 +140,31 @@ class AggregateContent(Content):
     def stateful(self) -> tuple[str, ...]:
         return tuple(name for name, call in self.modules.items() if call.module.incremental)
 
+    @property
+    def keeps_states(self) -> bool:
+        return bool(self.stateful) or self.sums is not None
+
+    @property
+    def continues(self) -> bool:
+        return self._all_incremental and (self.sums is not None or not self.built_in)
+
+    def reads(self, earlier: EarlierState, windows: int) -> Bools:
+        if not self.continues:
+            return super().reads(earlier, windows)
+        modules = {name: call.module for name, call in self.modules.items()}
+        result = _without_states(modules, earlier, windows)
+        return result if self.sums is None else result | self.sums.reads(earlier, windows)
+
     def outputs(
-        self, windows: Windows, members: Members, keys: pa.Table, shown: Bools, earlier: EarlierState
+        self, windows: Windows, members: Members | StoredMembers, keys: pa.Table, shown: Bools, earlier: EarlierState
     ) -> Outputs:
-        table = self._with_built_ins(pa.table({_WINDOW: np.arange(len(windows))}), members)
+        table, sums = pa.table({WINDOW: np.arange(len(windows))}), None
+        if self.sums is not None:
+            sums = self.sums.totals(members, earlier, len(windows))
+            table = self._with_built_ins(table, self.sums.layout, sums)
+        elif self.layout is not None:
+            totals = self._totals(self.layout, members.of(np.arange(len(windows))))
+            table = self._with_built_ins(table, self.layout, totals)
         failures: dict[int, str] = {}  # the first failure of each window
         states = {}
         for name, call in self.modules.items():
@@ -136,7 +174,7 @@ class AggregateContent(Content):
             table = table.append_column(name, pa.array(values, call.module.gives.arrow))
             prefix = f"{call.module}: " if len(self.modules) > 1 else ""
             failures = {number: prefix + reason for number, reason in failed} | failures
-        of = np.asarray(table.column(_WINDOW))
+        of = np.asarray(table.column(WINDOW))
         good = shown & ~np.isin(of, list(failures))
         if not good.all():
             table, of = table.filter(pa.array(good)), of[good]
@@ -145,20 +183,21 @@ class AggregateContent(Content):
         schema = pa.schema([self.node.schema.arrow.field(name) for name in names])
         aligned = self._aligned(windows, of, pa.Table.from_arrays(columns, schema=schema))
         kept = {name: pa.array(states[name], pa.binary()) for name in self.stateful}
+        if sums is not None:
+            rows = by_window(sums, len(windows))
+            kept |= {name: rows.column(name) for name in rows.column_names if name not in (PART, WINDOW)}
         return replace(aligned, failures=tuple(failures.items()), states=pa.table(kept) if kept else None)
 
-    def _with_built_ins(self, table: pa.Table, members: Members) -> pa.Table:
-        if self.layout is None:
-            return table
+    def _totals(self, layout: Layout, members: Members) -> pa.Table:
         events = members.events.take(members.row)
-        numbers = pa.table({_WINDOW: members.window})
-        sums = self.layout.sums_table(events, numbers)
+        numbers = pa.table({WINDOW: members.window})
+        sums = layout.sums_table(events, numbers)
         sums = sums.add_column(0, PART, pa.array(np.zeros(len(events), np.int8)))
-        parts = [compact(part, self.layout, [_WINDOW]) for part in [sums, *self.layout.bag_tables(events, numbers)]]
-        results = answers(concat(parts), self.layout, _WINDOW)
-        order = np.argsort(np.asarray(results.column(_WINDOW)), kind="stable")
-        results = results.take(pa.array(order))
-        for name, inner in zip(self.built_in, self.layout.node.split[0], strict=True):
+        return concat([compact(part, layout, [WINDOW]) for part in [sums, *layout.bag_tables(events, numbers)]])
+
+    def _with_built_ins(self, table: pa.Table, layout: Layout, totals: pa.Table) -> pa.Table:
+        results = by_window(answers(totals, layout, WINDOW), table.num_rows)
+        for name, inner in zip(self.built_in, layout.node.split[0], strict=True):
             table = table.append_column(name, results.column(inner))
         return table
 
@@ -179,8 +218,13 @@ class OperateContent(Content):
     def stateful(self) -> tuple[str, ...]:
         return ("operator",) if self.operate.module.incremental else ()
 
+    def reads(self, earlier: EarlierState, windows: int) -> Bools:
+        if not self.stateful:
+            return super().reads(earlier, windows)
+        return _without_states(dict.fromkeys(self.stateful, self.operate.module), earlier, windows)
+
     def outputs(
-        self, windows: Windows, members: Members, keys: pa.Table, shown: Bools, earlier: EarlierState
+        self, windows: Windows, members: Members | StoredMembers, keys: pa.Table, shown: Bools, earlier: EarlierState
     ) -> Outputs:
         fields = [name for name, _ in self.columns]
         calls = Calls(self.caller, self.node, fields, windows, members, keys)
@@ -209,6 +253,8 @@ class OperateContent(Content):
 class EventsContent(Content):
     """Every event of each window, in all its copies."""
 
+    adds_up = True
+
     def __init__(self, node: Contents) -> None:
         super().__init__(node)
         self.contents = node
@@ -220,13 +266,13 @@ class EventsContent(Content):
     def outputs(
         self,
         windows: Windows,
-        members: Members,
+        members: Members | StoredMembers,
         keys: pa.Table,  # noqa: ARG002
         shown: Bools,
         earlier: EarlierState,  # noqa: ARG002
     ) -> Outputs:
-        visible = shown[members.window]
-        window, row = members.window[visible], members.row[visible]
+        members = members.of(np.flatnonzero(shown))
+        window, row = members.window, members.row
         copies = np.repeat(np.arange(len(row)), members.events.weight[row])
         window, row = window[copies], row[copies]
         payload = members.events.payload.select([name for name, _ in self.columns]).take(pa.array(row))
@@ -238,6 +284,8 @@ class EventsContent(Content):
 
 class TopContent(Content):
     """The first k events of each window in an order."""
+
+    from_outputs = True
 
     def __init__(self, node: Top) -> None:
         super().__init__(node)
@@ -259,11 +307,12 @@ class TopContent(Content):
     def outputs(
         self,
         windows: Windows,
-        members: Members,
+        members: Members | StoredMembers,
         keys: pa.Table,  # noqa: ARG002
-        shown: Bools,  # noqa: ARG002
-        earlier: EarlierState,  # noqa: ARG002
+        shown: Bools,
+        earlier: EarlierState,
     ) -> Outputs:
+        members = self._candidates(members, shown, earlier)
         events = members.events
         direction = "descending" if self.top.descending else "ascending"
         payload_names = self._names("arg")
@@ -283,10 +332,56 @@ class TopContent(Content):
         payload = events.payload.select(payload_names).take(pa.array(row[best]))
         return self._aligned(windows, window[best], payload.rename_columns(list(self.top.input.schema.names)))
 
+    def reads(self, earlier: EarlierState, windows: int) -> Bools:
+        """A window is read if it has no outputs, or loses one: otherwise its outputs and new events decide."""
+        result = np.ones(windows, bool)
+        if earlier.answered is None or earlier.outputs is None:
+            return result
+        result[earlier.answered] = False
+        lost = earlier.loses_items
+        if len(lost):
+            names = [*self.top.input.schema.names, WINDOW]
+            gone = earlier.changed.events.payload.select(self._names("arg")).take(pa.array(earlier.changed.row[lost]))
+            gone = gone.append_column(WINDOW, pa.array(earlier.changed.window[lost])).rename_columns(names)
+            (of_gone, of_known), _ = number_rows(gone, earlier.outputs.select(names))
+            result[earlier.changed.window[lost[np.isin(of_gone, of_known)]]] = True
+        return result
+
+    def _candidates(self, members: Members | StoredMembers, shown: Bools, earlier: EarlierState) -> Members:
+        """The members of windows that are read; of others the earlier outputs, and events that are new."""
+        if isinstance(members, Members) or earlier.outputs is None:
+            return members.of(np.flatnonzero(shown))
+        here, changed, outputs = members.of(np.flatnonzero(members.ready & shown)), earlier.changed, earlier.outputs
+        new = ~members.ready[changed.window] & shown[changed.window] & (changed.events.weight[changed.row] > 0)
+        of = to_numpy(outputs.column(WINDOW))
+        old = np.flatnonzero(~members.ready[of] & shown[of])
+        known = outputs.take(pa.array(old))
+        columns = canonical_floats(pa.table({name: evaluate(expr, known) for name, expr in self.columns}))
+        zero = np.zeros(len(old), np.int64)
+        parts = [
+            here.events.take(here.row),
+            changed.events.take(changed.row[new]),
+            Changes.inserts(zero, zero, columns),
+        ]
+        events = Changes.concat([part.with_payload(part.payload.select(columns.column_names)) for part in parts])
+        return Members(np.r_[here.window, changed.window[new], of[old]], np.arange(len(events)), events)
+
     def _codes(self, part: str, payload: pa.Table, window: Int64s, row: Int64s) -> Int64s:
         """A number for each event, equal for equal windows and equal values of a part."""
         codes, first = factorize(payload.select(self._names(part)))
         return window * max(len(first), 1) + codes[row]
+
+
+def _without_states(modules: Mapping[str, Module], earlier: EarlierState, windows: int) -> Bools:
+    """The windows in which a module keeps no state, or cannot continue from it."""
+    changes, loses = np.zeros(windows, bool), np.zeros(windows, bool)
+    changes[earlier.changed.window] = True
+    loses[earlier.changed.window[earlier.loses_items]] = True
+    result = np.zeros(windows, bool)
+    for name, module in modules.items():
+        has_state = np.array([state is not None for state in earlier.states[name]], bool)
+        result |= ~(has_state & goes_on(module, changes, loses))
+    return result
 
 
 def _places(group: Int64s) -> Int64s:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from headrace.operators.per_window.divide import Windows
 from headrace.plan.nodes import PerWindow
 from headrace.schema import Type
 
-__all__ = ["Calls", "Members", "ranks"]
+__all__ = ["Calls", "EarlierState", "Members", "StoredMembers", "goes_on", "ranks"]
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,55 @@ class Members:
     row: Int64s
     events: Changes
 
+    def of(self, windows: Int64s) -> Members:
+        """The members of these windows."""
+        some = np.isin(self.window, windows)
+        return self if some.all() else Members(self.window[some], self.row[some], self.events)
+
+
+@dataclass(frozen=True)
+class StoredMembers:
+    """Members that are read from the state when they are needed; those of the windows in `ready` are here."""
+
+    here: Members
+    ready: Bools
+    read: Callable[[Int64s], Members]
+
+    def of(self, windows: Int64s) -> Members:
+        """The members of these windows."""
+        return self.here.of(windows) if self.ready[windows].all() else self.read(windows)
+
+
+@dataclass(frozen=True)
+class EarlierState:
+    """What is known of windows without their members: states, old outputs, and the members that have changed since."""
+
+    #: The states of modules, by name; None for a window that has none.
+    states: dict[str, list[bytes | None]]
+    changed: Members
+    #: The sums of built-in aggregates, with the number of their window.
+    sums: pa.Table | None = None
+    #: The windows that have outputs, and these outputs, with the number of their window.
+    answered: Bools | None = None
+    outputs: pa.Table | None = None
+
+    @property
+    def loses_items(self) -> Int64s:
+        """The pairs of `changed` that are taken back."""
+        return np.flatnonzero(self.changed.events.weight[self.changed.row] < 0)
+
 
 class Calls:
     """The calls of one module for some windows."""
 
     def __init__(
-        self, caller: Caller, node: PerWindow, fields: list[str], windows: Windows, members: Members, keys: pa.Table
+        self,
+        caller: Caller,
+        node: PerWindow,
+        fields: list[str],
+        windows: Windows,
+        members: Members | StoredMembers,
+        keys: pa.Table,
     ) -> None:
         self.caller, self.node, self.fields = caller, node, fields
         self.windows, self.members, self.keys = windows, members, keys
@@ -78,8 +121,7 @@ class Calls:
         changes[changed.window] = True
         loses_items[changed.window[~coming[changed.row]]] = True
         has_state = np.array([state is not None for state in states], bool)
-        movable = ~changes if module.order_sensitive else np.ones_like(has_state) if module.invertible else ~loses_items
-        continues = has_state & movable
+        continues = has_state & goes_on(module, changes, loses_items)
         numbers = np.flatnonzero(continues)
         added = self.items(numbers, _members_of(changed, coming))
         removed = self.items(numbers, _members_of(changed, ~coming))
@@ -98,9 +140,8 @@ class Calls:
 
     def items(self, numbers: Int64s, members: Members | None = None) -> list[list[Any]]:
         """The items of some windows as the module sees them: clipped, in order, in all their copies."""
-        members = self.members if members is None else members
-        mask = np.isin(members.window, numbers)
-        events, window, row = members.events, members.window[mask], members.row[mask]
+        members = (self.members if members is None else members).of(numbers)
+        events, window, row = members.events, members.window, members.row
         module = self.caller.module
         wle, wre = self.windows.le[window], self.windows.re[window]
         le, re = _clipped(self.node, wle, wre, events.le[row], events.re[row])
@@ -117,6 +158,13 @@ class Calls:
         starts = np.searchsorted(window[order], numbers, "left").tolist()
         ends = np.searchsorted(window[order], numbers, "right").tolist()
         return [items[a:b] for a, b in zip(starts, ends, strict=True)]
+
+
+def goes_on(module: Module, changes: Bools, loses_items: Bools) -> Bools:
+    """Whether the state of each window can be kept when its items change; otherwise it is made of all of them."""
+    if module.order_sensitive:
+        return ~changes
+    return np.ones_like(changes) if module.invertible else ~loses_items
 
 
 def _members_of(members: Members, events: Bools) -> Members:

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
 from headrace.changes import Changes
 from headrace.columnar import Int64s, factorize, to_numpy
 from headrace.operators.groups import OUT, REASON, UNTIL
-from headrace.operators.per_window.content import Outputs
+from headrace.operators.per_window.content import Content, Outputs
 from headrace.operators.per_window.divide import Windows
+from headrace.operators.per_window.items import EarlierState, Members
+from headrace.operators.per_window.sums import WINDOW, by_window
 from headrace.time import INFINITY, format_ticks
 
 __all__ = [
+    "ITEMS",
     "WLE",
     "WRE",
+    "earlier_state",
     "next_tick",
     "output_rows",
     "window_texts",
     "with_columns",
+    "with_outputs",
     "with_window_columns",
     "without_forgotten",
 ]
 
 #: The bounds of the window that a row belongs to.
 WLE, WRE = "__wle", "__wre"
+#: Of the state of a window: how many items it has.
+ITEMS = "__items"
 
 
 def output_rows(outputs: Outputs, windows: Windows, closing: Int64s, keys: pa.Table) -> Changes:
@@ -45,6 +54,26 @@ def output_rows(outputs: Outputs, windows: Windows, closing: Int64s, keys: pa.Ta
 def with_window_columns(table: pa.Table, windows: Windows, closing: Int64s) -> pa.Table:
     """Rows with the bounds of their window, and the CTI at which it is forgotten."""
     return with_columns(table, pa.table({WLE: windows.le, WRE: windows.re, UNTIL: closing}))
+
+
+def earlier_state(content: Content, changed: Members, windows: int, states: Changes | None, of: Int64s) -> EarlierState:
+    """What rows of states say about windows; `of` is the number of each one's window."""
+    if states is None:
+        return EarlierState({name: [None] * windows for name in content.stateful}, changed)
+    rows = states.payload.append_column(WINDOW, pa.array(of))
+    by_number = by_window(rows, windows)
+    saved = {name: by_number.column(name).to_pylist() for name in content.stateful}
+    return EarlierState(saved, changed, None if content.sums is None else content.sums.stored_in(rows))
+
+
+def with_outputs(earlier: EarlierState, outputs: Changes, of: Int64s, windows: int) -> EarlierState:
+    """The earlier state with outputs; `of` is the number of each one's window."""
+    answered = np.zeros(windows, bool)
+    answered[of] = True
+    names = {name: name.removeprefix(OUT) for name in outputs.payload.column_names if name.startswith(OUT)}
+    table = outputs.payload.select(list(names)).rename_columns(list(names.values()))
+    copies = pa.array(np.repeat(np.arange(len(outputs)), outputs.weight))
+    return replace(earlier, answered=answered, outputs=table.append_column(WINDOW, pa.array(of)).take(copies))
 
 
 def window_texts(rows: Changes) -> list[str]:
