@@ -53,7 +53,7 @@ def test_an_end_that_was_taken_back_does_not_carry_endless_events(batches: list[
 
 
 def test_nothing_is_left_at_the_end():
-    rows = "kind | le | re | re_new \n insert | 3 | 20 | \n retract | 3 | 20 | 3"
+    rows = "kind | le | re | re_new | k \n insert | 3 | 20 | | 1 \n retract | 3 | 20 | 3 | 1"
     stream = hr.events(rows, progress=hr.advance(20), batches=[1, 1])
     assert stream.window(hr.hopping(6, every=4)).aggregate(n=hr.count()).cht().num_rows == 0
 
