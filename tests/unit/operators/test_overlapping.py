@@ -45,6 +45,19 @@ def test_late_points_in_windows_that_were_given(batches: list[int]):
     assert [(row["le"], row["n"]) for row in windows] == [(-4, 5), (0, 5), (4, 1)]
 
 
+@pytest.mark.parametrize("batches", [[1, 1, 1], [3]])
+def test_an_end_that_was_taken_back_does_not_carry_endless_events(batches: list[int]):
+    rows = "insert | 24 | inf | | 1 \n insert | 17 | 57 | | 1 \n retract | 17 | 57 | 18 | 1"
+    windows = counted(f"kind | le | re | re_new | k \n {rows}", batches, 6, 4).cht().to_pylist()
+    assert [(row["le"], row["n"]) for row in windows] == [(12, 1), (16, 1), (20, 1), (24, 1)]
+
+
+def test_nothing_is_left_at_the_end():
+    rows = "kind | le | re | re_new | k \n insert | 3 | 20 | | 1 \n retract | 3 | 20 | 3 | 1"
+    stream = hr.events(rows, progress=hr.advance(20), batches=[1, 1])
+    assert stream.window(hr.hopping(6, every=4)).aggregate(n=hr.count()).cht().num_rows == 0
+
+
 def test_sums_take_the_quick_ways_and_others_do_not():
     stream = hr.events("le | re | k | x \n 1 | 4 | a | 2.0")
     slid = stream.group_by("k").window(hr.hopping(6, 2))

@@ -150,6 +150,12 @@ class OverlappingKernel(Kernel):
         if not due and standing is None:
             return _empty_delta()
         table = concat(due if standing is None else [*due, standing])
+        if after is None:  # steps that cancel do not tell how far endless events go on
+            table = self._without_zeros(compact(table, self.layout, [WINDOW]))
+        if table.num_rows == 0:
+            steps.drop(limit)
+            totals.drop(limit)
+            return _empty_delta()
         groups, first = self._groups(table)
         at = to_numpy(table.column(WINDOW))
         at = np.where(at == _TOTAL, before, at)
