@@ -88,7 +88,7 @@ def _typical(line: Line, setting: Setting) -> tuple[float, float]:
         return 0
 
     gc.collect()
-    done = run_local([Output(stream.node, "out")], clock=clock, finish=False)
+    done = run_local([Output(stream.node, "out")], clock=clock, finish=False, threads=1)
     stamps.append(time.process_time())
     seconds = [after - before for before, after in pairwise(stamps)][-BATCHES:]
     answers = [len(changes) for changes, _ in done.results["out"].batches][-BATCHES:]
