@@ -258,6 +258,10 @@ _BY_KEY = (
     "pattern: W", "pattern: long runs",
 )  # fmt: skip
 _PAIRS = ("join", "left_join", "anti_join")
+_SNAPSHOTS = ("top at every instant", "snapshots: min")
+_TAKEN_BACK = "a retraction looks for its event among those that it may name, and corrects answers"
+_MORE_GROUPS = "a batch changes ten times as many groups, and each of them is computed again"
+_SINCE = "a changed group is computed again from the CTI on"
 
 #: Why a line grows, by operator and dimension.
 EXPLAINED: Mapping[tuple[str, str], str] = {
@@ -270,5 +274,9 @@ EXPLAINED: Mapping[tuple[str, str], str] = {
         (name, "lateness"): _OPEN
         for name in (*_COMPUTED_AGAIN, "windows: count, sum", "windows: min, max", "windows: final answers")
     },
+    **{(name, "retractions"): _TAKEN_BACK for name in ("windows: count, sum", "windows: contents")},
+    **{(name, "state"): _MORE_GROUPS for name in _SNAPSHOTS},
+    **{(name, "lateness"): _SINCE for name in (*_SNAPSHOTS, "snapshots: count, sum")},
+    **{(name, "crowd"): "a snapshot is computed again with all events that are alive" for name in _SNAPSHOTS},
     ("pattern: long runs", "window"): "the tuples of an open run are searched again when its group changes",
 }
