@@ -259,6 +259,7 @@ _BY_KEY = (
 )  # fmt: skip
 _PAIRS = ("join", "left_join", "anti_join")
 _SNAPSHOTS = ("top at every instant", "snapshots: min")
+_IN_ORDER = ("sessions: count, sum", "count_by_start: sum", "over rows: sum, max", "over a range: sum")
 _TAKEN_BACK = "a retraction looks for its event among those that it may name, and corrects answers"
 _MORE_GROUPS = "a batch changes ten times as many groups, and each of them is computed again"
 _SINCE = "a changed group is computed again from the CTI on"
@@ -276,7 +277,8 @@ EXPLAINED: Mapping[tuple[str, str], str] = {
     },
     **{(name, "retractions"): _TAKEN_BACK for name in ("windows: count, sum", "windows: contents")},
     **{(name, "state"): _MORE_GROUPS for name in _SNAPSHOTS},
-    **{(name, "lateness"): _SINCE for name in (*_SNAPSHOTS, "snapshots: count, sum")},
+    **{(name, "lateness"): _SINCE for name in (*_SNAPSHOTS, *_IN_ORDER, "snapshots: count, sum")},
+    ("sessions: count, sum", "window"): "a session is computed again with all its events",
     **{(name, "crowd"): "a snapshot is computed again with all events that are alive" for name in _SNAPSHOTS},
     ("pattern: long runs", "window"): "the tuples of an open run are searched again when its group changes",
 }
