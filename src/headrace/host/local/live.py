@@ -1,6 +1,6 @@
 """A query that runs in this process until it is stopped: no Spark, no Java, milliseconds per batch.
 
-The loop, the store and the tasks are those of a query on Spark. Only the executor differs: a thread for each bucket. So
+The loop, the store and the tasks are those of a query on Spark. Only the executor differs: it runs tasks in threads. So
 a checkpoint of one host continues on the other, from any batch.
 """
 
@@ -33,11 +33,9 @@ def start_local(
 ) -> Query:
     """Start streams, each into its sink, as one query of this process; the options are those of `start_query` on Spark.
 
-    A new checkpoint has one bucket by default; an existing one keeps its number. One bucket is fastest where the work
-    per row is small: threads of Python take turns, and divided work must be put together again. For the average per
-    symbol of `python -m benchmarks --only live`, two buckets on two cores take nearly twice as long for a batch of a
-    thousand events, and about as long for a million. Several buckets help where most of the time is spent in compiled
-    code, or if the query is to continue on Spark with as many.
+    A new checkpoint has one bucket by default; an existing one keeps its number. Files are read and judged in threads
+    either way. Several buckets help where operators with state take most of the time and batches are large, or if the
+    query is to continue on Spark with as many: rows must be divided among them, and each has the fixed costs of a batch.
     """
     return start_on(
         _LocalHost(),
