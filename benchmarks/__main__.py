@@ -29,7 +29,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000, help="throughput: events in a file")
     parser.add_argument("--small", type=int, default=40, help="throughput: batches of 1000 events for the latency")
     parser.add_argument("--lasting", type=int, default=2000, help="live: batches of 100 events, for memory and files")
-    parser.add_argument("--share", type=float, default=1.0, help="nexmark, kernels: so many times as many events")
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=1.0,
+        help="nexmark, kernels: so many times as many events; growth: sizes grow so much",
+    )
     parser.add_argument("--events", type=int, default=10_000_000, help="scale: how many events")
     parser.add_argument("--queries", nargs="+", help="nexmark, kernels, scale: which queries; all without it")
     parser.add_argument("--records", type=int, default=3_000_000, help="services: records of the topic")

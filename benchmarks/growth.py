@@ -5,6 +5,7 @@
 - How long a join has been running, while CTIs advance: a change costs what it matches.
 - The content of a window, for a user's aggregate that looks at all of it each time: in proportion.
 - The number of groups, for equal events.
+- All operators, by everything that may grow: the table of `benchmarks/growth_table.py`.
 
 Only the steady state counts: batches before the windows are full are left out, and so is the end of input.
 """
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import headrace as hr
+from benchmarks.growth_table import measured_lines, note
 from benchmarks.measure import Row, Section, local_batches, say
 from headrace import col
 from headrace.expr import Expr
@@ -34,7 +36,16 @@ def measure(root: Path, options: argparse.Namespace) -> Section:
     _join(section, root, options.rounds)
     _module(section, root, options.rounds)
     _groups(section, root, options.rounds)
+    _all_operators(section, options.share)
     return section
+
+
+def _all_operators(section: Section, share: float) -> None:
+    say.print("all operators …")
+    for growth in measured_lines([], share, rounds=1):
+        name = f"{growth.line}, {growth.dimension}"
+        section.rows.append(Row(name, "", growth.shown, f"{growth.ratio:.2f}", note(growth)))
+        section.figures[name] = growth.ratio
 
 
 def _trades(root: Path, files: int, rows: int, symbols: int, seconds: float, disorder: float = 0.0) -> hr.Stream:

@@ -55,8 +55,9 @@ class AdmitKernel(Kernel):
         changes = as_changes(events)
         if (changes.weight < 0).any():
             changes = self._checked(events, changes)
-        self.traces["open"].append(changes.to_table(), _hashes(changes), changes.re)
         self.traces["open"].drop(now.cti if now.cti == INFINITY else now.cti - 1)
+        lasting = changes.filter(changes.re > self.traces["open"].floor)  # no legal retraction names the others
+        self.traces["open"].append(lasting.to_table(), _hashes(lasting), lasting.re)
         self.scalars["cti"] = max(self.scalars["cti"], now.cti)
         return changes, now
 

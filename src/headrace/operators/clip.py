@@ -53,8 +53,9 @@ class ClipKernel(Kernel):
         events, starts = self._not_cut_off(events.consolidate()), self._starts(others).consolidate()
         hashes, start_hashes = hash_rows(self._keys(events)), hash_rows(starts.payload)
         known = self._known("events", start_hashes)
+        known = known.filter(self._ends(known, starts) < known.re)  # the ends of others stay
         before = self._known("starts", np.concatenate([hashes, start_hashes]))
-        after = Changes.concat([before, starts]).consolidate()
+        after = Changes.concat([before, starts]).cancelled()
         self.traces["events"].append(events.to_table(), hashes, events.re)
         self.traces["starts"].append(starts.to_table(), start_hashes, starts.le)
         old, new = self._ends(known, before), self._ends(known, after)
@@ -79,19 +80,21 @@ class ClipKernel(Kernel):
 
     def _known(self, name: str, hashes: Hashes) -> Changes:
         found = self.traces[name].lookup(hashes) if len(hashes) else None
-        return self.empty[name] if found is None else Changes.from_table(found).consolidate()
+        return self.empty[name] if found is None else Changes.from_table(found).cancelled()
 
     def _ends(self, events: Changes, starts: Changes) -> Int64s:
         """The end of each event, cut by these starts."""
         if len(events) == 0 or len(starts) == 0:
             return events.re
         event_key, start_key = key_codes(self._keys(events), starts.payload, len(events), self.groups)
-        # Times as ranks, so that key and time make one sortable number; a null key sorts before all others.
-        times, ranks = np.unique(np.concatenate([starts.le, events.le]), return_inverse=True)
-        ranks = ranks.astype(np.int64)
-        place = start_key * len(times) + ranks[: len(starts)]
+        # Times as ranks, so that key and time make one sortable number; a null key sorts before all others. The rank of
+        # an event is that of the last start up to its own.
+        times = np.sort(starts.le)
+        times = times[np.r_[True, times[1:] != times[:-1]]]
+        place = start_key * len(times) + np.searchsorted(times, starts.le)
         order = np.argsort(place)
-        next_ = np.searchsorted(place[order], event_key * len(times) + ranks[len(starts) :], "right")
+        rank = np.searchsorted(times, events.le + 1) - 1
+        next_ = np.searchsorted(place[order], event_key * len(times) + rank, "right")
         next_ = order[np.minimum(next_, len(order) - 1)]
         cuts = (event_key >= 0) & (start_key[next_] == event_key) & (starts.le[next_] > events.le)
         return np.where(cuts, np.minimum(starts.le[next_], events.re), events.re)
@@ -116,7 +119,7 @@ class ClipKernel(Kernel):
         self.traces["starts"].drop(limit)
         if passed is None:
             return
-        starts = Changes.from_table(passed).consolidate()
+        starts = Changes.from_table(passed).cancelled()
         known = self._known("events", hash_rows(starts.payload))
         cut = known.filter(self._ends(known, starts) < known.re)
         gone = cut.negated()

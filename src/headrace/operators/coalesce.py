@@ -54,13 +54,14 @@ class CoalesceKernel(Kernel):
         known = Changes.concat([open_, self._lookup("later", hashes)])
         changes = _starting_with(open_, changes, self.scalars["cti"])
         self._remember(changes)
-        before, after = _spans(known), _spans(Changes.concat([known, changes]).consolidate())
+        before = _spans(known)
+        after = _corrected(known, before, changes)
         taken_back = before.negated()
         return Changes.concat([after, taken_back]).consolidate()
 
     def _lookup(self, trace: str, hashes: NDArray[np.uint64]) -> Changes:
         rows = self.traces[trace].lookup(hashes)
-        return Changes.empty(self.node.schema) if rows is None else Changes.from_table(rows).consolidate()
+        return Changes.empty(self.node.schema) if rows is None else Changes.from_table(rows).cancelled()
 
     def _remember(self, events: Changes) -> None:
         """Store open events until their end, and later ones until their start."""
@@ -97,6 +98,19 @@ def _starting_with(spans: Changes, events: Changes, cti: int) -> Changes:
     begin = begins[codes[len(spans) :]]
     le = np.where(settled & (begin < INFINITY), begin, events.le)
     return Changes(le, events.re, events.weight, events.payload)
+
+
+def _corrected(known: Changes, spans: Changes, changes: Changes) -> Changes:
+    """The spans after the changes. Only where an event goes, the events that the spans consist of matter."""
+    gone = changes.weight < 0
+    if not gone.any():
+        return _spans(Changes.concat([spans, changes]))
+    codes, first = factorize(concat([known.payload, spans.payload, changes.payload]))
+    of_known, of_span, of_change = np.split(codes, np.cumsum([len(known), len(spans)]))
+    losing = np.zeros(len(first), bool)
+    losing[of_change[gone]] = True
+    parts = [known.filter(losing[of_known]), spans.filter(~losing[of_span]), changes]
+    return _spans(Changes.concat(parts).consolidate())
 
 
 def _spans(events: Changes) -> Changes:

@@ -96,6 +96,7 @@ class EdgeKernel(Kernel):
         if self.latest and not self.kept:
             self._note_beginning(samples, known, hashes)
         self.traces["recent"].append(samples.to_table(), hashes, samples.le)
+        known = self._beside(known, samples)
         before = self._signal(known)
         after = self._signal(Changes.concat([known, samples]).consolidate())
         taken_back = before.negated()
@@ -118,6 +119,31 @@ class EdgeKernel(Kernel):
             corrections.payload,
         )
 
+    def _beside(self, known: Changes, samples: Changes) -> Changes:
+        """The known samples at the times of changes and beside them, and the last of each key.
+
+        The others are the same before and after, and so are the differences.
+        """
+        of_known, of_samples = self._codes_of(known, samples)
+        codes, le = np.concatenate([of_known, of_samples]), np.concatenate([known.le, samples.le])
+        order = np.lexsort((le, codes))
+        first = np.r_[True, (np.diff(codes[order]) != 0) | (np.diff(le[order]) != 0)]
+        place = np.empty(len(order), np.int64)  # the number of each sample's key and time
+        place[order] = np.cumsum(first) - 1
+        key = codes[order[first]]
+        is_known, changed = np.zeros(len(key), bool), np.zeros(len(key), bool)
+        is_known[place[: len(known)]], changed[place[len(known) :]] = True, True
+        times = np.flatnonzero(is_known)
+        if len(times) == 0:
+            return known
+        wanted = changed.copy()
+        wanted[times] |= np.r_[key[times[1:]] != key[times[:-1]], True]
+        of_changes = np.flatnonzero(changed)
+        for beside in (np.searchsorted(times, of_changes) - 1, np.searchsorted(times, of_changes, "right")):
+            beside = times[np.clip(beside, 0, len(times) - 1)]
+            wanted[beside] |= key[beside] == key[of_changes]
+        return known.filter(wanted[place[: len(known)]])
+
     def _note_beginning(self, samples: Changes, known: Changes, hashes: NDArray[np.uint64]) -> None:
         """Store the CTI for keys that have their first samples now."""
         of_samples, *of_others = self._codes_of(samples, known, self._lookup("since", hashes))
@@ -133,7 +159,7 @@ class EdgeKernel(Kernel):
         self.traces["since"].append(begun.to_table(), hash_rows(payload.select(self.keys)), begun.re)
 
     def _known(self, hashes: NDArray[np.uint64]) -> Changes:
-        return Changes.concat([self._lookup("recent", hashes), self._lookup("last", hashes)]).consolidate()
+        return Changes.concat([self._lookup("recent", hashes), self._lookup("last", hashes)]).cancelled()
 
     def _lookup(self, trace: str, hashes: NDArray[np.uint64]) -> Changes:
         return self._rows(self.traces[trace].lookup(hashes))
@@ -235,7 +261,7 @@ class EdgeKernel(Kernel):
 
     def _rows(self, *tables: pa.Table | None) -> Changes:
         found = [Changes.from_table(table) for table in tables if table is not None]
-        return Changes.concat([Changes.empty(self.node.inputs[0].schema), *found]).consolidate()
+        return Changes.concat([Changes.empty(self.node.inputs[0].schema), *found]).cancelled()
 
     def _replace(self, trace: Trace, rows: Changes) -> None:
         table = rows.to_table()

@@ -14,8 +14,9 @@ Traces carry the state:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,32 +25,46 @@ from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, to_numpy
 from headrace.expr import Column, col
 from headrace.operators.groups import AT, HOLD, OUT, PREFIX, Groups, Hashes, as_rows, difference
-from headrace.operators.kernel import Data, Kernel, cancelled_rows, expression_texts
+from headrace.operators.kernel import Data, Kernel, SavedTraces, cancelled_rows, expression_texts
 from headrace.operators.ordered.divide import without_prefix
 from headrace.operators.ordered.tuples import OrderedTuples, order_tuples
+from headrace.operators.pattern.holds import Holds, are_among
 from headrace.operators.pattern.measures import Measures
 from headrace.operators.pattern.tables import FoundMatches, Searcher, with_neighbours
 from headrace.plan.nodes import Match
 from headrace.plan.ordered import order_columns
 from headrace.progress import Progress
 from headrace.time import INFINITY, NEG_INFINITY, add, format_ticks
-from headrace.trace import Trace
+from headrace.trace import Segment, Trace
 
 __all__ = ["MatchKernel"]
 
 _SKIP, _COUNT = "__skip", "__count"
 
 
+class _Known(NamedTuple):
+    """The rows of the touched groups in a trace, and how many the trace has of them, with those that cancel."""
+
+    rows: Changes | None
+    stored: int
+
+
 @dataclass(frozen=True)
 class _Search:
     """The groups to search: their keys, their tuples in order, and the first tuple of the search in each."""
 
+    touched: Hashes
     keys: pa.Table
     order: OrderedTuples
     begin: Int64s
     #: The number of final matches.
     count: Int64s
-    known: Changes | None
+    #: The alarm of each group; infinite if it has none.
+    alarm: Int64s
+    #: What the traces `events`, `groups` and `alarms` have of these groups.
+    events: _Known
+    pasts: _Known
+    alarms: _Known
     #: A mask of the tuples that were known; None if a known tuple is gone.
     old: Bools | None
 
@@ -71,6 +86,12 @@ class MatchKernel(Kernel):
         columns = [(PREFIX + name, col(name)) for name in below.names]
         self.groups = Groups(node, columns, self.traces, stored=stored)
         self.scalars = {"cti": NEG_INFINITY}
+        #: From the trace `groups`; None if it has to be read.
+        self.holds: Holds | None = Holds()
+
+    def restore(self, scalars: dict[str, int], traces: SavedTraces, held: Mapping[str, Segment]) -> None:
+        super().restore(scalars, traces, held)
+        self.holds = None
 
     def column_names(self) -> dict[str, str]:
         return expression_texts(self.groups.projection)
@@ -106,23 +127,35 @@ class MatchKernel(Kernel):
         waiting = decided < settle
         matches.hold[waiting] = np.minimum(matches.hold[waiting], order.le[decided[waiting]])
         final = self._final(matches, decided, cti) if self.match.final else None
-        result = self._exchange(touched, search, tuples, matches, final)
+        result = self._exchange(search, tuples, matches, final)
         if cti != INFINITY:
-            self._keep(touched, search, matches, settle, decided)
+            self._keep(search, matches, settle, decided, cti)
         return result
 
     def _search(self, touched: Hashes, delta: Changes) -> _Search:
-        known, pasts = self.groups.known("events", touched), self.groups.known("groups", touched)
+        events, pasts, alarms = (self._known(name, touched) for name in ("events", "groups", "alarms"))
+        known = events.rows
         after = delta if known is None else Changes.concat([known, delta]).cancelled()
-        codes, keys = self.groups.number(*(x.payload for x in (after, known, pasts) if x is not None))
+        states = [known, pasts.rows, alarms.rows]
+        codes, keys = self.groups.number(after.payload, *(rows.payload for rows in states if rows is not None))
         order, which = order_tuples(after, codes[0], keys.num_rows, self.order)
         begin, count = order.start[:-1].copy(), np.zeros(keys.num_rows, np.int64)
-        if pasts is not None:
-            begin[codes[-1]] += to_numpy(pasts.payload.column(_SKIP))
-            count[codes[-1]] = to_numpy(pasts.payload.column(_COUNT))
+        alarm = np.full(keys.num_rows, INFINITY, np.int64)
+        if alarms.rows is not None:
+            alarm[codes.pop()] = to_numpy(alarms.rows.payload.column(AT))
+        if pasts.rows is not None:
+            at = codes.pop()
+            begin[at] += to_numpy(pasts.rows.payload.column(_SKIP))
+            count[at] = to_numpy(pasts.rows.payload.column(_COUNT))
         before = 0 if known is None else len(known)
         old = which < before if len(after) == before + len(delta) else None
-        return _Search(keys, order, begin, count, known, old)
+        return _Search(touched, keys, order, begin, count, alarm, events, pasts, alarms, old)
+
+    def _known(self, trace: str, touched: Hashes) -> _Known:
+        table = self.traces[trace].lookup(touched)
+        if table is None:
+            return _Known(None, 0)
+        return _Known(Changes.from_table(table).cancelled(), table.num_rows)
 
     def _final(self, matches: FoundMatches, decided: Int64s, cti: int) -> Bools:
         """Which matches are final, when the tuples before `decided` are settled."""
@@ -132,9 +165,7 @@ class MatchKernel(Kernel):
             return np.asarray(matches.last < decided[matches.group])
         return ~matches.open if self.match.alone else np.asarray(matches.first < matches.opened[matches.group])
 
-    def _exchange(
-        self, touched: Hashes, search: _Search, tuples: pa.Table, matches: FoundMatches, final: Bools | None
-    ) -> Changes:
+    def _exchange(self, search: _Search, tuples: pa.Table, matches: FoundMatches, final: Bools | None) -> Changes:
         """Replace the outputs of the touched groups by those of the matches, or of the final ones.
 
         Keep the outputs of matches that the next search finds again.
@@ -148,26 +179,27 @@ class MatchKernel(Kernel):
         again = (matches.first >= matches.opened[matches.group])[outputs.match]
         if final is not None:
             fresh, again = fresh.filter(final[outputs.match]), again[final[outputs.match]]
-        stale = self.groups.known("given", touched)
-        self._replace("given", touched, stale, fresh.filter(again))
-        return self.groups.leaving(difference(fresh, stale))
+        stale = self._known("given", search.touched)
+        self._replace("given", search.touched, stale, fresh.filter(again))
+        return self.groups.leaving(difference(fresh, stale.rows))
 
     # --- state to keep ------------------------------------------------------------------------------------------------
 
-    def _keep(self, touched: Hashes, search: _Search, matches: FoundMatches, settle: Int64s, decided: Int64s) -> None:
+    def _keep(self, search: _Search, matches: FoundMatches, settle: Int64s, decided: Int64s, cti: int) -> None:
         """Keep the tuples from the first open one on, and the past of each group."""
-        order = search.order
+        order, touched = search.order, search.touched
         since = np.maximum(matches.opened - self.match.references.back, order.start[:-1])
         stay: Bools = np.arange(len(order)) >= since[order.group]
-        self._keep_tuples(touched, search, stay)
-        skip, alarm = matches.opened - since, self._alarm(order, matches, settle, decided)
-        count = self._final_counts(search, matches)
-        known = search.keys.append_column(_SKIP, pa.array(skip)).append_column(HOLD, pa.array(matches.hold))
-        known = known.append_column(_COUNT, pa.array(count))
+        self._keep_tuples(search, stay)
+        skip, count = matches.opened - since, self._final_counts(search, matches)
+        pasts = search.keys.append_column(_SKIP, pa.array(skip)).append_column(HOLD, pa.array(matches.hold))
+        pasts = pasts.append_column(_COUNT, pa.array(count))
         some = (skip > 0) | (matches.hold != INFINITY) | (count > 0)
-        self._replace("groups", touched, self.groups.known("groups", touched), as_rows(known.filter(pa.array(some))))
+        self._replace("groups", touched, search.pasts, as_rows(pasts.filter(pa.array(some))))
+        self._held.exchange(touched, *_holding(self.groups, pasts, matches.hold))
+        alarm = self._alarm(search, matches, settle, decided, cti)
         alarms = search.keys.append_column(AT, pa.array(alarm)).filter(pa.array(alarm != INFINITY))
-        self._replace("alarms", touched, self.groups.known("alarms", touched), as_rows(alarms), AT)
+        self._replace("alarms", touched, search.alarms, as_rows(alarms), AT)
 
     def _final_counts(self, search: _Search, matches: FoundMatches) -> Int64s:
         """The number of final matches of each group: those that begin before its first open tuple."""
@@ -176,48 +208,63 @@ class MatchKernel(Kernel):
         final = matches.group[matches.first < matches.opened[matches.group]]
         return np.asarray(search.count + np.bincount(final, minlength=len(search.count)))
 
-    def _keep_tuples(self, touched: Hashes, search: _Search, stay: Bools) -> None:
+    def _keep_tuples(self, search: _Search, stay: Bools) -> None:
         tuples, old = search.order.events, search.old
         if old is None or 2 * np.count_nonzero(stay != old) >= np.count_nonzero(stay):
-            self._replace("events", touched, search.known, tuples.filter(stay))
+            self._replace("events", search.touched, search.events, tuples.filter(stay))
             return
         # Known tuples that stay are in the trace already.
         moved = tuples.filter(stay != old)
         weight = np.where(old[stay != old], -1, 1)
         self.traces["events"].append(*self.groups.stamped(Changes(moved.le, moved.re, weight, moved.payload)))
 
-    def _replace(
-        self, trace: str, touched: Hashes, old: Changes | None, new: Changes, until: str | None = None
-    ) -> None:
+    def _replace(self, trace: str, touched: Hashes, old: _Known, new: Changes, until: str | None = None) -> None:
         """Replace the rows of the touched groups. If these are most rows of the trace, write the others again instead
         of taking the old ones back.
         """
         target = self.traces[trace]
         rows = target.rows
-        others = rows - target.count(touched)
-        if old is None or 2 * others > rows:
-            self.groups.exchange(trace, old, new, until)
+        others = rows - old.stored
+        if old.rows is None or 2 * others > rows:
+            self.groups.exchange(trace, old.rows, new, until)
             return
         if others:
             left = Changes.from_table(target.scan())
-            left = left.filter(~_are_among(self.groups.hashes(left.payload), touched)).cancelled()
+            left = left.filter(~are_among(self.groups.hashes(left.payload), touched)).cancelled()
             new = Changes.concat([left, new])
         target.replace(*self.groups.stamped(new, until))
 
-    def _alarm(self, order: OrderedTuples, matches: FoundMatches, settle: Int64s, decided: Int64s) -> Int64s:
-        """When each group is due: its next tuple is settled, or its first open tuple is no longer open."""
+    def _alarm(self, search: _Search, matches: FoundMatches, settle: Int64s, decided: Int64s, cti: int) -> Int64s:
+        """When each group is due: its next tuple is settled, or its first open tuple is no longer open.
+
+        If a group does not hold back the CTI, the second only frees state, and may happen up to a span later: mostly
+        another tuple of the group has arrived by then. A group keeps an alarm that is early enough, or not needed.
+        """
+        order, span = search.order, self.match.pattern.span
         alarm = np.full(order.groups, INFINITY, np.int64)
         waiting = settle < order.start[1:]
         alarm[waiting] = add(order.le[settle[waiting]], 1)
-        span, opened = self.match.pattern.span, matches.opened < decided
+        opened = matches.opened < decided
         if span is not None:
-            alarm[opened] = np.minimum(alarm[opened], add(order.le[matches.opened[opened]], span + 1))
-        return alarm
+            over = add(order.le[matches.opened[opened]], span + 1)
+            over = np.where(matches.hold[opened] == INFINITY, add(over, span), over)
+            alarm[opened] = np.minimum(alarm[opened], over)
+        return np.where(search.alarm > cti, np.minimum(search.alarm, alarm), alarm)
 
     # --- progress -----------------------------------------------------------------------------------------------------
 
     def _promise(self, cti: int) -> int:
-        return cti if cti in (INFINITY, NEG_INFINITY) else min(cti, self.groups.least("groups", HOLD))
+        return cti if cti in (INFINITY, NEG_INFINITY) else min(cti, self._held.least)
+
+    @property
+    def _held(self) -> Holds:
+        if self.holds is None:
+            self.holds = Holds()
+            rows = self.traces["groups"].scan()
+            if rows is not None:
+                pasts = Changes.from_table(rows).cancelled().payload
+                self.holds.exchange(np.empty(0, np.uint64), *_holding(self.groups, pasts, to_numpy(pasts.column(HOLD))))
+        return self.holds
 
     def held_by(self) -> str:
         back = self.match.references.back
@@ -225,7 +272,7 @@ class MatchKernel(Kernel):
         return f"tuples of runs that may go on{before}; CTI {format_ticks(self.scalars['cti'])}"
 
 
-def _are_among(hashes: Hashes, touched: Hashes) -> Bools:
-    """Which hashes are among these sorted ones."""
-    place = np.minimum(np.searchsorted(touched, hashes), len(touched) - 1)
-    return np.asarray(touched[place] == hashes)
+def _holding(groups: Groups, pasts: pa.Table, hold: Int64s) -> tuple[Hashes, Int64s]:
+    """The hashes of the groups that hold back the CTI, and the times."""
+    holding = hold != INFINITY
+    return groups.hashes(pasts.filter(pa.array(holding))), hold[holding]

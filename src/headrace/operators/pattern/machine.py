@@ -113,37 +113,34 @@ def search(tables: Tables, tuples: PatternTuples, groups: SearchBounds, space: S
     variables of their tuples, one match after the other. Then, for each group, the first open tuple (or the first that
     is not settled), and the time at which the CTI waits.
     """
-    result: SearchResult = _search(
-        *tables, *tuples, tuples.columns.view(np.float64), *groups, np.array(space, np.int64),
+    count, longest = len(groups.begin), int((groups.start[1:] - groups.begin).max(initial=0))
+    head = np.empty((2, space.runs + 1, 5), np.int64)
+    slots = np.empty((2, space.runs + 1, len(tables.slots)), np.int64)
+    stack = np.empty(DEPTH, np.int64)
+    nodes, out = np.empty((space.nodes, 2), np.int64), np.empty((space.matches, 6), np.int64)
+    labels = np.empty(space.labels, np.int16)
+    best, opened, hold = np.empty((longest, 3), np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
+    sizes = np.zeros(3, np.int64)  # nodes of the group, matches, labels
+    short = _search(
+        *tables, *tuples, tuples.columns.view(np.float64), *groups, head, slots, slots.view(np.float64), stack,
+        stack.view(np.float64), nodes, best, out, labels, opened, hold, sizes,
     )  # fmt: skip
-    return result
+    return short, out[: sizes[1]], labels[: sizes[2]], opened, hold
 
 
 @called_from_python
 def _search(
     policy: Ints, states: Ints, moves: Ints, variables: Ints, updates: Ints, code: Ints, init: Ints,
     floating: NDArray[np.bool_], le: Ints, fits: NDArray[np.bool_], columns: Ints, columns_f: Floats, start: Ints,
-    begin: Ints, settle: Ints, space: Ints,
-) -> SearchResult:  # fmt: skip
-    groups = len(begin)
-    head = np.empty((2, space[0] + 1, 5), np.int64)
-    slots = np.empty((2, space[0] + 1, len(init)), np.int64)
-    stack = np.empty(DEPTH, np.int64)
-    slots_f, stack_f = slots.view(np.float64), stack.view(np.float64)
-    nodes, out = np.empty((space[1], 2), np.int64), np.empty((space[2], 6), np.int64)
-    labels = np.empty(space[3], np.int16)
-    longest = 0
-    for g in range(groups):
-        longest = max(longest, start[g + 1] - begin[g])
-    best = np.empty((longest, 3), np.int64)
-    opened, hold = np.empty(groups, np.int64), np.empty(groups, np.int64)
-    sizes = np.zeros(3, np.int64)  # nodes of the group, matches, labels
+    begin: Ints, settle: Ints, head: Ints, slots: Ints, slots_f: Floats, stack: Ints, stack_f: Floats, nodes: Ints,
+    best: Ints, out: Ints, labels: NDArray[np.int16], opened: Ints, hold: Ints, sizes: Ints,
+) -> int:  # fmt: skip
     short = NOTHING
-    for g in range(groups):
+    for g in range(len(begin)):
         done = sizes[1]
         sizes[0] = 0
-        best[: start[g + 1] - begin[g], 0] = -1
-        best[: start[g + 1] - begin[g], OPEN] = 1
+        for i in range(start[g + 1] - begin[g]):
+            best[i, 0], best[i, OPEN] = -1, 1
         count, side = np.int64(0), np.int64(0)  # a plain 0 has another type, and would compile everything twice
         for i in range(begin[g], start[g + 1]):
             if i == settle[g]:
@@ -166,29 +163,31 @@ def _search(
             short = _write_labels(nodes, out, labels, sizes, done)
         if short != NOTHING:
             break
-    return short, out[: sizes[1]], labels[: sizes[2]], opened, hold
+    return short
 
 
 def replay(tables: Tables, tuples: PatternTuples, first: Ints, length: Ints, labels: NDArray[np.int16]) -> Ints:
     """The slots after each tuple of each match, one match after the other."""
-    result: Ints = _replay(
+    slots, stack = np.empty((2, 1, len(tables.slots)), np.int64), np.empty(DEPTH, np.int64)
+    values = np.empty((len(labels), len(tables.slots)), np.int64)
+    _replay(
         tables.variables, tables.updates, tables.code, tables.slots, tables.floating, tuples.columns,
-        tuples.columns.view(np.float64), first, length, labels.astype(np.int64),
+        tuples.columns.view(np.float64), first, length, labels.astype(np.int64), slots, slots.view(np.float64), stack,
+        stack.view(np.float64), values,
     )  # fmt: skip
-    return result
+    return values
 
 
 @called_from_python
 def _replay(
     variables: Ints, updates: Ints, code: Ints, init: Ints, floating: NDArray[np.bool_], columns: Ints,
-    columns_f: Floats, first: Ints, length: Ints, labels: Ints,
-) -> Ints:  # fmt: skip
-    slots, values = np.empty((2, 1, len(init)), np.int64), np.empty((len(labels), len(init)), np.int64)
-    stack = np.empty(DEPTH, np.int64)
-    slots_f, stack_f = slots.view(np.float64), stack.view(np.float64)
+    columns_f: Floats, first: Ints, length: Ints, labels: Ints, slots: Ints, slots_f: Floats, stack: Ints,
+    stack_f: Floats, values: Ints,
+) -> None:  # fmt: skip
     at, side, run_ = np.int64(0), np.int64(0), np.int64(0)
     for n in range(len(first)):
-        slots[side, 0] = init
+        for k in range(len(init)):
+            slots[side, 0, k] = init[k]
         seen = np.int64(0)
         for i in range(first[n], first[n] + length[n]):
             _update_slots(
@@ -197,9 +196,9 @@ def _replay(
             )  # fmt: skip
             seen |= np.int64(1) << labels[at]
             side = 1 - side
-            values[at] = slots[side, 0]
+            for k in range(len(init)):
+                values[at, k] = slots[side, 0, k]
             at += 1
-    return values
 
 
 @native
@@ -270,7 +269,8 @@ def _settle(
     """After all settled tuples, find the first open one, and the time at which the CTI waits. The next tuple is at
     `next_` or later.
     """
-    best[: end - begin, OPEN] = 0
+    for i in range(end - begin):
+        best[i, OPEN] = 0
     for r in range(count):
         first = head[side, r, FIRST]
         if policy[WITHIN] < 0 or le[first] + policy[WITHIN] >= next_:
@@ -298,9 +298,7 @@ def _step(
 ) -> Int:  # fmt: skip
     """The number of runs after tuple i; less than 0 if some space is too small."""
     runs, cut, within = np.int64(0), np.int64(-1), policy[WITHIN]
-    head[side, count, STATE], head[side, count, OPEN_MOVES] = 0, states[0, MOVES]
-    head[side, count, FIRST], head[side, count, NODE], head[side, count, SEEN] = i, -1, 0
-    slots[side, count] = init
+    _begin_run(states, init, i, head, slots, side, count)
     for r in range(count + 1):
         first = head[side, r, FIRST]
         if first == cut or (within >= 0 and le[i] - le[first] > within):
@@ -340,6 +338,15 @@ def _step(
             if cut == first:
                 break
     return runs
+
+
+@native
+def _begin_run(states: Ints, init: Ints, i: Int, head: Ints, slots: Ints, side: Int, r: Int) -> None:
+    """Create run r, which begins with tuple i."""
+    head[side, r, STATE], head[side, r, OPEN_MOVES] = 0, states[0, MOVES]
+    head[side, r, FIRST], head[side, r, NODE], head[side, r, SEEN] = i, -1, 0
+    for k in range(len(init)):
+        slots[side, r, k] = init[k]
 
 
 @native

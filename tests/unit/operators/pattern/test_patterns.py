@@ -16,6 +16,8 @@ from headrace.optimizer import optimize
 from headrace.patterns.regex import parse
 from headrace.plan.nodes import Output
 from headrace.stages.cut import cut
+from headrace.testing.batches import check_same_batches
+from headrace.testing.verify.checks import live, restarted
 from headrace.testing.verify.differential import differential_reference
 
 
@@ -478,3 +480,20 @@ def test_a_run_is_open_as_long_as_its_next_tuple_is_not_settled():
         found = stream.match(hr.pattern("A B", within=0), rows=rows, behind=hr.next("i"))
         differential_reference(found.node)
         assert found.cht().to_pylist()[-1]["behind"] == 4
+
+
+def test_a_quiet_group_is_freed_once_within_has_passed_twice():
+    """Until then its alarm may be late: it frees state, and no answer waits for it."""
+    pattern = shaped("A B C", within=10)
+    stream = letters("ABXX", times=[1, 2, 30, 31], ctis={2: 3, 3: 12, 4: 22})
+    *_, run_is_over, _, freed = states(stream.group_by(k=col("s") == "X").match(pattern, n=count()))
+    others = states(letters("XX", times=[30, 31]).match(pattern, n=count()))[-1]
+    assert run_is_over > others
+    assert freed == others
+
+
+def test_a_restored_kernel_waits_where_the_saved_one_did():
+    """The least time at which the output CTI waits is kept in memory, and read from the trace after a restart."""
+    stream = letters("ABAB", times=[1, 2, 4, 30], ctis={2: 3, 3: 5}).match(shaped("A B+", within=10), n=count())
+    check_same_batches(restarted(stream.node, 1), live(stream.node, 1), "restarted after every batch")
+    assert [progress.cti for _, progress in live(stream.node, 1).batches][3] == 2
