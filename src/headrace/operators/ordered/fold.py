@@ -13,7 +13,7 @@ When a tuple comes or goes, the fold goes from the state through the group's tup
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,11 +23,11 @@ import pyarrow.compute as pc
 
 from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, Lists, factorize, to_numpy
-from headrace.errors import ModuleFailed
+from headrace.errors import CheckpointError, ModuleFailed
 from headrace.expr import Expr, col, evaluate
 from headrace.modules.folding import FoldFailure, Folding, FoldResult
 from headrace.operators.groups import OUT, PREFIX, REASON, SILENT, UNTIL, Groups, Hashes
-from headrace.operators.kernel import Data, Kernel, consolidated_rows, expression_texts
+from headrace.operators.kernel import Data, Kernel, SavedTraces, consolidated_rows, expression_texts
 from headrace.operators.ordered.divide import without_prefix
 from headrace.operators.ordered.fold_groups import ARGUMENT, COUNT, START, STATE, Arrivals, FoldAnswers, FoldGroups
 from headrace.operators.ordered.stepping import Stepping
@@ -39,7 +39,7 @@ from headrace.plan.source import DIVERTED
 from headrace.progress import Progress
 from headrace.schema import Schema
 from headrace.time import INFINITY, NEG_INFINITY, add, format_ticks
-from headrace.trace import Trace
+from headrace.trace import Segment, Trace
 
 __all__ = ["FoldKernel", "Folds", "fold_kernel"]
 
@@ -95,6 +95,16 @@ class FoldKernel(Kernel):
     def column_names(self) -> dict[str, str]:
         return expression_texts(self.groups.projection)
 
+    def restore(self, scalars: dict[str, int], traces: SavedTraces, held: Mapping[str, Segment]) -> None:
+        if "states" not in traces:  # aggregates over frames ran in another kernel
+            raise CheckpointError(
+                f"the state of {self.node.describe()} is of an earlier version of Headrace",
+                given=f"the traces {', '.join(traces)}",
+                allowed=f"the traces {', '.join(self.traces)}",
+                instead="a new checkpoint, or the version that wrote this one",
+            )
+        super().restore(scalars, traces, held)
+
     # --- one batch ---------------------------------------------------------------------------------------------------
 
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
@@ -106,11 +116,9 @@ class FoldKernel(Kernel):
         self.side = Changes.empty(DIVERTED)
         result = self._recompute(delta, cti, seen)
         upto = self._settled(cti)
-        for name in ("events", "given", "alarms"):
+        for name in ("events", "given", "alarms", "states"):
             self.traces[name].drop(upto)
         self.traces["show"].drop(seen)
-        if cti == INFINITY:
-            self.traces["states"].drop(cti)
         self.scalars = {"cti": cti, "seen": seen}
         return result, Progress(self._promise(cti), now.high)
 
@@ -206,7 +214,8 @@ class FoldKernel(Kernel):
             table = table.append_column(ARGUMENT + START, Lists(offsets, le, np.zeros(len(rows), bool)).array())
             table = table.append_column(COUNT, pa.array((fold_groups.counts + settled)[rows]))
             table = table.append_column(_ASOF, pa.array(np.full(len(rows), cti)))
-            self.traces["states"].append(table, fold_groups.hashes[rows], np.full(len(rows), INFINITY))
+            until = np.full(len(rows), INFINITY) if result.until is None else result.until[rows]
+            self.traces["states"].append(table, fold_groups.hashes[rows], until)
         self._set("show", fold_groups, self._next_shown(fold_groups, result.due), cti)
         if result.alarm is not None:
             self._set("alarms", fold_groups, result.alarm, cti)

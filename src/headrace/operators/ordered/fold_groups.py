@@ -142,7 +142,8 @@ class FoldGroups:
         return settled
 
     def work(self, since: int, cti: int, seen: int) -> FoldWork:
-        return FoldWork(self.start, self.begin, self.settle(cti), self.le, self.merged, self.states, since, cti, seen)
+        begin, settle, counts = self.begin, self.settle(cti), self.counts
+        return FoldWork(self.start, begin, settle, self.le, self.merged, self.states, since, cti, seen, counts)
 
     def of(self, row: Int64s) -> Int64s:
         """The groups of tuples."""

@@ -23,13 +23,15 @@ from headrace.plan.nodes import Fold, Over
 from headrace.plan.ordered import Frame, Tuples
 from headrace.schema import Field, Schema
 
-__all__ = ["NativeValues", "TumbledRows", "TumbledValues", "TupleNumbers", "native_folds"]
+__all__ = [
+    "NativeValues", "TumbledRows", "TumbledValues", "TupleNumbers", "answer_schema", "native_folds", "output_columns",
+]  # fmt: skip
 
 
 def native_folds(node: Over | Fold) -> list[Folding] | None:
     """The native folds over slots, one for each module; None if a module has none."""
     steps = [module.stepwise() for module in node.modules]
-    answers = [node.answers] if isinstance(node, Fold) else [Schema((field,)) for field in _answer_schema(node)]
+    answers = [node.answers] if isinstance(node, Fold) else [Schema((field,)) for field in answer_schema(node)]
     parts = [
         None if step is None else step.by_slots(node.frame, schema) for step, schema in zip(steps, answers, strict=True)
     ]
@@ -54,7 +56,7 @@ class TupleNumbers:
         row = np.flatnonzero(np.arange(len(work.le)) >= np.repeat(work.begin, sizes))
         settled = (before + work.settle - work.begin).tolist()
         states = pa.array([count.to_bytes(8, "big") if count else None for count in settled], pa.binary())
-        payload, nothing = _output_columns(self.node, [pa.array(number[row])]), np.zeros(len(work.le), bool)
+        payload, nothing = output_columns(self.node, [pa.array(number[row])]), np.zeros(len(work.le), bool)
         return FoldResult(row, work.le[row], payload, states, nothing, nothing_due(work.groups))
 
 
@@ -169,8 +171,8 @@ class TumbledValues(_Tumbling):
         self.node = node
 
     def payload(self, answers: list[list[Any]]) -> pa.Table:
-        columns = [pa.array([row[i] for row in answers], f.type.arrow) for i, f in enumerate(_answer_schema(self.node))]
-        return _output_columns(self.node, columns)
+        columns = [pa.array([row[i] for row in answers], f.type.arrow) for i, f in enumerate(answer_schema(self.node))]
+        return output_columns(self.node, columns)
 
 
 class TumbledRows(_Tumbling):
@@ -205,7 +207,7 @@ class NativeValues:
         failures = self._failures(results)
         row = reduce(np.intersect1d, [result.row for result in results])
         answers = [result.payload.column(0).take(pa.array(np.searchsorted(result.row, row))) for result in results]
-        payload, nothing = _output_columns(self.node, answers), np.zeros(len(work.le), bool)
+        payload, nothing = output_columns(self.node, answers), np.zeros(len(work.le), bool)
         states = self._join_states([result.states for result in results])
         return FoldResult(row, work.le[row], payload, states, nothing, nothing_due(work.groups), failures)
 
@@ -235,15 +237,15 @@ class NativeValues:
         )
 
 
-def _answer_schema(node: Over) -> Schema:
+def answer_schema(node: Over) -> Schema:
     """The schema of the answers of a node's modules."""
     below = node.input.schema
     return Schema(tuple(Field(name, call.type(below)) for name, call in node.aggregate.split[0].items()))
 
 
-def _output_columns(node: Over, columns: list[Any]) -> pa.Table:
+def output_columns(node: Over, columns: list[Any]) -> pa.Table:
     """The output columns, from the columns of the modules' answers."""
-    table = pa.Table.from_arrays(columns, schema=_answer_schema(node).arrow)
+    table = pa.Table.from_arrays(columns, schema=answer_schema(node).arrow)
     outputs = node.aggregate.split[1]
     named = Schema(node.aggregate.schema.fields[len(node.keys) :]).arrow
     return pa.Table.from_arrays([evaluate(outputs[name], table) for name in named.names], schema=named)

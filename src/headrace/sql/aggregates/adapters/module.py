@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from headrace.errors import SqlError
 from headrace.modules import Aggregate, Module, Operator
 from headrace.modules.fold import Kind
+from headrace.modules.folding import FrameCode
 from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.aggregates.adapters.folder import SqlFolder
@@ -22,6 +23,7 @@ from headrace.sql.aggregates.adapters.steps import RowSteps, Steps
 from headrace.sql.aggregates.front.check import check, lines_of, too_deep
 from headrace.sql.aggregates.front.definition import AggregateDefinition
 from headrace.sql.aggregates.front.stored import MOST_CHARACTERS, Stored, with_stored
+from headrace.sql.aggregates.native.frames import frames_of
 from headrace.sql.aggregates.python.compile import Compiled, compile_aggregate
 from headrace.sql.aggregates.python.names import field_names
 from headrace.sql.bind.context import Context
@@ -118,6 +120,10 @@ class _FromText(Module):
         if kind == "unbounded":
             return SqlFolder(self.compiled, terminates=self.blocking)
         return None if self.versions.window is None else SqlFolder(self.versions.window, terminates=False)
+
+    def by_frames(self) -> FrameCode | str:
+        """The base version over finite frames (rule 7.4)."""
+        return frames_of(self.compiled.definition)
 
     @property
     def source(self) -> str:
