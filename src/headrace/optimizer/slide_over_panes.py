@@ -13,7 +13,7 @@ from headrace.expr import col
 from headrace.optimizer.rewrite import rewrite
 from headrace.plan.framed import frame_node
 from headrace.plan.nodes import Fold, Node, Output, Over, Select
-from headrace.plan.ordered import Frame, Tuples
+from headrace.plan.ordered import NUMBER, Frame, Tuples
 from headrace.plan.slid import again, numbered, pane_size, part
 
 __all__ = ["slide_over_panes"]
@@ -38,9 +38,8 @@ def _in_panes(node: Node) -> Node:
         return node
     keys = tuple((name, col(name)) for name, _ in node.keys)
     pane_outputs = tuple((name, part(call)) for name, call in parts.values())
-    panes = Over(
-        numbered(node.input, node.keys), keys, Frame(size - 1, slide=Tuples(size)), pane_outputs, policy=node.policy
-    )
+    pane = Frame(size - 1, slide=Tuples(size))
+    panes = Over(node.input, node.keys, pane, pane_outputs, numbers=NUMBER not in node.input.schema, policy=node.policy)
     window = _of_panes(frame, size)
     columns = {text: name for text, (name, _) in parts.items()}
     outputs = tuple((name, again(expr, columns)) for name, expr in node.outputs)

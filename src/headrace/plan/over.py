@@ -13,7 +13,7 @@ from headrace.plan.aggregate import Aggregate
 from headrace.plan.base import Properties, Reach
 from headrace.plan.ordered import Frame, Ordered, Time, Tuples
 from headrace.plan.per_window import PerWindow
-from headrace.schema import Schema
+from headrace.schema import NUMBERED, Schema
 
 __all__ = ["Over"]
 
@@ -22,12 +22,14 @@ __all__ = ["Over"]
 class Over(PerWindow):
     """Each tuple with aggregates over the frame that ends with it, and with the tuple's lifetime.
 
-    Tuples that differ only in their ends are ordered by their ends.
+    Tuples that differ only in their ends are ordered by their ends. With `numbers`, each result also has the number of
+    its tuple in the group, which keeps results in the order of tuples from node to node.
     """
 
     reach: ClassVar[Reach] = "streams"
     passes_on: ClassVar[bool] = True
     outputs: tuple[tuple[str, Expr], ...]
+    numbers: bool = False
 
     def __post_init__(self) -> None:
         assert isinstance(self.window, Frame)
@@ -53,7 +55,13 @@ class Over(PerWindow):
 
     @cached_property
     def schema(self) -> Schema:
-        return Schema((*self.with_keys.fields, *self.aggregate.schema.fields[len(self.keys) :]))
+        return Schema((*self.with_keys.fields, *self.answers.fields))
+
+    @cached_property
+    def answers(self) -> Schema:
+        """The columns beside those of the tuples."""
+        numbers = NUMBERED.fields if self.numbers else ()
+        return Schema((*numbers, *self.aggregate.schema.fields[len(self.keys) :]))
 
     @cached_property
     def modules(self) -> tuple[Module, ...]:
@@ -84,4 +92,4 @@ class Over(PerWindow):
 
     def describe(self) -> str:
         outputs = ", ".join(f"{name} = {expr}" for name, expr in self.outputs)
-        return f"Over {outputs} {self.window_text()}"
+        return f"Over {outputs} {self.window_text()}" + (", numbered" if self.numbers else "")

@@ -12,7 +12,6 @@ from headrace.operators.ordered.over import OverKernel
 from headrace.operators.ordered.tumbling import NativeValues, TumbledRows, TumbledValues, TupleNumbers, native_folds
 from headrace.plan.nodes import Fold, Over
 from headrace.plan.ordered import NUMBER, Frame
-from headrace.schema import Schema
 
 __all__ = ["fold_choice", "over_choice"]
 
@@ -109,7 +108,7 @@ def _arguments(node: Over) -> tuple[tuple[str, Expr], ...]:
 
 
 def _folds(node: Over, arguments: tuple[tuple[str, Expr], ...]) -> Folds:
-    return Folds(node, arguments, Schema(node.aggregate.schema.fields[len(node.keys) :]), beside=True)
+    return Folds(node, arguments, node.answers, beside=True)
 
 
 def _only_numbers(node: Over) -> bool:

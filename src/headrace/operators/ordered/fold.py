@@ -278,37 +278,33 @@ class FoldKernel(Kernel):
             row, of, time = np.array([(f.row, f.group, f.time) for f in failed], np.int64).T
             answers = answers.concat(FoldAnswers.failures(row, of, time))
         if self.moves:
-            silent = self._silent(fold_groups, answers.row)
-            answers = answers.concat(FoldAnswers.silences(silent, fold_groups.of(silent), fold_groups.le[silent]))
+            silent = fold_groups.equal_to(answers.row)
+            if len(silent):
+                answers = answers.concat(FoldAnswers.silences(silent, fold_groups.of(silent), fold_groups.le[silent]))
         answers = answers if moves.all() else answers.filter(moves[answers.group])
         if not self.moves:
             return replace(answers, until=add(answers.time, 1))
         end = fold_groups.arrivals.events.re[fold_groups.arrivals.order[fold_groups.place(answers.row, answers.group)]]
         return replace(answers, until=np.where(end == INFINITY, INFINITY, add(end, 1)))
 
-    def _silent(self, fold_groups: FoldGroups, row: Int64s) -> Int64s:
-        """Tuples without answer: their ends matter for the ends of equal tuples."""
-        quiet = np.ones(len(fold_groups.le), bool)
-        quiet[row[row >= 0]] = False
-        here = np.arange(len(fold_groups.le)) >= np.repeat(fold_groups.begin, np.diff(fold_groups.start))
-        return np.flatnonzero(quiet & here)
-
     def _final(self, fold_groups: FoldGroups, result: FoldResult, answers: FoldAnswers) -> Changes:
         """Outputs that will not change, as the next operator sees them."""
         events, columns, place = fold_groups.arrivals.events, [], None
+        group, output, time = answers.group, answers.output, answers.time
         if self.folds.beside:
             place = fold_groups.arrivals.order[fold_groups.place(answers.row, answers.group)]
-            answers, place = _in_event_order(answers, place, len(events))
+            number, place = _in_event_order(place, len(events))
+            group, output, time = (column if number is None else column[number] for column in (group, output, time))
         keys = {name: key for key, (name, _) in zip(self.keys, self.folds.node.keys, strict=False)}
         for name in self.node.schema.names:
             if name in self.folds.answers.names:
-                columns.append(_take(result.payload.column(name), answers.output))
+                columns.append(_take(result.payload.column(name), output))
             elif place is not None and PREFIX + name in events.payload.column_names:
                 columns.append(_take(events.payload.column(PREFIX + name), place))
             else:
-                columns.append(fold_groups.keys.column(keys[name]).take(pa.array(answers.group)))
-        end = add(answers.time, 1) if place is None else events.re[place]
-        return Changes.inserts(answers.time, end, pa.Table.from_arrays(columns, schema=self.node.schema.arrow))
+                columns.append(fold_groups.keys.column(keys[name]).take(pa.array(group)))
+        end = add(time, 1) if place is None else events.re[place]
+        return Changes.inserts(time, end, pa.Table.from_arrays(columns, schema=self.node.schema.arrow))
 
     def _outputs(self, fold_groups: FoldGroups, result: FoldResult, answers: FoldAnswers) -> Changes:
         """Outputs, failures and silences, as a trace keeps them."""
@@ -375,14 +371,12 @@ class FoldKernel(Kernel):
         return f"a state a group, and tuples of windows to come; CTI {format_ticks(self.scalars['cti'])}"
 
 
-def _in_event_order(answers: FoldAnswers, place: Int64s, count: int) -> tuple[FoldAnswers, Int64s]:
-    """Outputs in the order of their events, if no event has several, so that columns need no copy."""
+def _in_event_order(place: Int64s, count: int) -> tuple[Int64s | None, Int64s]:
+    """The order of outputs by their events, so that columns need no copy, and the events; unless one has several."""
     number = np.full(count, -1, np.int64)
     number[place] = np.arange(len(place))
-    if (number[place] != np.arange(len(place))).any():
-        return answers, place
     rows = np.flatnonzero(number >= 0)
-    return answers.take(number[rows]), rows
+    return (number[rows], rows) if len(rows) == len(place) else (None, place)
 
 
 def _take(column: pa.ChunkedArray, rows: Int64s) -> pa.ChunkedArray:

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.columnar import Int64s
 from headrace.expr import evaluate
 from headrace.modules.base import Window
 from headrace.modules.folding import FoldFailure, Folding, FoldResult, FoldWork, nothing_due
 from headrace.operators.per_window.calling import Caller, Failure
 from headrace.plan.nodes import Fold, Over
-from headrace.plan.ordered import Frame, Tuples
+from headrace.plan.ordered import NUMBER, Frame, Tuples
 from headrace.schema import Field, Schema
 
 __all__ = [
@@ -170,6 +171,10 @@ class TumbledValues(_Tumbling):
         super().__init__(node)
         self.node = node
 
+    def go(self, work: FoldWork) -> FoldResult:
+        result = super().go(work)
+        return replace(result, payload=_with_numbers(self.node, result.payload, work, result.row))
+
     def payload(self, answers: list[list[Any]]) -> pa.Table:
         columns = [pa.array([row[i] for row in answers], f.type.arrow) for i, f in enumerate(answer_schema(self.node))]
         return output_columns(self.node, columns)
@@ -208,6 +213,7 @@ class NativeValues:
         row = reduce(np.intersect1d, [result.row for result in results])
         answers = [result.payload.column(0).take(pa.array(np.searchsorted(result.row, row))) for result in results]
         payload, nothing = output_columns(self.node, answers), np.zeros(len(work.le), bool)
+        payload = _with_numbers(self.node, payload, work, row)
         states = self._join_states([result.states for result in results])
         return FoldResult(row, work.le[row], payload, states, nothing, nothing_due(work.groups), failures)
 
@@ -249,3 +255,11 @@ def output_columns(node: Over, columns: list[Any]) -> pa.Table:
     outputs = node.aggregate.split[1]
     named = Schema(node.aggregate.schema.fields[len(node.keys) :]).arrow
     return pa.Table.from_arrays([evaluate(outputs[name], table) for name in named.names], schema=named)
+
+
+def _with_numbers(node: Over, payload: pa.Table, work: FoldWork, row: Int64s) -> pa.Table:
+    """The outputs, after the numbers of their tuples if the node has them."""
+    if not node.numbers:
+        return payload
+    group = np.searchsorted(work.start, row, "right") - 1
+    return payload.add_column(0, NUMBER, pa.array(work.counts[group] + row - work.begin[group] + 1))
