@@ -121,7 +121,8 @@ class FrameValues(_Frames):
 
     def outputs(self, work: FoldWork, begin: Int64s, end: Int64s) -> FrameAnswers:
         columns = np.split(np.arange(sum(self.widths)), np.cumsum(self.widths)[:-1])
-        found, failures = [], {}
+        found: list[FrameAnswers] = []
+        failures: dict[int, str] = {}
         for code, own, field, module in zip(self.codes, columns, self.answers, self.node.modules, strict=True):
             tuples = work.tuples.select(own.tolist())
             found.append(code.answers(self.frame, begin, end, work.le, tuples, Schema((field,))))

@@ -184,10 +184,10 @@ class _Found:
             value, term = inner
             terms.append(term)
         table = statement.source.table
-        kind = table.schema.fields[change.index].type
-        if kind not in _BITS:
+        own = table.schema.fields[change.index].type
+        if own not in _BITS:
             raise self._refused(statement, change.index, "is neither a total nor chosen")
-        return Total(table, change.index, change.conditions, tuple(terms), min(bits, _BITS[kind]))
+        return Total(table, change.index, change.conditions, tuple(terms), min(bits, _BITS[own]))
 
     def _summand(self, value: Bound) -> tuple[Bound, tuple[bool, Bound]] | None:
         """A sum as what it is added to and the term; None if it is no such sum."""
@@ -220,9 +220,8 @@ class _Found:
         node = bound.node
         if not isinstance(node, Call) or node.function not in _CHOICES:
             return None
-        for key, column, function in (
-            (*bound.args, node.function), (bound.args[1], bound.args[0], _MIRRORED[node.function]),
-        ):  # fmt: skip
+        left, right = bound.args
+        for key, column, function in ((left, right, node.function), (right, left, _MIRRORED[node.function])):
             for index in range(len(statement.values)):
                 if self._free(key) and self._is(column, statement, index):
                     return index, function, key

@@ -121,7 +121,8 @@ class FrameWriter(Writer):
         super().__init__(definition, terminates=True, slots=definition.value)
         self.carried = carried
         self.sums = [_Sum(self, one) for one in carried.totals] if carried else []
-        self.choices = [_Choice(self, one) for one in carried.chosen] if carried else []
+        choices = [_Choice(self, one) for one in carried.chosen] if carried else []
+        self.parts: list[_Sum | _Choice] = [*self.sums, *choices]
 
     def source(self) -> str:
         with self._function():
@@ -130,7 +131,7 @@ class FrameWriter(Writer):
                 table.declare()
             if self.carried:
                 self.text.add("low = high = 0")
-            for part in (*self.sums, *self.choices):
+            for part in self.parts:
                 part.declare()
             with self.text.block("for g in range(len(begin)):"):
                 self._frame()
@@ -190,7 +191,7 @@ class FrameWriter(Writer):
                 one.clear()
         with text.block("while high < end[g]:"):
             self.read_tuple("high")
-            for part in (*self.sums, *self.choices):
+            for part in self.parts:
                 part.enter()
             text.add("high += 1")
         with text.block("while low <= oldest:"):
@@ -205,7 +206,7 @@ class FrameWriter(Writer):
         text = self.text
         exact = [one.exact for one in self.sums if one.exact]
         with text.block(f"if {' and '.join(['place < end[g]', *exact])}:"):
-            for part in (*self.sums, *self.choices):
+            for part in self.parts:
                 part.apply()
             text.add("place = end[g]")
 
