@@ -12,6 +12,7 @@ from tests.strategies.ordered import long_streams
 import headrace as hr
 from headrace.operators.ordered.fold import FoldKernel
 from headrace.operators.ordered.frames import FrameRows, FrameValues
+from headrace.operators.ordered.paned import PanedValues
 from headrace.operators.registry import kernel_of
 from headrace.plan.nodes import Fold, Over, walk
 from headrace.plan.ordered import Time, Tuples
@@ -144,3 +145,40 @@ def test_state_stays_bounded(frame: dict[str, Any]):
         for batch in run.statistics
     ]
     assert max(sizes[rounds // 2 :]) <= max(sizes[: rounds // 2]) + 4, sizes
+
+
+# --- panes ------------------------------------------------------------------------------------------------------------
+
+TOTAL = """
+CREATE AGGREGATE summed(i LONG): LONG ALGEBRAIC {
+    TABLE state(total LONG);
+    INITIALIZE: { INSERT INTO state VALUES (i); }
+    ITERATE: { UPDATE state SET total = coalesce(total, 0) + coalesce(i, 0); }
+    TERMINATE: { INSERT INTO RETURN SELECT total FROM state; }
+};
+CREATE WINDOW AGGREGATE summed(i LONG): LONG ALGEBRAIC {
+    TABLE inwindow(i LONG);
+    TABLE state(total LONG);
+    INITIALIZE: { INSERT INTO state VALUES (coalesce(i, 0)); INSERT INTO RETURN SELECT total FROM state; }
+    ITERATE: {
+        UPDATE state SET total = total + coalesce(i, 0);
+        INSERT INTO RETURN SELECT total FROM state;
+    }
+    EXPIRE: { UPDATE state SET total = total - coalesce(oldest().i, 0); }
+};
+"""
+SUMMED: Any = hr.sql_aggregate(TOTAL)
+
+
+def in_panes(stream: hr.Stream, rows: int, slide: int, key: str | None) -> hr.Stream:
+    out = grouped(stream, key).over(rows=rows, slide=slide).aggregate(s=SUMMED.of("i") * 2)
+    return checked(out, Over, PanedValues)
+
+
+@SOME
+@given(long_streams(), st.sampled_from([(3, 2), (5, 2), (5, 4), (7, 4), (5, 3)]), KEYS, st.integers(1, 3))
+def test_differential_panes(stream: hr.Stream, frame: tuple[int, int], key: str | None, n: int):
+    stream = stream.where(hr.col("i").is_not_null())
+    out = in_panes(stream, *frame, key)
+    differential_reference(out.node, buckets=n)
+    check_same_batches(restarted(out.node, n), live(out.node, n), "restarted after every batch")

@@ -22,7 +22,8 @@ from headrace.columnar import Bools, Int64s
 from headrace.schema import Schema
 
 __all__ = [
-    "FoldFailure", "FoldResult", "FoldWork", "Folding", "FrameAnswers", "FrameCode", "nothing_due", "several_values",
+    "FoldFailure", "FoldResult", "FoldWork", "Folding", "FrameAnswers", "FrameCode", "PaneCode", "nothing_due",
+    "several_values",
 ]  # fmt: skip
 
 
@@ -90,6 +91,8 @@ class FoldResult:
     group: Int64s | None = None
     #: For each group, the CTI from which its state is not needed; infinite for None.
     until: Int64s | None = None
+    #: The values of the tuples of `keep`, if they are not those of the tuples themselves.
+    kept: pa.Table | None = None
 
 
 class Folding(Protocol):
@@ -103,6 +106,20 @@ class Folding(Protocol):
     def go(self, work: FoldWork) -> FoldResult:
         """Process the tuples from `begin` on."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class PaneCode:
+    """The fold of the tuples of panes, and the fold of windows over their results."""
+
+    panes: Folding
+    windows: Folding
+    #: The tuples of a pane, the panes of a window, and the bytes of the state of a pane.
+    size: int
+    count: int
+    width: int
+    #: How windows are updated, for `explain`.
+    path: str
 
 
 class FrameAnswers(NamedTuple):

@@ -9,9 +9,11 @@ from typing import ClassVar
 from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.modules import Module, ModuleCall
+from headrace.modules.folding import PaneCode
 from headrace.plan.aggregate import Aggregate
 from headrace.plan.base import Properties, Reach
 from headrace.plan.ordered import Frame, Ordered, Time, Tuples
+from headrace.plan.paned import pane_size, paned_frames
 from headrace.plan.per_window import PerWindow
 from headrace.schema import NUMBERED, Schema
 
@@ -84,7 +86,18 @@ class Over(PerWindow):
         stepwise = all(isinstance(call, ModuleCall) and call.module.stepwise() is not None for call in calls)
         return self.frame.tumbles and isinstance(self.frame.slide, Tuples) and stepwise
 
+    @cached_property
+    def pane_code(self) -> PaneCode | None:
+        """The code that computes panes and windows of them; None if there are no panes, or no such code."""
+        calls = list(self.aggregate.split[0].values())
+        size = pane_size(self.frame, calls, self.input.schema)
+        if size == 1 or len(calls) > 1 or not isinstance(calls[0], ModuleCall) or self.policy.on_error != "fail":
+            return None
+        return calls[0].module.by_panes(*paned_frames(self.frame, size))
+
     def remembers(self, window: Ordered) -> str:  # noqa: ARG002 - it is the frame
+        if self.pane_code is not None:
+            return f"the results of {self.pane_code.count} panes, {self.frame.remembered(by_slots=True)}"
         return self.frame.remembered(by_slots=self.by_slots, total=self.aggregate.by_sums)
 
     def takes(self, needed: set[str]) -> set[str]:  # noqa: ARG002 - a frame looks at all columns

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from headrace.expr import Expr, lit
 from headrace.modules import ModuleCall
-from headrace.modules.folding import Folding, FrameCode
+from headrace.modules.folding import Folding, FrameCode, PaneCode
 from headrace.operators.choice import KernelChoice
 from headrace.operators.ordered.fold import FoldKernel, Folds, fold_kernel
 from headrace.operators.ordered.frames import FrameRows, FrameValues, frame_codes
 from headrace.operators.ordered.over import OverKernel
+from headrace.operators.ordered.paned import PanedValues
 from headrace.operators.ordered.tumbling import NativeValues, TumbledRows, TumbledValues, TupleNumbers, native_folds
 from headrace.plan.nodes import Fold, Over
 from headrace.plan.ordered import NUMBER, Frame
@@ -20,6 +21,8 @@ def over_choice(node: Over) -> KernelChoice:
     """The kernel that keeps the least state."""
     if node.by_slots:
         return _by_slots(node)
+    if node.pane_code is not None:
+        return _by_panes(node, node.pane_code)
     codes = "" if node.frame.endless or not _only_modules(node) else frame_codes(node)
     if codes and not isinstance(codes, str):
         return _by_frames(node, codes)
@@ -77,6 +80,15 @@ def _by_slots(node: Over) -> KernelChoice:
         )
     return KernelChoice(
         lambda: FoldKernel(folds, NativeValues(node, parts)), f"native code; {runs}", lambda: _native_code(node, parts)
+    )
+
+
+def _by_panes(node: Over, code: PaneCode) -> KernelChoice:
+    folding = PanedValues(node, code)
+    return KernelChoice(
+        lambda: FoldKernel(_folds(node, _arguments(node)), folding),
+        f"native code; windows made of panes (box 4), each of {code.size} tuples, {code.path}",
+        lambda: {f"{module}, panes and windows: native code": folding.code for module in node.modules},
     )
 
 

@@ -204,6 +204,8 @@ class FoldKernel(Kernel):
             inside = result.keep & np.repeat(some, np.diff(fold_groups.start))
             offsets = np.r_[0, np.cumsum(kept[rows])]
             values = fold_groups.merged.filter(pa.array(inside))
+            if result.kept is not None:
+                values = result.kept.filter(pa.array(inside[result.keep]))
             for name in values.column_names:
                 elements = values.column(name).combine_chunks()
                 elements = pa.concat_arrays(elements.chunks) if isinstance(elements, pa.ChunkedArray) else elements

@@ -14,7 +14,7 @@ import pyarrow as pa
 from headrace.columnar import Bools, Int64s
 from headrace.errors import CheckpointError
 from headrace.modules.folding import FoldFailure, FoldResult, FoldWork, FrameAnswers, FrameCode, nothing_due
-from headrace.operators.ordered.tumbling import answer_schema, output_columns
+from headrace.operators.ordered.tumbling import answer_schema, output_columns, with_numbers
 from headrace.operators.ordered.yields import slot_end
 from headrace.plan.nodes import Fold, Over
 from headrace.plan.ordered import Frame, Time, Tuples
@@ -133,7 +133,8 @@ class FrameValues(_Frames):
         for one in found:
             value = one.payload.column(0)
             values.append(value if len(one.row) == len(good) else value.take(pa.array(np.searchsorted(one.row, good))))
-        return FrameAnswers(good, output_columns(self.node, values), tuple(failures.items()))
+        payload = with_numbers(self.node, output_columns(self.node, values), work, good)
+        return FrameAnswers(good, payload, tuple(failures.items()))
 
 
 class FrameRows(_Frames):

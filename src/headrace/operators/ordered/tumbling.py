@@ -26,6 +26,7 @@ from headrace.schema import Field, Schema
 
 __all__ = [
     "NativeValues", "TumbledRows", "TumbledValues", "TupleNumbers", "answer_schema", "native_folds", "output_columns",
+    "with_numbers",
 ]  # fmt: skip
 
 
@@ -173,7 +174,7 @@ class TumbledValues(_Tumbling):
 
     def go(self, work: FoldWork) -> FoldResult:
         result = super().go(work)
-        return replace(result, payload=_with_numbers(self.node, result.payload, work, result.row))
+        return replace(result, payload=with_numbers(self.node, result.payload, work, result.row))
 
     def payload(self, answers: list[list[Any]]) -> pa.Table:
         columns = [pa.array([row[i] for row in answers], f.type.arrow) for i, f in enumerate(answer_schema(self.node))]
@@ -213,7 +214,7 @@ class NativeValues:
         row = reduce(np.intersect1d, [result.row for result in results])
         answers = [result.payload.column(0).take(pa.array(np.searchsorted(result.row, row))) for result in results]
         payload, nothing = output_columns(self.node, answers), np.zeros(len(work.le), bool)
-        payload = _with_numbers(self.node, payload, work, row)
+        payload = with_numbers(self.node, payload, work, row)
         states = self._join_states([result.states for result in results])
         return FoldResult(row, work.le[row], payload, states, nothing, nothing_due(work.groups), failures)
 
@@ -257,7 +258,7 @@ def output_columns(node: Over, columns: list[Any]) -> pa.Table:
     return pa.Table.from_arrays([evaluate(outputs[name], table) for name in named.names], schema=named)
 
 
-def _with_numbers(node: Over, payload: pa.Table, work: FoldWork, row: Int64s) -> pa.Table:
+def with_numbers(node: Over, payload: pa.Table, work: FoldWork, row: Int64s) -> pa.Table:
     """The outputs, after the numbers of their tuples if the node has them."""
     if not node.numbers:
         return payload
