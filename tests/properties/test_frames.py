@@ -171,7 +171,8 @@ SUMMED: Any = hr.sql_aggregate(TOTAL)
 
 
 def in_panes(stream: hr.Stream, rows: int, slide: int, key: str | None) -> hr.Stream:
-    out = grouped(stream, key).over(rows=rows, slide=slide).aggregate(s=SUMMED.of("i") * 2)
+    """Sums of small numbers: those of panes do not overflow, so that they combine to those of windows."""
+    out = grouped(stream, key).over(rows=rows, slide=slide).aggregate(s=SUMMED.of(hr.col("i") % 1000) * 2)
     return checked(out, Over, PanedValues)
 
 

@@ -89,9 +89,7 @@ def test_examples_14_and_15(create: str):
         assert "panes, a tumble for each (box 4), by a state of each slot" in text
         assert "over 4 rows preceding" in text
     else:  # one operator does both
-        assert (
-            "native code; windows made of panes (box 4), each of 10 tuples, EXPIRE for each" in text
-        )
+        assert "native code; windows made of panes (box 4), each of 10 tuples, EXPIRE for each" in text
         assert "state: the results of 5 panes" in text
 
 
