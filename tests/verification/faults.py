@@ -154,8 +154,9 @@ _INGRESS = (
 _STAGES = (
     Fault(
         "rows for the last bucket get lost", "headrace.stages.message", "split",
-        '"right")', '"left")',
-        "where the rows of a bucket end is where they start",
+        "zip(starts.tolist(), ends.tolist(), strict=True)",
+        "zip(starts.tolist(), [*ends.tolist()[:-1], 0], strict=True)",
+        "where the rows of the last bucket end is not after their start",
         needs="buckets",
     ),
     Fault(
