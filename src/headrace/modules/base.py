@@ -42,6 +42,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 from headrace.errors import ModuleError
 from headrace.expr import Expr, as_expr, col
 from headrace.modules.fold import Folder, Incremental, Kind
+from headrace.modules.folding import FrameCode, PaneCode
 from headrace.modules.items import row_type
 from headrace.schema import RESERVED, Schema, Type
 
@@ -257,6 +258,14 @@ class Module:
     def by_slots(self, frame: Any, answers: Schema) -> Any:  # noqa: ARG002 - for those that have another way
         """Code that folds slots of tuples of all groups in one call; None if each group runs by itself."""
         return None
+
+    def by_panes(self, pane: Any, window: Any) -> PaneCode | None:  # noqa: ARG002 - for those that have another way
+        """Code that computes panes, and windows over their results, in one kernel; None if there is none."""
+        return None
+
+    def by_frames(self) -> FrameCode | str:
+        """Code that computes frames of all groups in one call, or the reason why there is none."""
+        return ""
 
     def folder(self, kind: Kind) -> Folder | None:
         """The folder that goes from tuple to tuple in windows of a kind; None if each window is computed anew."""

@@ -13,14 +13,18 @@ tuple that is in no window with a later tuple has left as of the CTI, so the rem
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.columnar import Bools, Int64s
+from headrace.schema import Schema
 
-__all__ = ["FoldFailure", "FoldResult", "FoldWork", "Folding", "nothing_due", "several_values"]
+__all__ = [
+    "FoldFailure", "FoldResult", "FoldWork", "Folding", "FrameAnswers", "FrameCode", "PaneCode", "nothing_due",
+    "several_values",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,8 @@ class FoldWork:
     cti: int
     #: How far time has come (m of rule 5.3): everything due by time alone up to this time is done.
     seen: int
+    #: For each group, how many tuples are in its state.
+    counts: Int64s
 
     @property
     def groups(self) -> int:
@@ -83,6 +89,10 @@ class FoldResult:
     alarm: Int64s | None = None
     #: The group of each output; needed if an output has no tuple in this call (`row` is then -1).
     group: Int64s | None = None
+    #: For each group, the CTI from which its state is not needed; infinite for None.
+    until: Int64s | None = None
+    #: The values of the tuples of `keep`, if they are not those of the tuples themselves.
+    kept: pa.Table | None = None
 
 
 class Folding(Protocol):
@@ -95,6 +105,53 @@ class Folding(Protocol):
 
     def go(self, work: FoldWork) -> FoldResult:
         """Process the tuples from `begin` on."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class PaneCode:
+    """The fold of the tuples of panes, and the fold of windows over their results."""
+
+    panes: Folding
+    windows: Folding
+    #: The tuples of a pane, the panes of a window, and the bytes of the state of a pane.
+    size: int
+    count: int
+    width: int
+    #: How windows are updated, for `explain`.
+    path: str
+
+
+class FrameAnswers(NamedTuple):
+    """What frames give: the last tuple of the frame of each output, the outputs, and failures by last tuple."""
+
+    row: Int64s
+    payload: pa.Table
+    failures: tuple[tuple[int, str], ...]
+
+
+class FrameCode(Protocol):
+    """Code that computes frames of all groups in one call, each from its tuples."""
+
+    @property
+    def path(self) -> str:
+        """How frames are computed, for `explain`."""
+        ...
+
+    @property
+    def code(self) -> str:
+        """The generated code."""
+        ...
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether a frame may fail, and have no answer."""
+        ...
+
+    def answers(
+        self, frame: Any, begin: Int64s, end: Int64s, le: Int64s, tuples: pa.Table, schema: Schema
+    ) -> FrameAnswers:
+        """The answers of the frames that end with the tuples `end`, in groups that start with the tuples `begin`."""
         ...
 
 

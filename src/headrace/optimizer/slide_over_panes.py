@@ -2,7 +2,8 @@
 
 A window of w tuples that slides by s < w processes each tuple several times. If the results of an aggregate can be
 aggregated again, panes of gcd(w, s) tuples are computed first, and windows from the results of panes: the state of a
-window of 40 000 tuples that slides by 10 000 is then 4 values, and not 40 000 tuples.
+window of 40 000 tuples that slides by 10 000 is then 4 values, and not 40 000 tuples. An aggregate in native code does
+both in one kernel (`Over.pane_code`); others become two operators here.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from headrace.expr import col
 from headrace.optimizer.rewrite import rewrite
 from headrace.plan.framed import frame_node
 from headrace.plan.nodes import Fold, Node, Output, Over, Select
-from headrace.plan.ordered import Frame, Tuples
-from headrace.plan.slid import again, numbered, pane_size, part
+from headrace.plan.ordered import NUMBER, Frame
+from headrace.plan.paned import pane_size, paned_frames
+from headrace.plan.slid import again, numbered, part
 
 __all__ = ["slide_over_panes"]
 
@@ -27,7 +29,7 @@ def slide_over_panes(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
 def _in_panes(node: Node) -> Node:
     if isinstance(node, Fold):
         return _rows_in_panes(node)
-    if not isinstance(node, Over) or node.policy.on_error != "fail":
+    if not isinstance(node, Over) or node.policy.on_error != "fail" or node.pane_code is not None:
         return node
     frame, calls = node.window, node.aggregate.split[0]
     assert isinstance(frame, Frame)
@@ -38,10 +40,8 @@ def _in_panes(node: Node) -> Node:
         return node
     keys = tuple((name, col(name)) for name, _ in node.keys)
     pane_outputs = tuple((name, part(call)) for name, call in parts.values())
-    panes = Over(
-        numbered(node.input, node.keys), keys, Frame(size - 1, slide=Tuples(size)), pane_outputs, policy=node.policy
-    )
-    window = _of_panes(frame, size)
+    pane, window = paned_frames(frame, size)
+    panes = Over(node.input, node.keys, pane, pane_outputs, numbers=NUMBER not in node.input.schema, policy=node.policy)
     columns = {text: name for text, (name, _) in parts.items()}
     outputs = tuple((name, again(expr, columns)) for name, expr in node.outputs)
     windows = frame_node(panes, keys, window, outputs, node.policy)
@@ -55,16 +55,8 @@ def _rows_in_panes(node: Fold) -> Node:
     if size == 1 or node.policy.on_error != "fail" or any(name in node.schema for name in names):
         return node
     keys = tuple((name, col(name)) for name, _ in node.keys)
-    panes = replace(
-        node, input=numbered(node.input, node.keys), keys=keys, window=Frame(size - 1, slide=Tuples(size)), names=names
-    )
+    pane, window = paned_frames(node.frame, size)
+    panes = replace(node, input=numbered(node.input, node.keys), keys=keys, window=pane, names=names)
     mapping = tuple((field, col(name)) for field, name in zip(node.module.fields.names, names, strict=True))
-    windows = replace(node, input=panes, keys=keys, window=_of_panes(node.frame, size), mapping=mapping)
+    windows = replace(node, input=panes, keys=keys, window=window, mapping=mapping)
     return Select(windows, tuple((name, col(name)) for name in node.schema.names))
-
-
-def _of_panes(frame: Frame, size: int) -> Frame:
-    assert frame.rows is not None
-    assert isinstance(frame.slide, Tuples)
-    slide = frame.slide.count // size
-    return Frame((frame.rows + 1) // size - 1, slide=Tuples(slide) if slide > 1 else None)

@@ -19,7 +19,8 @@ from headrace.plan.base import Node
 from headrace.plan.fold import Fold, kind_of
 from headrace.plan.ordered import NUMBER, Frame
 from headrace.plan.over import Over
-from headrace.plan.slid import numbered, pane_size, unnumbered, yielding
+from headrace.plan.paned import pane_size
+from headrace.plan.slid import numbered, unnumbered, yielding
 from headrace.plan.span import Select
 from headrace.plan.windows import PLAIN_POLICY, WindowPolicy
 

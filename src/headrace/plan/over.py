@@ -9,11 +9,13 @@ from typing import ClassVar
 from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.modules import Module, ModuleCall
+from headrace.modules.folding import PaneCode
 from headrace.plan.aggregate import Aggregate
 from headrace.plan.base import Properties, Reach
 from headrace.plan.ordered import Frame, Ordered, Time, Tuples
+from headrace.plan.paned import pane_size, paned_frames
 from headrace.plan.per_window import PerWindow
-from headrace.schema import Schema
+from headrace.schema import NUMBERED, Schema
 
 __all__ = ["Over"]
 
@@ -22,12 +24,14 @@ __all__ = ["Over"]
 class Over(PerWindow):
     """Each tuple with aggregates over the frame that ends with it, and with the tuple's lifetime.
 
-    Tuples that differ only in their ends are ordered by their ends.
+    Tuples that differ only in their ends are ordered by their ends. With `numbers`, each result also has the number of
+    its tuple in the group, which keeps results in the order of tuples from node to node.
     """
 
     reach: ClassVar[Reach] = "streams"
     passes_on: ClassVar[bool] = True
     outputs: tuple[tuple[str, Expr], ...]
+    numbers: bool = False
 
     def __post_init__(self) -> None:
         assert isinstance(self.window, Frame)
@@ -53,7 +57,13 @@ class Over(PerWindow):
 
     @cached_property
     def schema(self) -> Schema:
-        return Schema((*self.with_keys.fields, *self.aggregate.schema.fields[len(self.keys) :]))
+        return Schema((*self.with_keys.fields, *self.answers.fields))
+
+    @cached_property
+    def answers(self) -> Schema:
+        """The columns beside those of the tuples."""
+        numbers = NUMBERED.fields if self.numbers else ()
+        return Schema((*numbers, *self.aggregate.schema.fields[len(self.keys) :]))
 
     @cached_property
     def modules(self) -> tuple[Module, ...]:
@@ -76,7 +86,18 @@ class Over(PerWindow):
         stepwise = all(isinstance(call, ModuleCall) and call.module.stepwise() is not None for call in calls)
         return self.frame.tumbles and isinstance(self.frame.slide, Tuples) and stepwise
 
+    @cached_property
+    def pane_code(self) -> PaneCode | None:
+        """The code that computes panes and windows of them; None if there are no panes, or no such code."""
+        calls = list(self.aggregate.split[0].values())
+        size = pane_size(self.frame, calls, self.input.schema)
+        if size == 1 or len(calls) > 1 or not isinstance(calls[0], ModuleCall) or self.policy.on_error != "fail":
+            return None
+        return calls[0].module.by_panes(*paned_frames(self.frame, size))
+
     def remembers(self, window: Ordered) -> str:  # noqa: ARG002 - it is the frame
+        if self.pane_code is not None:
+            return f"the results of {self.pane_code.count} panes, {self.frame.remembered(by_slots=True)}"
         return self.frame.remembered(by_slots=self.by_slots, total=self.aggregate.by_sums)
 
     def takes(self, needed: set[str]) -> set[str]:  # noqa: ARG002 - a frame looks at all columns
@@ -84,4 +105,4 @@ class Over(PerWindow):
 
     def describe(self) -> str:
         outputs = ", ".join(f"{name} = {expr}" for name, expr in self.outputs)
-        return f"Over {outputs} {self.window_text()}"
+        return f"Over {outputs} {self.window_text()}" + (", numbered" if self.numbers else "")

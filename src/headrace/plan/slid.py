@@ -6,8 +6,7 @@ operators. So tuples are numbered first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from math import gcd
+from collections.abc import Mapping
 
 from headrace.expr import AggregateCall, Expr, col
 from headrace.modules import ModuleCall
@@ -15,16 +14,12 @@ from headrace.modules.merged import MergedStates, PartialState
 from headrace.plan.base import Node
 from headrace.plan.ordered import NUMBER, Frame, Time, Tuples
 from headrace.plan.over import Over
+from headrace.plan.paned import AGAIN
 from headrace.plan.span import Select, Where
-from headrace.schema import Schema, Type
 
-__all__ = ["again", "numbered", "pane_size", "part", "unnumbered", "yielding"]
+__all__ = ["again", "numbered", "part", "unnumbered", "yielding"]
 
 Named = tuple[tuple[str, Expr], ...]
-#: The aggregates that combine the results of panes.
-_AGAIN = {"count": "sum", "max": "max", "min": "min", "sum": "sum"}
-#: Types whose sums never overflow in a pane: such a sum would be null, although the window's sum may fit.
-_SMALL = (Type.BYTE, Type.SHORT, Type.INT)
 
 
 def numbered(node: Node, keys: Named) -> Over:
@@ -45,26 +40,6 @@ def yielding(node: Node, keys: Named, slide: Tuples | Time) -> Node:
     return Select(left, tuple((name, col(name)) for name in node.schema.names))
 
 
-def pane_size(frame: Frame, calls: Iterable[AggregateCall], schema: Schema) -> int:
-    """The number of tuples of a pane; 1 if there are no panes."""
-    if frame.rows is None or not isinstance(frame.slide, Tuples) or frame.tumbles:
-        return 1
-    size = gcd(frame.rows + 1, frame.slide.count)
-    return size if size > 1 and all(_merges(call, schema) for call in calls) else 1
-
-
-def _merges(call: AggregateCall, schema: Schema) -> bool:
-    """Whether its value over a window follows from values over panes."""
-    if isinstance(call, ModuleCall):
-        module = call.module
-        states = module.algebraic and not module.time_sensitive and not module.order_sensitive
-        return module.composes or states
-    if call.function == "sum":
-        assert call.argument is not None
-        return call.argument.type(schema) in _SMALL
-    return call.function in _AGAIN
-
-
 def part(call: AggregateCall) -> AggregateCall:
     """The call that computes a pane."""
     if isinstance(call, ModuleCall) and not call.module.composes:
@@ -80,7 +55,7 @@ def again(expr: Expr, columns: Mapping[str, str]) -> Expr:
             return call
         pane = col(columns[str(call)])
         if not isinstance(call, ModuleCall):
-            return AggregateCall(_AGAIN[call.function], pane)
+            return AggregateCall(AGAIN[call.function], pane)
         module = call.module if call.module.composes else MergedStates(call.module)
         return ModuleCall.of(module, dict.fromkeys(module.fields.names, pane))
 

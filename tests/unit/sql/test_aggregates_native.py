@@ -75,7 +75,9 @@ class Engine:
         before = [sum(of[i][0] < cti for i in some) for some, of in zip(lines, self.items, strict=True)]
         table = pa.Table.from_arrays(arrays, schema=self.schema.arrow)
         states = pa.array(self.states, pa.binary())
-        went = self.folding.go(FoldWork(start, begin, start[:-1] + before, le, table, states, self.since, cti, seen))
+        went = self.folding.go(
+            FoldWork(start, begin, start[:-1] + before, le, table, states, self.since, cti, seen, begin)
+        )
         self.states = went.states.to_pylist()
         numbers = [i for some in lines for i in some]
         keep = [[numbers[k] for k in range(a, b) if went.keep[k]] for a, b in pairwise(start)]

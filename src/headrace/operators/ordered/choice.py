@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from headrace.expr import Expr, lit
 from headrace.modules import ModuleCall
-from headrace.modules.folding import Folding
+from headrace.modules.folding import Folding, FrameCode, PaneCode
 from headrace.operators.choice import KernelChoice
 from headrace.operators.ordered.fold import FoldKernel, Folds, fold_kernel
+from headrace.operators.ordered.frames import FrameRows, FrameValues, frame_codes
 from headrace.operators.ordered.over import OverKernel
+from headrace.operators.ordered.paned import PanedValues
 from headrace.operators.ordered.tumbling import NativeValues, TumbledRows, TumbledValues, TupleNumbers, native_folds
 from headrace.plan.nodes import Fold, Over
 from headrace.plan.ordered import NUMBER, Frame
-from headrace.schema import Schema
 
 __all__ = ["fold_choice", "over_choice"]
 
@@ -20,10 +21,16 @@ def over_choice(node: Over) -> KernelChoice:
     """The kernel that keeps the least state."""
     if node.by_slots:
         return _by_slots(node)
+    if node.pane_code is not None:
+        return _by_panes(node, node.pane_code)
+    codes = "" if node.frame.endless or not _only_modules(node) else frame_codes(node)
+    if codes and not isinstance(codes, str):
+        return _by_frames(node, codes)
     method = "computed anew over each frame"
     if node.aggregate.by_sums:
         method = "by a total of each group" if node.frame.endless else "by running sums"
-    runs = f"{'Python' if node.modules else 'columnar'}; {path_text(node)}, {method}"
+    language = f"Python ({codes})" if codes else "Python" if node.modules else "columnar"
+    runs = f"{language}; {path_text(node)}, {method}"
     if _only_numbers(node):
         return KernelChoice(lambda: FoldKernel(_folds(node, (("one", lit(1)),)), TupleNumbers(node)), runs)
     return KernelChoice(lambda: OverKernel(node), runs, lambda: _sources(node))
@@ -39,12 +46,27 @@ def fold_choice(node: Fold) -> KernelChoice:
             f"native code; {path_text(node)}, by a state of each slot",
             lambda: _native_code(node, parts),
         )
+    code = _module_frames(node)
+    if code and not isinstance(code, str):
+        return KernelChoice(
+            lambda: FoldKernel(fold_kernel(node).folds, FrameRows(node, code)),
+            f"native code; {path_text(node)}, {code.path}",
+            lambda: {f"{node.module}, over each frame: native code": code.code},
+        )
     language, path = node.folder.language, "by a state of each slot" if node.by_slots else node.folder.path
+    language = f"{language} ({code})" if code else language
     return KernelChoice(
         lambda: FoldKernel(fold_kernel(node).folds, TumbledRows(node)) if node.by_slots else fold_kernel(node),
         f"{language}; {path_text(node)}, {path}",
         lambda: {f"{node.module}, {path_text(node)}: {language}": node.folder.code},
     )
+
+
+def _module_frames(node: Fold) -> FrameCode | str:
+    """The native code over frames of a module without a window version; the reason why there is none, if known."""
+    if node.by_slots or node.frame.endless or node.module.folder(node.kind) is not None:
+        return ""
+    return "tuples leave by time alone" if node.active else node.module.by_frames()
 
 
 def _by_slots(node: Over) -> KernelChoice:
@@ -58,6 +80,29 @@ def _by_slots(node: Over) -> KernelChoice:
         )
     return KernelChoice(
         lambda: FoldKernel(folds, NativeValues(node, parts)), f"native code; {runs}", lambda: _native_code(node, parts)
+    )
+
+
+def _by_panes(node: Over, code: PaneCode) -> KernelChoice:
+    folding = PanedValues(node, code)
+    return KernelChoice(
+        lambda: FoldKernel(_folds(node, _arguments(node)), folding),
+        f"native code; windows made of panes (box 4), each of {code.size} tuples, {code.path}",
+        lambda: {f"{module}, panes and windows: native code": folding.code for module in node.modules},
+    )
+
+
+def _only_modules(node: Over) -> bool:
+    return all(isinstance(call, ModuleCall) for call in node.aggregate.split[0].values())
+
+
+def _by_frames(node: Over, codes: list[FrameCode]) -> KernelChoice:
+    paths = dict.fromkeys(code.path for code in codes)
+    pairs = zip(node.modules, codes, strict=True)
+    return KernelChoice(
+        lambda: FoldKernel(_folds(node, _arguments(node)), FrameValues(node, codes)),
+        f"native code; {path_text(node)}, {'; '.join(paths)}",
+        lambda: {f"{module}, over each frame: native code": code.code for module, code in pairs},
     )
 
 
@@ -75,7 +120,7 @@ def _arguments(node: Over) -> tuple[tuple[str, Expr], ...]:
 
 
 def _folds(node: Over, arguments: tuple[tuple[str, Expr], ...]) -> Folds:
-    return Folds(node, arguments, Schema(node.aggregate.schema.fields[len(node.keys) :]), beside=True)
+    return Folds(node, arguments, node.answers, beside=True)
 
 
 def _only_numbers(node: Over) -> bool:

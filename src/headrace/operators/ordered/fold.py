@@ -13,7 +13,7 @@ When a tuple comes or goes, the fold goes from the state through the group's tup
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,11 +23,11 @@ import pyarrow.compute as pc
 
 from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, Lists, factorize, to_numpy
-from headrace.errors import ModuleFailed
+from headrace.errors import CheckpointError, ModuleFailed
 from headrace.expr import Expr, col, evaluate
 from headrace.modules.folding import FoldFailure, Folding, FoldResult
 from headrace.operators.groups import OUT, PREFIX, REASON, SILENT, UNTIL, Groups, Hashes
-from headrace.operators.kernel import Data, Kernel, consolidated_rows, expression_texts
+from headrace.operators.kernel import Data, Kernel, SavedTraces, consolidated_rows, expression_texts
 from headrace.operators.ordered.divide import without_prefix
 from headrace.operators.ordered.fold_groups import ARGUMENT, COUNT, START, STATE, Arrivals, FoldAnswers, FoldGroups
 from headrace.operators.ordered.stepping import Stepping
@@ -39,7 +39,7 @@ from headrace.plan.source import DIVERTED
 from headrace.progress import Progress
 from headrace.schema import Schema
 from headrace.time import INFINITY, NEG_INFINITY, add, format_ticks
-from headrace.trace import Trace
+from headrace.trace import Segment, Trace
 
 __all__ = ["FoldKernel", "Folds", "fold_kernel"]
 
@@ -95,6 +95,16 @@ class FoldKernel(Kernel):
     def column_names(self) -> dict[str, str]:
         return expression_texts(self.groups.projection)
 
+    def restore(self, scalars: dict[str, int], traces: SavedTraces, held: Mapping[str, Segment]) -> None:
+        if "states" not in traces:  # aggregates over frames ran in another kernel
+            raise CheckpointError(
+                f"the state of {self.node.describe()} is of an earlier version of Headrace",
+                given=f"the traces {', '.join(traces)}",
+                allowed=f"the traces {', '.join(self.traces)}",
+                instead="a new checkpoint, or the version that wrote this one",
+            )
+        super().restore(scalars, traces, held)
+
     # --- one batch ---------------------------------------------------------------------------------------------------
 
     def step(self, inputs: Sequence[Data], progress: Sequence[Progress]) -> tuple[Changes, Progress]:
@@ -106,11 +116,9 @@ class FoldKernel(Kernel):
         self.side = Changes.empty(DIVERTED)
         result = self._recompute(delta, cti, seen)
         upto = self._settled(cti)
-        for name in ("events", "given", "alarms"):
+        for name in ("events", "given", "alarms", "states"):
             self.traces[name].drop(upto)
         self.traces["show"].drop(seen)
-        if cti == INFINITY:
-            self.traces["states"].drop(cti)
         self.scalars = {"cti": cti, "seen": seen}
         return result, Progress(self._promise(cti), now.high)
 
@@ -196,6 +204,8 @@ class FoldKernel(Kernel):
             inside = result.keep & np.repeat(some, np.diff(fold_groups.start))
             offsets = np.r_[0, np.cumsum(kept[rows])]
             values = fold_groups.merged.filter(pa.array(inside))
+            if result.kept is not None:
+                values = result.kept.filter(pa.array(inside[result.keep]))
             for name in values.column_names:
                 elements = values.column(name).combine_chunks()
                 elements = pa.concat_arrays(elements.chunks) if isinstance(elements, pa.ChunkedArray) else elements
@@ -206,7 +216,8 @@ class FoldKernel(Kernel):
             table = table.append_column(ARGUMENT + START, Lists(offsets, le, np.zeros(len(rows), bool)).array())
             table = table.append_column(COUNT, pa.array((fold_groups.counts + settled)[rows]))
             table = table.append_column(_ASOF, pa.array(np.full(len(rows), cti)))
-            self.traces["states"].append(table, fold_groups.hashes[rows], np.full(len(rows), INFINITY))
+            until = np.full(len(rows), INFINITY) if result.until is None else result.until[rows]
+            self.traces["states"].append(table, fold_groups.hashes[rows], until)
         self._set("show", fold_groups, self._next_shown(fold_groups, result.due), cti)
         if result.alarm is not None:
             self._set("alarms", fold_groups, result.alarm, cti)
@@ -269,37 +280,33 @@ class FoldKernel(Kernel):
             row, of, time = np.array([(f.row, f.group, f.time) for f in failed], np.int64).T
             answers = answers.concat(FoldAnswers.failures(row, of, time))
         if self.moves:
-            silent = self._silent(fold_groups, answers.row)
-            answers = answers.concat(FoldAnswers.silences(silent, fold_groups.of(silent), fold_groups.le[silent]))
+            silent = fold_groups.equal_to(answers.row)
+            if len(silent):
+                answers = answers.concat(FoldAnswers.silences(silent, fold_groups.of(silent), fold_groups.le[silent]))
         answers = answers if moves.all() else answers.filter(moves[answers.group])
         if not self.moves:
             return replace(answers, until=add(answers.time, 1))
         end = fold_groups.arrivals.events.re[fold_groups.arrivals.order[fold_groups.place(answers.row, answers.group)]]
         return replace(answers, until=np.where(end == INFINITY, INFINITY, add(end, 1)))
 
-    def _silent(self, fold_groups: FoldGroups, row: Int64s) -> Int64s:
-        """Tuples without answer: their ends matter for the ends of equal tuples."""
-        quiet = np.ones(len(fold_groups.le), bool)
-        quiet[row[row >= 0]] = False
-        here = np.arange(len(fold_groups.le)) >= np.repeat(fold_groups.begin, np.diff(fold_groups.start))
-        return np.flatnonzero(quiet & here)
-
     def _final(self, fold_groups: FoldGroups, result: FoldResult, answers: FoldAnswers) -> Changes:
         """Outputs that will not change, as the next operator sees them."""
         events, columns, place = fold_groups.arrivals.events, [], None
+        group, output, time = answers.group, answers.output, answers.time
         if self.folds.beside:
             place = fold_groups.arrivals.order[fold_groups.place(answers.row, answers.group)]
-            answers, place = _in_event_order(answers, place, len(events))
+            number, place = _in_event_order(place, len(events))
+            group, output, time = (column if number is None else column[number] for column in (group, output, time))
         keys = {name: key for key, (name, _) in zip(self.keys, self.folds.node.keys, strict=False)}
         for name in self.node.schema.names:
             if name in self.folds.answers.names:
-                columns.append(_take(result.payload.column(name), answers.output))
+                columns.append(_take(result.payload.column(name), output))
             elif place is not None and PREFIX + name in events.payload.column_names:
                 columns.append(_take(events.payload.column(PREFIX + name), place))
             else:
-                columns.append(fold_groups.keys.column(keys[name]).take(pa.array(answers.group)))
-        end = add(answers.time, 1) if place is None else events.re[place]
-        return Changes.inserts(answers.time, end, pa.Table.from_arrays(columns, schema=self.node.schema.arrow))
+                columns.append(fold_groups.keys.column(keys[name]).take(pa.array(group)))
+        end = add(time, 1) if place is None else events.re[place]
+        return Changes.inserts(time, end, pa.Table.from_arrays(columns, schema=self.node.schema.arrow))
 
     def _outputs(self, fold_groups: FoldGroups, result: FoldResult, answers: FoldAnswers) -> Changes:
         """Outputs, failures and silences, as a trace keeps them."""
@@ -366,14 +373,12 @@ class FoldKernel(Kernel):
         return f"a state a group, and tuples of windows to come; CTI {format_ticks(self.scalars['cti'])}"
 
 
-def _in_event_order(answers: FoldAnswers, place: Int64s, count: int) -> tuple[FoldAnswers, Int64s]:
-    """Outputs in the order of their events, if no event has several, so that columns need no copy."""
+def _in_event_order(place: Int64s, count: int) -> tuple[Int64s | None, Int64s]:
+    """The order of outputs by their events, so that columns need no copy, and the events; unless one has several."""
     number = np.full(count, -1, np.int64)
     number[place] = np.arange(len(place))
-    if (number[place] != np.arange(len(place))).any():
-        return answers, place
     rows = np.flatnonzero(number >= 0)
-    return answers.take(number[rows]), rows
+    return (number[rows], rows) if len(rows) == len(place) else (None, place)
 
 
 def _take(column: pa.ChunkedArray, rows: Int64s) -> pa.ChunkedArray:

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.changes import Changes
-from headrace.columnar import Bools, Int64s, Lists, concat, to_numpy
+from headrace.columnar import Bools, Int64s, Lists, concat, factorize, to_numpy
 from headrace.modules.folding import FoldWork
-from headrace.operators.ordered.tuples import OrderedTuples, tuple_order
+from headrace.operators.ordered.tuples import OrderedTuples, run_starts, tuple_order
 from headrace.segments import Hashes
 
 __all__ = ["ARGUMENT", "COUNT", "START", "STATE", "Arrivals", "FoldAnswers", "FoldGroups"]
@@ -142,12 +142,34 @@ class FoldGroups:
         return settled
 
     def work(self, since: int, cti: int, seen: int) -> FoldWork:
-        return FoldWork(self.start, self.begin, self.settle(cti), self.le, self.merged, self.states, since, cti, seen)
+        begin, settle, counts = self.begin, self.settle(cti), self.counts
+        return FoldWork(self.start, begin, settle, self.le, self.merged, self.states, since, cti, seen, counts)
 
     def of(self, row: Int64s) -> Int64s:
         """The groups of tuples."""
         after: Int64s = np.searchsorted(self.start, row, "right")
         return after - 1
+
+    def equal_to(self, answered: Int64s) -> Int64s:
+        """The other tuples that are equal to these except for their ends: if ends move, their results change places."""
+        arrivals = self.arrivals
+        answered = answered[answered >= 0]
+        done = np.zeros(len(arrivals.le), bool)
+        done[self.place(answered, self.of(answered))] = True
+        begins = run_starts(arrivals.group, arrivals.le)
+        sizes = np.diff(np.r_[begins, len(done)])
+        some = np.add.reduceat(done, begins, dtype=np.int64) if len(begins) else begins
+        together = np.flatnonzero(np.repeat((some > 0) & (some < sizes), sizes))  # only these may be equal: mostly none
+        if not len(together):
+            return together
+        codes, _ = factorize(arrivals.events.payload.take(pa.array(arrivals.order[together])))
+        instant = np.repeat(np.arange(len(begins)), sizes)[together]
+        of, _ = factorize(pa.table({"instant": instant, "code": codes}))
+        equal = ~done[together] & np.isin(of, of[done[together]])
+        position = together[equal]
+        group = arrivals.group[position]
+        rows: Int64s = position - arrivals.start[group] + self.begin[group]
+        return rows
 
     def place(self, row: Int64s, group: Int64s) -> Int64s:
         """The positions of tuples among those that may change."""

@@ -29,7 +29,7 @@ from headrace.operators.ordered.yields import TIE, moved_ends, open_since, slot_
 from headrace.operators.per_window.content import Outputs
 from headrace.operators.per_window.divide import Windows
 from headrace.operators.per_window.rows import with_columns, with_window_columns
-from headrace.plan.ordered import Time
+from headrace.plan.ordered import NUMBER, Time
 from headrace.plan.over import Over
 from headrace.progress import Progress
 from headrace.time import INFINITY, add, format_ticks
@@ -114,6 +114,8 @@ class OverKernel(OrderedKernel):
             until = np.maximum(until, slot_end(self.frame.slide, events.le))
         table = with_columns(events.payload, self._of_tuples(outputs, answered, len(rows)))
         table = with_window_columns(table, Windows(frames.group, frames.le, frames.re, np.empty(0, np.int64)), until)
+        if self.over.numbers:
+            table = table.append_column(OUT + NUMBER, pa.array(tuples.position[rows]))
         table = table.append_column(TIE, pa.array(ties(tuples)[rows]))
         table = table.append_column(REASON, pa.array(reasons, pa.string()))
         table = table.append_column(SILENT, pa.array(~yielding[rows]))

@@ -15,21 +15,25 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.columnar import Int64s
 from headrace.expr import evaluate
 from headrace.modules.base import Window
 from headrace.modules.folding import FoldFailure, Folding, FoldResult, FoldWork, nothing_due
 from headrace.operators.per_window.calling import Caller, Failure
 from headrace.plan.nodes import Fold, Over
-from headrace.plan.ordered import Frame, Tuples
+from headrace.plan.ordered import NUMBER, Frame, Tuples
 from headrace.schema import Field, Schema
 
-__all__ = ["NativeValues", "TumbledRows", "TumbledValues", "TupleNumbers", "native_folds"]
+__all__ = [
+    "NativeValues", "TumbledRows", "TumbledValues", "TupleNumbers", "answer_schema", "native_folds", "output_columns",
+    "with_numbers",
+]  # fmt: skip
 
 
 def native_folds(node: Over | Fold) -> list[Folding] | None:
     """The native folds over slots, one for each module; None if a module has none."""
     steps = [module.stepwise() for module in node.modules]
-    answers = [node.answers] if isinstance(node, Fold) else [Schema((field,)) for field in _answer_schema(node)]
+    answers = [node.answers] if isinstance(node, Fold) else [Schema((field,)) for field in answer_schema(node)]
     parts = [
         None if step is None else step.by_slots(node.frame, schema) for step, schema in zip(steps, answers, strict=True)
     ]
@@ -54,7 +58,7 @@ class TupleNumbers:
         row = np.flatnonzero(np.arange(len(work.le)) >= np.repeat(work.begin, sizes))
         settled = (before + work.settle - work.begin).tolist()
         states = pa.array([count.to_bytes(8, "big") if count else None for count in settled], pa.binary())
-        payload, nothing = _output_columns(self.node, [pa.array(number[row])]), np.zeros(len(work.le), bool)
+        payload, nothing = output_columns(self.node, [pa.array(number[row])]), np.zeros(len(work.le), bool)
         return FoldResult(row, work.le[row], payload, states, nothing, nothing_due(work.groups))
 
 
@@ -168,9 +172,13 @@ class TumbledValues(_Tumbling):
         super().__init__(node)
         self.node = node
 
+    def go(self, work: FoldWork) -> FoldResult:
+        result = super().go(work)
+        return replace(result, payload=with_numbers(self.node, result.payload, work, result.row))
+
     def payload(self, answers: list[list[Any]]) -> pa.Table:
-        columns = [pa.array([row[i] for row in answers], f.type.arrow) for i, f in enumerate(_answer_schema(self.node))]
-        return _output_columns(self.node, columns)
+        columns = [pa.array([row[i] for row in answers], f.type.arrow) for i, f in enumerate(answer_schema(self.node))]
+        return output_columns(self.node, columns)
 
 
 class TumbledRows(_Tumbling):
@@ -205,7 +213,8 @@ class NativeValues:
         failures = self._failures(results)
         row = reduce(np.intersect1d, [result.row for result in results])
         answers = [result.payload.column(0).take(pa.array(np.searchsorted(result.row, row))) for result in results]
-        payload, nothing = _output_columns(self.node, answers), np.zeros(len(work.le), bool)
+        payload, nothing = output_columns(self.node, answers), np.zeros(len(work.le), bool)
+        payload = with_numbers(self.node, payload, work, row)
         states = self._join_states([result.states for result in results])
         return FoldResult(row, work.le[row], payload, states, nothing, nothing_due(work.groups), failures)
 
@@ -235,15 +244,23 @@ class NativeValues:
         )
 
 
-def _answer_schema(node: Over) -> Schema:
+def answer_schema(node: Over) -> Schema:
     """The schema of the answers of a node's modules."""
     below = node.input.schema
     return Schema(tuple(Field(name, call.type(below)) for name, call in node.aggregate.split[0].items()))
 
 
-def _output_columns(node: Over, columns: list[Any]) -> pa.Table:
+def output_columns(node: Over, columns: list[Any]) -> pa.Table:
     """The output columns, from the columns of the modules' answers."""
-    table = pa.Table.from_arrays(columns, schema=_answer_schema(node).arrow)
+    table = pa.Table.from_arrays(columns, schema=answer_schema(node).arrow)
     outputs = node.aggregate.split[1]
     named = Schema(node.aggregate.schema.fields[len(node.keys) :]).arrow
     return pa.Table.from_arrays([evaluate(outputs[name], table) for name in named.names], schema=named)
+
+
+def with_numbers(node: Over, payload: pa.Table, work: FoldWork, row: Int64s) -> pa.Table:
+    """The outputs, after the numbers of their tuples if the node has them."""
+    if not node.numbers:
+        return payload
+    group = np.searchsorted(work.start, row, "right") - 1
+    return payload.add_column(0, NUMBER, pa.array(work.counts[group] + row - work.begin[group] + 1))

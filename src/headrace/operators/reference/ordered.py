@@ -12,6 +12,7 @@ from headrace.operators.reference.rows import Row, identity, value_of
 from headrace.plan.nodes import Fold, Over, PerWindow
 from headrace.plan.ordered import (
     FIRST,
+    NUMBER,
     By,
     Delta,
     Fixed,
@@ -78,7 +79,7 @@ def _over(node: Over, rows: Sequence[Row], now: Progress) -> tuple[list[Row], Pr
                 members = [row for row in members if row[0] >= le - frame.range]
             start = members[0][0] if frame.range is None else le - frame.range
             for _, _, found in outputs_of(node.aggregate, _in_order(node, members), (start, le + 1)):
-                whole = keys | payload | found
+                whole = keys | payload | ({NUMBER: i + 1} if node.numbers else {}) | found
                 out.append((le, re, {name: whole[name] for name in node.schema.names}))
     return out, Progress(min(held), now.high)
 

@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from headrace.errors import SqlError
 from headrace.modules import Aggregate, Module, Operator
 from headrace.modules.fold import Kind
+from headrace.modules.folding import FrameCode, PaneCode
+from headrace.plan.ordered import Frame
 from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.aggregates.adapters.folder import SqlFolder
@@ -22,6 +24,8 @@ from headrace.sql.aggregates.adapters.steps import RowSteps, Steps
 from headrace.sql.aggregates.front.check import check, lines_of, too_deep
 from headrace.sql.aggregates.front.definition import AggregateDefinition
 from headrace.sql.aggregates.front.stored import MOST_CHARACTERS, Stored, with_stored
+from headrace.sql.aggregates.native.fold import NativeFolding
+from headrace.sql.aggregates.native.frames import frames_of
 from headrace.sql.aggregates.python.compile import Compiled, compile_aggregate
 from headrace.sql.aggregates.python.names import field_names
 from headrace.sql.bind.context import Context
@@ -119,6 +123,10 @@ class _FromText(Module):
             return SqlFolder(self.compiled, terminates=self.blocking)
         return None if self.versions.window is None else SqlFolder(self.versions.window, terminates=False)
 
+    def by_frames(self) -> FrameCode | str:
+        """The base version over finite frames (rule 7.4)."""
+        return frames_of(self.compiled.definition)
+
     @property
     def source(self) -> str:
         """The Python code of all its versions."""
@@ -190,6 +198,17 @@ class SqlAggregate(_FromText, Aggregate):
 
     def stepwise(self) -> Module | None:
         return None if self.versions.base is None else Steps(self)
+
+    def by_panes(self, pane: Frame, window: Frame) -> PaneCode | None:
+        folder, answers = self.folder("rows"), Schema((Field("value", self.gives),))
+        if folder is None or self.versions.base is None or [field.type for field in self.fields] != [self.gives]:
+            return None
+        panes, windows = Steps(self).by_slots(pane, answers), folder.folding(window, answers, active=False)
+        if not isinstance(panes, NativeFolding) or windows is None or panes.native.state_width is None:
+            return None
+        assert pane.rows is not None
+        assert window.rows is not None
+        return PaneCode(panes, windows, pane.rows + 1, window.rows + 1, panes.native.state_width, folder.path)
 
     def compute(self, items: list[Any]) -> Any:
         """The value over tuples in their order."""

@@ -98,6 +98,11 @@ class Native:
         made = compile_aggregate(self.definition)
         return self._state.first(made.body(), made.kept)
 
+    @property
+    def state_width(self) -> int | None:
+        """The bytes of a state; None if they depend on the number of rows."""
+        return None if self._state.many else self._state.width * 8
+
     @cached_property
     def code(self) -> Any:
         """The machine code, compiled on first use, once per process."""

@@ -63,9 +63,12 @@ def compiled(source: str, takes: Sequence[Dtype]) -> Any:
     frame = [integer, integer, whether, integer, integer, integer, integer, integer]
     signature = (*[read] * 4, *frame, read, decimals, read, *[written] * 3, *inputs)
     space = {**_space(), "__name__": __name__}  # cached code names an importable module
+    # Numba finds the constants of cached code by the function's name: two texts must not share one.
+    title, mark = source.removeprefix("def ").partition("(")[0], hashlib.sha256(source.encode()).hexdigest()[:12]
+    source = source.replace(f"def {title}(", f"def {title}_{mark}(", 1)
     kept = _kept(source)
     exec(compile(source, str(kept or "<native aggregate>"), "exec"), space)  # noqa: S102 - written by `native`
-    function = space[source.removeprefix("def ").partition("(")[0]]
+    function = space[f"{title}_{mark}"]
     return _jit(function, signature, cache=kept is not None)
 
 

@@ -55,7 +55,7 @@ class Statements:
             else:
                 self._set(self.values.columns[statement.table], statement.rows[0])
         elif isinstance(statement, d.BodyUpdate):
-            self._update(statement)
+            self.update(statement)
         else:
             assert isinstance(statement, d.Delete)
             self._delete(statement)
@@ -117,7 +117,8 @@ class Statements:
         names = ", ".join(f"{pair.value}, {pair.null}" for pair, _ in found)
         self.text.add(f"{names} = {', '.join(f'{new.value}, {new.null}' for _, new in found)}")
 
-    def _update(self, one: d.BodyUpdate) -> None:
+    def update(self, one: d.BodyUpdate) -> None:
+        """Change columns of the rows that a condition holds for."""
         values, text, table = self.values, self.text, one.source.table
         if table not in values.many:
             with values.rows([one.source], one.where):

@@ -9,7 +9,8 @@ are passed over, the others come, at the last one the aggregate answers, and the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from headrace.schema import Type
 from headrace.sql.aggregates.front import definition as d
@@ -22,7 +23,7 @@ from headrace.sql.aggregates.native.tables import TableCode
 from headrace.sql.aggregates.native.values import CodeLines, NotNative, Pair, check_type
 from headrace.sql.aggregates.python.names import Names
 
-__all__ = ["TAKES", "Writer"]
+__all__ = ["TAKES", "Writer", "read"]
 
 #: What the function takes before the columns of tuples.
 TAKES = (
@@ -31,16 +32,19 @@ TAKES = (
 )  # fmt: skip
 _LOCALS = (
     "range", "len", "min", "max", "abs", "g", "i", "k", "at", "started", "settled", "living", "oldest", "edge",
-    "broken", "failed", "place", "answers", "row", "time", "wrong", "saved", "saved_decimals", "top", "new",
-    "new_decimals", "new_used", "new_row", "stands", *FUNCTIONS, *ROW_FUNCTIONS, *CONSTANTS,
+    "broken", "failed", "place", "answers", "low", "high", "row", "time", "wrong", "saved", "saved_decimals", "top",
+    "new", "new_decimals", "new_used", "new_row", "stands", *FUNCTIONS, *ROW_FUNCTIONS, *CONSTANTS,
 )  # fmt: skip
 
-#: A tuple and the time of what is returned when it leaves, and when it comes.
-_OLDEST, _COMING = "oldest, le[oldest] + span", "i, le[i]"
+#: A tuple and the time of what is returned when it leaves.
+_OLDEST = "oldest, le[oldest] + span"
 
 
 class Writer:
     """Writes one aggregate; `terminates` if TERMINATE is done after each tuple, `slots` if it answers for slots."""
+
+    #: A tuple and the time of what is returned when it comes.
+    coming = "i, le[i]"
 
     def __init__(self, definition: d.AggregateDefinition, *, terminates: bool, slots: bool = False) -> None:
         self.definition, self.terminates, self.slots = definition, terminates or slots, slots
@@ -55,7 +59,7 @@ class Writer:
         single = {t: [_names(names, f"{t.name}_{n}") for n in t.schema.names] for t in tables if self._is_row(t)}
         self.many = {table: TableCode(table, names, self.text) for table in tables if table not in single}
         fields = zip(self.arrays, definition.parameters, strict=True)
-        oldest = [_read(array, field.type, "oldest") for array, field in fields]
+        oldest = [read(array, field.type, "oldest") for array, field in fields]
         self.values = SelectWriter(definition, self.text, self.arguments, single, oldest, self.many)
         self.statements = Statements(self.values, self._give)
         self.windowed = definition.window and (bool(self._stage("expire")) or definition.keeps_window)
@@ -127,6 +131,16 @@ class Writer:
 
     def source(self) -> str:
         """The whole text."""
+        with self._function():
+            self.state.declare()
+            with self.text.block("for g in range(len(begin)):"):
+                self._group()
+            self.state.finish()
+        return "\n".join(self.text.lines) + "\n"
+
+    @contextmanager
+    def _function(self) -> Iterator[None]:
+        """Code added inside computes the results."""
         text = self.text
         takes = [*TAKES, *(name for pair in self.arrays for name in (pair.value, pair.null))]
         kinds = [("row", "np.int64"), ("time", "np.int64"), ("wrong", "np.int64")]
@@ -136,12 +150,8 @@ class Writer:
         with text.block(f"def {self.title}({', '.join(takes)}):"):
             text.add("k = 0")
             text.add(*(f"{name} = np.empty(room, {kind})" for name, kind in kinds))
-            self.state.declare()
-            with text.block("for g in range(len(begin)):"):
-                self._group()
-            self.state.finish()
+            yield
             text.add(self._end("k"))
-        return "\n".join(text.lines) + "\n"
 
     def _group(self) -> None:
         text = self.text
@@ -215,7 +225,7 @@ class Writer:
             with text.block("if broken == 0:"):
                 self._arrive()
             with text.block("if broken != 0:"):
-                self._wrong(_COMING)
+                self._wrong(self.coming)
         else:
             self._arrive()
         self.text.add("i += 1")
@@ -233,14 +243,14 @@ class Writer:
             text.add("place = 0")
             if self.may_break:
                 with text.block("if broken != 0:"):
-                    self._wrong(_COMING)
+                    self._wrong(self.coming)
 
     def _arrive(self) -> None:
         text = self.text
         fields = zip(self.arguments, self.arrays, self.definition.parameters, strict=True)
         for pair, array, field in fields:
-            read = _read(array, field.type, "i")
-            text.add(f"{pair.value}, {pair.null} = {read.value}, {read.null}")
+            found = read(array, field.type, "i")
+            text.add(f"{pair.value}, {pair.null} = {found.value}, {found.null}")
         if self.may_break:
             text.add("at, failed = k, 0")
         elif self.uncertain:
@@ -279,7 +289,7 @@ class Writer:
         with text.block(f"if k == at and {answers}" + (" and failed == 0:" if self.may_break else ":")):
             self._make_room()
             text.add(f"{out.value}[k], {out.null}[k] = {default(self.definition.returns[0].type)}, True")
-            text.add(f"row[k], time[k], wrong[k] = {_COMING}, 0", "k += 1")
+            text.add(f"row[k], time[k], wrong[k] = {self.coming}, 0", "k += 1")
         if self.may_break:
             with text.block("elif k - at > 1 and failed == 0:"):
                 text.add(f"failed = (k - at) * {FAILURES}")
@@ -301,7 +311,7 @@ class Writer:
         self._make_room()
         for pair, found in zip(self.outputs, values, strict=True):
             self.text.add(f"{pair.value}[k], {pair.null}[k] = {found.value}, {found.null}")
-        self.text.add(f"row[k], time[k], wrong[k] = {_OLDEST if event == 'expire' else _COMING}, 0", "k += 1")
+        self.text.add(f"row[k], time[k], wrong[k] = {_OLDEST if event == 'expire' else self.coming}, 0", "k += 1")
 
     def _make_room(self) -> None:
         """Where there may be any number of results, and there is no room for one more: it is begun again with more."""
@@ -317,7 +327,7 @@ def _names(names: Names, like: str) -> Pair:
     return Pair(names.give(like), (names.give(f"{like}_null"),))
 
 
-def _read(array: Pair, kind: Type, index: str) -> Pair:
+def read(array: Pair, kind: Type, index: str) -> Pair:
     """A value of a tuple."""
     value = f"{array.value}[{index}]"
     if kind is not Type.BOOLEAN and kind is not Type.DOUBLE:
