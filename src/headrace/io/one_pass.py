@@ -30,7 +30,7 @@ WORTH = 1 << 16
 _DIVIDED = 1 << 20
 _LONGEST_PAUSE = 64
 #: Rows that the machine splits and converts together: their text and the places of their values stay in the cache.
-_TOGETHER = 4096
+_TOGETHER = 8192
 _MOST_BYTES = 1 << 31
 _DELIMITERS = ",;|\t"
 _NEWLINE = 10
@@ -64,6 +64,8 @@ class _OnePass(ABC):
         # Imported here because they load Numba, which takes longer than reading a small file.
         from headrace.io import text_splitting, text_values
 
+        if not records.has_bounds and b"\r" not in records.data:
+            records.line_count = int(text_splitting.count(np.frombuffer(records.data, np.uint8), _NEWLINE))
         data, at, end = _closed(records)
         expected = len(records) if records.has_bounds else None
         most = records.line_count + 1 if expected is None else expected
@@ -125,17 +127,17 @@ class JsonPass(_OnePass):
         super().__init__(fields, known=flat and plain)
         names = [name.encode() for name in members] if plain else []
         self._names = np.frombuffer(b"".join(names) or b" ", np.uint8)
+        self._kinds = np.array([_json_kind(field) for field in fields], np.int64)
         self._bounds = np.cumsum([0, *map(len, names)], dtype=np.int64)
 
     def _split(self, machine: ModuleType, data: Any, at: int, end: int, rows: int, *places: Any) -> int:
-        kinds = np.array([_json_kind(machine, field) for field in self._fields], np.int64)
-        return int(machine.split_json(data, at, end, rows, self._names, self._bounds, kinds, *places))
+        return int(machine.split_json(data, at, end, rows, self._names, self._bounds, self._kinds, *places))
 
 
-def _json_kind(machine: ModuleType, field: Field) -> int:
-    kinds = {Type.BOOLEAN: machine.TRUTH, Type.DATETIME: machine.TIME, Type.STRING: machine.TEXT,
-             Type.CHAR: machine.TEXT}  # fmt: skip
-    return int(kinds.get(field.type, machine.NUMBER))
+def _json_kind(field: Field) -> int:
+    """What the values of a member may be: one of the kinds of `text_splitting.py`."""
+    kinds = {Type.STRING: 1, Type.CHAR: 1, Type.DATETIME: 2, Type.BOOLEAN: 3}
+    return kinds.get(field.type, 0)
 
 
 def _closed(records: Records) -> tuple[NDArray[np.uint8], int, int]:

@@ -26,7 +26,7 @@ __all__ = [
     "count_lines", "decode",
 ]  # fmt: skip
 
-BLOCK_BYTES = 16 << 20
+BLOCK_BYTES = 8 << 20
 #: The longest line in bytes, by default.
 MAX_LINE = 64 << 20
 _LONGEST = 4  # blocks: a quote that stays open for longer is a mistake

@@ -12,7 +12,7 @@ reasons. So everything that it reads must be what the other ways read, too.
 The data ends with a line end, at which every scan stops.
 """
 
-# ruff: noqa: C901, PLR0911, PLR0912, PLR0913, PLR0915 - a machine is a list of branches, one for each form
+# ruff: noqa: C901, PLR0912, PLR0915, PLR1714, SIM109 - a machine is a list of branches, one for each form
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from headrace.io.text_values import FAILED, Bytes, Ints, Places, native
 
-__all__ = ["NUMBER", "TEXT", "TIME", "TRUTH", "split_csv", "split_json"]
+__all__ = ["NUMBER", "TEXT", "TIME", "TRUTH", "count", "split_csv", "split_json"]
 
 #: What the values of a slot may be in JSON: numbers, texts, texts or whole numbers, true or false.
 NUMBER, TEXT, TIME, TRUTH = range(4)
@@ -32,6 +32,15 @@ _MOST_MEMBERS = 256
 _LONGEST_NUMBER = 400
 #: Bytes that stand for themselves in a text.
 _PLAIN = (np.arange(256) >= _BLANK) & (np.arange(256) != _QUOTE) & (np.arange(256) != _BACKSLASH)
+
+
+@native
+def count(data: Bytes, byte: int) -> int:
+    """How often a byte occurs."""
+    found = 0
+    for i in range(len(data)):
+        found += data[i] == byte
+    return found
 
 
 @native

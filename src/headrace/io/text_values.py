@@ -4,7 +4,7 @@ Each function checks and converts the values of one slot, and returns the number
 as 1 and becomes 0 where a value is null.
 """
 
-# ruff: noqa: C901, PLR0911, PLR0912, PLR0913, PLR0915 - a machine is a list of branches, one for each form
+# ruff: noqa: C901, PLR0912, PLR0915, PLR1714, SIM109 - a machine is a list of branches, one for each form
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ __all__ = ["FAILED", "Bytes", "Ints", "Places", "doubles", "integers", "native",
 Ints = NDArray[np.int64]
 Places = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
+Int = Any  # a number of 64 bits
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 FAILED = -1
@@ -190,7 +191,7 @@ def truths(data: Bytes, starts: Places, ends: Places, out: Bytes, valid: Bytes) 
 
 
 @native
-def _two(data: Bytes, at: int) -> int:
+def _two(data: Bytes, at: Int) -> Int:
     """A number of two digits; below zero if they are none."""
     high, low = np.int64(data[at]) - _ZERO, np.int64(data[at + 1]) - _ZERO
     return (high * 10 + low) | ((high | (9 - high) | low | (9 - low)) >> 63)
@@ -322,7 +323,7 @@ def texts(data: Bytes, starts: Places, ends: Places, out: Bytes, offsets: Places
 
 
 @native
-def _hex(data: Bytes, at: int) -> int:
+def _hex(data: Bytes, at: Int) -> Int:
     """Four hexadecimal digits; -1 if they are none."""
     value = np.int64(0)
     for i in range(4):
@@ -337,9 +338,9 @@ def _hex(data: Bytes, at: int) -> int:
 
 
 @native
-def _escaped(data: Bytes, at: int, out: Bytes, size: int) -> tuple[int, int]:
+def _escaped(data: Bytes, at: Int, out: Bytes, size: Int) -> tuple[Int, Int]:
     """Copy the character that an escape of JSON stands for: the place after it, or FAILED, and the new size."""
-    byte = data[at]
+    byte: Any = data[at]
     if byte != 117:  # u
         plain = np.uint8(0)
         if byte == _QUOTE or byte == _BACKSLASH or byte == 47:
