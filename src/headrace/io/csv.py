@@ -9,7 +9,7 @@ closed spoils only its own line: reading continues at the next. Empty lines are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,11 +45,15 @@ def read_csv(
     delimiter: str = ",",
     header: bool = True,
     rename: Mapping[str, str] | None = None,
+    judged: Container[str] = (),
     size: int = BLOCK_BYTES,
     max_line: int = MAX_LINE,
 ) -> Iterator[DecodedBlock]:
-    """The decoded blocks of a CSV file; `rename` renames columns of the header."""
-    decoder: CsvDecoder | None = None if header else CsvDecoder(schema.names, fields, delimiter)
+    """The decoded blocks of a CSV file; `rename` renames columns of the header.
+
+    The values of the columns in `judged` are only checked, and may be null in the blocks.
+    """
+    decoder: CsvDecoder | None = None if header else CsvDecoder(schema.names, fields, delimiter, judged)
     row, line = 0, 1
     for block in blocks(stream, quoted=True, size=size, max_line=max_line):
         data = block
@@ -57,7 +61,7 @@ def read_csv(
             names, data = _header(block, delimiter)
             names = [(rename or {}).get(name, name) for name in names]
             _check_header(names, fields, path)
-            decoder = CsvDecoder(names, fields, delimiter)
+            decoder = CsvDecoder(names, fields, delimiter, judged)
         line += count_lines(block[: len(block) - len(data)])
         records = Records(data, quoted=True, line=line)
         decoded, row = decode(records, decoder, row)
@@ -92,12 +96,14 @@ def _check_header(names: Sequence[str], fields: Sequence[Field], path: str) -> N
 class CsvDecoder:
     """Decodes rows with the fields `names` (the file's, in order) and reads `fields` of them."""
 
-    def __init__(self, names: Sequence[str], fields: Sequence[Field], delimiter: str) -> None:
+    def __init__(
+        self, names: Sequence[str], fields: Sequence[Field], delimiter: str, judged: Container[str] = ()
+    ) -> None:
         self.fields = fields
         self._positions = [list(names).index(field.name) for field in fields]
         self._width = len(names)
         self._delimiter = delimiter
-        self._one_pass = CsvPass(fields, self._positions, self._width, delimiter)
+        self._one_pass = CsvPass(fields, self._positions, self._width, delimiter, judged)
         labels = [str(i) for i in range(self._width)]
         self._labels = labels
         self._convert = pacsv.ConvertOptions(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -62,13 +62,17 @@ def read_json(
     nested: bool = False,
     *,
     rename: Mapping[str, str] | None = None,
+    judged: Container[str] = (),
     size: int = BLOCK_BYTES,
     max_line: int = MAX_LINE,
     decoder: JsonDecoder | None = None,
 ) -> Iterator[DecodedBlock]:
-    """The decoded blocks of a file of JSON lines; `rename` renames members; another `decoder` reads other objects."""
+    """The decoded blocks of a file of JSON lines; `rename` renames members; another `decoder` reads other objects.
+
+    The values of the columns in `judged` are only checked, and may be null in the blocks.
+    """
     row, line = 0, 1
-    decoder = decoder or JsonDecoder(fields, nested, rename)
+    decoder = decoder or JsonDecoder(fields, nested, rename, judged)
     for data in blocks(stream, quoted=False, size=size, max_line=max_line):
         records = json_records(data, line)
         decoded, row = decode(records, decoder, row)
@@ -114,6 +118,7 @@ class JsonDecoder:
         fields: Sequence[Field],
         nested: bool = False,
         rename: Mapping[str, str] | None = None,
+        judged: Container[str] = (),
         *,
         unit: str = "line",
     ) -> None:
@@ -123,7 +128,7 @@ class JsonDecoder:
         self._members = [stored.get(field.name, field.name) for field in fields]
         self._nested = [nested and field.name not in RESERVED for field in fields]
         self._any_nested = any(self._nested)
-        self._one_pass = JsonPass(fields, self._members, flat=self._flat_objects and not nested)
+        self._one_pass = JsonPass(fields, self._members, judged, flat=self._flat_objects and not nested)
 
     def fast(self, records: Records) -> FastRead:
         if not (len(records) if records.has_bounds else len(records.span)):

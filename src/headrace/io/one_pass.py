@@ -5,12 +5,15 @@ It is far faster than a reader of texts and casts of them, and gives the same ro
 malformed value, a row of several lines, a rare form of a number), the block is read as before. A large block is divided
 first, so that an odd row slows down only its neighbourhood; and if odd rows are frequent, blocks are tried less and
 less often.
+
+Columns that nobody uses are still judged: a malformed value in one of them is a malformed row. The machine checks their
+values and keeps none of them; these columns are null.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -39,8 +42,10 @@ _NEWLINE = 10
 class _OnePass(ABC):
     """Reads blocks with the machine, if it knows the types of all fields."""
 
-    def __init__(self, fields: Sequence[Field], *, known: bool) -> None:
+    def __init__(self, fields: Sequence[Field], judged: Container[str], *, known: bool) -> None:
         self._fields = fields
+        # CHAR is judged later.
+        self._kept = [field.name not in judged or field.type is Type.CHAR for field in fields]
         self._known = known and bool(fields) and not any(field.type.is_array or is_tick(field) for field in fields)
         self._pause = self._waits = 0
 
@@ -69,7 +74,10 @@ class _OnePass(ABC):
         data, at, end = _closed(records)
         expected = len(records) if records.has_bounds else None
         most = records.line_count + 1 if expected is None else expected
-        columns = [_Column(field, most, end - at, text_values, json=self._json) for field in self._fields]
+        columns = [
+            (_Column if kept else _JudgedColumn)(field, most, end - at, text_values, json=self._json)
+            for field, kept in zip(self._fields, self._kept, strict=True)
+        ]
         starts, ends = np.empty((2, len(columns), _TOGETHER), np.int32)
         row, found = 0, np.zeros(1, np.int64)
         while at < end:
@@ -103,10 +111,17 @@ class _OnePass(ABC):
 
 
 class CsvPass(_OnePass):
-    """Rows of `width` fields; those at `positions` are read."""
+    """Rows of `width` fields; those at `positions` are read, and the values of those in `judged` not kept."""
 
-    def __init__(self, fields: Sequence[Field], positions: Sequence[int], width: int, delimiter: str) -> None:
-        super().__init__(fields, known=delimiter in _DELIMITERS)
+    def __init__(
+        self,
+        fields: Sequence[Field],
+        positions: Sequence[int],
+        width: int,
+        delimiter: str,
+        judged: Container[str] = (),
+    ) -> None:
+        super().__init__(fields, judged, known=delimiter in _DELIMITERS)
         self._slots = np.full(width, -1, np.int64)
         self._slots[list(positions)] = np.arange(len(fields))
         self._stops = np.zeros(256, np.uint8)
@@ -118,13 +133,15 @@ class CsvPass(_OnePass):
 
 
 class JsonPass(_OnePass):
-    """Flat objects, one a line; their `members` are the fields."""
+    """Flat objects, one a line; their `members` are the fields, and the values of those in `judged` are not kept."""
 
     _json = True
 
-    def __init__(self, fields: Sequence[Field], members: Sequence[str], *, flat: bool) -> None:
+    def __init__(
+        self, fields: Sequence[Field], members: Sequence[str], judged: Container[str] = (), *, flat: bool
+    ) -> None:
         plain = all(name.isprintable() and '"' not in name and "\\" not in name for name in members)
-        super().__init__(fields, known=flat and plain)
+        super().__init__(fields, judged, known=flat and plain)
         names = [name.encode() for name in members] if plain else []
         self._names = np.frombuffer(b"".join(names) or b" ", np.uint8)
         self._kinds = np.array([_json_kind(field) for field in fields], np.int64)
@@ -187,7 +204,7 @@ class _Column:
         if kind is Type.BOOLEAN:
             return int(machine.truths(data, starts, ends, out, valid))
         if kind.is_integer:
-            limit = (1 << (kind.arrow.bit_width - 1)) - 1  # the machine knows no number beyond it, nor the least
+            limit = min(1 << (kind.arrow.bit_width - 1), np.iinfo(np.int64).max)
             return int(machine.integers(data, starts, ends, limit, out, valid))
         largest = float(np.finfo(np.float32 if kind is Type.FLOAT else np.float64).max)
         before = int(self._hard[0])
@@ -225,3 +242,22 @@ class _Column:
             values = values.astype(self._kind.arrow.to_pandas_dtype(), copy=False)
         arrow = pa.float64() if self._kind.is_floating else self._kind.arrow
         return pa.Array.from_buffers(arrow, rows, [valid, pa.py_buffer(values)])
+
+
+class _JudgedColumn(_Column):
+    """The values of a field that are checked and not kept."""
+
+    def __init__(self, field: Field, rows: int, size: int, machine: ModuleType, *, json: bool) -> None:  # noqa: ARG002
+        super().__init__(field, min(rows, _TOGETHER), 0, machine, json=json)
+
+    def add(self, data: NDArray[np.uint8], starts: NDArray[np.int32], ends: NDArray[np.int32], row: int) -> bool:  # noqa: ARG002
+        if not self._kind.is_text:
+            return super().add(data, starts, ends, 0)
+        escaped = np.flatnonzero(starts < 0) if self._json else ()
+        if not len(escaped):
+            return True  # a text without escapes is a text
+        self._values = np.empty(int((ends[escaped] - ~starts[escaped]).sum()), np.uint8)
+        return super().add(data, starts[escaped], ends[escaped], 0)
+
+    def array(self, rows: int) -> pa.Array:
+        return pa.nulls(rows, pa.float64() if self._kind.is_floating else self._kind.arrow)

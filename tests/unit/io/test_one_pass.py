@@ -6,20 +6,24 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import headrace as hr
 from headrace.io import one_pass
 from headrace.io.csv import CsvDecoder, read_csv
 from headrace.io.decoded import DecodedBlock, concat
 from headrace.io.json import JsonDecoder, json_records, read_json
 from headrace.io.one_pass import CsvPass, JsonPass
-from headrace.io.records import Records
-from headrace.schema import Schema
+from headrace.io.records import Records, decode
+from headrace.schema import Field, Schema
 
 ALL = Schema.of(
     "i INT, l LONG, y BYTE, h SHORT, d DOUBLE, f FLOAT, b BOOLEAN, s STRING, c CHAR, t DATETIME",
@@ -106,17 +110,31 @@ def assert_same(one: DecodedBlock, other: DecodedBlock) -> None:
     assert one.lines is None or list(one.lines) == list(other.lines)
 
 
+ENDS = st.sampled_from(["\n", "\r\n"])
+LAST_ENDS = st.sampled_from(["", "\n", "\n\n"])
+#: Columns to read, and those of them whose values are only checked.
+COLUMNS = st.tuples(st.sets(st.sampled_from(ALL.names), min_size=1), st.sets(st.sampled_from(ALL.names), max_size=4))
+
+
+def read_as(monkeypatch: pytest.MonkeyPatch, read: Callable[..., Any], columns: tuple[set[str], set[str]]) -> None:
+    """Read some columns in both ways, and compare."""
+    names, judged = columns
+    fields = [field for field in ALL.fields if field.name in names]
+    one, other = both(monkeypatch, lambda: list(read(fields, judged)))
+    kept = [field.name for field in fields if field.name not in judged]
+    assert_same(replace(one, table=one.table.select(kept)), replace(other, table=other.table.select(kept)))
+
+
 @settings(max_examples=6 * settings().max_examples, deadline=None)
-@given(
-    st.lists(CSV_LINE, max_size=12), st.sampled_from(["\n", "\r\n"]), st.sampled_from(["", "\n", "\n\n"]), st.booleans()
-)
-def test_differential_csv(lines: list[str], end: str, last: str, some: bool):
-    fields = ALL.fields[::2] if some else ALL.fields
+@given(st.lists(CSV_LINE, max_size=12), ENDS, LAST_ENDS, COLUMNS)
+def test_differential_csv(lines: list[str], end: str, last: str, columns: tuple[set[str], set[str]]):
     data = (end.join(lines) + last).encode()
+
+    def read(fields: list[Field], judged: set[str]) -> Iterator[DecodedBlock]:
+        return read_csv(io.BytesIO(data), "x", ALL, fields, header=False, judged=judged, size=400)
+
     with pytest.MonkeyPatch.context() as monkeypatch:
-        assert_same(
-            *both(monkeypatch, lambda: list(read_csv(io.BytesIO(data), "x", ALL, fields, header=False, size=400)))
-        )
+        read_as(monkeypatch, read, columns)
 
 
 def _member(name: str) -> st.SearchStrategy[str]:
@@ -151,18 +169,17 @@ JSON_LINE = st.one_of(
 
 
 @settings(max_examples=6 * settings().max_examples, deadline=None)
-@given(
-    st.lists(JSON_LINE, max_size=12),
-    st.sampled_from(["\n", "\r\n"]),
-    st.sampled_from(["", "\n", "\n\n"]),
-    st.booleans(),
-)
-@example(['{"d":-0}', '{"i":2147483648}'], "\n", "", False)
-def test_differential_json(lines: list[str], end: str, last: str, some: bool):
-    fields = ALL.fields[::2] if some else ALL.fields
+@given(st.lists(JSON_LINE, max_size=12), ENDS, LAST_ENDS, COLUMNS)
+@example(['{"d":-0}', '{"i":2147483648}'], "\n", "", ({"d", "i"}, set()))
+@example(['{"s":"\\ud834"}', '{"s":"\\u00e9"}'], "\n", "", ({"s", "i"}, {"s"}))
+def test_differential_json(lines: list[str], end: str, last: str, columns: tuple[set[str], set[str]]):
     data = (end.join(lines) + last).encode("utf-8", errors="replace")
+
+    def read(fields: list[Field], judged: set[str]) -> Iterator[DecodedBlock]:
+        return read_json(io.BytesIO(data), fields, judged=judged, size=400)
+
     with pytest.MonkeyPatch.context() as monkeypatch:
-        assert_same(*both(monkeypatch, lambda: list(read_json(io.BytesIO(data), fields, size=400))))
+        read_as(monkeypatch, read, columns)
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
@@ -190,8 +207,6 @@ def test_an_odd_row_slows_down_only_its_neighbourhood():
     decoder, texts = CsvDecoder(schema.names, schema.fields, ","), []
     as_text = decoder._as_text
     decoder._as_text = lambda records: texts.append(len(records)) or as_text(records)  # type: ignore[method-assign]
-    from headrace.io.records import decode
-
     block, _ = decode(Records(odd, quoted=True), decoder, 0)
     assert block.refused["line"].to_pylist() == [200_001]
     assert len(block.rows) == 400_000
@@ -214,3 +229,26 @@ def test_types_that_the_machine_does_not_know(monkeypatch: pytest.MonkeyPatch, c
     fields = Schema.of(columns).fields
     assert JsonPass(fields, [fields[0].name], flat=True).read(json_records(b"{}\n")) is None
     assert JsonDecoder(fields).fast(json_records(b"{}\n")).table.num_rows == 1
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_columns_that_a_query_does_not_use_are_judged(tmp_path: Path, format: str):
+    path = tmp_path / f"rows.{format}"
+    if format == "csv":
+        good, bad = "{0},{0}.5,text {0},7\n", "{0},{0}.5,text,seven\n"
+    else:
+        good, bad = (
+            '{{"ts": {0}, "d": {0}.5, "s": "text \\n", "i": 7}}\n',
+            '{{"ts": {0}, "d": {0}.5, "s": 5, "i": 7}}\n',
+        )
+    rows = [(bad if i in (3000, 3001, 8000) else good).format(i) for i in range(10_000)]
+    path.write_text(("ts,d,s,i\n" if format == "csv" else "") + "".join(rows))
+    read = hr.read_csv if format == "csv" else hr.read_json
+    stream = read(str(path), "ts LONG, d DOUBLE, s STRING, i INT", lifetime=hr.point("ts"))
+    total = stream.window(hr.tumbling(100_000)).aggregate(total=hr.sum("d"))
+    with pytest.warns(hr.RowsNotUsed):
+        run = total.run()
+    assert run.cht()["total"].to_pylist() == [sum(i + 0.5 for i in range(10_000) if i not in (3000, 3001, 8000))]
+    header = 1 if format == "csv" else 0
+    assert run.diverted()["line"].to_pylist() == [i + 1 + header for i in (3000, 3001, 8000)]
+    assert run.diverted()["row"].to_pylist() == [bad.format(i).strip() for i in (3000, 3001, 8000)]
