@@ -82,10 +82,10 @@ def read_json(
 
 def json_records(data: bytes, line: int = 1) -> Records:
     """The lines of a block, without blank ones; the block begins on `line` of its file."""
-    return _Lines(data, quoted=False, line=line)
+    return _FilledLines(data, quoted=False, line=line)
 
 
-class _Lines(Records):
+class _FilledLines(Records):
     """Lines that are not blank."""
 
     @cached_property
