@@ -125,7 +125,8 @@ def read_as(monkeypatch: pytest.MonkeyPatch, read: Callable[..., Any], columns: 
     assert_same(replace(one, table=one.table.select(kept)), replace(other, table=other.table.select(kept)))
 
 
-@settings(max_examples=6 * settings().max_examples, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(st.lists(CSV_LINE, max_size=12), ENDS, LAST_ENDS, COLUMNS)
 def test_differential_csv(lines: list[str], end: str, last: str, columns: tuple[set[str], set[str]]):
     data = (end.join(lines) + last).encode()
@@ -168,7 +169,8 @@ JSON_LINE = st.one_of(
 )
 
 
-@settings(max_examples=6 * settings().max_examples, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(st.lists(JSON_LINE, max_size=12), ENDS, LAST_ENDS, COLUMNS)
 @example(['{"d":-0}', '{"i":2147483648}'], "\n", "", ({"d", "i"}, set()))
 @example(['{"s":"\\ud834"}', '{"s":"\\u00e9"}'], "\n", "", ({"s", "i"}, {"s"}))
@@ -199,6 +201,7 @@ def test_usual_rows_are_read_in_one_pass(monkeypatch: pytest.MonkeyPatch, end: s
     assert table["t"].cast(pa.int64()).to_pylist() == [1_714_564_800_000_001, None, None]
 
 
+@pytest.mark.slow
 def test_an_odd_row_slows_down_only_its_neighbourhood():
     schema = Schema.of("a LONG, b DOUBLE")
     plain = b"".join(b"%d,%d.5\n" % (i, i) for i in range(400_000))
