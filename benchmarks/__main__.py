@@ -14,8 +14,8 @@ from benchmarks.measure import Section, show
 #: Each is a module here with `measure(root, options)`. Loaded when it runs: growth needs no Spark session, and services
 #: needs one with more jars, so it is the first.
 BENCHMARKS = (
-    "services", "throughput", "live", "objects", "nexmark", "store", "memory", "growth", "esl", "patterns",
-    "patterns_spark", "ffp", "recursion", "trips", "reading",
+    "services", "throughput", "kernels", "reading", "live", "objects", "nexmark", "store", "memory", "growth", "esl",
+    "patterns", "patterns_spark", "ffp", "recursion", "trips", "scale",
 )  # fmt: skip
 
 
@@ -29,8 +29,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000, help="throughput, reading: events in a file")
     parser.add_argument("--small", type=int, default=40, help="throughput: batches of 1000 events for the latency")
     parser.add_argument("--lasting", type=int, default=2000, help="live: batches of 100 events, for memory and files")
-    parser.add_argument("--share", type=float, default=1.0, help="nexmark: batches so many times as large")
-    parser.add_argument("--queries", nargs="+", help="nexmark: which queries; all without it")
+    parser.add_argument("--share", type=float, default=1.0, help="nexmark, kernels: so many times as many events")
+    parser.add_argument("--events", type=int, default=10_000_000, help="scale: how many events")
+    parser.add_argument("--queries", nargs="+", help="nexmark, kernels, scale: which queries; all without it")
     parser.add_argument("--records", type=int, default=3_000_000, help="services: records of the topic")
     parser.add_argument("--seconds", type=float, default=20.0, help="services: how long each latency is measured")
     parser.add_argument("--upserts", type=int, default=500_000, help="services: keys of the table")

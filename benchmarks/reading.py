@@ -57,14 +57,17 @@ def _compare(section: Section, format: str, folder: Path, events: int, rounds: i
     _check(python.cht(), folder, format)
     _check(sql.cht(), folder, format)
     runs: dict[str, Callable[[], object]] = {
-        "python": lambda: run_local([Output(python.node, "out")]),
-        "sql": lambda: run_local([Output(sql.node, "out")]),
+        "python": lambda: run_local([Output(python.node, "out")], threads=1),
+        "sql": lambda: run_local([Output(sql.node, "out")], threads=1),
+        "cores": lambda: run_local([Output(sql.node, "out")]),
         "duckdb": lambda: _duckdb(folder, format),
         "reading": lambda: _read_all(folder, format),
     }
     cpu, wall = _turns(rounds, runs)
     _add(section, f"{format}, Python", f"{format}_python", events, cpu, wall, "python", "duckdb")
     _add(section, f"{format}, SQL", f"{format}_sql", events, cpu, wall, "sql", "duckdb")
+    section.rows.append(Row(f"{format}, SQL, all cores, M events/s", "", f"{events / wall['cores'] / 1e6:.2f}"))
+    section.figures[f"{format}_all_cores_events_per_second"] = events / wall["cores"]
     _add(section, f"{format}, reading alone", f"{format}_reading", events, cpu, wall, "reading", None)
 
 

@@ -56,6 +56,11 @@ class Changes:
         """The rows at these positions."""
         return Changes(self.le[rows], self.re[rows], self.weight[rows], self.payload.take(pa.array(rows)))
 
+    def slice(self, start: int, stop: int) -> Changes:
+        """The rows from `start` to `stop`, without a copy."""
+        payload = self.payload.slice(start, stop - start)
+        return Changes(self.le[start:stop], self.re[start:stop], self.weight[start:stop], payload)
+
     def with_payload(self, payload: pa.Table) -> Changes:
         return replace(self, payload=payload)
 

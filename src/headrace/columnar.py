@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headrace.hashing import NULL_HASH, UInt64s, add_marks, combine, hash_numbers, hash_texts, mixed, repeated
+
 __all__ = [
     "Bools", "Int64s", "Lists", "canonical_floats", "concat", "factorize", "group_sum", "hash_rows", "marks",
     "sortable", "to_numpy", "twins",
@@ -23,12 +25,11 @@ __all__ = [
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-_NULL_HASH = np.uint64(0x9E3779B97F4A7C15)
-_MIX = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
+_MARK, _MARK_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_NOTHING = np.empty(0, bool)
+_TEXTS = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
 #: Numbers that are multiplied stay below this; those of rows that are all different need no more than this per row.
 _MOST_NUMBERS, _SPARSE = 2**62, 4
-_OF_64_BITS = (pa.int64(), pa.uint64(), pa.float64())
 
 
 def to_numpy(column: pa.ChunkedArray | pa.Array) -> Int64s:
@@ -156,90 +157,62 @@ def _without_gaps(numbers: Int64s, size: int) -> tuple[Int64s, int]:
     return place[numbers], int(place[-1]) + 1
 
 
-def marks(table: pa.Table) -> NDArray[np.uint64]:
-    """A number for each row, equal for equal rows of this table and hardly ever for others; quicker than `hash_rows`.
+def marks(table: pa.Table) -> UInt64s:
+    """A number for each row, equal for equal rows of this table and hardly ever for others, unless lists differ.
 
     Values are multiplied by odd constants and added up. They mean nothing outside this table.
     """
     result = np.zeros(table.num_rows, np.uint64)
-    factor = int(_MIX)
-    for column in sortable(canonical_floats(table)).columns if table.num_rows else ():
-        if not column.null_count and column.type in _OF_64_BITS:
-            numbers = to_numpy(column).view(np.uint64)
-        else:
-            numbers = _numbered(column)[0].view(np.uint64)
-        result += (numbers ^ (numbers >> np.uint64(32))) * np.uint64(factor)
-        factor = (factor * int(_MIX_2)) % 2**64
+    factor = _MARK
+    for column in canonical_floats(table).columns if table.num_rows else ():
+        if not pa.types.is_list(column.type):
+            add_marks(result, _bits(column), np.uint64(factor))
+            factor = (factor * _MARK_2) % 2**64
     return result
 
 
-def twins(numbers: NDArray[np.uint64]) -> Int64s:
-    """The places of all numbers that are there more than once."""
-    order = np.argsort(numbers)
-    ordered = numbers[order]
-    same = np.flatnonzero(ordered[1:] == ordered[:-1])
-    again = np.zeros(len(order), bool)
-    again[same] = again[same + 1] = True
-    return np.sort(order[again])
-
-
-def hash_rows(table: pa.Table) -> NDArray[np.uint64]:
-    """A 64-bit hash of each row, the same in every process and version; also what decides a row's bucket."""
-    result = np.full(table.num_rows, _NULL_HASH, np.uint64)
-    for column in canonical_floats(table).columns:
-        result = _mixed(result ^ _hash_column(column))
-    return result
-
-
-def _hash_column(column: pa.ChunkedArray) -> NDArray[np.uint64]:
+def _bits(column: pa.ChunkedArray) -> UInt64s:
+    """A number for each value of a column, equal for equal ones: numbers as they are, 0 for null, hashes of texts."""
     kind = column.type
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        values = pc.fill_null(pc.cast(column, pa.int64()), 0)
-        hashed = _mixed(to_numpy(values).view(np.uint64))
-    elif pa.types.is_timestamp(kind):
-        return _hash_column(pc.cast(column, pa.int64()))
-    elif pa.types.is_floating(kind):
-        values = pc.fill_null(pc.cast(column, pa.float64()), 0.0)
-        hashed = _mixed(to_numpy(values).view(np.uint64))
-    elif pa.types.is_list(kind):
+    if kind in _TEXTS:
+        return _hash_column(column)
+    wide = kind if kind == pa.uint64() else pa.float64() if pa.types.is_floating(kind) else pa.int64()
+    values = pc.cast(column, wide)
+    return to_numpy(pc.fill_null(values, 0) if values.null_count else values).view(np.uint64)
+
+
+def twins(numbers: UInt64s) -> Int64s:
+    """The places of all numbers that are there more than once."""
+    return np.flatnonzero(repeated(numbers))
+
+
+def hash_rows(table: pa.Table) -> UInt64s:
+    """A 64-bit hash of each row, the same in every process and version; also what decides a row's bucket."""
+    result = np.full(table.num_rows, NULL_HASH, np.uint64)
+    for column in canonical_floats(table).columns:
+        combine(result, _hash_column(column))
+    return result
+
+
+def _hash_column(column: pa.ChunkedArray) -> UInt64s:
+    kind = column.type
+    if pa.types.is_list(kind):
         return _hash_lists(Lists.of(column))
-    else:
-        return _hash_text(column)
-    if column.null_count:
-        hashed = np.where(to_numpy(pc.is_null(column)), _NULL_HASH, hashed)
-    return hashed
+    missing = to_numpy(pc.is_null(column)).astype(bool) if column.null_count else _NOTHING
+    if kind not in _TEXTS:
+        return hash_numbers(_bits(column), missing)
+    hashed = hash_texts(column.combine_chunks() if column.num_chunks != 1 else column.chunk(0))
+    return np.where(missing, NULL_HASH, hashed) if len(missing) else hashed
 
 
-def _hash_text(column: pa.ChunkedArray) -> NDArray[np.uint64]:
-    # Text repeats: hash each distinct value once.
-    encoded = _encoded(column)
-    words = encoded.dictionary.to_numpy(zero_copy_only=False).astype(object)
-    missing = np.asarray(pc.is_null(encoded.dictionary))
-    words[missing] = ""
-    # Here, because loading pandas takes longer than all the rest of a start-up, and a command may not need it.
-    from pandas.util import hash_array
-
-    hashed = hash_array(words, categorize=False)
-    hashed[missing] = _NULL_HASH
-    return hashed[encoded.indices.to_numpy(zero_copy_only=False)]  # type: ignore[no-any-return]
-
-
-def _hash_lists(lists: Lists) -> NDArray[np.uint64]:
+def _hash_lists(lists: Lists) -> UInt64s:
     """Of every element and its place: what is in another order is another list."""
     lengths = np.diff(lists.offsets)
     places = (np.arange(len(lists.elements)) - np.repeat(lists.offsets[:-1], lengths)).astype(np.uint64)
-    each = _mixed(_hash_column(pa.chunked_array([lists.elements])) ^ _mixed(places))
+    each = mixed(_hash_column(pa.chunked_array([lists.elements])) ^ mixed(places))
     total = np.r_[np.uint64(0), np.cumsum(each, dtype=np.uint64)]  # wraps; differences of what has wrapped are right
-    hashed = _mixed((total[lists.offsets[1:]] - total[lists.offsets[:-1]]) ^ _mixed(lengths.astype(np.uint64)))
-    return np.where(lists.missing, _NULL_HASH, hashed)
-
-
-def _mixed(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finisher of splitmix64: neighbouring values end far apart."""
-    with np.errstate(over="ignore"):
-        value = (value ^ (value >> np.uint64(30))) * _MIX
-        value = (value ^ (value >> np.uint64(27))) * _MIX_2
-        return value ^ (value >> np.uint64(31))
+    hashed = mixed((total[lists.offsets[1:]] - total[lists.offsets[:-1]]) ^ mixed(lengths.astype(np.uint64)))
+    return np.where(lists.missing, NULL_HASH, hashed)
 
 
 def group_sum(codes: Int64s, values: Int64s, groups: int) -> Int64s:

@@ -343,12 +343,12 @@ _JOINS = (
     ),
     Fault(
         "events that meet are a pair", "headrace.operators.overlap", "overlapping",
-        "right.re[j] > left.le[i]", "right.re[j] >= left.le[i]",
+        "_pairs(a, left.le, ", "_pairs(a, left.le - 1, ",
         "an event that ends where the other starts does not overlap it",
     ),
     Fault(
-        "overlap by one tick is none", "headrace.operators.overlap", "_within",
-        "add(left.le, -longest)", "add(left.le, 2 - longest)",
+        "overlap by one tick is none", "headrace.operators.overlap", "overlapping",
+        "left.re, first, runs, others)", "left.re, first, runs - [0, 0, 2], others)",
         "the longest event of its class that just reaches into another is not looked at",
     ),
     Fault(

@@ -410,7 +410,7 @@ def test_the_code_comes_back_after_an_error():
         ("factorize", "no such text", "occurs 0 times"),
         ("factorize", "numbers", "times in factorize, not once"),
         ("no_such_function", "", "there is no headrace.columnar.no_such_function"),
-        ("_MIX", "", "is no function"),
+        ("_MARK", "", "is no function"),
     ],
 )
 def test_a_fault_that_no_longer_fits_says_so(function: str, old: str, message: str):

@@ -32,7 +32,8 @@ class StartOptions(TypedDict, total=False):
     checkpoint: str | None
     """The directory or URL of the query's state; another start with it continues the query."""
     buckets: int | None
-    """The number of buckets. Default: one in process, one for each core on Spark."""
+    """The number of buckets. Default: one for each core on Spark; in process one, or one for each core if a run reads
+    large files."""
     rows_per_batch: int | None
     """The most rows that a batch reads from sources with partitions. Default: it adapts, so that a batch takes about
     a second."""
@@ -55,7 +56,9 @@ class StartOptions(TypedDict, total=False):
 
 
 class RunOptions(StartOptions, total=False):
-    """Options of a run to the end of the inputs; `batch_rows`, `clock` and `rules`: in process, without checkpoint."""
+    """Options of a run to the end of the inputs; `batch_rows`, `clock`, `threads` and `rules`: in process, without
+    checkpoint.
+    """
 
     finish: bool
     """`False` processes the rows that are there and leaves the streams open. Default: `True`."""
@@ -63,6 +66,8 @@ class RunOptions(StartOptions, total=False):
     """The most rows of a batch. Default: each file, or batch of events, is a batch."""
     clock: Clock | None
     """A function that returns the time in ticks, for `heartbeat`."""
+    threads: int | None
+    """The number of threads, for a run in process without a checkpoint. Default: one for each core."""
     rules: Sequence[Rule]
     """The optimizer's rules to apply, in order. Default: all."""
 

@@ -126,10 +126,10 @@ def run(
     Streams that `sinks` names go to their sinks; the returned run has the results of the others.
 
     With `consistency="final"` only final events leave, and none is ever retracted; the history is the same. On the
-    local host the options are `buckets`, `batch_rows`, `clock`, `finish`; on Spark `master`, `spark`, `buckets`,
-    `checkpoint`, `finish`. With a `checkpoint` the local host takes the options of Spark except the first two; the run
-    then continues from the checkpoint and saves its state there. A source without an end (Kafka, a streaming data
-    frame) is refused.
+    local host the options are `buckets`, `threads`, `batch_rows`, `clock`, `finish`; on Spark `master`, `spark`,
+    `buckets`, `checkpoint`, `finish`. With a `checkpoint` the local host takes the options of Spark except the first
+    two; the run then continues from the checkpoint and saves its state there. A source without an end (Kafka, a
+    streaming data frame) is refused.
 
     If rows were not used, a warning (`headrace.errors.RowsNotUsed`) says how many and why, and shows one.
     """

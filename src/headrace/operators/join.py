@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from headrace.changes import LE, WEIGHT, Changes
 from headrace.columnar import Int64s, concat, factorize, group_sum, hash_rows, to_numpy
+from headrace.compiled import compiled
 from headrace.operators.evaluate import passing_mask
 from headrace.operators.kernel import Data, Kernel, consolidated_rows
 from headrace.operators.overlap import overlapping, without_nulls
@@ -65,7 +66,7 @@ class JoinKernel(Kernel):
         else:
             outputs = self._outer(left.consolidate(), right.consolidate())
             self._settle(min(part.cti for part in progress))
-        return Changes.concat(outputs).consolidate(), self.node.progress(list(progress))
+        return Changes.concat(outputs).cancelled(), self.node.progress(list(progress))
 
     # --- pairs -------------------------------------------------------------------------------------------------------
 
@@ -115,12 +116,11 @@ class JoinKernel(Kernel):
         return i[pass_], j[pass_]
 
     def _paired(self, left: Changes, right: Changes, rows: tuple[Int64s, Int64s]) -> Changes:
-        left, right = left.take(rows[0]), right.take(rows[1])
-        columns = [left.payload.column(name) for name in self.join.left.schema.names]
-        columns += [right.payload.column(name) for name in self.join.right_columns]
+        i, j = pa.array(rows[0]), pa.array(rows[1])
+        columns = [left.payload.column(name).take(i) for name in self.join.left.schema.names]
+        columns += [right.payload.column(name).take(j) for name in self.join.right_columns]
         payload = pa.Table.from_arrays(columns, schema=self.join.paired.arrow)
-        le, re = np.maximum(left.le, right.le), np.minimum(left.re, right.re)
-        return Changes(le, re, left.weight * right.weight, payload)
+        return Changes(*_intersections(*rows, left.le, left.re, left.weight, right.le, right.re, right.weight), payload)
 
     # --- parts without match -----------------------------------------------------------------------------------------
 
@@ -196,6 +196,19 @@ class JoinKernel(Kernel):
         if self.join.kind == "inner":
             return "events whose end the other side's CTI has not passed"
         return "events whose end the lesser of both CTIs has not passed"
+
+
+@compiled
+def _intersections(
+    i: Int64s, j: Int64s, le: Int64s, re: Int64s, weight: Int64s, other_le: Int64s, other_re: Int64s, other: Int64s
+) -> tuple[Int64s, Int64s, Int64s]:
+    """The common lifetimes and weights of pairs of rows."""
+    starts, ends, weights = np.empty(len(i), np.int64), np.empty(len(i), np.int64), np.empty(len(i), np.int64)
+    for pair in range(len(i)):
+        a, b = i[pair], j[pair]
+        starts[pair], ends[pair] = max(le[a], other_le[b]), min(re[a], other_re[b])
+        weights[pair] = weight[a] * other[b]
+    return starts, ends, weights
 
 
 def _before_and_after(known: Changes, changed: Changes) -> tuple[Changes, Flags, Flags]:

@@ -10,7 +10,7 @@ from headrace.expr import Expr
 from headrace.expr.python import functions_in
 from headrace.plan.base import Node, walk
 
-__all__ = ["functions_of"]
+__all__ = ["calls_python", "functions_of"]
 
 
 def functions_of(*nodes: Node) -> tuple[str, ...]:
@@ -28,3 +28,8 @@ def _expressions(value: Any, inputs: tuple[Node, ...] = ()) -> Iterator[Expr]:
     elif is_dataclass(value) and not (isinstance(value, Node) and value in inputs):
         for field in fields(value):
             yield from _expressions(getattr(value, field.name), inputs)
+
+
+def calls_python(*nodes: Node) -> bool:
+    """Whether these nodes or their inputs call users' code: functions, or modules."""
+    return any(getattr(node, "modules", ()) for node in walk(*nodes)) or bool(functions_of(*nodes))

@@ -1,8 +1,16 @@
-"""Level 0: a task reads a part of a source, turns it into changes, and runs the linear operators of the level."""
+"""Level 0: a task reads a part of a source, turns it into changes, and runs the linear operators of the level.
+
+Rows are judged in their order, because each may be late by those before it. What follows needs nothing of other rows:
+if a host passes `workers`, the operators run in threads, piece by piece, while the next rows are judged. The reports of
+a task, which the next batch needs, are there when its rows are judged.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
+from concurrent.futures import Executor, Future
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +24,7 @@ from headrace.io.reading import shown_path, whole_rows
 from headrace.operators.aggregate.accumulators import Layout
 from headrace.operators.aggregate.combine import FIRST, LAST, compact
 from headrace.operators.registry import linear_of
-from headrace.plan.nodes import Combine, Diverted, LoopStart, Node, Output, Source
+from headrace.plan.nodes import DIVERTED, Combine, Diverted, LoopStart, Node, Output, Source
 from headrace.progress import Progress
 from headrace.stages.cut import Line
 from headrace.stages.message import REPORTS, RESULT, Message, split
@@ -25,21 +33,34 @@ __all__ = ["Intake", "circulated"]
 
 #: Blocks with fewer rows wait for others, and run through the operators together: each run has a fixed cost.
 _TOGETHER = 20_000
+#: So many blocks of a task may run, or wait for a thread, before the next one is judged.
+_MOST_RUNNING = 8
+#: Threads get pieces of about so many rows: their columns stay in a core's cache.
+_PIECE = 100_000
 
 
 class Intake:
     """One task of one source in one batch."""
 
     def __init__(
-        self, line: Line, source: Source, start: Progress, buckets: int, sender: int, clock: int | None = None
+        self,
+        line: Line,
+        source: Source,
+        start: Progress,
+        buckets: int,
+        sender: int,
+        clock: int | None = None,
+        workers: Executor | None = None,
     ) -> None:
         self.line, self.source, self.start, self.buckets, self.sender = line, source, start, buckets, sender
-        self.clock = clock
+        self.clock, self.workers = clock, workers
         self.channel = Channel(source, start, clock)
         self._reports: list[ChannelReport] = []
         self._waiting: list[tuple[Changes, Changes]] = []
         self._rows = 0
-        self._ready: dict[int, list[pa.Table]] = {edge.number: [] for edge in line.edges if edge.start == 0}
+        #: Rows to send, by edge, of the blocks that have been run; and those that are being run, in their order.
+        self._done: list[dict[int, pa.Table]] = []
+        self._running: deque[Future[dict[int, pa.Table]]] = deque()
         #: The outputs without a stage.
         self._outputs = [(i, o) for i, o in enumerate(line.outputs) if line.levels[o.fingerprint] == 0]
 
@@ -73,12 +94,23 @@ class Intake:
         self._waiting.append((accepted, diverted))
         self._rows += len(accepted) + len(diverted)
         if self._rows >= _TOGETHER:
-            self._run()
+            self._send()
 
-    def _run(self) -> None:
-        """Run the rows that wait through the operators of the level."""
-        accepted, diverted = (Changes.concat(parts) for parts in zip(*self._waiting, strict=True))
+    def _send(self) -> None:
+        """Run the rows that wait through the operators of the level; many of them in threads, if there are some."""
+        waiting, rows = self._waiting, self._rows
         self._waiting, self._rows = [], 0
+        if self.workers is None or (rows < _PIECE and not self._running):
+            self._done.append(self._run(waiting))
+            return
+        for part in _pieces(waiting):
+            self._running.append(self.workers.submit(self._run, part))
+        while len(self._running) > _MOST_RUNNING:
+            self._done.append(self._running.popleft().result())
+
+    def _run(self, waiting: list[tuple[Changes, Changes]]) -> dict[int, pa.Table]:
+        """The rows to send after the operators of the level, by edge."""
+        accepted, diverted = (Changes.concat(parts) for parts in zip(*waiting, strict=True))
         outputs: dict[str, Changes | pa.Table] = {self.source.fingerprint: accepted}
         for node in self.line.at(0):
             if isinstance(node, Diverted):
@@ -89,32 +121,32 @@ class Intake:
                 changes = [part for part in parts if isinstance(part, Changes)]
                 if changes:
                     outputs[node.fingerprint] = linear_of(node)(node, Changes.concat(changes))
-        for edge in self.line.edges:
-            if edge.start == 0 and edge.producer.fingerprint in outputs:
-                self._keep(edge.number, outputs[edge.producer.fingerprint])
-        for number, output in self._outputs:
-            if output.input.fingerprint in outputs:
-                self._keep(RESULT - number, outputs[output.input.fingerprint])
+        sent = {edge.number: edge.producer.fingerprint for edge in self.line.edges if edge.start == 0}
+        sent |= {RESULT - number: output.input.fingerprint for number, output in self._outputs}
+        return {edge: _as_table(outputs[name]) for edge, name in sent.items() if name in outputs}
 
-    def _keep(self, edge: int, data: Changes | pa.Table) -> None:
-        table = data.to_table() if isinstance(data, Changes) else data
-        if table.num_rows:
-            self._ready.setdefault(edge, []).append(table)
-
-    def finish(self) -> Iterable[Message]:
-        """All messages for the next level: rows by bucket, and the report for every bucket."""
+    def end(self) -> list[ChannelReport]:
+        """End the reading, and return the reports of the channels."""
         self._reports.append(self.channel.report)
+        return self._reports
+
+    def messages(self) -> Iterable[Message]:
+        """All messages for the next level, once the reading has ended: rows by bucket, the report for every bucket."""
         if self._waiting:
-            self._run()
+            self._send()
+        self._done += [running.result() for running in self._running]
+        ready: dict[int, list[pa.Table]] = {}
+        for edge_number, table in ((n, table) for done in self._done for n, table in done.items() if table.num_rows):
+            ready.setdefault(edge_number, []).append(table)
         for edge in self.line.edges:
-            if self._ready.get(edge.number):
-                table = _merged(edge.producer, self._ready[edge.number])
+            if edge.number in ready:
+                table = _merged(edge.producer, ready[edge.number])
                 for bucket, rows in enumerate(split(table, edge.route, self.buckets, self.sender)):
                     if rows is not None:
                         yield Message(bucket, edge.number, rows)
         for number, _ in self._outputs:
-            if self._ready.get(RESULT - number):
-                yield Message(self.sender % self.buckets, RESULT - number, concat(self._ready[RESULT - number]))
+            if RESULT - number in ready:
+                yield Message(self.sender % self.buckets, RESULT - number, concat(ready[RESULT - number]))
         reports = {self.source.fingerprint: [report.to_json() for report in self._reports]}
         for bucket in range(self.buckets):
             yield Message(bucket, REPORTS, extra=reports)
@@ -140,6 +172,21 @@ def circulated(line: Line, back: Message, buckets: int, sender: int) -> Iterable
     report = {loop: {back.extra["bucket"]: back.extra["report"]}}
     for bucket in range(buckets):
         yield Message(bucket, REPORTS, extra={"loops": report})
+
+
+def _pieces(waiting: list[tuple[Changes, Changes]]) -> Iterable[list[tuple[Changes, Changes]]]:
+    """Large blocks in pieces, for several threads."""
+    if len(waiting) > 1 or len(waiting[0][0]) < 2 * _PIECE:
+        yield waiting
+        return
+    (accepted, diverted), count = waiting[0], len(waiting[0][0]) // _PIECE
+    bounds = np.linspace(0, len(accepted), count + 1).astype(int).tolist()
+    for start, stop in pairwise(bounds):
+        yield [(accepted.slice(start, stop), diverted if start == 0 else Changes.empty(DIVERTED))]
+
+
+def _as_table(data: Changes | pa.Table) -> pa.Table:
+    return data.to_table() if isinstance(data, Changes) else data
 
 
 def _merged(producer: Node, tables: list[pa.Table]) -> pa.Table:

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.columnar import hash_rows
+from headrace.columnar import Int64s, hash_rows
+from headrace.compiled import compiled
+from headrace.hashing import UInt64s
 from headrace.pieces import Pieces, ipc_pieces
 from headrace.progress import Progress
 from headrace.stages.slim import full, slim
@@ -63,14 +65,28 @@ def split(table: pa.Table, route: tuple[str, ...] | None, buckets: int, sender: 
     """A table's rows by bucket; None for a bucket without rows."""
     if table.num_rows == 0:
         return [None] * buckets
-    where = bucket_of(table, route, buckets, sender)
-    if (where == where[0]).all():
-        return [table if b == where[0] else None for b in range(buckets)]
-    order = np.argsort(where, kind="stable")
-    ends = np.searchsorted(where[order], np.arange(buckets), "right")
-    ordered = table.take(pa.array(order))
-    starts = np.r_[0, ends[:-1]]
+    if not route or buckets == 1:  # all rows have one bucket
+        place = bucket_of(table.slice(0, 1), route, buckets, sender)[0]
+        return [table if b == place else None for b in range(buckets)]
+    order, ends = _by_bucket(hash_rows(table.select(list(route))), buckets)
+    ordered, starts = table.take(pa.array(order)), np.r_[0, ends[:-1]]
     return [ordered.slice(a, b - a) if b > a else None for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+@compiled
+def _by_bucket(hashes: UInt64s, buckets: int) -> tuple[Int64s, Int64s]:
+    """The rows by bucket, otherwise in their order; and where those of each bucket end."""
+    place = np.zeros(buckets + 1, np.int64)
+    for i in range(len(hashes)):
+        place[hashes[i] % np.uint64(buckets) + np.uint64(1)] += 1
+    for b in range(buckets):
+        place[b + 1] += place[b]
+    order = np.empty(len(hashes), np.int64)
+    for i in range(len(hashes)):
+        b = hashes[i] % np.uint64(buckets)
+        order[place[b]] = i
+        place[b] += 1
+    return order, place[:buckets]
 
 
 def pack(message: Message) -> Iterator[tuple[int, int, Pieces]]:

@@ -67,13 +67,13 @@ def test_buckets_with_rows_of_different_attempts_are_run_again(tmp_path: Path, m
     adapter = _Snapshots()
     intake, repeated = in_process.run_intake, []
 
-    def repeat(job: object, batch: Batch, task: int, stopped: object) -> list[Message]:
+    def repeat(job: object, batch: Batch, task: int, *more: object) -> list[Message]:
         """A task that is repeated, as on a machine that was lost, after bucket 0 has its rows."""
-        first = intake(job, batch, task, stopped)
+        first = intake(job, batch, task, *more)
         if repeated:
             return first
         repeated.append(task)
-        second = intake(job, batch, task, stopped)
+        second = intake(job, batch, task, *more)
         return [m for m in first if m.bucket == 0] + [m for m in second if m.bucket != 0]
 
     monkeypatch.setattr(in_process, "run_intake", repeat)

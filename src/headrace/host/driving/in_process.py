@@ -8,6 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from headrace.host.driving.delivery import deliver_all, deliveries_of
 from headrace.host.driving.plan import Batch, Executor, Job
 from headrace.host.driving.tasks import forget_stages, run_intake, run_stage
+from headrace.host.memory import keep_freed_memory
+from headrace.host.threads import available_cores
+from headrace.plan.functions import calls_python
 from headrace.stages.message import Message
 from headrace.store.log import Commit
 
@@ -17,19 +20,27 @@ __all__ = ["InProcessExecutor"]
 class InProcessExecutor(Executor):
     """Runs tasks in the driver's process; messages are passed as objects, in the order of the tasks that sent them.
 
-    One bucket needs no threads. Several have a thread each, which run in parallel where most of the work is done by
-    Arrow, NumPy or compiled code.
+    Buckets have a thread each, and so have intake tasks, up to the number of cores: they run in parallel where most of
+    the work is done by Arrow, NumPy or compiled code. A query of one bucket that calls users' Python code has no
+    threads: such code may depend on the thread that calls it.
     """
 
     def __init__(self, job: Job, name: str = "headrace") -> None:
+        keep_freed_memory()
         self.job = job
         #: Whether the query is being stopped: then a service that does not answer is not waited for.
         self.stopped = False
-        self._threads = ThreadPoolExecutor(job.buckets, f"headrace-{name}") if job.buckets > 1 else None
+        self.threads = cores = 1 if calls_python(*job.line.outputs) else available_cores()
+        count = max(job.buckets, cores)
+        self._threads = ThreadPoolExecutor(count, f"headrace-{name}") if count > 1 else None
+        #: Threads for pieces of large blocks; others than those of tasks, which wait for them.
+        self._pieces = ThreadPoolExecutor(cores, f"headrace-{name}-piece") if cores > 1 else None
 
     def run(self, batch: Batch) -> list[Message]:
         job = self.job
-        messages = self._each(lambda task: run_intake(job, batch, task, lambda: self.stopped), len(batch.shares))
+        messages = self._each(
+            lambda task: run_intake(job, batch, task, lambda: self.stopped, self._pieces), len(batch.shares)
+        )
         for level in range(1, job.line.depth + 1):
             arrived: list[list[Message]] = [[] for _ in range(job.buckets)]
             for message in messages:
@@ -55,8 +66,9 @@ class InProcessExecutor(Executor):
         self.job.interrupt_deliveries()
 
     def close(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown()
+        for threads in (self._threads, self._pieces):
+            if threads is not None:
+                threads.shutdown()
         forget_stages(self.job)
 
 

@@ -190,6 +190,9 @@ def _divided(sizes: Sequence[int], tasks: int) -> list[list[int]]:
 class Executor:
     """Runs the tasks of a trip; the other methods have defaults for this process."""
 
+    #: How many intake tasks it can run at once, besides one for each bucket.
+    threads: int = 1
+
     def run(self, batch: Batch) -> Sequence[Any]:
         """The messages of the tasks of the last level."""
         raise NotImplementedError

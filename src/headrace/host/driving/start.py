@@ -134,7 +134,8 @@ def _build(host: Host, place: Checkpoint, outputs: list[Output], sinks: list[Sin
     job = Job(uuid.uuid4().hex, line, count, place.storage, written, environment, services, place.owner)
     executor = host.executor(job, request.name)
     publisher = Publisher(line.outputs, sinks, place.storage, executor)
-    driver = Driver(job, executor, publisher, _now, request.files_per_batch, tasks=count, max_trips=request.max_trips)
+    tasks = max(count, executor.threads)
+    driver = Driver(job, executor, publisher, _now, request.files_per_batch, tasks=tasks, max_trips=request.max_trips)
     driver.row_pace, driver.temporary = Pace.of_rows(request.rows_per_batch), place.temporary
     _open(driver, place, sinks, host)
     counts = {str(source.origin): dict.fromkeys(COUNTERS, 0) for source in line.sources}

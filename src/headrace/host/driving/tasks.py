@@ -11,6 +11,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -74,29 +75,36 @@ def forget_stages(job: Job) -> None:
 # --- intake ----------------------------------------------------------------------------------------------------------
 
 
-def run_intake(job: Job, batch: Batch, task: int, stopped: Stopped = lambda: False) -> list[Message]:
-    """Read one share of a batch; when the query is being `stopped`, a service that is away is not waited for."""
-    messages = list(_read_share(job, batch, task, stopped))
+def run_intake(
+    job: Job, batch: Batch, task: int, stopped: Stopped = lambda: False, workers: Executor | None = None
+) -> list[Message]:
+    """Read one share of a batch; when the query is being `stopped`, a service that is away is not waited for.
+
+    `workers` are threads for the operators of large blocks.
+    """
+    messages = list(_read_share(job, batch, task, stopped, workers))
     if task == 0:
         messages += _signals(job, batch)
     return [_delivered(job, batch, message) for message in messages]
 
 
-def _read_share(job: Job, batch: Batch, task: int, stopped: Stopped) -> Iterator[Message]:
+def _read_share(job: Job, batch: Batch, task: int, stopped: Stopped, workers: Executor | None) -> Iterator[Message]:
     share = batch.shares[task]
     by_source: dict[int, list[ListedFile]] = {}
     for number, file in share.files:
         by_source.setdefault(number, []).append(file)
     for number, files in by_source.items():
         source = job.line.sources[number]
-        intake = Intake(job.line, source, batch.start[source.fingerprint], job.buckets, task)
+        start = batch.start[source.fingerprint]
+        intake = Intake(job.line, source, start, job.buckets, task, workers=workers)
         for i, file in enumerate(files):
             if i:
                 intake.next_channel()
             for block in read_listed(source, file):
                 intake.read(block, file.path)
-        yield from intake.finish()
-    ends = yield from _read_ranges(job, batch, task, stopped)
+        intake.end()
+        yield from intake.messages()
+    ends = yield from _read_ranges(job, batch, task, stopped, workers)
     if share.feedback and batch.last is not None:
         reader = BlockReader(job.storage, batch.last)
         for name in share.feedback:
@@ -111,7 +119,7 @@ def _read_share(job: Job, batch: Batch, task: int, stopped: Stopped) -> Iterator
 
 
 def _read_ranges(
-    job: Job, batch: Batch, task: int, stopped: Stopped
+    job: Job, batch: Batch, task: int, stopped: Stopped, workers: Executor | None
 ) -> Generator[Message, None, dict[str, dict[str, int]]]:
     """Read the ranges of a share; returns where the next range of each partition starts, by source."""
     ends: dict[str, dict[str, int]] = {}
@@ -121,7 +129,7 @@ def _read_ranges(
     for number, parts in by_source.items():
         source = job.line.sources[number]
         start = batch.start[source.fingerprint]
-        intake = Intake(job.line, source, start, job.buckets, task)
+        intake = Intake(job.line, source, start, job.buckets, task, workers=workers)
         of_source = ends.setdefault(source.fingerprint, {})
         for i, part in enumerate(parts):
             if not isinstance(source.lifetime, Arrival):
@@ -131,7 +139,8 @@ def _read_ranges(
                 else:
                     intake.channel = channel
             of_source[part.partition] = _take_range(intake, part, stopped)
-        yield from intake.finish()
+        intake.end()
+        yield from intake.messages()
     return ends
 
 

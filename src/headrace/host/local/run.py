@@ -3,6 +3,11 @@
 Each round takes one batch of every source, runs the intake, then every stage in every bucket, and passes messages as
 objects. When all sources are exhausted, one more round reports the end of the input: the CTI becomes infinite.
 
+A run to the end of all sources uses several cores: files are decoded in threads, the intake of a batch runs while the
+stages process the one before it, and the buckets of a stage run in parallel. Judging the rows of a batch needs only the
+promises of earlier batches, which are known as soon as those are judged. If the query calls users' Python code, only
+the decoding is in threads: such code may depend on the thread that calls it, and holds Python's global lock anyway.
+
 Tests drive a `Runner` themselves, batch by batch: they may end one source before the others, and `save` and `restored`
 continue a run as if in another process.
 """
@@ -10,22 +15,28 @@ continue a run as if in another process.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.errors import PlanError
+from headrace.host.memory import keep_freed_memory
 from headrace.host.received import received
 from headrace.host.result import FinishedRun, Result
+from headrace.host.threads import ahead, available_cores, in_order
 from headrace.io.decoded import DecodedBlock
+from headrace.io.files import ListedFile
 from headrace.io.ingress import COUNTERS, ChannelReport, count_orphans, resolve
 from headrace.io.origins import Events, Files, FrameRead
 from headrace.io.reading import in_memory, read_listed
 from headrace.optimizer import RULES, Rule
 from headrace.pieces import joined
-from headrace.plan.functions import functions_of
-from headrace.plan.nodes import Output, Source
+from headrace.plan.functions import calls_python, functions_of
+from headrace.plan.nodes import Output, Recurse, Source, walk
 from headrace.plan.policies import Heartbeat
 from headrace.progress import Progress
 from headrace.stages.cut import Line, line_of
@@ -38,6 +49,11 @@ from headrace.trace import stored_segments
 
 __all__ = ["Runner", "SavedRun", "batches_of", "run_local"]
 
+#: How many batches a step may be ahead of the next one.
+_AHEAD = 2
+#: Files with more bytes than this are worth several buckets.
+_LARGE = 32 << 20
+
 Clock = Callable[[], int]
 Block = tuple[DecodedBlock, str | None]  # with the file it comes from
 
@@ -45,28 +61,67 @@ Block = tuple[DecodedBlock, str | None]  # with the file it comes from
 def run_local(
     outputs: Sequence[Output],
     *,
-    buckets: int = 1,
+    buckets: int | None = None,
     batch_rows: int | None = None,
     clock: Clock | None = None,
     rules: Sequence[Rule] = RULES,
     finish: bool = True,
+    threads: int | None = None,
 ) -> FinishedRun:
-    """Run to the end of all sources. `batch_rows` bounds a batch's rows; `finish=False` leaves the streams open."""
+    """Run to the end of all sources.
+
+    `batch_rows` bounds a batch's rows; `finish=False` leaves the streams open. By default there are as many `threads`
+    as cores, and one bucket, or as many as threads if the files are large.
+    """
+    keep_freed_memory()
     with received(outputs) as bounded:
+        threads = threads or available_cores()
+        buckets = buckets or _useful_buckets(bounded, threads)
         line = line_of(bounded, buckets, rules)
-        return _run_to_the_end(Runner(line, buckets, clock), batch_rows, finish=finish)
+        return _run_to_the_end(line, buckets, clock, batch_rows, threads, finish=finish)
 
 
-def _run_to_the_end(runner: Runner, batch_rows: int | None, *, finish: bool) -> FinishedRun:
-    feeds = {source.fingerprint: batches_of(source, batch_rows) for source in runner.line.sources}
+def _useful_buckets(outputs: Sequence[Output], threads: int) -> int:
+    """As many buckets as threads if that pays: for large files, without loops and without users' Python code."""
+    nodes = list(walk(*outputs))
+    if threads == 1 or any(isinstance(node, Recurse) for node in nodes) or calls_python(*outputs):
+        return 1
+    origins = [node.origin for node in nodes if isinstance(node, Source) and isinstance(node.origin, Files)]
+    return threads if sum(file.size for origin in origins for file in origin.files()) > _LARGE else 1
+
+
+def _run_to_the_end(
+    line: Line, buckets: int, clock: Clock | None, batch_rows: int | None, threads: int, *, finish: bool
+) -> FinishedRun:
+    parallel = threads > 1 and not calls_python(*line.outputs)
+    with ExitStack() as stack:
+        readers = stack.enter_context(ThreadPoolExecutor(threads, "headrace-read")) if threads > 1 else None
+        workers = stack.enter_context(ThreadPoolExecutor(threads, "headrace-work")) if parallel else None
+        runner = Runner(line, buckets, clock, workers=workers)
+        for taken in ahead(_taken(runner, batch_rows, readers), _AHEAD if parallel else 0):
+            runner.run(taken)
+        if finish:
+            runner.end()
+    return runner.done
+
+
+def _taken(runner: Runner, batch_rows: int | None, readers: ThreadPoolExecutor | None) -> Iterator[TakenBatch]:
+    """Every batch, judged, in order."""
+    feeds = {source.fingerprint: batches_of(source, batch_rows, readers) for source in runner.line.sources}
     while feeds:
         round_ = {f: next(feed, None) for f, feed in feeds.items()}
         feeds = {f: feed for f, feed in feeds.items() if round_[f] is not None}
         if feeds or runner.ticking:
-            runner.round({f: blocks for f, blocks in round_.items() if blocks is not None})
-    if finish:
-        runner.end()
-    return runner.done
+            yield runner.take({f: blocks for f, blocks in round_.items() if blocks is not None})
+
+
+@dataclass(frozen=True)
+class TakenBatch:
+    """A batch whose rows are judged; reports besides theirs, and the progress of the sources after it."""
+
+    intakes: list[Intake]
+    signals: list[Message]
+    progress: Mapping[str, Progress]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +139,18 @@ class SavedRun:
 class Runner:
     """A line of stages with its results so far; the caller passes the batches."""
 
-    def __init__(self, line: Line, buckets: int, clock: Clock | None, *, drain: bool = True) -> None:
+    def __init__(
+        self,
+        line: Line,
+        buckets: int,
+        clock: Clock | None,
+        *,
+        drain: bool = True,
+        workers: ThreadPoolExecutor | None = None,
+    ) -> None:
         self.line, self.buckets, self.clock = line, buckets, clock
+        #: The threads that run the buckets of a stage in parallel.
+        self.workers = workers
         #: Whether loops finish before the next batch; and their feedback.
         self.drain = drain
         self.feedback: list[Message] = []
@@ -102,15 +167,24 @@ class Runner:
 
     def round(self, blocks: Mapping[str, Sequence[Block]], ended: Collection[str] = ()) -> None:
         """Run one batch of every source, by fingerprint; the sources in `ended` end with it."""
-        messages: list[Message] = []
+        self.run(self.take(blocks, ended))
+
+    def take(self, blocks: Mapping[str, Sequence[Block]], ended: Collection[str] = ()) -> TakenBatch:
+        """Judge one batch of every source. It may be ahead of the stages, in another thread."""
+        intakes, messages = [], list[Message]()
         for sender, source in enumerate(self.line.sources):
             if source.fingerprint in blocks:
-                messages += self._intake(source, blocks[source.fingerprint], sender)
+                intakes.append(self._intake(source, blocks[source.fingerprint], sender))
             if self.clock is not None and isinstance(source.policy, Heartbeat):
                 messages += self._report(source, ChannelReport(cti=source.policy.cti(self.clock())))
             if source.fingerprint in ended:
                 messages += self._report(source, ChannelReport(cti=INFINITY))
-        self._run_stages(messages)
+        return TakenBatch(intakes, messages, dict(self.progress))
+
+    def run(self, taken: TakenBatch) -> None:
+        """Run the stages of a batch."""
+        rows = [message for intake in taken.intakes for message in intake.messages()]
+        self._run_stages([*rows, *taken.signals], taken.progress)
         if self.drain:
             self.rest()
 
@@ -122,18 +196,18 @@ class Runner:
     def end_of_input(self) -> None:
         """End the input, without waiting for loops."""
         reports = [m for source in self.line.sources for m in self._report(source, ChannelReport(cti=INFINITY))]
-        self._run_stages(reports)
+        self._run_stages(reports, self.progress)
 
     def trip(self) -> None:
         """Run a batch without input, only with the feedback of loops."""
-        self._run_stages([])
+        self._run_stages([], self.progress)
 
     def rest(self) -> None:
         """Run loops until they finish; their output belongs to the latest batch."""
         batches = [self.done.results[output.name].batches for output in self.line.outputs]
         latest = [output_batches[-1:] for output_batches in batches]
         while self.feedback:
-            self._run_stages([], first=False)
+            self._run_stages([], self.progress, first=False)
             for output_batches, parts in zip(batches, latest, strict=True):
                 parts.append(output_batches.pop())
         for output, output_batches, parts in zip(self.line.outputs, batches, latest, strict=True):
@@ -162,20 +236,14 @@ class Runner:
                 run.restore(state, runner.progress, stored_segments(traces, segments.__getitem__))
         return runner
 
-    def _intake(self, source: Source, blocks: Sequence[Block], sender: int) -> list[Message]:
+    def _intake(self, source: Source, blocks: Sequence[Block], sender: int) -> Intake:
         now = self.clock() if self.clock is not None else None
-        intake = Intake(self.line, source, self.progress[source.fingerprint], self.buckets, sender, now)
+        start = self.progress[source.fingerprint]
+        intake = Intake(self.line, source, start, self.buckets, sender, now, self.workers)
         for block, path in blocks:
             intake.read(block, path)
-        messages = list(intake.finish())
-        reports = [
-            ChannelReport.from_json(r)
-            for m in messages
-            if m.edge == REPORTS and m.bucket == 0
-            for r in m.extra[source.fingerprint]
-        ]
-        self._note(source, reports)
-        return messages
+        self._note(source, intake.end())
+        return intake
 
     def _report(self, source: Source, report: ChannelReport) -> list[Message]:
         self._note(source, [report])
@@ -190,19 +258,20 @@ class Runner:
             if report.example is not None:
                 self.done.examples.setdefault(str(source.origin), report.example)
 
-    def _run_stages(self, messages: list[Message], *, first: bool = True) -> None:
+    def _run_stages(self, messages: list[Message], progress: Mapping[str, Progress], *, first: bool = True) -> None:
         for message in self.feedback:
             messages = [*messages, *circulated(self.line, message, self.buckets, message.extra["bucket"])]
         for stage in self.stages:
-            arrived = [(run, [m for m in messages if m.bucket == run.bucket]) for run in stage]
-            messages = [m for run, arrivals in arrived for m in run.step(arrivals, first=first)]
+            arrived = [[m for m in messages if m.bucket == run.bucket] for run in stage]
+            each = map if self.workers is None or self.buckets == 1 else self.workers.map
+            messages = [m for sent in each(partial(StageRun.step, first=first), stage, arrived) for m in sent]
         self.feedback = [m for m in messages if m.edge == FEEDBACK]
         statistics = [m.extra for m in messages if m.edge == STATISTICS]
         self.done.statistics.append(statistics)
         count_failed(self.done.counts, statistics)
         for source in self.line.sources:
             count_orphans(self.done.counts[str(source.origin)], source.fingerprint, statistics)
-        for departure in departures(self.line, [messages], self.progress):
+        for departure in departures(self.line, [messages], progress):
             self.done.results[departure.output.name].batches.append((departure.changes(), departure.progress))
 
 
@@ -212,8 +281,10 @@ def _copied(done: FinishedRun) -> FinishedRun:
     return FinishedRun(results, counts, list(done.statistics), dict(done.examples))
 
 
-def batches_of(source: Source, batch_rows: int | None = None) -> Iterator[Sequence[Block]]:
-    """The batches of a source, in order."""
+def batches_of(
+    source: Source, batch_rows: int | None = None, readers: ThreadPoolExecutor | None = None
+) -> Iterator[Sequence[Block]]:
+    """The batches of a source, in order; `readers` decode the next files meanwhile."""
     if isinstance(source.origin, (Events, FrameRead)):
         origin = source.origin
         for table in origin.batches() if isinstance(origin, Events) else [origin.rows(source.columns)]:
@@ -221,12 +292,21 @@ def batches_of(source: Source, batch_rows: int | None = None) -> Iterator[Sequen
     else:
         if not isinstance(source.origin, Files):
             raise PlanError(f"only Spark can read {source.origin}", instead="host='spark', or start(...)")
-        for file in source.origin.files():
-            blocks = read_listed(source, file)
-            if batch_rows is None:
-                yield [(block, file.path) for block in blocks]
-            else:
-                yield from ([(piece, file.path)] for block in blocks for piece in _cut(block, batch_rows))
+        files = source.origin.files()
+        if batch_rows is None:
+            yield from (
+                map(partial(_whole, source), files)
+                if readers is None
+                else in_order(partial(_whole, source), files, readers, _AHEAD)
+            )
+            return
+        for file in files:
+            for block in ahead(read_listed(source, file), 0 if readers is None else _AHEAD):
+                yield from ([(piece, file.path)] for piece in _cut(block, batch_rows))
+
+
+def _whole(source: Source, file: ListedFile) -> list[Block]:
+    return [(block, file.path) for block in read_listed(source, file)]
 
 
 def _pieces(table: pa.Table, rows: int | None) -> Iterator[pa.Table]:

@@ -1,0 +1,133 @@
+"""Threads never show in an answer, and an error in one is raised where it would be without it."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import headrace as hr
+from headrace import col
+from headrace.host.local import run as local_run
+from headrace.host.local.run import run_local
+from headrace.host.result import Result
+from headrace.host.threads import ahead
+from headrace.io.generator import Ticks, plain_ticks, write_files
+from headrace.plan.nodes import Output
+from headrace.progress import Progress
+from headrace.stages import intake
+
+
+@pytest.fixture
+def trades(tmp_path: Path) -> hr.Stream:
+    config = Ticks(900, seed=3, symbols=7, rate_per_second=10, disorder=0.3, late=0.02, max_delay="3 s")
+    write_files(plain_ticks(config), str(tmp_path / "trades"), 9)
+    return hr.read_parquet(str(tmp_path / "trades"), lifetime=hr.point("ts"), progress=hr.advance("3 s", late="divert"))
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "_PIECE", 7)
+    monkeypatch.setattr(intake, "_TOGETHER", 5)
+
+
+def _queries(trades: hr.Stream) -> dict[str, hr.Stream]:
+    lasting = trades.set_duration("2 s")
+    return {
+        "filter": trades.where(col("quantity") > 100),
+        "average": trades.group_by("symbol").window(hr.tumbling("5 s")).aggregate(p=hr.avg("price"), n=hr.count()),
+        "join": lasting.join(lasting.where(col("quantity") > 500).select("symbol", large=col("quantity")), on="symbol"),
+        "sessions": trades.group_by("symbol").window(hr.session("1 s")).aggregate(n=hr.count()),
+        "diverted": trades.diverted(),
+    }
+
+
+def _batches(result: Result) -> list[tuple[list, Progress]]:
+    """The rows of every batch, in any order, and its progress."""
+    return [(sorted(map(str, changes.to_table().to_pylist())), progress) for changes, progress in result.batches]
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("name", ["filter", "average", "join", "sessions", "diverted"])
+@pytest.mark.parametrize(("buckets", "threads"), [(1, 2), (2, 2), (3, 4)])
+def test_the_number_of_threads_does_not_show(trades: hr.Stream, name: str, buckets: int, threads: int):
+    outputs = [Output(_queries(trades)[name].node, "out")]
+    alone = run_local(outputs, buckets=buckets, threads=1)
+    together = run_local(outputs, buckets=buckets, threads=threads)
+    assert together.counts == alone.counts
+    assert _batches(together.results["out"]) == _batches(alone.results["out"])
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_live_queries_read_files_in_threads(trades: hr.Stream):
+    query = _queries(trades)["average"]
+    with pytest.warns(hr.errors.RowsNotUsed):
+        expected = query.run(threads=1).cht()
+    answers = hr.memory()
+    query.start(answers, host="local", files_per_batch=4).finish()
+    assert answers.cht().equals(expected)
+
+
+def test_large_files_have_a_bucket_for_every_thread(trades: hr.Stream, monkeypatch: pytest.MonkeyPatch):
+    outputs = [Output(_queries(trades)["average"].node, "out")]
+    assert local_run._useful_buckets(outputs, 2) == 1
+    monkeypatch.setattr(local_run, "_LARGE", 1000)
+    assert local_run._useful_buckets(outputs, 2) == 2
+    assert local_run._useful_buckets(outputs, 1) == 1
+
+
+def test_users_functions_are_called_by_the_thread_that_runs_the_query(trades: hr.Stream):
+    callers = set()
+
+    @hr.udf(takes="DOUBLE", returns="DOUBLE")
+    def price(p: float) -> float:
+        callers.add(threading.current_thread())
+        return p
+
+    run_local([Output(trades.select(p=price(col("price"))).node, "out")], threads=4)
+    assert callers == {threading.current_thread()}
+
+
+def test_a_bad_file_is_an_error_after_the_batches_before_it(tmp_path: Path):
+    for number in range(4):
+        pq.write_table(pa.table({"t": [number]}), tmp_path / f"{number}.parquet")
+    (tmp_path / "2.parquet").write_bytes(b"PAR1 is not enough")
+    stream = hr.read_parquet(str(tmp_path / "*.parquet"), schema="t LONG", lifetime=hr.point("t"))
+    messages = []
+    for threads in (1, 3):
+        with pytest.raises(hr.errors.HeadraceError) as caught:
+            stream.run(threads=threads)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+
+
+def test_items_come_in_order_and_not_too_far_ahead():
+    given, taken = itertools.count(), []
+
+    def items() -> Iterator[int]:
+        for number in given:
+            taken.append(number)
+            yield number
+
+    source = ahead(items(), 2)
+    assert [next(source) for _ in range(3)] == [0, 1, 2]
+    source.close()
+    assert len(taken) <= 6
+
+
+def test_an_error_is_raised_where_its_item_would_be():
+    def items() -> Iterator[int]:
+        yield 1
+        yield 2
+        raise ZeroDivisionError
+
+    source = ahead(items(), 2)
+    assert [next(source), next(source)] == [1, 2]
+    with pytest.raises(ZeroDivisionError):
+        next(source)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("headrace-ahead")]
