@@ -12,6 +12,7 @@ values and keeps none of them; these columns are null.
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Container, Sequence
 from types import ModuleType
@@ -27,8 +28,9 @@ from headrace.schema import Field, Type
 
 __all__ = ["CsvPass", "JsonPass"]
 
-#: Bytes from which on the machine is worth it: loading it takes longer than reading a small file.
+#: Bytes from which on the machine is worth a try, and worth loading, which takes longer than reading a small file.
 WORTH = 1 << 16
+LOADING = 4 << 20
 #: Bytes from which on a block is divided when the machine does not know all its rows.
 _DIVIDED = 1 << 20
 _LONGEST_PAUSE = 64
@@ -51,7 +53,8 @@ class _OnePass(ABC):
 
     def read(self, records: Records) -> pa.Table | None:
         """All rows, or None if the machine does not know all of them; `pa.ArrowInvalid` if they should be divided."""
-        if not self._known or not WORTH <= len(records.span) < _MOST_BYTES:
+        least = WORTH if "headrace.io.text_splitting" in sys.modules else LOADING
+        if not self._known or not least <= len(records.span) < _MOST_BYTES:
             return None
         if self._waits:
             self._waits -= 1
@@ -66,7 +69,7 @@ class _OnePass(ABC):
         return None
 
     def _tried(self, records: Records) -> pa.Table | None:
-        # Imported here because they load Numba, which takes longer than reading a small file.
+        # Imported here because loading them takes longer than reading a small file.
         from headrace.io import text_splitting, text_values
 
         if not records.has_bounds and b"\r" not in records.data:

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.io.text_values import FAILED, Bytes, Ints, Places, native
+from headrace.compiled import compiled, inlined
+from headrace.io.text_values import FAILED, Bytes, Ints, Places
 
 __all__ = ["NUMBER", "TEXT", "TIME", "TRUTH", "count", "split_csv", "split_json"]
 
@@ -34,7 +35,7 @@ _LONGEST_NUMBER = 400
 _PLAIN = (np.arange(256) >= _BLANK) & (np.arange(256) != _QUOTE) & (np.arange(256) != _BACKSLASH)
 
 
-@native
+@compiled
 def count(data: Bytes, byte: int) -> int:
     """How often a byte occurs."""
     found = 0
@@ -43,13 +44,13 @@ def count(data: Bytes, byte: int) -> int:
     return found
 
 
-@native
+@inlined
 def _is_escape(byte: int) -> bool:
     """Whether a byte behind a backslash stands for one character; `u` is not one of them."""
     return byte == _QUOTE or byte == _BACKSLASH or byte == 47 or byte in (98, 102, 110, 114, 116)  # / b f n r t
 
 
-@native
+@inlined
 def _after_word(data: Bytes, at: int) -> int:
     """The place after `true`, `false` or `null`; -1 if it is none of them."""
     byte = data[at]
@@ -62,7 +63,7 @@ def _after_word(data: Bytes, at: int) -> int:
     return FAILED
 
 
-@native
+@compiled
 def split_csv(
     data: Bytes, at: int, end: int, rows: int, slots: Ints, stops: Bytes, starts: Places, ends: Places, found: Ints
 ) -> int:
@@ -114,7 +115,7 @@ def split_csv(
     return at
 
 
-@native
+@compiled
 def split_json(
     data: Bytes,
     at: int,

@@ -8,20 +8,19 @@ as 1 and becomes 0 where a value is null.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["FAILED", "Bytes", "Ints", "Places", "doubles", "integers", "native", "texts", "times", "truths"]
+from headrace.compiled import compiled, inlined
+
+__all__ = ["FAILED", "Bytes", "Ints", "Places", "doubles", "integers", "texts", "times", "truths"]
 
 Ints = NDArray[np.int64]
 Places = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
 Int = Any  # a number of 64 bits
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 FAILED = -1
 _BLANK, _QUOTE, _BACKSLASH = 32, 34, 92
@@ -37,17 +36,7 @@ _UNITS = np.array([1, 10, 100, 1000, 10_000, 100_000])
 _MONTHS = np.array([0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365])
 
 
-def native(function: _Function) -> _Function:
-    """Compile a function when it is first called; the code is kept on disk, and runs without the GIL."""
-    try:
-        outer: Any = njit(cache=True, error_model="numpy", nogil=True)
-        return outer(function)  # type: ignore[no-any-return]
-    except RuntimeError:  # there is no folder for the cache
-        outer = njit(error_model="numpy", nogil=True)
-        return outer(function)  # type: ignore[no-any-return]
-
-
-@native
+@compiled
 def integers(data: Bytes, starts: Places, ends: Places, limit: int, out: Ints, valid: Bytes) -> int:
     """Decimal digits, at most 18, with a minus or without: whole numbers from -limit to limit - 1."""
     nulls = 0
@@ -84,7 +73,7 @@ def integers(data: Bytes, starts: Places, ends: Places, limit: int, out: Ints, v
     return nulls
 
 
-@native
+@compiled
 def doubles(
     data: Bytes, starts: Places, ends: Places, largest: float, out: NDArray[np.float64], valid: Bytes, hard: Ints
 ) -> int:
@@ -163,7 +152,7 @@ def doubles(
     return nulls
 
 
-@native
+@compiled
 def truths(data: Bytes, starts: Places, ends: Places, out: Bytes, valid: Bytes) -> int:
     """`true` and `false` in any case, 1 and 0."""
     nulls = 0
@@ -190,14 +179,14 @@ def truths(data: Bytes, starts: Places, ends: Places, out: Bytes, valid: Bytes) 
     return nulls
 
 
-@native
+@inlined
 def _two(data: Bytes, at: Int) -> Int:
     """A number of two digits; below zero if they are none."""
     high, low = np.int64(data[at]) - _ZERO, np.int64(data[at + 1]) - _ZERO
     return (high * 10 + low) | ((high | (9 - high) | low | (9 - low)) >> 63)
 
 
-@native
+@compiled
 def times(data: Bytes, starts: Places, ends: Places, out: Ints, valid: Bytes) -> int:
     """Microseconds since 1970 of `2024-05-01T12:00:00.000000Z`; or whole numbers of them.
 
@@ -290,7 +279,7 @@ def times(data: Bytes, starts: Places, ends: Places, out: Ints, valid: Bytes) ->
     return nulls
 
 
-@native
+@compiled
 def texts(data: Bytes, starts: Places, ends: Places, out: Bytes, offsets: Places, valid: Bytes, json: bool) -> int:
     """Copy texts to `out`, one after another from `offsets[0]` on, and resolve what is escaped."""
     nulls, size = 0, np.int64(offsets[0])
@@ -322,7 +311,7 @@ def texts(data: Bytes, starts: Places, ends: Places, out: Bytes, offsets: Places
     return nulls
 
 
-@native
+@inlined
 def _hex(data: Bytes, at: Int) -> Int:
     """Four hexadecimal digits; -1 if they are none."""
     value = np.int64(0)
@@ -337,7 +326,7 @@ def _hex(data: Bytes, at: Int) -> Int:
     return value
 
 
-@native
+@inlined
 def _escaped(data: Bytes, at: Int, out: Bytes, size: Int) -> tuple[Int, Int]:
     """Copy the character that an escape of JSON stands for: the place after it, or FAILED, and the new size."""
     byte: Any = data[at]

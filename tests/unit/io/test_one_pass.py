@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.io import one_pass
+from headrace.io import one_pass, text_splitting
 from headrace.io.csv import CsvDecoder, read_csv
 from headrace.io.decoded import DecodedBlock, concat
 from headrace.io.json import JsonDecoder, json_records, read_json
@@ -29,6 +29,7 @@ ALL = Schema.of(
     "i INT, l LONG, y BYTE, h SHORT, d DOUBLE, f FLOAT, b BOOLEAN, s STRING, c CHAR, t DATETIME",
 )
 NEVER = 1 << 40
+assert text_splitting  # loaded, so that small blocks are read in one pass
 
 DIGITS = st.text("0123456789", min_size=1, max_size=21)
 NUMBERS = st.one_of(
@@ -235,7 +236,8 @@ def test_types_that_the_machine_does_not_know(monkeypatch: pytest.MonkeyPatch, c
 
 
 @pytest.mark.parametrize("format", ["csv", "json"])
-def test_columns_that_a_query_does_not_use_are_judged(tmp_path: Path, format: str):
+def test_columns_that_a_query_does_not_use_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str):
+    monkeypatch.setattr(one_pass, "LOADING", one_pass.WORTH)
     path = tmp_path / f"rows.{format}"
     if format == "csv":
         good, bad = "{0},{0}.5,text {0},7\n", "{0},{0}.5,text,seven\n"
