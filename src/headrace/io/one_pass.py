@@ -23,7 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.io.conversion import is_tick
-from headrace.io.records import Records
+from headrace.io.records import Records, count_lines
 from headrace.schema import Field, Type
 
 __all__ = ["CsvPass", "JsonPass"]
@@ -72,28 +72,31 @@ class _OnePass(ABC):
         # Imported here because loading them takes longer than reading a small file.
         from headrace.io import text_splitting, text_values
 
-        if not records.has_bounds and b"\r" not in records.data:
-            records.line_count = int(text_splitting.count(np.frombuffer(records.data, np.uint8), _NEWLINE))
         data, at, end = _closed(records)
-        expected = len(records) if records.has_bounds else None
-        most = records.line_count + 1 if expected is None else expected
         columns = [
-            (_Column if kept else _JudgedColumn)(field, most, end - at, text_values, json=self._json)
+            (_Column if kept else _JudgedColumn)(field, end - at, text_values, json=self._json)
             for field, kept in zip(self._fields, self._kept, strict=True)
         ]
         starts, ends = np.empty((2, len(columns), _TOGETHER), np.int32)
         row, found = 0, np.zeros(1, np.int64)
         while at < end:
-            at = self._split(text_splitting, data, at, end, min(_TOGETHER, most - row), starts, ends, found)
+            first = at
+            at = self._split(text_splitting, data, at, end, _TOGETHER, starts, ends, found)
             rows = int(found[0])
-            if at < 0 or rows == 0:
+            if at < 0:
                 return None
+            likely = row + rows + (end - at) * rows // (at - first)
+            for column in columns:
+                column.reserve(row + rows, likely)
             places = ((starts[slot, :rows], ends[slot, :rows]) for slot in range(len(columns)))
             if not all(column.add(data, *bounds, row) for column, bounds in zip(columns, places, strict=True)):
                 return None
             row += rows
-        if expected not in (row, None):
-            return None
+        if records.has_bounds:
+            if len(records) != row:
+                return None
+        else:  # each row is a line
+            records.line_count = row - 1 + count_lines(records.data[len(records.span) :])
         return pa.table([column.array(row) for column in columns], names=[field.name for field in self._fields])
 
     _json = False
@@ -173,18 +176,26 @@ def _closed(records: Records) -> tuple[NDArray[np.uint8], int, int]:
 class _Column:
     """The values of a field, as the machine adds them."""
 
-    def __init__(self, field: Field, rows: int, size: int, machine: ModuleType, *, json: bool) -> None:
+    def __init__(self, field: Field, size: int, machine: ModuleType, *, json: bool) -> None:
         self._kind, self._machine, self._json = field.type, machine, json
-        self._valid = np.ones(rows, np.uint8)
         self._nulls, self._hard = 0, np.zeros(1, np.int64)
+        self._valid, self._offsets = np.ones(0, np.uint8), np.zeros(1, np.int32)
+        # The texts of a block fit into its size; pages that nobody writes to take no memory.
+        self._values: NDArray[Any] = np.empty(size if self._kind.is_text else 0, self._stored())
+
+    def reserve(self, rows: int, likely: int) -> None:
+        """Make room for so many rows; if there is none yet, for as many as are likely."""
+        more = max(rows, likely) + _TOGETHER - len(self._valid)
+        if rows <= len(self._valid):
+            return
+        self._valid = np.r_[self._valid, np.ones(more, np.uint8)]
         if self._kind.is_text:
-            self._values: NDArray[Any] = np.empty(size, np.uint8)  # pages that nobody writes to take no memory
-            self._offsets = np.zeros(rows + 1, np.int32)
+            self._offsets = np.r_[self._offsets, np.zeros(more, np.int32)]
         else:
-            self._values = np.empty(rows, self._stored())
+            self._values = np.r_[self._values, np.empty(more, self._values.dtype)]
 
     def _stored(self) -> type:
-        if self._kind is Type.BOOLEAN:
+        if self._kind is Type.BOOLEAN or self._kind.is_text:
             return np.uint8
         return np.float64 if self._kind.is_floating else np.int64
 
@@ -250,8 +261,11 @@ class _Column:
 class _JudgedColumn(_Column):
     """The values of a field that are checked and not kept."""
 
-    def __init__(self, field: Field, rows: int, size: int, machine: ModuleType, *, json: bool) -> None:  # noqa: ARG002
-        super().__init__(field, min(rows, _TOGETHER), 0, machine, json=json)
+    def __init__(self, field: Field, size: int, machine: ModuleType, *, json: bool) -> None:  # noqa: ARG002
+        super().__init__(field, 0, machine, json=json)
+
+    def reserve(self, rows: int, likely: int) -> None:  # noqa: ARG002
+        super().reserve(_TOGETHER, 0)
 
     def add(self, data: NDArray[np.uint8], starts: NDArray[np.int32], ends: NDArray[np.int32], row: int) -> bool:  # noqa: ARG002
         if not self._kind.is_text:

@@ -21,7 +21,7 @@ import numpy as np
 from headrace.compiled import compiled, inlined
 from headrace.io.text_values import FAILED, Bytes, Ints, Places
 
-__all__ = ["NUMBER", "TEXT", "TIME", "TRUTH", "count", "split_csv", "split_json"]
+__all__ = ["NUMBER", "TEXT", "TIME", "TRUTH", "split_csv", "split_json"]
 
 #: What the values of a slot may be in JSON: numbers, texts, texts or whole numbers, true or false.
 NUMBER, TEXT, TIME, TRUTH = range(4)
@@ -33,15 +33,6 @@ _MOST_MEMBERS = 256
 _LONGEST_NUMBER = 400
 #: Bytes that stand for themselves in a text.
 _PLAIN = (np.arange(256) >= _BLANK) & (np.arange(256) != _QUOTE) & (np.arange(256) != _BACKSLASH)
-
-
-@compiled
-def count(data: Bytes, byte: int) -> int:
-    """How often a byte occurs."""
-    found = 0
-    for i in range(len(data)):
-        found += data[i] == byte
-    return found
 
 
 @inlined
