@@ -270,7 +270,7 @@ class _JudgedColumn(_Column):
     def add(self, data: NDArray[np.uint8], starts: NDArray[np.int32], ends: NDArray[np.int32], row: int) -> bool:  # noqa: ARG002
         if not self._kind.is_text:
             return super().add(data, starts, ends, 0)
-        escaped = np.flatnonzero(starts < 0) if self._json else ()
+        escaped = np.flatnonzero((starts < 0) & (ends >= 0)) if self._json else ()
         if not len(escaped):
             return True  # a text without escapes is a text
         self._values = np.empty(int((ends[escaped] - ~starts[escaped]).sum()), np.uint8)

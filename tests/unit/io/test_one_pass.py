@@ -175,6 +175,7 @@ JSON_LINE = st.one_of(
 @given(st.lists(JSON_LINE, max_size=12), ENDS, LAST_ENDS, COLUMNS)
 @example(['{"d":-0}', '{"i":2147483648}'], "\n", "", ({"d", "i"}, set()))
 @example(['{"s":"\\ud834"}', '{"s":"\\u00e9"}'], "\n", "", ({"s", "i"}, {"s"}))
+@example(['{"s":"\\""}', "{}", "{}", "{}", "{}"], "\n", "", ({"s"}, {"s"}))  # the place of a value in the rows before
 def test_differential_json(lines: list[str], end: str, last: str, columns: tuple[set[str], set[str]]):
     data = (end.join(lines) + last).encode("utf-8", errors="replace")
 
