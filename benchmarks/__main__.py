@@ -15,7 +15,7 @@ from benchmarks.measure import Section, show
 #: needs one with more jars, so it is the first.
 BENCHMARKS = (
     "services", "throughput", "kernels", "reading", "live", "objects", "nexmark", "store", "memory", "growth", "esl",
-    "patterns", "patterns_spark", "ffp", "recursion", "trips", "scale",
+    "patterns", "patterns_spark", "ffp", "recursion", "trips", "scale", "cluster",
 )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headrace import coding
 from headrace.hashing import NULL_HASH, UInt64s, add_marks, combine, hash_numbers, hash_texts, mixed, repeated
 
 __all__ = [
@@ -28,8 +29,10 @@ Bools = NDArray[np.bool_]
 _MARK, _MARK_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _NOTHING = np.empty(0, bool)
 _TEXTS = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
-#: Numbers that are multiplied stay below this; those of rows that are all different need no more than this per row.
-_MOST_NUMBERS, _SPARSE = 2**62, 4
+#: Numbers of several columns stay below this.
+_MOST_NUMBERS = 2**62
+#: A table of all numbers in a range has so many places for each row, or so few.
+_SPARSE, _FEW = 4, 1024
 
 
 def to_numpy(column: pa.ChunkedArray | pa.Array) -> Int64s:
@@ -117,21 +120,68 @@ def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
 
 
 def factorize(table: pa.Table) -> tuple[Int64s, Int64s]:
-    """`(codes, first)`: rows with equal values share a code `0..g-1`; `first[c]` is the first row with code c."""
+    """`(codes, first)`: rows with equal values share a code `0..g-1`; `first[c]` is the first row with code c.
+
+    Codes are in the order of their first rows.
+    """
     n = table.num_rows
-    numbers, size = np.zeros(n, np.int64), 1
     if n == 0:
-        return numbers, numbers
-    for column in sortable(canonical_floats(table)).columns:
-        more, span = _numbered(column)
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    numbers, low, size = np.zeros(n, np.int64), 0, 1
+    for digits in (digits for column in sortable(canonical_floats(table)).columns for digits in _digits(column)):
+        least, greatest = coding.ends(digits)
+        span = greatest - least + 1
         if size * span > _MOST_NUMBERS:
-            numbers, size = _without_gaps(numbers, size)
-            more, span = _without_gaps(more, span)
-        numbers, size = (numbers * span + more, size * span) if size > 1 else (more, span)
-    codes, size = _without_gaps(numbers, size)
-    first = np.empty(size, np.int64)
-    first[codes[::-1]] = np.arange(n - 1, -1, -1)
-    return codes, first
+            numbers, low, size = _renumbered(numbers, low, size)
+            digits, least, span = _renumbered(digits, least, span)
+        if size == 1:
+            numbers, low, size = digits, least, span
+        elif span > 1:
+            numbers, low, size = coding.with_digit(numbers, low, digits, least, span), 0, size * span
+    return _codes(numbers, low, size)
+
+
+def _digits(column: pa.ChunkedArray) -> list[Int64s]:
+    """Numbers that distinguish the values of a column: numbers and short texts stand for themselves; null is apart."""
+    kind = column.type
+    if column.null_count and (pa.types.is_signed_integer(kind) or pa.types.is_string(kind)):
+        some = pa.scalar("" if pa.types.is_string(kind) else 0, kind)
+        return [to_numpy(pc.is_null(column)).astype(np.int64), *_digits(pc.fill_null(column, some))]
+    if column.null_count == 0 and pa.types.is_float64(kind):
+        return [to_numpy(column).view(np.int64)]
+    if column.null_count == 0 and (pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind)):
+        return [to_numpy(column if kind == pa.int64() else pc.cast(column, pa.int64()))]
+    numbers = _short_texts(column) if pa.types.is_string(kind) else None
+    return [_numbered(column)[0] if numbers is None else numbers]
+
+
+def _short_texts(column: pa.ChunkedArray) -> Int64s | None:
+    """Numbers in place of texts; None if some are too long."""
+    texts = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    _, places, data = texts.buffers()
+    if data is None:
+        return np.zeros(len(texts), np.int64)
+    offsets, numbers = np.frombuffer(places, np.int32)[texts.offset :], np.empty(len(texts), np.int64)
+    return numbers if coding.short_texts(offsets, np.frombuffer(data, np.uint8), numbers) else None
+
+
+def _codes(numbers: Int64s, low: int, size: int) -> tuple[Int64s, Int64s]:
+    """Codes for numbers `low..low+size-1`."""
+    n = len(numbers)
+    codes, first = np.empty(n, np.int64), np.empty(min(n, size), np.int64)
+    dense = size <= max(_SPARSE * n, _FEW)
+    count = (
+        coding.dense_codes(numbers, low, size, codes, first) if dense else coding.hashed_codes(numbers, codes, first)
+    )
+    return codes, first[:count]
+
+
+def _renumbered(numbers: Int64s, low: int, size: int) -> tuple[Int64s, int, int]:
+    """Codes in place of numbers, if that is shorter: their least, and the size of their range."""
+    if size <= len(numbers):
+        return numbers, low, size
+    codes, first = _codes(numbers, low, size)
+    return codes, 0, len(first)
 
 
 def _numbered(column: pa.ChunkedArray) -> tuple[Int64s, int]:
@@ -144,17 +194,6 @@ def _numbered(column: pa.ChunkedArray) -> tuple[Int64s, int]:
             return values - low, high - low + 1
     encoded = _encoded(column)
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
-
-
-def _without_gaps(numbers: Int64s, size: int) -> tuple[Int64s, int]:
-    """The same codes, renumbered without gaps."""
-    if size > _SPARSE * len(numbers):
-        encoded = pc.dictionary_encode(pa.array(numbers))
-        return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
-    used = np.zeros(size, bool)
-    used[numbers] = True
-    place = np.cumsum(used) - 1
-    return place[numbers], int(place[-1]) + 1
 
 
 def marks(table: pa.Table) -> UInt64s:
@@ -218,5 +257,5 @@ def _hash_lists(lists: Lists) -> UInt64s:
 def group_sum(codes: Int64s, values: Int64s, groups: int) -> Int64s:
     """The exact int64 sum of `values` per code."""
     result = np.zeros(groups, np.int64)
-    np.add.at(result, codes, values)
+    coding.add_by_code(np.ascontiguousarray(codes, np.int64), np.ascontiguousarray(values, np.int64), result)
     return result

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.compiled import compiled, inlined
+from headrace.compiled import BYTES, INTS, NEW_UINTS, TRUTHS, UINT, UINTS, compiled, inlined
 
 __all__ = ["NULL_HASH", "UInt64s", "add_marks", "combine", "hash_numbers", "hash_texts", "mixed", "repeated"]
 
@@ -36,7 +36,7 @@ def _mix(value: np.uint64) -> np.uint64:
     return value ^ (value >> _31)
 
 
-@compiled
+@compiled(UINTS)
 def mixed(values: UInt64s) -> UInt64s:
     """The values, mixed."""
     result = np.empty(len(values), np.uint64)
@@ -45,24 +45,26 @@ def mixed(values: UInt64s) -> UInt64s:
     return result
 
 
-@compiled
+@compiled(UINTS, TRUTHS)
 def hash_numbers(values: UInt64s, missing: NDArray[np.bool_]) -> UInt64s:
     """The hashes of numbers, given as bits; `missing` has a value for each, or none at all."""
-    result = mixed(values)
+    result = np.empty(len(values), np.uint64)
+    for i in range(len(values)):
+        result[i] = _mix(values[i])
     for i in range(len(missing)):
         if missing[i]:
             result[i] = NULL_HASH
     return result
 
 
-@compiled
+@compiled(NEW_UINTS, UINTS)
 def combine(result: UInt64s, hashes: UInt64s) -> None:
     """Add the hashes of another column to those of rows, in place."""
     for i in range(len(result)):
         result[i] = _mix(result[i] ^ hashes[i])
 
 
-@compiled
+@compiled(NEW_UINTS, UINTS, UINT)
 def add_marks(result: UInt64s, values: UInt64s, factor: np.uint64) -> None:
     """Add values times an odd factor to the marks of rows, in place."""
     for i in range(len(result)):
@@ -79,7 +81,7 @@ def hash_texts(column: pa.Array) -> UInt64s:
     return _sip_hashes(ends.astype(np.int64), np.frombuffer(data if data is not None else b"", np.uint8))
 
 
-@compiled
+@compiled(INTS, BYTES)
 def _sip_hashes(ends: NDArray[np.int64], data: NDArray[np.uint8]) -> UInt64s:
     result = np.empty(len(ends) - 1, np.uint64)
     for i in range(len(result)):
@@ -134,7 +136,7 @@ def _rotated(value: np.uint64, bits: np.uint64) -> np.uint64:
     return (value << bits) | (value >> (np.uint64(64) - bits))
 
 
-@compiled
+@compiled(UINTS)
 def repeated(numbers: UInt64s) -> NDArray[np.bool_]:
     """Whether each number is there more than once."""
     bits = 4

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from headrace.changes import Changes
 from headrace.events import history
 from headrace.host.local.run import run_local
 from headrace.io.origins import Events
+from headrace.operators.aggregate import overlapping
 from headrace.operators.reference import bag, reference_stream, rows_of
 from headrace.optimizer import RULES
 from headrace.optimizer.combine_before_shuffle import combine_before_shuffle
@@ -56,14 +58,14 @@ def rows_with_lifetimes(drawn: list[tuple]) -> list[dict[str, Any]]:
     return [{"t": t, "u": INFINITY if d is None else t + d, **payload} for t, d, payload in drawn]
 
 
-def source_of(rows: list[dict[str, Any]], sizes: tuple[int, ...]) -> hr.Stream:
+def source_of(rows: list[dict[str, Any]], sizes: tuple[int, ...], delay: int = DELAY) -> hr.Stream:
     table = pa.Table.from_pylist(rows, schema=SCHEMA.arrow)
-    return hr.Stream(Source(Events(table, sizes), SCHEMA, hr.interval("t", "u"), hr.advance(DELAY)))
+    return hr.Stream(Source(Events(table, sizes), SCHEMA, hr.interval("t", "u"), hr.advance(delay)))
 
 
-def seen_after(rows: list[dict[str, Any]]) -> tuple[list, Progress]:
+def seen_after(rows: list[dict[str, Any]], delay: int = DELAY) -> tuple[list, Progress]:
     high = max((row["t"] for row in rows), default=NEG_INFINITY)
-    return [(row["t"], row["u"], row) for row in rows], Progress(high - DELAY if rows else high, high)
+    return [(row["t"], row["u"], row) for row in rows], Progress(high - delay if rows else high, high)
 
 
 @st.composite
@@ -101,6 +103,53 @@ def test_differential_insert_only_aggregates(
             s.node.fingerprint: seen_after(rows[: sum(cut[: number + 1])])
             for s, rows, cut in ((a, left, sizes), (b, right, other_sizes))
         }
+        expected, promise = reference_stream(node, seen, ended=ended)
+        assert bag(rows_of(history(Changes.concat(whole)))) == bag(expected)
+        assert progress.cti == promise.cti
+
+
+@st.composite
+def punctual_rows(draw: st.DrawFn, delay: int) -> list[dict[str, Any]]:
+    """Rows that go on and on, out of order within the delay."""
+    drawn, now = [], 0
+    for step, back, duration, payload in draw(
+        st.lists(
+            st.tuples(
+                st.integers(0, 9),
+                st.integers(0, delay),
+                st.sampled_from([1, 1, 1, 3, 30, None]),
+                st.fixed_dictionaries({name: st.sampled_from(values) for name, values in VALUES.items()}),
+            ),
+            max_size=24,
+        )
+    ):
+        now += step
+        drawn.append((now - back, duration, payload))
+    return rows_with_lifetimes(drawn)
+
+
+@given(st.integers(0, 12).flatmap(lambda delay: st.tuples(st.just(delay), punctual_rows(delay))), st.data())
+def test_differential_sliding_extremes(drawn: tuple[int, list[dict[str, Any]]], data: st.DataObject):
+    """Least and greatest values of overlapping windows, while windows close; each with sums beside it or alone."""
+    delay, rows = drawn
+    sizes = data.draw(batch_sizes(len(rows)))
+    stream = source_of(rows, sizes, delay)
+    names = data.draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=2))
+    functions = st.sampled_from([hr.min, hr.max, hr.min, hr.max, hr.count])
+    named = {f"c{i}": data.draw(functions)(name) for i, name in enumerate(names)}
+    named |= {"s": hr.sum("n")} if data.draw(st.booleans()) else {}
+    hop = data.draw(st.integers(1, 4))
+    window = hr.hopping(hop + data.draw(st.integers(1, 40)), hop, data.draw(st.integers(-4, 4)))
+    node = stream.group_by(*data.draw(st.sampled_from([(), ("k",), ("f", "b")]))).window(window).aggregate(**named).node
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(overlapping, "_FEW_WINDOWS", 1)
+        result = run_local([Output(node, "out")], buckets=data.draw(buckets())).results["out"]
+    check_output(result.events())
+    whole = [Changes.empty(node.schema)]
+    for number, (changes, progress) in enumerate(result.batches):
+        whole.append(changes)
+        ended = number == len(result.batches) - 1
+        seen = {stream.node.fingerprint: seen_after(rows[: sum(sizes[: number + 1])], delay)}
         expected, promise = reference_stream(node, seen, ended=ended)
         assert bag(rows_of(history(Changes.concat(whole)))) == bag(expected)
         assert progress.cti == promise.cti

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace as hr
+from headrace import columnar
 from headrace.io import ingress
 from headrace.io.origins import Events
-from headrace.operators.aggregate import combine
 from headrace.plan.nodes import Source
 from headrace.progress import Progress
 from headrace.schema import Schema
@@ -24,13 +24,13 @@ from headrace.time import NEG_INFINITY
 @pytest.fixture(autouse=True, scope="module")
 def from_the_second_row_on() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(combine, "_WORTH_COUNTING", 2)
-        patch.setattr(ingress, "_STRETCH", 2)
+        patch.setattr(columnar, "_SPARSE", 0)
+        patch.setattr(columnar, "_FEW", 0)
         yield
 
 
 @given(st.data(), st.sampled_from([(), ("k",), ("k", "i")]), buckets())
-def test_differential_sums_by_counting(data: st.DataObject, keys: tuple[str, ...], n: int):
+def test_differential_groups_by_hash_tables(data: st.DataObject, keys: tuple[str, ...], n: int):
     events = data.draw(physical_streams())
     stream = hr.events(tables(events), SCHEMA, batches=data.draw(batch_sizes(len(events))))
     window = data.draw(st.sampled_from([hr.tumbling(4), hr.hopping(6, every=4), hr.hopping(2, every=5)]))
@@ -39,7 +39,7 @@ def test_differential_sums_by_counting(data: st.DataObject, keys: tuple[str, ...
 
 
 @given(st.lists(st.integers(-30, 30), max_size=12), st.integers(0, 20), st.integers(1, 7), st.data())
-def test_differential_lateness_by_stretches(times: list[int], delay: int, every: int, data: st.DataObject):
+def test_differential_lateness_of_blocks(times: list[int], delay: int, every: int, data: st.DataObject):
     policy = hr.advance(delay, every=every)
     schema = Schema.of("t LONG")
     source = Source(Events(pa.table({"t": pa.array([], pa.int64())})), schema, hr.point("t"), policy)

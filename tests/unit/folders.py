@@ -28,7 +28,7 @@ FOLDERS = (
     Folder(("errors",), "the exception tree: what was given, what is allowed, what to write instead"),
     Folder(("time",), "ticks, durations, infinity"),
     Folder(("schema",), "columns and types, in Arrow and in SQL"),
-    Folder(("compiled", "hashing"), "loops compiled to machine code; hashes of columns"),
+    Folder(("compiled", "coding", "hashing"), "loops compiled to machine code; codes and hashes of columns"),
     Folder(("columnar", "pieces"), "helpers for Arrow and NumPy columns; writing bytes without a copy"),
     Folder(
         ("deep", "cache", "entry_points"),

@@ -175,14 +175,13 @@ _STAGES = (
 
 _GRIDS = (
     Fault(
-        "in the window that ends at its start", "headrace.plan.windows", "Grid.first",
-        "(_bounded(le) - (self.origin + self.size)) // self.hop + 1",
-        "-((self.origin + self.size - _bounded(le)) // self.hop)",
+        "in the window that ends at its start", "headrace.plan.windows", "Grid.runs",
+        "np.ascontiguousarray(le)", "np.ascontiguousarray(le - 1)",
         "an event that starts where a window ends is counted into it",
     ),
     Fault(
-        "in the window that starts at its end", "headrace.plan.windows", "Grid.last",
-        "_bounded(re) - 1 - self.origin", "_bounded(re) - self.origin",
+        "in the window that starts at its end", "headrace.plan.windows", "Grid.runs",
+        "np.ascontiguousarray(re)", "np.where(re == INFINITY, re, re + 1)",
         "an event that ends where a window starts is counted into it",
     ),
     Fault(
@@ -230,13 +229,13 @@ _GRIDS = (
 
 _AGGREGATES = (
     Fault(
-        "nothing counted is nothing changed", "headrace.operators.aggregate.combine", "compact",
-        "zero = pc.and_(zero, pc.equal(merged.column(name), 0))", "pass",
+        "nothing counted is nothing changed", "headrace.operators.aggregate.running", "without_zeros",
+        "_sums(table, others)", "_sums(table, others)[:1]",
         "an event replaced by another within a batch leaves the count as it was, and its difference in sums is lost",
     ),
     Fault(
-        "sums without weights", "headrace.operators.aggregate.accumulators", "Layout.sums_table",
-        "column if plain else column * changes.weight", "column",
+        "sums without weights", "headrace.operators.aggregate.accumulators", "Layout._sums",
+        "argument.sums(values, rows)", "argument.sums(values, CodedRows(codes, np.ones(len(codes), np.int64), size))",
         "what is taken back is added instead of subtracted",
     ),
     Fault(

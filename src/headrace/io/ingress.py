@@ -33,6 +33,7 @@ from headrace.errors import BadRow, LateEvent
 from headrace.events import CONTROL, FARTHEST, event_problems
 from headrace.expr import Expr, evaluate
 from headrace.io.keyed_changes import is_preimage, row_problems
+from headrace.io.on_time import all_on_time
 from headrace.plan.nodes import DIVERTED, Source
 from headrace.plan.policies import Advance, Arrival, Changed, Edge, Interval, Physical, Point, ProgressPolicy
 from headrace.plan.source import RE_NEW, diverted_rows
@@ -44,7 +45,6 @@ __all__ = ["Channel", "ChannelReport", "count_orphans", "resolve"]
 
 Flags = NDArray[np.bool_]
 RowLookup = Callable[[Int64s], pa.Table]
-_STRETCH = 16_384
 #: The counters of a source: of rows, and of files that were missing or changed when they were read.
 COUNTERS = (
     "rows", "accepted", "diverted", "dropped", "adjusted", "ctis", "late", "malformed", "missing_files",
@@ -145,6 +145,9 @@ class Channel:
         """
         self.report.counts["rows"] += table.num_rows
         lifetime = self.source.lifetime
+        quick = self._on_time(table)
+        if quick is not None:
+            return quick, Changes.empty(DIVERTED)
         if isinstance(lifetime, Changed):
             table, full_rows, lines = self._without_preimages(lifetime, table, full_rows, lines)
         rows = self._events(table)
@@ -168,6 +171,25 @@ class Channel:
         unused = full_rows(places) if full_rows is not None else table.take(pa.array(places))
         at = None if lines is None else pa.array(lines[places], mask=lines[places] < 0)
         return self._accept(events), self._diverted(list(reasons[places]), _row_texts(unused), cti[places], at)
+
+    def _on_time(self, table: pa.Table) -> Changes | None:
+        """All rows of a block, if a quick look shows that they are sound and on time."""
+        lifetime, policy = self.source.lifetime, self.source.policy
+        delay, every = (policy.delay, policy.every) if isinstance(policy, Advance) else (-1, 1)
+        guarded = isinstance(policy, Advance) and policy.max_skew is not None
+        if guarded or isinstance(lifetime, (Physical, Changed, Arrival)) or not table.num_rows:
+            return None
+        le, re = _lifetimes(lifetime, table)
+        if le.null_count or re.null_count:
+            return None
+        starts, ends = to_numpy(le), to_numpy(re)
+        fine, high, cti = all_on_time(starts, ends, self._high, self._cti, delay, every)
+        if not fine:
+            return None
+        self._high = self.report.high = high
+        self._cti = cti
+        self.report.counts["accepted"] += table.num_rows
+        return Changes.inserts(starts, ends, table.select(list(self.source.schema.names)))
 
     # --- rows to events ----------------------------------------------------------------------------------------------
 
@@ -194,9 +216,7 @@ class Channel:
         return pa.table([*control, *payload], names=[*CONTROL, *self.source.schema.names])
 
     def _problems(self, events: pa.Table, table: pa.Table) -> tuple[Flags, NDArray[Any]]:
-        bad, reasons = (
-            event_problems(events) if isinstance(self.source.lifetime, Physical) else _insert_problems(events)
-        )
+        bad, reasons = event_problems(events)
         if isinstance(self.source.lifetime, Changed):
             bad, reasons = row_problems(self.source.lifetime, table, bad, reasons)
         self.report.counts["malformed"] += int(np.count_nonzero(bad))
@@ -213,8 +233,6 @@ class Channel:
         """Which rows are late, and the CTI when each arrived; advances the channel's progress."""
         policy = self.source.policy
         le = to_numpy(pc.fill_null(events.column("le"), 0))
-        if isinstance(policy, Advance) and self._surely_on_time(le, fine, policy):
-            return np.zeros(len(le), bool), np.broadcast_to(np.int64(self._cti), len(le))
         promise = fine & _of_kind(events, "cti")
         counted = self._trusted(le, fine & ~promise, promise)
         promised = np.where(promise, le, NEG_INFINITY)
@@ -231,22 +249,6 @@ class Channel:
         self._advance(le, counted, promised, after)
         late = fine & (_sync_times(events, le) < before)
         return late, before
-
-    def _surely_on_time(self, le: Int64s, fine: Flags, policy: Advance) -> bool:
-        """Whether no row can be late, by stretches of rows; if so, advances the channel's progress.
-
-        No row of a stretch arrives after a CTI beyond the one that follows from the highest LE up to the stretch's end.
-        """
-        if len(le) == 0 or policy.max_skew is not None or isinstance(self.source.lifetime, Physical) or not fine.all():
-            return False
-        stretches = np.arange(0, len(le), _STRETCH)
-        highs = np.maximum.accumulate(np.maximum.reduceat(le, stretches))
-        ctis = [policy.cti(max(self._high, int(high))) for high in highs]
-        if (np.minimum.reduceat(le, stretches) < np.maximum(np.array(ctis, np.int64), self._cti)).any():
-            return False
-        self._high = self.report.high = max(self._high, int(highs[-1]))
-        self._cti = max(self._cti, ctis[-1])
-        return True
 
     def _trusted(self, le: Int64s, event: Flags, promise: Flags) -> Flags:
         """The events that may advance progress: those that pass the skew guard (rule 3.2)."""
@@ -403,21 +405,6 @@ def _lifetimes(lifetime: Point | Interval | Edge, table: pa.Table) -> tuple[pa.C
 def _times(expr: Expr, table: pa.Table) -> pa.ChunkedArray:
     values = evaluate(expr, table)
     return pc.cast(values, pa.int64())
-
-
-def _insert_problems(events: pa.Table) -> tuple[Flags, NDArray[Any]]:
-    """`event_problems` for inserts: fast if there are none."""
-    le, re = events.column("le"), events.column("re")
-    if not (le.null_count or re.null_count):
-        starts, ends = to_numpy(le), to_numpy(re)
-        near = len(starts) == 0 or max(int(starts.max()), -int(starts.min()), _farthest(ends)) < FARTHEST
-        if near and (starts < ends).all():
-            return np.zeros(len(starts), bool), np.empty(0, object)
-    return event_problems(events)
-
-
-def _farthest(ends: Int64s) -> int:
-    return int(ends.max(initial=NEG_INFINITY, where=ends != INFINITY))
 
 
 def _physical(events: pa.Table, schema: Schema) -> Changes:

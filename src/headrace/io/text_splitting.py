@@ -17,8 +17,9 @@ The data ends with a line end, at which every scan stops.
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
-from headrace.compiled import compiled, inlined
+from headrace.compiled import BYTES, INT, INTS, NEW_INTS, compiled, inlined
 from headrace.io.text_values import FAILED, Bytes, Ints, Places
 
 __all__ = ["NUMBER", "TEXT", "TIME", "TRUTH", "split_csv", "split_json"]
@@ -31,6 +32,8 @@ _PLUS, _MINUS, _POINT, _ZERO, _NINE, _COLON, _COMMA = 43, 45, 46, 48, 57, 58, 44
 _OPEN, _CLOSE = 123, 125
 _MOST_MEMBERS = 256
 _LONGEST_NUMBER = 400
+#: Places of values, a row for each slot.
+_PLACES = types.Array(types.int32, 2, "C")
 #: Bytes that stand for themselves in a text.
 _PLAIN = (np.arange(256) >= _BLANK) & (np.arange(256) != _QUOTE) & (np.arange(256) != _BACKSLASH)
 
@@ -54,7 +57,7 @@ def _after_word(data: Bytes, at: int) -> int:
     return FAILED
 
 
-@compiled
+@compiled(BYTES, INT, INT, INT, INTS, BYTES, _PLACES, _PLACES, NEW_INTS)
 def split_csv(
     data: Bytes, at: int, end: int, rows: int, slots: Ints, stops: Bytes, starts: Places, ends: Places, found: Ints
 ) -> int:
@@ -106,7 +109,7 @@ def split_csv(
     return at
 
 
-@compiled
+@compiled(BYTES, INT, INT, INT, BYTES, INTS, INTS, _PLACES, _PLACES, NEW_INTS)
 def split_json(
     data: Bytes,
     at: int,

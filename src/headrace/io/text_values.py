@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
-from headrace.compiled import compiled, inlined
+from headrace.compiled import BYTES, INT, NEW_FLOATS, NEW_INTS, compiled, inlined
 
 __all__ = ["FAILED", "Bytes", "Ints", "Places", "doubles", "integers", "texts", "times", "truths"]
 
@@ -21,6 +22,9 @@ Ints = NDArray[np.int64]
 Places = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
 Int = Any  # a number of 64 bits
+#: Arguments that are written to.
+PLACES = types.Array(types.int32, 1, "C")
+NEW_BYTES = types.Array(types.uint8, 1, "C")
 
 FAILED = -1
 _BLANK, _QUOTE, _BACKSLASH = 32, 34, 92
@@ -36,7 +40,7 @@ _UNITS = np.array([1, 10, 100, 1000, 10_000, 100_000])
 _MONTHS = np.array([0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365])
 
 
-@compiled
+@compiled(BYTES, PLACES, PLACES, INT, NEW_INTS, NEW_BYTES)
 def integers(data: Bytes, starts: Places, ends: Places, limit: int, out: Ints, valid: Bytes) -> int:
     """Decimal digits, at most 18, with a minus or without: whole numbers from -limit to limit - 1."""
     nulls = 0
@@ -73,7 +77,7 @@ def integers(data: Bytes, starts: Places, ends: Places, limit: int, out: Ints, v
     return nulls
 
 
-@compiled
+@compiled(BYTES, PLACES, PLACES, types.float64, NEW_FLOATS, NEW_BYTES, NEW_INTS)
 def doubles(
     data: Bytes, starts: Places, ends: Places, largest: float, out: NDArray[np.float64], valid: Bytes, hard: Ints
 ) -> int:
@@ -152,7 +156,7 @@ def doubles(
     return nulls
 
 
-@compiled
+@compiled(BYTES, PLACES, PLACES, NEW_BYTES, NEW_BYTES)
 def truths(data: Bytes, starts: Places, ends: Places, out: Bytes, valid: Bytes) -> int:
     """`true` and `false` in any case, 1 and 0."""
     nulls = 0
@@ -186,7 +190,7 @@ def _two(data: Bytes, at: Int) -> Int:
     return (high * 10 + low) | ((high | (9 - high) | low | (9 - low)) >> 63)
 
 
-@compiled
+@compiled(BYTES, PLACES, PLACES, NEW_INTS, NEW_BYTES)
 def times(data: Bytes, starts: Places, ends: Places, out: Ints, valid: Bytes) -> int:
     """Microseconds since 1970 of `2024-05-01T12:00:00.000000Z`; or whole numbers of them.
 
@@ -279,7 +283,7 @@ def times(data: Bytes, starts: Places, ends: Places, out: Ints, valid: Bytes) ->
     return nulls
 
 
-@compiled
+@compiled(BYTES, PLACES, PLACES, NEW_BYTES, PLACES, NEW_BYTES, types.boolean)
 def texts(data: Bytes, starts: Places, ends: Places, out: Bytes, offsets: Places, valid: Bytes, json: bool) -> int:
     """Copy texts to `out`, one after another from `offsets[0]` on, and resolve what is escaped."""
     nulls, size = 0, np.int64(offsets[0])

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from headrace.changes import LE, WEIGHT, Changes
 from headrace.columnar import Int64s, concat, factorize, group_sum, hash_rows, to_numpy
-from headrace.compiled import compiled
+from headrace.compiled import INTS, compiled
 from headrace.operators.evaluate import passing_mask
 from headrace.operators.kernel import Data, Kernel, consolidated_rows
 from headrace.operators.overlap import overlapping, without_nulls
@@ -198,7 +198,7 @@ class JoinKernel(Kernel):
         return "events whose end the lesser of both CTIs has not passed"
 
 
-@compiled
+@compiled(INTS, INTS, INTS, INTS, INTS, INTS, INTS, INTS)
 def _intersections(
     i: Int64s, j: Int64s, le: Int64s, re: Int64s, weight: Int64s, other_le: Int64s, other_re: Int64s, other: Int64s
 ) -> tuple[Int64s, Int64s, Int64s]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from headrace.changes import Changes
 from headrace.columnar import Int64s, factorize
-from headrace.compiled import compiled, inlined
+from headrace.compiled import INT, INTS, NEW_INTS, TABLE, compiled, inlined
 from headrace.time import INFINITY, NEG_INFINITY
 
 __all__ = ["key_codes", "overlapping", "without_nulls"]
@@ -67,7 +67,7 @@ def without_nulls(keys: pa.Table) -> NDArray[np.bool_] | None:
     return np.logical_and.reduce(masks) if masks else None
 
 
-@compiled
+@compiled(INTS, INT, INTS)
 def _by_key(codes: Int64s, keys: int, order: Int64s) -> tuple[Int64s, Int64s]:
     """The rows with a key, by key and then in an order; those of key k are `rows[starts[k]:starts[k + 1]]`."""
     starts = np.zeros(keys + 2, np.int64)
@@ -85,7 +85,7 @@ def _by_key(codes: Int64s, keys: int, order: Int64s) -> tuple[Int64s, Int64s]:
     return rows, starts[: keys + 1]
 
 
-@compiled
+@compiled(NEW_INTS, INTS, INTS, INTS)
 def _divided(rows: Int64s, starts: Int64s, le: Int64s, re: Int64s) -> tuple[Int64s, Int64s]:
     """Put the rows of every key in the order of class and start, in place, and return the runs that they consist of.
 
@@ -164,7 +164,7 @@ def _longest(rows: Int64s, start: int, stop: int, le: Int64s, re: Int64s) -> np.
     return np.int64(min(most, np.uint64(INFINITY)))
 
 
-@compiled
+@compiled(INTS, INTS, INTS, INTS, TABLE, TABLE)
 def _pairs(
     keys: Int64s, le: Int64s, re: Int64s, first: Int64s, runs: Int64s, others: Int64s
 ) -> tuple[Int64s, Int64s]:  # fmt: skip

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from headrace.columnar import Int64s
+from headrace.compiled import INT, INTS, NEW_INTS, compiled
 from headrace.errors import PlanError
 from headrace.time import INFINITY, NEG_INFINITY, format_duration
 
@@ -36,6 +37,7 @@ __all__ = [
 
 ENDLESS = 2**62
 _LIMIT = 2**60
+_DIFFERENT = 2**63 - 1
 _BY_TIME = "windows that end by time alone: tumbling(...)"
 
 
@@ -77,17 +79,28 @@ class Grid(WindowKind):
         if abs(self.origin) >= _LIMIT:
             raise PlanError("a window's origin must be finite", given=self.origin)
 
+    def runs(self, le: Int64s, re: Int64s) -> tuple[Int64s, Int64s | int]:
+        """The number of the first window that ends after each LE, and how many later is the last that starts before RE.
+
+        The second is one number if it is the same for all.
+        """
+        le, re = np.ascontiguousarray(le), np.ascontiguousarray(re)
+        first, later = np.empty(len(le), np.int64), np.empty(0, np.int64)
+        same = _runs(le, re, self.size, self.hop, self.origin, first, later)
+        if same != _DIFFERENT:
+            return first, same
+        later = np.empty(len(le), np.int64)
+        _runs(le, re, self.size, self.hop, self.origin, first, later)
+        return first, later
+
     def first(self, le: Int64s) -> Int64s:
         """The number of the first window that ends after each LE."""
-        return (_bounded(le) - (self.origin + self.size)) // self.hop + 1
+        return self.runs(le, le)[0]
 
     def last(self, le: Int64s, re: Int64s) -> Int64s:
         """The number of the last window that starts before each RE."""
-        finite = (_bounded(re) - 1 - self.origin) // self.hop
-        endless = re == INFINITY
-        if not endless.any():
-            return finite
-        return np.where(endless, ENDLESS + (_bounded(le) - self.origin) // self.hop, finite)
+        first, later = self.runs(le, re)
+        return first + later
 
     def start(self, k: Int64s) -> Int64s:
         """The starts of windows."""
@@ -95,8 +108,10 @@ class Grid(WindowKind):
 
     def end(self, k: Int64s) -> Int64s:
         """The ends of windows; infinite for the windows of events without an end."""
-        ends = np.where(k >= ENDLESS // 2, 0, k) * self.hop + (self.origin + self.size)
-        return np.where(k >= ENDLESS // 2, np.int64(INFINITY), ends)
+        endless = k >= ENDLESS // 2
+        if not endless.any():
+            return k * self.hop + (self.origin + self.size)
+        return np.where(endless, INFINITY, np.where(endless, 0, k) * self.hop + (self.origin + self.size))
 
     def closed(self, time: int) -> int:
         """The number of the last window that ends at or before `time`."""
@@ -131,9 +146,37 @@ class Grid(WindowKind):
         return f"hopping({format_duration(self.size)}, every={format_duration(self.hop)}{origin})"
 
 
-def _bounded(times: Int64s) -> Int64s:
-    # Larger times would overflow; 36 000 years before and after 1970 are enough.
-    return np.clip(times, 1 - _LIMIT, _LIMIT - 1)
+@compiled(INTS, INTS, INT, INT, INT, NEW_INTS, NEW_INTS)
+def _runs(le: Int64s, re: Int64s, size: int, hop: int, origin: int, first: Int64s, later: Int64s) -> int:
+    """Fill the first windows, and how many later the last are, or return that if `later` is empty.
+
+    A division takes longer than the rest, and neighbouring events are mostly in the same windows: `low..high` are the
+    times for which the last result is right.
+    """
+    low = high = low_2 = high_2 = start = end = same = 0
+    for i in range(len(le)):
+        # Larger times would overflow; 36 000 years before and after 1970 are enough.
+        begin = min(max(le[i], 1 - _LIMIT), _LIMIT - 1)
+        time = begin - (origin + size)
+        if time < low or time >= high:
+            start = time // hop
+            low, high = start * hop, start * hop + hop
+        if re[i] == INFINITY:
+            last = ENDLESS + (begin - origin) // hop
+        else:
+            time = min(max(re[i], 1 - _LIMIT), _LIMIT - 1) - 1 - origin
+            if time < low_2 or time >= high_2:
+                end = time // hop
+                low_2, high_2 = end * hop, end * hop + hop
+            last = end
+        first[i] = start + 1
+        if len(later) > 0:
+            later[i] = last - first[i]
+        elif i == 0:
+            same = last - first[i]
+        elif last - first[i] != same:
+            return _DIFFERENT
+    return same
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.columnar import Int64s, hash_rows
-from headrace.compiled import compiled
+from headrace.compiled import INT, UINTS, compiled
 from headrace.hashing import UInt64s
 from headrace.pieces import Pieces, ipc_pieces
 from headrace.progress import Progress
@@ -73,7 +73,7 @@ def split(table: pa.Table, route: tuple[str, ...] | None, buckets: int, sender: 
     return [ordered.slice(a, b - a) if b > a else None for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
-@compiled
+@compiled(UINTS, INT)
 def _by_bucket(hashes: UInt64s, buckets: int) -> tuple[Int64s, Int64s]:
     """The rows by bucket, otherwise in their order; and where those of each bucket end."""
     place = np.zeros(buckets + 1, np.int64)

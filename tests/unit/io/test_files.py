@@ -193,7 +193,7 @@ def test_files_that_vanish_or_change_during_a_run_are_counted_and_reported(
         (tmp_path / "in" / "2.csv").write_text("t,v\n2,2\n2,20\n")
 
     with caplog.at_level(logging.WARNING, logger="headrace"):
-        run = touching(stream, meddle).run(batch_rows=batch_rows)
+        run = touching(stream, meddle).run(batch_rows=batch_rows, threads=1)  # no file is read ahead
     (counts,) = run.counts.values()
     assert (counts["missing_files"], counts["changed_files"], counts["accepted"]) == (1, 1, 4)
     assert run.cht()["v"].to_pylist() == [0, 2, 20, 3]
@@ -208,7 +208,7 @@ def test_where_bad_rows_are_errors_so_are_files_that_vanish(tmp_path: Path):
     rows(tmp_path / "in", 2)
     stream = hr.read_csv(str(tmp_path / "in"), "t LONG, v LONG", bad_rows="raise", **LIFETIME)
     with pytest.raises(SourceError, match=r"1\.csv' was removed after it was listed"):
-        touching(stream, (tmp_path / "in" / "1.csv").unlink).run()
+        touching(stream, (tmp_path / "in" / "1.csv").unlink).run(threads=1)
 
 
 def test_files_of_equal_time_are_read_by_name_in_process_and_in_histories(tmp_path: Path):

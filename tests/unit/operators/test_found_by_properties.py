@@ -15,7 +15,7 @@ from headrace.changes import Changes
 from headrace.columnar import factorize, hash_rows
 from headrace.errors import EventError
 from headrace.io.origins import Events
-from headrace.operators.aggregate.exact import float_limbs, total_float
+from headrace.operators.aggregate.exact import CodedRows, float_sums, total_float
 from headrace.operators.final import FinalKernel
 from headrace.plan.nodes import Final, Source
 from headrace.progress import Progress
@@ -97,10 +97,8 @@ def test_the_variance_of_floats_whose_squares_leave_the_range():
 
 def test_sums_are_rounded_once_to_the_nearest():
     """The first part alone is a tie; what follows, however small, decides it."""
-    limbs = {}
-    for value, times in ((3681501459497029.0, -3), (2.8438029396359186e-261, 1)):
-        for name, column in float_limbs(np.array([value])).items():
-            limbs[name] = limbs.get(name, 0) + column * times
+    values, times = np.array([3681501459497029.0, 2.8438029396359186e-261]), np.array([-3, 1])
+    limbs = float_sums(values, CodedRows(np.array([0, 0]), times, 1))
     assert total_float(limbs, 1)[0] == -1.1044504378491086e16
 
 

@@ -15,6 +15,7 @@ All parts are in one table. The column `PART` is 0 for sums, and 1, 2, … for t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -24,9 +25,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import Changes
-from headrace.columnar import canonical_floats, hash_rows
+from headrace.columnar import Int64s, canonical_floats, factorize, hash_rows
 from headrace.expr import AggregateCall, Expr
-from headrace.operators.aggregate.exact import float_limbs, float_squares, integer_limbs, integer_squares
+from headrace.operators.aggregate.exact import CodedRows, float_squares, float_sums, integer_squares, integer_sums
+from headrace.operators.aggregate.extremes import extremes
 from headrace.operators.evaluate import evaluate_changes
 from headrace.plan.nodes import Aggregate
 from headrace.schema import Type
@@ -107,45 +109,44 @@ class Argument:
     def value(self) -> str:
         return f"__b{self.number}"
 
-    def sums(self, values: pa.Array) -> dict[str, pa.Array]:
-        """The columns of the sums part, one row per value, without the weight."""
-        valid = np.asarray(pc.is_valid(values))
-        columns = {f"{self.prefix}n": valid.astype(np.int64)}
-        if self.type.is_floating and (self.summed or self.mergeable_extremes):
-            columns |= self._floats(np.asarray(pc.fill_null(pc.cast(values, pa.float64()), 0.0)))
+    def sums(self, values: pa.Array, rows: CodedRows) -> dict[str, pa.Array | Int64s]:
+        """The columns of the sums part, one row per code."""
+        valid = None if values.null_count == 0 else np.asarray(pc.is_valid(values)).astype(np.int64)
+        columns: dict[str, pa.Array | Int64s] = {f"{self.prefix}n": rows.count if valid is None else rows.total(valid)}
+        if self.type.is_floating and self.summed:
+            columns |= self._floats(np.asarray(_filled(values, pa.float64(), 0.0)), rows)
         elif self.summed:
-            columns |= self._integers(np.asarray(pc.fill_null(pc.cast(values, pa.int64()), 0)))
+            columns |= self._integers(np.asarray(_filled(values, pa.int64(), 0)), rows)
         if self.logarithmic:
-            columns |= self._logarithms(pc.fill_null(pc.cast(values, pa.float64(), safe=False), 1.0))
-        return columns
+            columns |= self._logarithms(_filled(values, pa.float64(), 1.0), rows)
+        return columns | self._extremes(values, rows) if self.mergeable_extremes else columns
 
-    def _floats(self, values: np.ndarray) -> dict[str, np.ndarray]:
-        columns = {f"{self.prefix}s{suffix}": limb for suffix, limb in float_limbs(values).items()}
-        return columns | self._squares(float_squares(values)) if self.squared else columns
+    def _floats(self, values: np.ndarray, rows: CodedRows) -> dict[str, Int64s]:
+        columns = self._named("s", float_sums(values, rows))
+        return columns | self._named("q", float_squares(values, rows)) if self.squared else columns
 
-    def _integers(self, values: np.ndarray) -> dict[str, np.ndarray]:
-        columns = {f"{self.prefix}s{suffix}": limb for suffix, limb in integer_limbs(values).items()}
-        return columns | self._squares(integer_squares(values)) if self.squared else columns
+    def _integers(self, values: np.ndarray, rows: CodedRows) -> dict[str, Int64s]:
+        columns = self._named("s", integer_sums(values, rows))
+        return columns | self._named("q", integer_squares(values, rows)) if self.squared else columns
 
-    def _logarithms(self, values: pa.Array) -> dict[str, np.ndarray]:
+    def _logarithms(self, values: pa.Array, rows: CodedRows) -> dict[str, Int64s]:
         """Limbs of logarithms, and the number of values without one."""
         none = pc.less_equal(values, 0.0)
         logarithms = pc.ln(
             pc.if_else(none, pa.scalar(1.0), values)
         )  # one call for each value, so the result does not depend on its place
-        columns = {f"{self.prefix}l{suffix}": limb for suffix, limb in float_limbs(np.asarray(logarithms)).items()}
-        return columns | {f"{self.prefix}z": np.asarray(none).astype(np.int64)}
+        without = rows.total(np.asarray(none).astype(np.int64))
+        return self._named("l", float_sums(np.asarray(logarithms), rows)) | {f"{self.prefix}z": without}
 
-    def _squares(self, limbs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {f"{self.prefix}q{suffix}": limb for suffix, limb in limbs.items()}
+    def _named(self, kind: str, limbs: dict[str, Int64s]) -> dict[str, Int64s]:
+        return {f"{self.prefix}{kind}{suffix}": limb for suffix, limb in limbs.items()}
 
-    def extremes(self, values: pa.Array) -> dict[str, pa.Array]:
+    def _extremes(self, values: pa.Array, rows: CodedRows) -> dict[str, pa.Array | Int64s]:
         """The columns merged by min and max; NaN is counted among the sums instead, because it orders last."""
-        if not self.mergeable_extremes:
-            return {}
-        if self.type.is_floating:
-            values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
-        return {f"{self.prefix}min": values, f"{self.prefix}max": values}
+        low, high, nans = extremes(values, rows.codes, rows.size)
+        columns = {f"{self.prefix}{how}": ends for how, ends in (("min", low), ("max", high)) if how in self.functions}
+        counted = nans is not None and not self.summed and nans.any()
+        return columns | {f"{self.prefix}snan": nans} if counted else columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,16 +195,28 @@ class Layout:
         ordered = [BAG_LE] if any(a.bag == "starts" for a in bags) else []
         return [a.value for a in bags] + ordered
 
+    @property
+    def extreme_columns(self) -> dict[str, pa.DataType]:
+        """The columns that are merged by min and max, and their types."""
+        arguments = [argument for argument in self.arguments.values() if argument.mergeable_extremes]
+        return {f"{a.prefix}{how}": a.type.arrow for a in arguments for how in ("min", "max") if how in a.functions}
+
     def sums_table(self, changes: Changes, keys: pa.Table) -> pa.Table:
         """One row per change: keys, weighted sums."""
-        columns: dict[str, object] = {COUNT: changes.weight}
-        plain = bool((changes.weight == 1).all())
+        return _with_columns(keys, self._sums(changes, np.arange(len(changes)), len(changes)))
+
+    def combined_sums(self, changes: Changes, by: pa.Table) -> pa.Table:
+        """One row per distinct row of `by`: it, and the weighted sums of its changes."""
+        codes, first = factorize(by)
+        return _with_columns(by.take(pa.array(first)), self._sums(changes, codes, len(first)))
+
+    def _sums(self, changes: Changes, codes: Int64s, size: int) -> dict[str, pa.Array | Int64s]:
+        rows = CodedRows(codes, np.ascontiguousarray(changes.weight), size)
+        columns: dict[str, pa.Array | Int64s] = {COUNT: rows.count}
         for argument in self.arguments.values():
             values = _one_chunk(evaluate_changes(argument.expr, changes.payload, changes.weight))
-            for name, column in argument.sums(values).items():
-                columns[name] = column if plain else column * changes.weight
-            columns |= argument.extremes(values)
-        return _with_columns(keys, columns)
+            columns |= argument.sums(values, rows)
+        return columns
 
     def bag_tables(self, changes: Changes, keys: pa.Table) -> list[pa.Table]:
         """One table per bag, one row per change with a value."""
@@ -230,7 +243,13 @@ def _one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
 
 
-def _with_columns(keys: pa.Table, columns: dict[str, object]) -> pa.Table:
+def _filled(values: pa.Array, kind: pa.DataType, instead: float) -> pa.Array:
+    """The values as another type, something in place of nulls."""
+    values = values if values.type == kind else pc.cast(values, kind, safe=False)
+    return pc.fill_null(values, instead) if values.null_count else values
+
+
+def _with_columns(keys: pa.Table, columns: Mapping[str, object]) -> pa.Table:
     for name, column in columns.items():
         keys = keys.append_column(name, column if isinstance(column, (pa.Array, pa.ChunkedArray)) else pa.array(column))
     return keys

@@ -19,9 +19,12 @@ __all__ = ["answers", "outputs"]
 def answers(state: pa.Table, layout: Layout, window: str) -> pa.Table:
     """One row per group and window with events: keys, window, and a column for every aggregate call."""
     part = to_numpy(state.column(PART))
-    sums = state.filter(pa.array((part == 0) & (to_numpy(state.column(COUNT)) > 0)))
+    present = (part == 0) & (to_numpy(state.column(COUNT)) > 0)
+    sums = state if present.all() else state.filter(pa.array(present))
     table = sums.select([*layout.keys, window])
-    bags = _Bags(state.filter(pa.array(part > 0)), sums, [*layout.keys, window])
+    bags = _Bags(
+        state.filter(pa.array(part > 0)) if layout.bag_columns else state.slice(0, 0), sums, table.column_names
+    )
     for name, call in layout.node.split[0].items():
         table = table.append_column(name, _value(call, sums, bags, layout))
     return table

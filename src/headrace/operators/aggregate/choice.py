@@ -12,13 +12,15 @@ __all__ = ["combine_runs", "merge_choice"]
 
 
 def merge_choice(node: Merge) -> KernelChoice:
-    """Overlapping windows by steps, if all aggregates add up; else window by window."""
+    """Overlapping windows by steps, if all aggregates add up or are extremes; else window by window."""
     layout = Layout(node.aggregate)
     # Numbers too large for 64 bits are Python integers, one answer at a time.
     squared = [str(argument.expr) for argument in layout.arguments.values() if argument.squared]
     exact = f"; variance of {', '.join(squared)} in exact arithmetic, answer by answer" if squared else ""
     kernel: type[OverlappingKernel | MergeKernel] = OverlappingKernel if can_slide(node) else MergeKernel
-    return KernelChoice(lambda: kernel(node), f"{INCREMENTAL}{_kept(layout)}{exact}")
+    ends = [str(argument.expr) for argument in layout.arguments.values() if argument.mergeable_extremes]
+    slid = f"; keeps what may still be an extreme of {', '.join(ends)}" if ends and kernel is OverlappingKernel else ""
+    return KernelChoice(lambda: kernel(node), f"{INCREMENTAL}{_kept(layout)}{slid}{exact}")
 
 
 def combine_runs(node: Combine) -> str:

@@ -7,21 +7,25 @@ papers; for events with lifetimes it is the same idea, for any lifetime.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import Changes
 from headrace.columnar import Int64s, canonical_floats, concat, factorize, group_sum, to_numpy
-from headrace.operators.aggregate.accumulators import BAG_LE, COUNT, PART, Argument, Layout
+from headrace.operators.aggregate.accumulators import BAG_LE, PART, Argument, Layout
+from headrace.operators.aggregate.extremes import extremes
+from headrace.operators.aggregate.running import without_zeros
 from headrace.operators.evaluate import evaluate_changes
 from headrace.plan.nodes import Combine
 from headrace.plan.windows import Grid
 
-__all__ = ["FIRST", "LAST", "combine", "compact"]
+__all__ = ["FIRST", "LAST", "combine", "compact", "merged_column"]
 
 FIRST, LAST = "__first", "__last"
-_WORTH_COUNTING = 4096
+_EXTREMES = ("min", "max")
 
 
 def combine(node: Combine, changes: Changes) -> pa.Table:
@@ -29,88 +33,63 @@ def combine(node: Combine, changes: Changes) -> pa.Table:
     layout = Layout(node.aggregate)
     window = node.aggregate.window
     assert isinstance(window, Grid)
-    first, last = window.first(changes.le), window.last(changes.le, changes.re)
-    # Under jumping windows an event may be in no window: its run is empty, but its end still counts (rule 5.3).
     keys = pa.Table.from_arrays(
         [evaluate_changes(expr, changes.payload, changes.weight) for _, expr in node.aggregate.keys],
         schema=node.schema.arrow,
     ) if node.aggregate.keys else pa.table({"__all": pa.nulls(len(changes))}).select([])  # fmt: skip
-    keys = canonical_floats(keys)
-    keys = keys.append_column(FIRST, pa.array(first)).append_column(LAST, pa.array(last))
-    sums = layout.sums_table(changes, keys)
-    sums = sums.add_column(0, PART, pa.array(np.zeros(len(changes), np.int8)))
-    return concat([compact(part, layout, [FIRST, LAST]) for part in [sums, *layout.bag_tables(changes, keys)]])
+    # Under jumping windows an event may be in no window: its run is empty, but its end still counts (rule 5.3).
+    first, later = window.runs(changes.le, changes.re)
+    by = canonical_floats(keys).append_column(FIRST, pa.array(first))
+    if isinstance(later, int) and not layout.bag_columns:  # the last windows follow from the first
+        sums = layout.combined_sums(changes, by)
+        sums = sums.add_column(by.num_columns, LAST, pa.array(to_numpy(sums.column(FIRST)) + later))
+        bags = []
+    else:
+        by = by.append_column(LAST, pa.array(first + later))
+        sums = layout.combined_sums(changes, by)
+        bags = [compact(bag, layout, [FIRST, LAST]) for bag in layout.bag_tables(changes, by)]
+    sums = sums.add_column(0, PART, pa.array(np.zeros(sums.num_rows, np.int8)))
+    return concat([_without_cancelled(sums, [PART, *layout.keys, FIRST, LAST], layout), *bags])
 
 
-def compact(table: pa.Table, layout: Layout, windows: list[str]) -> pa.Table:
-    """Sum rows of the same part, group and windows (and value, in a bag); drop rows that cancel."""
+def compact(table: pa.Table, layout: Layout, windows: list[str], along: Sequence[str] = ()) -> pa.Table:
+    """Sum rows of the same part, group and windows (and value, in a bag); drop rows that cancel.
+
+    The columns `along` are equal where the others are.
+    """
     if table.num_rows == 0:
         return table
     table = _least_hashes(_only_ends(table, layout, windows), layout, windows)
     by = [name for name in [PART, *layout.keys, *windows, *layout.bag_columns] if name in table.column_names]
+    codes, first = factorize(_without_redundant(table.select(by)))
+    by += along
     rest = [name for name in table.column_names if name not in by]
-    for name in rest:  # a limb that one part lacks is zero there
-        if _merge_of(name) == "sum" and table.column(name).null_count:
-            table = table.set_column(table.schema.get_field_index(name), name, pc.fill_null(table.column(name), 0))
-    merged = _sum_by_group(table, by, [(name, _merge_of(name)) for name in rest])
-    if layout.insert_only:
-        return merged
-    zero = pc.equal(merged.column(COUNT), 0)
+    merged = table.select(by).take(pa.array(first))
     for name in rest:
-        if _merge_of(name) == "sum" and name != COUNT:
-            zero = pc.and_(zero, pc.equal(merged.column(name), 0))
-    return merged.filter(pc.invert(zero)) if pc.any(zero).as_py() else merged
+        merged = merged.append_column(name, merged_column(name, table.column(name), codes, len(first)))
+    return _without_cancelled(merged, by, layout)
 
 
-def _sum_by_group(table: pa.Table, by: list[str], merges: list[tuple[str, str]]) -> pa.Table:
-    """Sums by group. Redundant columns (constant, or a last window that follows from the first) are not grouped by,
-    which saves time, and added afterwards.
-    """
-    constants = {PART: _constant(table.column(PART))} if PART in by else {}
-    runs = FIRST in by and LAST in by
-    length = _constant(pc.subtract(table.column(LAST), table.column(FIRST))) if runs else None
-    keys = [n for n in by if constants.get(n) is None and not (n == LAST and length is not None)]
-    merged = _sum_by_counting(table, keys, merges)
-    if merged is None:
-        merged = table.group_by(keys, use_threads=False).aggregate(merges)
-        merged = merged.rename_columns({f"{name}_{how}": name for name, how in merges})
-    if length is not None:
-        merged = merged.append_column(LAST, pc.add(merged.column(FIRST), length))
-    if constants.get(PART) is not None:
-        merged = merged.append_column(PART, pa.array(np.full(merged.num_rows, constants[PART], np.int8)))
-    return merged.select([*by, *(name for name, _ in merges)])
+def _without_cancelled(table: pa.Table, by: list[str], layout: Layout) -> pa.Table:
+    return table if layout.insert_only else without_zeros(table, [*by, *layout.extreme_columns])
 
 
-def _sum_by_counting(table: pa.Table, keys: list[str], merges: list[tuple[str, str]]) -> pa.Table | None:
-    """The same sums with numbered groups, one pass over the rows for each sum.
-
-    Faster than hashing; None if not all merges are sums, or there are few rows.
-    """
-    if table.num_rows < _WORTH_COUNTING or not keys or any(how != "sum" for _, how in merges):
-        return None
-    codes, first = factorize(table.select(keys))
-    result = table.select(keys).take(pa.array(first))
-    for name, _ in merges:
-        result = result.append_column(name, pa.array(_sums(codes, to_numpy(table.column(name)), len(first))))
-    return result
+def _without_redundant(by: pa.Table) -> pa.Table:
+    """Without the last windows, if they follow from the first."""
+    if FIRST not in by.column_names or LAST not in by.column_names:
+        return by
+    later = to_numpy(by.column(LAST)) - to_numpy(by.column(FIRST))
+    return by.drop_columns([LAST]) if (later == later[0]).all() else by
 
 
-def _sums(codes: Int64s, values: Int64s, groups: int) -> Int64s:
-    """Exact sums per code; the quick way adds in floats, which hold whole numbers up to 2**53."""
-    low, high = int(values.min()), int(values.max())
-    if max(-low, high) * len(values) >= 2**53:
-        return group_sum(codes, values, groups)
-    return np.bincount(codes, weights=None if low == high == 1 else values, minlength=groups).astype(np.int64)
-
-
-def _constant(column: pa.ChunkedArray) -> int | None:
-    """The value of a constant column of integers; None for others."""
-    ends = pc.min_max(column).as_py()
-    return ends["min"] if ends["min"] == ends["max"] else None
-
-
-def _merge_of(column: str) -> str:
-    return {"min": "min", "max": "max"}.get(column.rpartition(".")[2], "sum")
+def merged_column(name: str, column: pa.ChunkedArray, codes: Int64s, size: int) -> pa.Array:
+    """The sum, or the least or greatest value, per code."""
+    how = name.rpartition(".")[2]
+    column = column.combine_chunks()
+    if how in _EXTREMES:
+        return extremes(column, codes, size)[_EXTREMES.index(how)]
+    # A limb that one part lacks is zero there.
+    return pa.array(group_sum(codes, to_numpy(pc.fill_null(column, 0) if column.null_count else column), size))
 
 
 def _only_ends(table: pa.Table, layout: Layout, windows: list[str]) -> pa.Table:

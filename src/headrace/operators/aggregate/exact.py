@@ -13,84 +13,87 @@ NaN and the infinities have no limbs; they are counted in columns of their own.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.columnar import Int64s
+from headrace.columnar import Int64s, group_sum
+from headrace.operators.aggregate import loops
 
 __all__ = [
-    "as_integers",
-    "float_limbs",
-    "float_squares",
-    "integer_limbs",
-    "integer_squares",
-    "total_float",
+    "CodedRows", "as_integers", "float_squares", "float_sums", "integer_squares", "integer_sums", "total_float",
     "total_integer",
-]
+]  # fmt: skip
 
 Floats = NDArray[np.float64]
 BITS = 32
 _MASK = np.int64(2**BITS - 1)
+#: The exponent of a float whose digits are a whole number.
+_UNIT = 1075
+_SPECIALS = {"nan": loops.NAN, "pinf": loops.POSITIVE, "ninf": loops.NEGATIVE}
 
 
-def integer_limbs(values: Int64s) -> dict[str, Int64s]:
-    """The limbs of 64-bit integers, by column suffix."""
-    high = values >> BITS
-    if not high.any():
-        return {"0": values}
-    return {"0": values & _MASK, "1": high}
+@dataclass(frozen=True, eq=False)
+class CodedRows:
+    """How rows are added up: the code and the weight of each, and the number of codes."""
+
+    codes: Int64s
+    weight: Int64s
+    size: int
+
+    def total(self, values: Int64s) -> Int64s:
+        """The weighted sums of small integers."""
+        return group_sum(self.codes, values * self.weight, self.size)
+
+    @cached_property
+    def count(self) -> Int64s:
+        """The sums of weights."""
+        return group_sum(self.codes, self.weight, self.size)
 
 
-def float_limbs(values: Floats) -> dict[str, Int64s]:
-    """The limbs of floats, and counts of special values, by column suffix; columns of zeros are left out."""
-    finite = np.isfinite(values)
-    columns: dict[str, Int64s] = {}
-    rest = values
-    if not finite.all():
-        columns = {
-            "nan": np.isnan(values).astype(np.int64),
-            "pinf": np.equal(values, np.inf).astype(np.int64),
-            "ninf": np.equal(values, -np.inf).astype(np.int64),
-        }
-        rest = np.where(finite, values, 0.0)
-    largest = max(float(rest.max(initial=0.0)), -float(rest.min(initial=0.0)))
-    limb = int(np.frexp(largest)[1] - 1) // BITS
-    rest = rest.copy() if rest is values else rest
-    while rest.any():
-        digits = np.trunc(_scaled(rest, -limb))
-        columns[str(limb)] = digits.astype(np.int64)
-        rest -= _scaled(digits, limb)
-        limb -= 1
-    return columns
+def integer_sums(values: Int64s, rows: CodedRows) -> dict[str, Int64s]:
+    """The limbs of sums of 64-bit integers, by column suffix."""
+    low, high = np.zeros((2, rows.size), np.int64)
+    loops.add_integer_limbs(np.ascontiguousarray(values), rows.codes, rows.weight, low, high)
+    return {"0": low, "1": high} if high.any() else {"0": low}
 
 
-def _scaled(values: Floats, limb: int) -> Floats:
-    """`values * 2**(32 * limb)`, exactly; beyond the range of a float the factor itself would overflow."""
-    return values * 2.0 ** (BITS * limb) if abs(limb) <= 30 else np.ldexp(values, BITS * limb)
+def float_sums(values: Floats, rows: CodedRows) -> dict[str, Int64s]:
+    """The limbs of sums of floats, and counts of special values, by column suffix; columns of zeros are left out."""
+    bits = np.ascontiguousarray(values).view(np.int64)
+    least, greatest, special = loops.exponents(bits)
+    lowest = (least - _UNIT) // BITS
+    width = (greatest - _UNIT) // BITS - lowest + 3 if greatest else 0  # a float has three limbs at most
+    limbs = np.zeros((rows.size, width), np.int64)
+    specials = np.zeros((rows.size if special else 0, len(_SPECIALS)), np.int64)
+    if special or greatest:
+        loops.add_float_limbs(bits, rows.codes, rows.weight, lowest, limbs, specials)
+    columns = {name: specials[:, place].copy() for name, place in _SPECIALS.items()} if special else {}
+    digits = {str(lowest + j): limbs[:, j].copy() for j in range(width) if limbs[:, j].any()}
+    return columns | digits
 
 
-def integer_squares(values: Int64s) -> dict[str, Int64s]:
-    """The limbs of the squares of 64-bit integers."""
+def integer_squares(values: Int64s, rows: CodedRows) -> dict[str, Int64s]:
+    """The limbs of sums of squares of 64-bit integers."""
     size = np.where(values < 0, -values.astype(np.uint64), values.astype(np.uint64))
     low, high, mask = size & np.uint64(_MASK), size >> np.uint64(BITS), np.uint64(_MASK)
-    if not high.any():
-        square = low * low
-        return {"0": (square & mask).astype(np.int64), "1": (square >> np.uint64(BITS)).astype(np.int64)}
     parts = [low * low, low * high, low * high, high * high]  # their factors: 1, 2**32, 2**32, 2**64
-    columns = {str(j): np.zeros(len(values), np.int64) for j in range(4)}
+    columns = {str(j): np.zeros(rows.size, np.int64) for j in range(4)}
     for part, place in zip(parts, (0, 1, 1, 2), strict=True):
-        columns[str(place)] += (part & mask).astype(np.int64)
-        columns[str(place + 1)] += (part >> np.uint64(BITS)).astype(np.int64)
-    return columns
+        if part.any():
+            columns[str(place)] += rows.total((part & mask).astype(np.int64))
+            columns[str(place + 1)] += rows.total((part >> np.uint64(BITS)).astype(np.int64))
+    return {name: column for name, column in columns.items() if column.any()}
 
 
-def float_squares(values: Floats) -> dict[str, Int64s]:
-    """The limbs of the squares of floats; infinite and NaN values are counted as `nan`."""
+def float_squares(values: Floats, rows: CodedRows) -> dict[str, Int64s]:
+    """The limbs of sums of squares of floats; infinite and NaN values are counted as `nan`."""
     finite = np.isfinite(values)
-    none = np.zeros(len(values), np.int64)
-    columns = {} if finite.all() else {"nan": (~finite).astype(np.int64), "pinf": none, "ninf": none}
+    none = np.zeros(rows.size, np.int64)
+    columns = {} if finite.all() else {"nan": rows.total((~finite).astype(np.int64)), "pinf": none, "ninf": none}
     rest = np.where(finite, values, 0.0)
     size = np.abs(rest)
     large, small = size >= 2.0**480, size < 2.0**-400
@@ -99,7 +102,7 @@ def float_squares(values: Floats) -> dict[str, Int64s]:
         moved = np.where(part, rest, 0.0)
         if moved.any():
             for factor in _squares(np.ldexp(moved, -BITS * shift)):
-                for suffix, limb in float_limbs(factor).items():
+                for suffix, limb in float_sums(factor, rows).items():
                     name = str(int(suffix) + 2 * shift)
                     columns[name] = columns.get(name, none) + limb
     return columns
@@ -118,51 +121,17 @@ def _limbs(columns: Mapping[str, Int64s]) -> dict[int, Int64s]:
     return {int(suffix): column for suffix, column in columns.items() if suffix.lstrip("-").isdigit()}
 
 
-def _normal(limbs: dict[int, Int64s]) -> tuple[list[tuple[int, Int64s]], NDArray[np.bool_]]:
-    """Magnitude in canonical digits 0 <= d < 2**32, lowest first, and the sign."""
-    digits, top = _carry(limbs)
-    negative = top < 0
-    if negative.any():
-        flipped = {j: np.where(negative, -v, v) for j, v in limbs.items()}
-        digits, _ = _carry(flipped)
-    return digits, negative
-
-
-def _carry(limbs: dict[int, Int64s]) -> tuple[list[tuple[int, Int64s]], Int64s]:
-    lowest, highest = min(limbs), max(limbs)
-    carry = np.zeros(len(limbs[lowest]), np.int64)
-    digits = []
-    for j in range(lowest, highest + 3):  # two more limbs take every carry of 64-bit columns
-        value = limbs[j] + carry if j in limbs else carry
-        digits.append((j, value & _MASK))
-        carry = value >> BITS
-    return digits, carry
-
-
 def total_float(columns: Mapping[str, Int64s], size: int) -> Floats:
     """The sums as floats, rounded once: the float nearest to the exact value."""
     limbs = _limbs(columns)
-    if not limbs:
-        return _with_specials(np.zeros(size, np.float64), columns)
-    digits, negative = _normal(limbs)
-    result = _nearest(np.stack([digit for _, digit in digits]).astype(np.uint64), digits[0][0])
-    return _with_specials(np.where(negative, -result, result), columns)
-
-
-def _nearest(digits: NDArray[np.uint64], lowest: int) -> Floats:
-    """The floats nearest to numbers of 32-bit digits, lowest first: of their top 64 bits, and one for the rest."""
-    places, numbers = np.arange(len(digits))[:, None], np.arange(digits.shape[1])
-    used = digits != 0
-    top = np.where(used, places, 0).max(axis=0)
-    first, second, third = (np.where(top >= k, digits[np.maximum(top - k, 0), numbers], 0) for k in range(3))
-    free = (BITS - np.frexp(first.astype(np.float64))[1]).astype(np.uint64)  # zero bits above the highest one
-    left = np.uint64(BITS) - free
-    head = ((first << np.uint64(BITS) | second) << free) | (third >> left)
-    tail = (third & ((np.uint64(1) << left) - np.uint64(1)) != 0) | (used & (places < top - 2)).any(axis=0)
-    places_up = BITS * (lowest + top - 1) - free.astype(np.int64)
-    with np.errstate(over="ignore"):
-        result: Floats = np.ldexp((head | tail).astype(np.float64), places_up)
-    return result
+    result = np.zeros(size, np.float64)
+    if limbs:
+        lowest = min(limbs)
+        table = np.zeros((size, max(limbs) - lowest + 1), np.int64)
+        for j, column in limbs.items():
+            table[:, j - lowest] = column
+        loops.nearest_floats(table, lowest, result)
+    return _with_specials(result, columns)
 
 
 def _with_specials(result: Floats, columns: Mapping[str, Int64s]) -> Floats:

@@ -10,10 +10,11 @@ A window that is split keeps its start and its answer, and is only shortened: so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.changes import Changes
@@ -21,14 +22,14 @@ from headrace.columnar import Int64s, canonical_floats, concat, factorize, hash_
 from headrace.operators.aggregate.accumulators import COUNT, PART, Layout
 from headrace.operators.aggregate.answers import outputs
 from headrace.operators.aggregate.combine import compact
-from headrace.operators.aggregate.running import negate, running_sums, without_zeros
+from headrace.operators.aggregate.running import negate, order_of_steps, running_sums, without_zeros
 from headrace.operators.evaluate import evaluate_changes
 from headrace.operators.kernel import Data, Kernel, expression_texts
 from headrace.plan.nodes import Aggregate
 from headrace.plan.windows import Snapshot
 from headrace.progress import Progress
 from headrace.time import INFINITY, NEG_INFINITY
-from headrace.trace import Trace
+from headrace.trace import HASH, TIME, Trace
 
 __all__ = ["SnapshotKernel", "adds_up"]
 
@@ -53,8 +54,8 @@ class SnapshotKernel(Kernel):
         self.keys = self.layout.keys
         # Steps are settled when the CTI passes them; a base stays until another replaces it.
         self.traces = {
-            "steps": Trace(lambda rows: self._compacted(rows, to_numpy)),
-            "bases": Trace(lambda rows: self._compacted(rows, _never)),
+            "steps": Trace(self._compacted),
+            "bases": Trace(self._compacted),
         }
         self.scalars = {"cti": NEG_INFINITY}
 
@@ -84,16 +85,14 @@ class SnapshotKernel(Kernel):
 
     @property
     def _not_sums(self) -> tuple[str, ...]:
-        return (*self.keys, PART, _AT, "__hash", "__time")
+        return (*self.keys, PART, _AT, HASH, TIME)
 
     def _without_zeros(self, table: pa.Table) -> pa.Table:
         return without_zeros(table, self._not_sums)
 
-    def _compacted(self, table: pa.Table, until: Callable[[pa.ChunkedArray], Int64s]) -> pa.Table:
+    def _compacted(self, table: pa.Table) -> pa.Table:
         """Compact one trace."""
-        merged = self._without_zeros(compact(table.drop_columns(["__hash", "__time"]), self.layout, [_AT]))
-        times = pa.array(until(merged.column(_AT)))
-        return merged.append_column("__hash", pa.array(self._hashes(merged))).append_column("__time", times)
+        return self._without_zeros(compact(table, self.layout, [_AT], (HASH, TIME)))
 
     def _hashes(self, table: pa.Table) -> NDArray[np.uint64]:
         return hash_rows(table.select(self.keys)) if self.keys else np.zeros(table.num_rows, np.uint64)
@@ -115,12 +114,18 @@ class SnapshotKernel(Kernel):
     def _totals(self, steps: pa.Table) -> tuple[pa.Table, Int64s]:
         """Running sums by group and time, and the end of the window that starts at each."""
         codes = factorize(steps.select(self.keys))[0] if self.keys else np.zeros(steps.num_rows, np.int64)
-        order = np.lexsort((to_numpy(steps.column(_AT)), codes))
-        steps, codes = steps.take(pa.array(order)), codes[order]
         at = to_numpy(steps.column(_AT))
-        last = np.r_[codes[1:] != codes[:-1], True] if len(codes) else np.empty(0, bool)
-        ends = np.where(last, INFINITY, np.r_[at[1:], 0])
-        return running_sums(steps, codes, (*self._not_sums, _ENDS)), ends
+        order, last = order_of_steps(codes, at)
+        others = (*self._not_sums, _ENDS)
+        sums = {n: to_numpy(pc.fill_null(steps.column(n), 0)) for n in steps.column_names if n not in others}
+        sums = running_sums(sums, codes, order, last)
+        rows = order[last]
+        codes, at = codes[rows], at[rows]
+        ends = np.where(np.r_[codes[1:] != codes[:-1], True], INFINITY, np.r_[at[1:], 0]) if len(at) else at
+        totals = steps.select([n for n in steps.column_names if n not in sums]).take(pa.array(rows))
+        for name, column in sums.items():
+            totals = totals.append_column(name, pa.array(column))
+        return totals, ends
 
     def _answers(self, steps: pa.Table, weight: int) -> Changes:
         totals, ends = self._totals(steps)

@@ -23,7 +23,7 @@ from headrace.plan.nodes import Merge
 from headrace.plan.windows import ENDLESS, Grid
 from headrace.progress import Progress
 from headrace.time import INFINITY, NEG_INFINITY, format_ticks
-from headrace.trace import Trace
+from headrace.trace import HASH, TIME, Trace
 
 __all__ = ["WINDOW", "Horizon", "VisibleWindows"]
 
@@ -51,7 +51,7 @@ class VisibleWindows:
         self.layout = Layout(node.aggregate)
         assert isinstance(node.aggregate.window, Grid)
         self.window: Grid = node.aggregate.window
-        self.trace = Trace(lambda table: self.compact(table, WINDOW, WINDOW))
+        self.trace = Trace(lambda table: self.compact(table, WINDOW))
 
     def horizon(self, scalars: Mapping[str, int], now: Progress) -> Horizon:
         """The windows that become visible, from the times in the scalars."""
@@ -72,18 +72,18 @@ class VisibleWindows:
 
     # --- partial results ---------------------------------------------------------------------------------------------
 
-    def compact(self, table: pa.Table, first: str, last: str) -> pa.Table:
+    def compact(self, table: pa.Table, *windows: str) -> pa.Table:
         """Compact a trace of partial results; the columns have the numbers of their windows."""
-        kept = compact(table.drop_columns(["__hash", "__time"]), self.layout, list(dict.fromkeys([first, last])))
-        times = self.window.end(to_numpy(kept.column(last)))
-        hashes = hash_rows(kept.select([*self.layout.keys, first]))
-        return kept.append_column("__hash", pa.array(hashes)).append_column("__time", pa.array(times))
+        return compact(table, self.layout, list(windows), (HASH, TIME))
 
     def add(self, trace: Trace, rows: pa.Table, first: str = WINDOW, last: str = WINDOW) -> None:
         """Add partial results to a trace, which forgets them when their last window has ended."""
+        times = self.window.end(to_numpy(rows.column(last)))
+        living = times > trace.floor
+        if not living.all():
+            rows, times = rows.filter(pa.array(living)), times[living]
         if rows.num_rows:
-            hashes = hash_rows(rows.select([*self.layout.keys, first]))
-            trace.append(rows, hashes, self.window.end(to_numpy(rows.column(last))))
+            trace.append(rows, hash_rows(rows.select([*self.layout.keys, first])), times)
 
     def expand(self, table: pa.Table, low: int, high: int) -> pa.Table:
         """One row per window, for the windows of each run within `low..high`."""
@@ -108,9 +108,9 @@ class VisibleWindows:
         if delta.num_rows == 0:
             return Changes.empty(self.schema)
         answered = to_numpy(delta.column(WINDOW)) <= before
-        fresh = self._answers(delta.filter(pa.array(~answered)), 1)
         if not answered.any():
-            return fresh
+            return self._answers(delta, 1)
+        fresh = self._answers(delta.filter(pa.array(~answered)), 1)
         changed = delta.filter(pa.array(answered))
         known = self.trace.lookup(hash_rows(changed.select([*self.layout.keys, WINDOW])))
         if known is None:

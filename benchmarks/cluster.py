@@ -1,0 +1,178 @@
+"""What a cluster would do: costs at 1 to 16 buckets on this machine, and a small model that goes on from there.
+
+Two queries run on Spark: the average per symbol, whose rows are combined before the shuffle, and an interval join with
+an aggregate, whose rows are shuffled. For each number of buckets:
+
+- small batches of a thousand events, where nearly all is fixed cost: seconds of a batch, and of the driver in it, that
+  is planning, the commit and the reports, without the job;
+- large batches: seconds of processor of all workers for an event, bytes between stages, bytes of state, of a commit.
+
+A batch on `c` cores with `b` buckets is modelled as `fixed + per_bucket · b + events · cpu / c`, with `fixed` and
+`per_bucket` fitted by least squares. Network is not measured here; bytes between stages for an event say what it would
+carry. The model is a guess about other machines, made of measurements of this one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import psutil
+
+import headrace as hr
+from benchmarks.measure import Row, Section, say
+from benchmarks.throughput import write_trades
+from headrace import col
+from headrace.host.spark.session import get_session
+from headrace.host.spark.worker import SparkExecutor
+from headrace.io.sinks import Nowhere
+from headrace.stages.message import Message
+from headrace.stages.stage import StageRun
+
+__all__ = ["measure"]
+
+BUCKETS = (1, 2, 4, 8, 16)
+_SMALL, _LARGE, _ROWS = 25, 4, 1_000_000
+
+
+def _average(folder: Path) -> hr.Stream:
+    events = hr.read_parquet(str(folder), lifetime=hr.point("ts"), progress=hr.advance("5 s"))
+    return events.group_by("symbol").window(hr.tumbling("10 s")).aggregate(price=hr.avg("price"))
+
+
+def _join(folder: Path) -> hr.Stream:
+    events = hr.read_parquet(str(folder), lifetime=hr.point("ts"), progress=hr.advance("5 s"))
+    large = events.where(col("quantity") > 950).select("symbol", size=col("quantity")).set_duration("5 s")
+    return events.join(large, on="symbol").group_by("symbol").window(hr.tumbling("10 s")).aggregate(n=hr.count())
+
+
+QUERIES: dict[str, Callable[[Path], hr.Stream]] = {"average": _average, "join": _join}
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What one number of buckets costs."""
+
+    buckets: int
+    #: Seconds of a small batch, and of the driver in it.
+    batch: float
+    driver: float
+    #: Seconds of processor, and bytes between stages, for an event of a large batch.
+    cpu: float
+    shuffled: float
+    #: Bytes of the state, and of a commit.
+    state: float
+    commit: float
+
+
+def measure(root: Path, options: argparse.Namespace) -> Section:  # noqa: ARG001 - all are called alike
+    """Costs by buckets, and what follows from them for 100 cores."""
+    section = Section("What a cluster would do")
+    small, large = write_trades(root / "small", _SMALL, 1000), write_trades(root / "large", _LARGE, _ROWS)
+    get_session()
+    for name, query in QUERIES.items():
+        costs = [_costs(root, name, query, small, large, buckets) for buckets in BUCKETS]
+        for cost in costs:
+            shown = (
+                f"{cost.batch * 1000:.0f} ms, driver {cost.driver * 1000:.0f} ms, {cost.cpu * 1e9:.0f} ns and "
+                f"{cost.shuffled:.1f} B an event, state {cost.state / 1e6:.1f} MB, commit {cost.commit / 1e3:.0f} kB"
+            )
+            section.rows.append(Row(f"{name}, {cost.buckets} buckets", "", shown))
+            section.figures |= {f"{name} {cost.buckets} {key}": value for key, value in vars(cost).items()}
+        _predict(section, name, costs)
+    return section
+
+
+def _costs(root: Path, name: str, query: Callable[[Path], hr.Stream], small: Path, large: Path, buckets: int) -> Costs:
+    say.print(f"cluster: {name}, {buckets} buckets …")
+    with _Watched() as watched:
+        times = _run(query(small), root / f"small-{name}-{buckets}", buckets)[0]
+    driver = statistics.median(b - r for b, r in zip(times[3:], watched.job_seconds[3:], strict=False))
+    before = _busy()
+    with _Watched() as watched:
+        _, state, commit = _run(query(large), root / f"large-{name}-{buckets}", buckets)
+    events = _LARGE * _ROWS
+    return Costs(buckets, statistics.median(times[3:]), driver, (_busy() - before) / events,
+                 _shuffled(query(large), buckets) / events, state, commit)  # fmt: skip
+
+
+def _run(stream: hr.Stream, checkpoint: Path, buckets: int) -> tuple[list[float], float, float]:
+    """Seconds of every batch; the bytes of the state and of the last commit."""
+    query = stream.start(Nowhere(), checkpoint=str(checkpoint), files_per_batch=1, buckets=buckets)
+    query.process_all_available()
+    state = sum(operator["bytes"] for operator in query.progress()["operators"])
+    times = list(query.batch_seconds)
+    query.stop()
+    commits = sorted((checkpoint / "store" / "commits").iterdir())
+    return times, float(state), float(commits[-1].stat().st_size)
+
+
+class _Watched:
+    """Times the jobs of batches: what is left of a batch is the driver's."""
+
+    def __enter__(self) -> Self:
+        self.job_seconds: list[float] = []
+        self._run = SparkExecutor.run
+
+        def run(executor: Any, batch: Any) -> Any:
+            started = time.monotonic()
+            try:
+                return self._run(executor, batch)
+            finally:
+                self.job_seconds.append(time.monotonic() - started)
+
+        SparkExecutor.run = run  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        SparkExecutor.run = self._run  # type: ignore[method-assign]
+
+
+def _shuffled(stream: hr.Stream, buckets: int) -> int:
+    """The bytes of rows between levels, in a run in process."""
+    total, step = 0, StageRun.step
+
+    def counted(self: Any, messages: Any, **options: Any) -> list[Message]:
+        nonlocal total
+        arrived = list(messages)
+        total += sum(m.table.nbytes for m in arrived if m.edge >= 0 and m.table is not None)
+        return step(self, arrived, **options)
+
+    StageRun.step = counted  # type: ignore[method-assign]
+    try:
+        stream.run(buckets=buckets, threads=1)
+    finally:
+        StageRun.step = step  # type: ignore[method-assign]
+    return total
+
+
+def _busy() -> float:
+    """Seconds of processor of this process and all its children."""
+    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    return sum(sum(p.cpu_times()[:2]) for p in processes)
+
+
+def _predict(section: Section, name: str, costs: list[Costs]) -> None:
+    """A batch on 100 cores with a bucket for each, with events for one second of work of every core."""
+    buckets = np.array([cost.buckets for cost in costs], float)
+    fits = {
+        part: np.polyfit(buckets, [getattr(cost, part) for cost in costs], 1) for part in ("batch", "driver", "commit")
+    }
+    cores, cpu = 100, statistics.median(cost.cpu for cost in costs)
+    fixed = {part: float(np.polyval(fit, cores)) for part, fit in fits.items()}
+    events = cores / cpu
+    seconds = fixed["batch"] + events * cpu / cores
+    shown = (
+        f"{events / seconds / 1e6:.0f} M events/s in batches of {seconds:.1f} s, {fixed['batch']:.1f} s of them fixed "
+        f"(driver {fixed['driver']:.2f} s, commit {fixed['commit'] / 1e6:.2f} MB), "
+        f"{events * costs[-1].shuffled / seconds / 1e6:,.0f} MB/s between stages"
+    )
+    section.rows.append(Row(f"{name}, model of 100 cores and buckets", "", shown))
+    section.figures |= {f"{name} 100 cores {part}": value for part, value in fixed.items()}
+    section.figures[f"{name} 100 cores events_per_second"] = events / seconds
