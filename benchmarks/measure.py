@@ -56,6 +56,8 @@ class Section:
     title: str
     rows: list[Row] = field(default_factory=list)
     figures: dict[str, float] = field(default_factory=dict)
+    #: What stands beside Headrace.
+    beside: str = "Spark"
 
 
 def headrace_batches(stream: hr.Stream, files_per_batch: int, most: int | None = None) -> list[float]:
@@ -125,7 +127,7 @@ def show(sections: Sequence[Section]) -> None:
     """One table a section."""
     for section in sections:
         table = Table(title=section.title, title_justify="left")
-        for column in ("what", "Spark", "Headrace", "ratio", "goal"):
+        for column in ("what", section.beside, "Headrace", "ratio", "goal"):
             table.add_column(column, justify="left" if column == "what" else "right")
         for row in section.rows:
             table.add_row(row.what, row.spark, row.headrace, row.ratio, row.goal)

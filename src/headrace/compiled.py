@@ -69,8 +69,10 @@ class _Compiled:
             self._code = self._compile()
         try:
             return self._code(*args)
-        except TypeError:  # an array with gaps between its values
-            return self._code(*(np.ascontiguousarray(arg) if isinstance(arg, np.ndarray) else arg for arg in args))
+        except TypeError:  # an array with gaps between its values: one that is only read may be a copy
+            read = [isinstance(kind, types.Array) and not kind.mutable for kind in self._takes]
+            copied = (np.ascontiguousarray(a) if only else a for a, only in zip(args, read, strict=True))
+            return self._code(*copied)
 
     def _compile(self) -> Any:
         options: Any = {"error_model": "numpy", "nogil": True}

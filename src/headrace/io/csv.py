@@ -1,4 +1,4 @@
-"""CSV: rows of separated fields, read as text and then converted column by column.
+"""CSV: rows of separated fields, read in one pass (`one_pass.py`), or as text that is converted column by column.
 
 With a header, columns are found by name, in any order; without one they are the schema's, by position. An empty field
 is null, `""` is empty text. Quoted fields may hold delimiters, quotes (doubled) and line ends. A row is refused when it
@@ -9,7 +9,7 @@ closed spoils only its own line: reading continues at the next. Empty lines are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import pyarrow.csv as pacsv
 
 from headrace.errors import SchemaError, nearest
 from headrace.io.decoded import DecodedBlock
+from headrace.io.one_pass import CsvPass
 from headrace.io.records import (
     BLOCK_BYTES,
     MAX_LINE,
@@ -44,11 +45,15 @@ def read_csv(
     delimiter: str = ",",
     header: bool = True,
     rename: Mapping[str, str] | None = None,
+    judged: Container[str] = (),
     size: int = BLOCK_BYTES,
     max_line: int = MAX_LINE,
 ) -> Iterator[DecodedBlock]:
-    """The decoded blocks of a CSV file; `rename` renames columns of the header."""
-    decoder: CsvDecoder | None = None if header else CsvDecoder(schema.names, fields, delimiter)
+    """The decoded blocks of a CSV file; `rename` renames columns of the header.
+
+    The values of the columns in `judged` are only checked, and may be null in the blocks.
+    """
+    decoder: CsvDecoder | None = None if header else CsvDecoder(schema.names, fields, delimiter, judged)
     row, line = 0, 1
     for block in blocks(stream, quoted=True, size=size, max_line=max_line):
         data = block
@@ -56,10 +61,11 @@ def read_csv(
             names, data = _header(block, delimiter)
             names = [(rename or {}).get(name, name) for name in names]
             _check_header(names, fields, path)
-            decoder = CsvDecoder(names, fields, delimiter)
+            decoder = CsvDecoder(names, fields, delimiter, judged)
         line += count_lines(block[: len(block) - len(data)])
-        decoded, row = decode(Records(data, quoted=True, line=line), decoder, row)
-        line += count_lines(data)
+        records = Records(data, quoted=True, line=line)
+        decoded, row = decode(records, decoder, row)
+        line += records.line_count
         yield decoded
 
 
@@ -68,7 +74,9 @@ def _header(block: bytes, delimiter: str) -> tuple[list[str], bytes]:
     data = block.lstrip(b"\r\n")
     end = min(position if position >= 0 else len(data) for position in (data.find(b"\n"), data.find(b"\r")))
     fields, _ = split_record(data[:end].decode("utf-8", errors="replace"), delimiter)
-    return [(field or "").strip() for field in fields], data[end:].lstrip(b"\r\n")
+    while end < len(data) and data[end] in b"\r\n":
+        end += 1
+    return [(field or "").strip() for field in fields], data[end:]
 
 
 def _check_header(names: Sequence[str], fields: Sequence[Field], path: str) -> None:
@@ -88,11 +96,14 @@ def _check_header(names: Sequence[str], fields: Sequence[Field], path: str) -> N
 class CsvDecoder:
     """Decodes rows with the fields `names` (the file's, in order) and reads `fields` of them."""
 
-    def __init__(self, names: Sequence[str], fields: Sequence[Field], delimiter: str) -> None:
+    def __init__(
+        self, names: Sequence[str], fields: Sequence[Field], delimiter: str, judged: Container[str] = ()
+    ) -> None:
         self.fields = fields
         self._positions = [list(names).index(field.name) for field in fields]
         self._width = len(names)
         self._delimiter = delimiter
+        self._one_pass = CsvPass(fields, self._positions, self._width, delimiter, judged)
         labels = [str(i) for i in range(self._width)]
         self._labels = labels
         self._convert = pacsv.ConvertOptions(
@@ -107,6 +118,11 @@ class CsvDecoder:
         records.check_utf8()
         if not len(records.span):
             return FastRead(self.slow_schema().empty_table())
+        table = self._one_pass.read(records)
+        return self._as_text(records) if table is None else FastRead(table)
+
+    def _as_text(self, records: Records) -> FastRead:
+        """The rows as Arrow reads them, all columns as text."""
         span = pa.py_buffer(self._closed(records))
         broken: dict[int, BrokenRecord] = {}
         quoted = b'"' in records.data

@@ -84,6 +84,8 @@ def _mask(values: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
 class DebeziumDecoder(JsonDecoder):
     """Decodes changes in JSON."""
 
+    _flat_objects = False
+
     def __init__(self, fields: Sequence[Field], rename: Mapping[str, str] | None = None, *, unit: str = "line") -> None:
         super().__init__(fields, rename=rename, unit=unit)
         check_change_columns(fields)

@@ -11,7 +11,7 @@ three accept ticks, ISO times, `inf`, `∞` and `-inf`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -111,11 +111,13 @@ def read_file(
     schema: Schema,
     columns: Sequence[str] | None = None,
     row_filter: pc.Expression | None = None,
+    judged: Container[str] = (),
 ) -> Iterator[DecodedBlock]:
     """The file's rows in blocks of up to about a million.
 
     `columns` are the columns to read (None: all). Rows for which `row_filter` is not true are left out; it may use any
-    column of the schema. A filtered Parquet file may number only the rows that pass.
+    column of the schema. A filtered Parquet file may number only the rows that pass. The values of the columns in
+    `judged` are not used: a bad value in one of them refuses its row, and good ones may be null.
     """
     wanted = schema.names if columns is None else tuple(columns)
     fields = _fields(schema, wanted, row_filter)
@@ -126,7 +128,7 @@ def read_file(
                 yield from read(file, path, fields, row_filter, wanted, dict(format.rename))
         else:
             with open_stream(path, format.max_expansion) as stream:
-                for block in _read_text(stream, path, format, schema, fields):
+                for block in _read_text(stream, path, format, schema, fields, judged):
                     yield block.where(row_filter, wanted)
 
 
@@ -139,9 +141,9 @@ def _fields(schema: Schema, wanted: Sequence[str], row_filter: pc.Expression | N
 
 
 def _read_text(
-    stream: Any, path: str, format: Format, schema: Schema, fields: Sequence[Field]
+    stream: Any, path: str, format: Format, schema: Schema, fields: Sequence[Field], judged: Container[str]
 ) -> Iterator[DecodedBlock]:
-    options: dict[str, Any] = {"rename": dict(format.rename), "max_line": format.max_line}
+    options: dict[str, Any] = {"rename": dict(format.rename), "max_line": format.max_line, "judged": judged}
     if format.name == "csv":
         return read_csv(stream, path, schema, fields, delimiter=format.delimiter, header=format.header, **options)
     if format.envelope:

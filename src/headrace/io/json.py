@@ -1,4 +1,4 @@
-"""JSON lines: one object per line, read by Arrow with the schema's types.
+"""JSON lines: one object per line, read in one pass (`one_pass.py`), or by Arrow with the schema's types.
 
 A missing key is null, other keys are ignored, blank lines are not rows. A line is refused when it is not UTF-8, not a
 JSON object, or holds a value of the wrong JSON type or out of range. Texts are not numbers; only `"NaN"`, `"Infinity"`
@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,15 +25,16 @@ import pyarrow.json as pajson
 
 from headrace.io.conversion import is_tick, reason
 from headrace.io.decoded import DecodedBlock
+from headrace.io.one_pass import JsonPass
 from headrace.io.records import (
     BLOCK_BYTES,
     MAX_LINE,
+    Bounds,
     BrokenRecord,
     FastRead,
     Records,
     SplitRecords,
     blocks,
-    count_lines,
     decode,
 )
 from headrace.schema import RESERVED, Field, Type
@@ -60,29 +62,41 @@ def read_json(
     nested: bool = False,
     *,
     rename: Mapping[str, str] | None = None,
+    judged: Container[str] = (),
     size: int = BLOCK_BYTES,
     max_line: int = MAX_LINE,
     decoder: JsonDecoder | None = None,
 ) -> Iterator[DecodedBlock]:
-    """The decoded blocks of a file of JSON lines; `rename` renames members; another `decoder` reads other objects."""
+    """The decoded blocks of a file of JSON lines; `rename` renames members; another `decoder` reads other objects.
+
+    The values of the columns in `judged` are only checked, and may be null in the blocks.
+    """
     row, line = 0, 1
-    decoder = decoder or JsonDecoder(fields, nested, rename)
+    decoder = decoder or JsonDecoder(fields, nested, rename, judged)
     for data in blocks(stream, quoted=False, size=size, max_line=max_line):
-        decoded, row = decode(json_records(data, line), decoder, row)
-        line += count_lines(data)
+        records = json_records(data, line)
+        decoded, row = decode(records, decoder, row)
+        line += records.line_count
         yield decoded
 
 
 def json_records(data: bytes, line: int = 1) -> Records:
     """The lines of a block, without blank ones; the block begins on `line` of its file."""
-    records = Records(data, quoted=False, line=line)
-    odd = np.flatnonzero(_first_bytes(records) != _OPEN).tolist()
-    blank = [i for i in odd if not records[i].strip()]
-    if not blank:
-        return records
-    keep = np.ones(len(records), dtype=np.bool_)
-    keep[blank] = False
-    return records.part(keep)
+    return _FilledLines(data, quoted=False, line=line)
+
+
+class _FilledLines(Records):
+    """Lines that are not blank."""
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        bounds = super().bounds
+        array = np.frombuffer(self.data, dtype=np.uint8)
+        odd = np.flatnonzero(array[bounds.starts] != _OPEN).tolist()
+        blank = [i for i in odd if not self.data[bounds.starts[i] : bounds.ends[i]].strip()]
+        if not blank:
+            return bounds
+        return Bounds(np.delete(bounds.starts, blank), np.delete(bounds.ends, blank), bounds.multiline)
 
 
 def _first_bytes(records: Records) -> Any:
@@ -96,11 +110,15 @@ def _last_bytes(records: Records) -> Any:
 class JsonDecoder:
     """Decodes objects and reads their members `fields`; the reasons of refusals name an object's `unit`."""
 
+    #: Whether the fields are members of the object itself.
+    _flat_objects = True
+
     def __init__(
         self,
         fields: Sequence[Field],
         nested: bool = False,
         rename: Mapping[str, str] | None = None,
+        judged: Container[str] = (),
         *,
         unit: str = "line",
     ) -> None:
@@ -110,11 +128,19 @@ class JsonDecoder:
         self._members = [stored.get(field.name, field.name) for field in fields]
         self._nested = [nested and field.name not in RESERVED for field in fields]
         self._any_nested = any(self._nested)
+        self._one_pass = JsonPass(fields, self._members, judged, flat=self._flat_objects and not nested)
 
     def fast(self, records: Records) -> FastRead:
-        if not len(records):
+        if not (len(records) if records.has_bounds else len(records.span)):
             return FastRead(self.slow_schema().empty_table())
         records.check_utf8()
+        table = self._one_pass.read(records)
+        return self._by_arrow(records) if table is None else FastRead(table)
+
+    def _by_arrow(self, records: Records) -> FastRead:
+        """The rows as Arrow reads them."""
+        if not len(records):
+            return FastRead(self.slow_schema().empty_table())
         data = bytes(records.span)
         # Arrow's reader crashes on the line `null`: it only gets lines that look like objects.
         if (

@@ -27,6 +27,7 @@ __all__ = ["BLOCK_ROWS", "arrow_schema", "parquet_schema", "read_arrow", "read_p
 
 BLOCK_ROWS = 1 << 20
 _SMALL = BLOCK_ROWS // 8
+_LENGTH = 4  # bytes of the length of a text
 
 
 def parquet_schema(file: Any) -> pa.Schema:
@@ -65,7 +66,7 @@ def read_parquet(
         for block in _decoded(source, [field for field in fields if field.name in columns], columns):
             yield unnumbered(block)
     elif _largest_group(reader) <= BLOCK_ROWS:
-        yield from _decoded(_groups(reader, names), fields, columns, row_filter)
+        yield from _decoded(_groups(_as_stored(reader, file, names), names), fields, columns, row_filter)
     else:
         yield from _decoded(reader.iter_batches(BLOCK_ROWS, columns=names), fields, columns, row_filter)
 
@@ -115,6 +116,25 @@ def _check(schema: pa.Schema, fields: Sequence[Field], path: str) -> None:
 def _is_exact(schema: pa.Schema, fields: Sequence[Field]) -> bool:
     """Whether a filter gives the same on the file's values as on the converted ones."""
     return all(schema.field(field.name).type == field.type.arrow and field.type is not Type.CHAR for field in fields)
+
+
+def _as_stored(reader: Any, file: Any, names: Sequence[str]) -> Any:
+    """A reader that reads texts as dictionaries where the file keeps them so: making texts of these is quicker."""
+    if reader.metadata.num_columns != len(reader.schema_arrow) or reader.metadata.num_rows < _SMALL:
+        return reader  # with nested columns, the places of columns differ
+    repeated = [name for name in names if _repeats(reader, name)]
+    options = {"page_checksum_verification": True, "read_dictionary": repeated}
+    return pq.ParquetFile(file, metadata=reader.metadata, **options) if repeated else reader
+
+
+def _repeats(reader: Any, name: str) -> bool:
+    """Whether a column is a dictionary of texts throughout: a value takes fewer bytes than the length of a text."""
+    place = reader.schema_arrow.get_field_index(name)
+    if not pa.types.is_string(reader.schema_arrow.field(place).type):
+        return False
+    parts = [reader.metadata.row_group(i).column(place) for i in range(reader.num_row_groups)]
+    size = sum(part.total_uncompressed_size for part in parts)
+    return all(part.has_dictionary_page for part in parts) and size < _LENGTH * int(reader.metadata.num_rows)
 
 
 def _fragment(reader: Any, file: Any) -> Any:

@@ -76,10 +76,13 @@ def _read(source: Source, file: ListedFile) -> Iterator[DecodedBlock]:
     stored, wanted = _stored_columns(source), read_columns(source)
     row_filter = to_arrow_filter(source.pushed, stored) if source.pushed is not None else None
     # A row of text is malformed if any of its columns is, even one that the query does not read: else another query
-    # of the same script, or a history, would see other rows. Of typed files only wanted columns are read, at least one.
+    # of the same script, or a history, would see other rows; the values of such columns are only checked. Of typed
+    # files only wanted columns are read, at least one.
     typed = source.origin.format.name == "parquet"
     columns = [name for name in stored.names if name in wanted or not typed] or list(stored.names[:1])
-    blocks = read_file(path, source.origin.format, stored, columns, row_filter)
+    filtered = source.pushed.columns() if source.pushed is not None else set()
+    judged = {name for name in columns if name not in wanted and name not in filtered}
+    blocks = read_file(path, source.origin.format, stored, columns, row_filter, judged)
     if columns == wanted:
         yield from blocks
     else:

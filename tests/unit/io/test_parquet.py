@@ -17,6 +17,7 @@ from headrace.events import events_table, to_changes
 from headrace.io.commit import BatchDirectory
 from headrace.io.decoded import DecodedBlock, concat
 from headrace.io.formats import Format, infer_schema, read_file
+from headrace.io.parquet import _repeats
 from headrace.io.sinks import FileSink, read_events_output
 from headrace.schema import Schema
 from headrace.stages.egress import encode
@@ -237,3 +238,14 @@ def test_what_is_written_has_checksums(tmp_path: Path):
     out.commit(0, [out.stage(0, "part.parquet", bytes(data))])
     with pytest.raises(SourceError, match=r"part-00000\.parquet.*checksum"):
         read_events_output(str(tmp_path), "v LONG")
+
+
+def test_texts_that_repeat_are_read_as_dictionaries(tmp_path: Path):
+    rows = 200_000
+    repeated = pa.array([None if i % 7 == 0 else f"key {i % 100}" for i in range(rows)])
+    table = pa.table({"repeated": repeated, "unique": [f"text {i}" for i in range(rows)], "n": range(rows)})
+    path = tmp_path / "rows.parquet"
+    pq.write_table(table, path, row_group_size=70_000, write_page_checksum=True)
+    assert [_repeats(pq.ParquetFile(path), name) for name in table.column_names] == [True, False, False]
+    result = decoded(str(path), "parquet", "repeated STRING, unique STRING, n LONG")
+    assert result.table.equals(table.cast(result.table.schema))
