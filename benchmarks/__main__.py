@@ -14,8 +14,8 @@ from benchmarks.measure import Section, show
 #: Each is a module here with `measure(root, options)`. Loaded when it runs: growth needs no Spark session, and services
 #: needs one with more jars, so it is the first.
 BENCHMARKS = (
-    "services", "throughput", "kernels", "reading", "live", "objects", "nexmark", "store", "memory", "growth", "modules",
-    "esl", "patterns", "patterns_spark", "ffp", "recursion", "trips", "scale", "cluster",
+    "services", "throughput", "kernels", "reading", "live", "objects", "nexmark", "store", "memory", "growth",
+    "modules", "esl", "patterns", "patterns_spark", "ffp", "recursion", "trips", "scale", "cluster",
 )  # fmt: skip
 
 
