@@ -7,8 +7,8 @@ answer once, so their rates are a bound, not a rival's.
 Before a speed is reported the answers are compared with DuckDB's, row by row. DuckDB has no patterns: the matches of
 the W query are compared with the pattern written as a regular expression over each group's rises and falls.
 
-*One core*: one bucket and one thread; events by seconds of the processor, all threads counted, the least of several
-turns. *Two cores*: one bucket and one thread a core; events by seconds of the clock.
+*One core*: one thread; events by seconds of the processor, the least of several turns. *Two cores*: two threads, and as
+many buckets as a run chooses; events by seconds of the clock.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _steps(events: int) -> pa.Table:
 def _run(stream: hr.Stream, cores: int) -> tuple[float, float]:
     """Seconds of the clock and of the processor, to the end of the input."""
     clock, busy = time.perf_counter(), time.process_time()
-    run_local([Output(stream.node, "out")], buckets=cores, threads=cores)
+    run_local([Output(stream.node, "out")], threads=cores)
     return time.perf_counter() - clock, time.process_time() - busy
 
 

@@ -32,8 +32,8 @@ class StartOptions(TypedDict, total=False):
     checkpoint: str | None
     """The directory or URL of the query's state; another start with it continues the query."""
     buckets: int | None
-    """The number of buckets. Default: one for each core on Spark; in process one, or one for each core if a run reads
-    large files."""
+    """The number of buckets. Default: one for each core on Spark; in process one, or one for each core if a run joins
+    or matches rows of large files."""
     rows_per_batch: int | None
     """The most rows that a batch reads from sources with partitions. Default: it adapts, so that a batch takes about
     a second."""

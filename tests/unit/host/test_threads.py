@@ -18,6 +18,7 @@ from headrace.host.local.run import run_local
 from headrace.host.result import Result
 from headrace.host.threads import ahead
 from headrace.io.generator import Ticks, plain_ticks, write_files
+from headrace.optimizer import RULES
 from headrace.plan.nodes import Output
 from headrace.progress import Progress
 from headrace.stages import intake
@@ -73,12 +74,15 @@ def test_live_queries_read_files_in_threads(trades: hr.Stream):
     assert answers.cht().equals(expected)
 
 
-def test_large_files_have_a_bucket_for_every_thread(trades: hr.Stream, monkeypatch: pytest.MonkeyPatch):
-    outputs = [Output(_queries(trades)["average"].node, "out")]
-    assert local_run._useful_buckets(outputs, 2) == 1
+def test_rows_of_large_files_have_a_bucket_for_every_thread(trades: hr.Stream, monkeypatch: pytest.MonkeyPatch):
+    def buckets(name: str, threads: int) -> int:
+        return local_run._useful_buckets([Output(_queries(trades)[name].node, "out")], RULES, threads)
+
+    assert buckets("join", 2) == 1
     monkeypatch.setattr(local_run, "_LARGE", 1000)
-    assert local_run._useful_buckets(outputs, 2) == 2
-    assert local_run._useful_buckets(outputs, 1) == 1
+    assert buckets("join", 2) == 2
+    assert buckets("join", 1) == 1
+    assert buckets("average", 2) == 1  # stages get partial results
 
 
 def test_users_functions_are_called_by_the_thread_that_runs_the_query(trades: hr.Stream):

@@ -36,7 +36,7 @@ from headrace.io.reading import in_memory, read_listed
 from headrace.optimizer import RULES, Rule
 from headrace.pieces import joined
 from headrace.plan.functions import calls_python, functions_of
-from headrace.plan.nodes import Output, Recurse, Source, walk
+from headrace.plan.nodes import Combine, Output, Recurse, Source, walk
 from headrace.plan.policies import Heartbeat
 from headrace.progress import Progress
 from headrace.stages.cut import Line, line_of
@@ -71,23 +71,29 @@ def run_local(
     """Run to the end of all sources.
 
     `batch_rows` bounds a batch's rows; `finish=False` leaves the streams open. By default there are as many `threads`
-    as cores, and one bucket, or as many as threads if the files are large.
+    as cores, and one bucket, or as many as threads if the files are large and their rows reach the stages.
     """
     keep_freed_memory()
     with received(outputs) as bounded:
         threads = threads or available_cores()
-        buckets = buckets or _useful_buckets(bounded, threads)
+        buckets = buckets or _useful_buckets(bounded, rules, threads)
         line = line_of(bounded, buckets, rules)
         return _run_to_the_end(line, buckets, clock, batch_rows, threads, finish=finish)
 
 
-def _useful_buckets(outputs: Sequence[Output], threads: int) -> int:
-    """As many buckets as threads if that pays: for large files, without loops and without users' Python code."""
+def _useful_buckets(outputs: Sequence[Output], rules: Sequence[Rule], threads: int) -> int:
+    """As many buckets as threads if that pays: where stages get the rows of large files, and not partial results.
+
+    Loops and users' Python code have one bucket.
+    """
     nodes = list(walk(*outputs))
     if threads == 1 or any(isinstance(node, Recurse) for node in nodes) or calls_python(*outputs):
         return 1
     origins = [node.origin for node in nodes if isinstance(node, Source) and isinstance(node.origin, Files)]
-    return threads if sum(file.size for origin in origins for file in origin.files()) > _LARGE else 1
+    if sum(file.size for origin in origins for file in origin.files()) <= _LARGE:
+        return 1
+    edges = line_of(outputs, threads, rules).edges
+    return threads if any(edge.start == 0 and not isinstance(edge.producer, Combine) for edge in edges) else 1
 
 
 def _run_to_the_end(
