@@ -26,7 +26,7 @@ __all__ = [
     "row_expr",
 ]  # fmt: skip
 
-_POSITIVE = ("buckets", "batch_rows", "files_per_batch", "rows_per_batch", "max_trips")
+_POSITIVE = ("buckets", "threads", "batch_rows", "files_per_batch", "rows_per_batch", "max_trips")
 
 
 class HasNode(Protocol):

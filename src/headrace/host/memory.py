@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from functools import cache
 
 __all__ = ["keep_freed_memory"]
@@ -22,7 +23,7 @@ _OWN = ("GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_M
 @cache
 def keep_freed_memory() -> bool:
     """Let this process keep freed memory, once; False if the user has other settings, or on other systems."""
-    if any(name in os.environ for name in _OWN):
+    if sys.platform != "linux" or any(name in os.environ for name in _OWN):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # not in other C libraries
     accepted = [mallopt(name, value) for name, value in _VALUES.items()] if mallopt is not None else [0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -25,7 +25,7 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def ahead(items: Iterable[T], most: int) -> Iterator[T]:
+def ahead(items: Iterable[T], most: int) -> Generator[T]:
     """The items, computed one after the other in a thread that is at most so many items ahead; 0: without a thread.
 
     An exception is raised where its item would be.

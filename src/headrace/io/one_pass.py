@@ -23,7 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.io.conversion import is_tick
-from headrace.io.records import Records, count_lines
+from headrace.io.records import LARGEST_LEAF, Records, count_lines
 from headrace.schema import Field, Type
 
 __all__ = ["CsvPass", "JsonPass"]
@@ -36,6 +36,8 @@ _DIVIDED = 1 << 20
 _LONGEST_PAUSE = 64
 #: Rows that the machine splits and converts together: their text and the places of their values stay in the cache.
 _TOGETHER = 8192
+#: Wider rows are left to Arrow: room for so many rows of each column would take more memory than the block.
+_MOST_COLUMNS = 100
 _MOST_BYTES = 1 << 31
 _DELIMITERS = ",;|\t"
 _NEWLINE = 10
@@ -45,7 +47,7 @@ class _OnePass(ABC):
     """Reads blocks with the machine, if it knows the types of all fields."""
 
     def __init__(self, fields: Sequence[Field], judged: Container[str], *, known: bool) -> None:
-        self._fields = fields
+        self._fields, known = fields, known and len(fields) <= _MOST_COLUMNS
         # CHAR is judged later.
         self._kept = [field.name not in judged or field.type is Type.CHAR for field in fields]
         self._known = known and bool(fields) and not any(field.type.is_array or is_tick(field) for field in fields)
@@ -64,7 +66,7 @@ class _OnePass(ABC):
             self._pause = 0
             return table
         self._pause = self._waits = min(_LONGEST_PAUSE, 2 * self._pause + 1)
-        if len(records.span) > _DIVIDED:
+        if len(records.span) > _DIVIDED and len(records) > LARGEST_LEAF:  # fewer would not be divided
             raise pa.ArrowInvalid("not all rows are plain")
         return None
 

@@ -22,17 +22,17 @@ from headrace.io.decoded import DecodedBlock, Raw, Refusal, concat, finish, numb
 from headrace.schema import Field
 
 __all__ = [
-    "BLOCK_BYTES", "MAX_LINE", "Bounds", "BrokenRecord", "Decoder", "FastRead", "Records", "SplitRecords", "blocks",
-    "count_lines", "decode",
+    "BLOCK_BYTES", "LARGEST_LEAF", "MAX_LINE", "Bounds", "BrokenRecord", "Decoder", "FastRead", "Records",
+    "SplitRecords", "blocks", "count_lines", "decode",
 ]  # fmt: skip
 
 BLOCK_BYTES = 8 << 20
 #: The longest line in bytes, by default.
 MAX_LINE = 64 << 20
-_LONGEST = 4  # blocks: a quote that stays open for longer is a mistake
+_LONGEST = 8  # blocks: a quote that stays open for longer is a mistake
 _FAN_OUT = 16
 _LEAF = 512  # a try of the fast path costs as much as some hundred records of the slow one
-_LARGEST_LEAF = 1 << 16
+LARGEST_LEAF = 1 << 16
 _FEW = 64
 _COUNTED = 1 << 17
 _NEWLINE, _RETURN, _QUOTE = 10, 13, 34
@@ -283,7 +283,7 @@ def decode(records: Records, decoder: Decoder, first_row: int) -> tuple[DecodedB
             block, left = _one_by_one(piece, decoder, row)
             waiting += left
             odd = block.refused.num_rows > 0 or len(left) > 0 or len(block.rows) != len(piece)
-            leaf = min(_LARGEST_LEAF, 2 * leaf) if odd else _LEAF
+            leaf = min(LARGEST_LEAF, 2 * leaf) if odd else _LEAF
         if block is not None:
             parts.append(block)
             row += len(block.rows) + block.refused.num_rows

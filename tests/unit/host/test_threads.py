@@ -13,15 +13,20 @@ import pytest
 
 import headrace as hr
 from headrace import col
+from headrace.errors import PlanError
 from headrace.host.local import run as local_run
 from headrace.host.local.run import run_local
 from headrace.host.result import Result
 from headrace.host.threads import ahead
+from headrace.io.decoded import DecodedBlock
+from headrace.io.files import ListedFile
 from headrace.io.generator import Ticks, plain_ticks, write_files
+from headrace.io.origins import Files
 from headrace.optimizer import RULES
-from headrace.plan.nodes import Output
+from headrace.plan.nodes import Output, Source, walk
 from headrace.progress import Progress
 from headrace.stages import intake
+from headrace.testing import check_output
 
 
 @pytest.fixture
@@ -135,3 +140,52 @@ def test_an_error_is_raised_where_its_item_would_be():
     with pytest.raises(ZeroDivisionError):
         next(source)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("headrace-ahead")]
+
+
+def test_outputs_without_a_stage_have_the_progress_of_their_batch(tmp_path: Path):
+    """Loops let a batch run several times, while later batches are judged in another thread."""
+    for t in range(6):
+        (tmp_path / f"{t}.csv").write_text(f"t,u,a,b\n{2 * t},{2 * t + 50},{t},{t + 1}\n")
+    schema = "t LONG, u LONG, a LONG, b LONG"
+    plain = hr.read_csv(str(tmp_path), schema, lifetime=hr.interval("t", "u"), progress=hr.ordered()).select("a", "b")
+    nexts = plain.select(c=col("a"), d=col("b"))
+    loop = hr.recurse(plain, lambda found: found.join(nexts, on={"b": "c"}).select(a=col("a"), b=col("d")))
+    outputs = [Output(plain.node, "plain"), Output(loop.node, "loop")]
+    alone, together = (run_local(outputs, buckets=2, threads=threads) for threads in (1, 3))
+    for name in ("plain", "loop"):
+        check_output(together.results[name].events())
+        assert _batches(together.results[name]) == _batches(alone.results[name])
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, True, "2"])
+def test_threads_are_a_count(trades: hr.Stream, threads: object):
+    with pytest.raises(PlanError, match="threads must be at least 1"):
+        trades.run(threads=threads)  # type: ignore[arg-type]
+
+
+def test_reading_ahead_ends_with_the_block_at_which_a_run_is_stopped(
+    trades: hr.Stream, monkeypatch: pytest.MonkeyPatch
+):
+    (source,) = (node for node in walk(trades.node) if isinstance(node, Source))
+    assert isinstance(source.origin, Files)
+    file, stopped = source.origin.files()[0], threading.Event()
+    read = local_run.read_listed
+
+    def blocks(source: Source, file: ListedFile) -> Iterator[DecodedBlock]:
+        (block,) = read(source, file)
+        yield block.slice(0, 10)
+        stopped.set()
+        yield from (block.slice(start, 10) for start in range(10, 100, 10))
+
+    monkeypatch.setattr(local_run, "read_listed", blocks)
+    assert sum(block.table.num_rows for block, _ in local_run._whole(source, file, stopped)) == 10
+
+
+def test_a_run_that_fails_leaves_no_thread(trades: hr.Stream, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(local_run.Runner, "run", fail)
+    with pytest.raises(ZeroDivisionError):
+        run_local([Output(_queries(trades)["join"].node, "out")], buckets=2, threads=3)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("headrace-")]

@@ -17,6 +17,7 @@ from headrace.optimizer import optimize
 from headrace.plan.nodes import Aggregate, Merge, Source, walk
 from headrace.schema import Schema
 from headrace.stages.cut import cut
+from headrace.testing.verify.differential import differential_reference
 
 
 def inserts(points: list[tuple[int, str, float]], batches: list[int]) -> hr.Stream:
@@ -121,3 +122,10 @@ def test_state_saved_when_extremes_were_merged_window_by_window_still_opens():
 
 def test_explain_says_that_extremes_slide():
     assert "keeps what may still be an extreme of x" in extremes(10).explain()
+
+
+@pytest.mark.parametrize("name", ["cpu.max", "cpu.min"])
+def test_a_key_may_be_named_like_a_column_of_the_state(name: str):
+    rows = [{"kind": "insert", "le": t, "re": t + 1, name: t % 2} for t in range(6)]
+    stream = hr.events(rows, pa.schema([(name, pa.int64())]))
+    differential_reference(stream.group_by(name).window(hr.hopping(4, every=2)).aggregate(n=hr.count()).node)

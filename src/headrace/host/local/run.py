@@ -14,12 +14,14 @@ continue a run as if in another process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from itertools import takewhile
+from threading import Event
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -56,6 +58,7 @@ _LARGE = 32 << 20
 
 Clock = Callable[[], int]
 Block = tuple[DecodedBlock, str | None]  # with the file it comes from
+Reports = list[tuple[Source, list[ChannelReport]]]
 
 
 def run_local(
@@ -100,18 +103,21 @@ def _run_to_the_end(
     line: Line, buckets: int, clock: Clock | None, batch_rows: int | None, threads: int, *, finish: bool
 ) -> FinishedRun:
     parallel = threads > 1 and not calls_python(*line.outputs)
+    readers = _Readers(threads) if threads > 1 else None
     with ExitStack() as stack:
-        readers = stack.enter_context(ThreadPoolExecutor(threads, "headrace-read")) if threads > 1 else None
         workers = stack.enter_context(ThreadPoolExecutor(threads, "headrace-work")) if parallel else None
         runner = Runner(line, buckets, clock, workers=workers)
-        for taken in ahead(_taken(runner, batch_rows, readers), _AHEAD if parallel else 0):
+        batches = stack.enter_context(closing(ahead(_taken(runner, batch_rows, readers), _AHEAD if parallel else 0)))
+        if readers is not None:  # if the run fails, they stop first: others may wait for them
+            stack.enter_context(readers)
+        for taken in batches:
             runner.run(taken)
         if finish:
             runner.end()
     return runner.done
 
 
-def _taken(runner: Runner, batch_rows: int | None, readers: ThreadPoolExecutor | None) -> Iterator[TakenBatch]:
+def _taken(runner: Runner, batch_rows: int | None, readers: _Readers | None) -> Iterator[TakenBatch]:
     """Every batch, judged, in order."""
     feeds = {source.fingerprint: batches_of(source, batch_rows, readers) for source in runner.line.sources}
     while feeds:
@@ -127,6 +133,7 @@ class TakenBatch:
 
     intakes: list[Intake]
     signals: list[Message]
+    reports: Reports
     progress: Mapping[str, Progress]
 
 
@@ -163,7 +170,9 @@ class Runner:
         self.stages = [
             [StageRun(line, level, b, buckets) for b in range(buckets)] for level in range(1, line.depth + 1)
         ]
+        #: The progress of the sources, as the stages know it; and as of the rows that are judged, which may be ahead.
         self.progress = {source.fingerprint: Progress() for source in line.sources}
+        self._reached, self._reports = dict(self.progress), Reports()
         results = {o.name: Result(o.schema, functions=functions_of(o)) for o in line.outputs}
         self.done = FinishedRun(results, {str(s.origin): dict.fromkeys(COUNTERS, 0) for s in line.sources}, [])
 
@@ -185,12 +194,13 @@ class Runner:
                 messages += self._report(source, ChannelReport(cti=source.policy.cti(self.clock())))
             if source.fingerprint in ended:
                 messages += self._report(source, ChannelReport(cti=INFINITY))
-        return TakenBatch(intakes, messages, dict(self.progress))
+        return TakenBatch(intakes, messages, *self._judged())
 
     def run(self, taken: TakenBatch) -> None:
         """Run the stages of a batch."""
         rows = [message for intake in taken.intakes for message in intake.messages()]
-        self._run_stages([*rows, *taken.signals], taken.progress)
+        self._adopt(taken.reports, taken.progress)
+        self._run_stages([*rows, *taken.signals])
         if self.drain:
             self.rest()
 
@@ -202,18 +212,19 @@ class Runner:
     def end_of_input(self) -> None:
         """End the input, without waiting for loops."""
         reports = [m for source in self.line.sources for m in self._report(source, ChannelReport(cti=INFINITY))]
-        self._run_stages(reports, self.progress)
+        self._adopt(*self._judged())
+        self._run_stages(reports)
 
     def trip(self) -> None:
         """Run a batch without input, only with the feedback of loops."""
-        self._run_stages([], self.progress)
+        self._run_stages([])
 
     def rest(self) -> None:
         """Run loops until they finish; their output belongs to the latest batch."""
         batches = [self.done.results[output.name].batches for output in self.line.outputs]
         latest = [output_batches[-1:] for output_batches in batches]
         while self.feedback:
-            self._run_stages([], self.progress, first=False)
+            self._run_stages([], first=False)
             for output_batches, parts in zip(batches, latest, strict=True):
                 parts.append(output_batches.pop())
         for output, output_batches, parts in zip(self.line.outputs, batches, latest, strict=True):
@@ -233,7 +244,7 @@ class Runner:
     def restored(cls, line: Line, buckets: int, clock: Clock | None, saved: SavedRun, *, drain: bool = True) -> Runner:
         """A new runner with the saved state."""
         runner = cls(line, buckets, clock, drain=drain)
-        runner.progress = dict(saved.progress)
+        runner.progress, runner._reached = dict(saved.progress), dict(saved.progress)
         runner.done = _copied(saved.done)
         runner.feedback = [unpack(0, FEEDBACK, chunk) for chunk in saved.feedback]
         for stage, stored in zip(runner.stages, saved.stages, strict=True):
@@ -244,7 +255,7 @@ class Runner:
 
     def _intake(self, source: Source, blocks: Sequence[Block], sender: int) -> Intake:
         now = self.clock() if self.clock is not None else None
-        start = self.progress[source.fingerprint]
+        start = self._reached[source.fingerprint]
         intake = Intake(self.line, source, start, self.buckets, sender, now, self.workers)
         for block, path in blocks:
             intake.read(block, path)
@@ -256,15 +267,26 @@ class Runner:
         return [Message(b, REPORTS, extra={source.fingerprint: [report.to_json()]}) for b in range(self.buckets)]
 
     def _note(self, source: Source, reports: list[ChannelReport]) -> None:
-        self.progress[source.fingerprint] = resolve(source.policy, self.progress[source.fingerprint], reports)
-        counts = self.done.counts[str(source.origin)]
-        for report in reports:
-            for name, count in report.counts.items():
-                counts[name] += count
-            if report.example is not None:
-                self.done.examples.setdefault(str(source.origin), report.example)
+        self._reached[source.fingerprint] = resolve(source.policy, self._reached[source.fingerprint], reports)
+        self._reports.append((source, reports))
 
-    def _run_stages(self, messages: list[Message], progress: Mapping[str, Progress], *, first: bool = True) -> None:
+    def _judged(self) -> tuple[Reports, dict[str, Progress]]:
+        """The reports since the last call, and the progress of the sources after them."""
+        reports, self._reports = self._reports, []
+        return reports, dict(self._reached)
+
+    def _adopt(self, reports: Reports, progress: Mapping[str, Progress]) -> None:
+        """Count the reports of a batch, and let the stages reach its progress."""
+        self.progress = dict(progress)
+        for source, of_source in reports:
+            counts = self.done.counts[str(source.origin)]
+            for report in of_source:
+                for name, count in report.counts.items():
+                    counts[name] += count
+                if report.example is not None:
+                    self.done.examples.setdefault(str(source.origin), report.example)
+
+    def _run_stages(self, messages: list[Message], *, first: bool = True) -> None:
         for message in self.feedback:
             messages = [*messages, *circulated(self.line, message, self.buckets, message.extra["bucket"])]
         for stage in self.stages:
@@ -277,7 +299,7 @@ class Runner:
         count_failed(self.done.counts, statistics)
         for source in self.line.sources:
             count_orphans(self.done.counts[str(source.origin)], source.fingerprint, statistics)
-        for departure in departures(self.line, [messages], progress):
+        for departure in departures(self.line, [messages], self.progress):
             self.done.results[departure.output.name].batches.append((departure.changes(), departure.progress))
 
 
@@ -288,7 +310,7 @@ def _copied(done: FinishedRun) -> FinishedRun:
 
 
 def batches_of(
-    source: Source, batch_rows: int | None = None, readers: ThreadPoolExecutor | None = None
+    source: Source, batch_rows: int | None = None, readers: _Readers | None = None
 ) -> Iterator[Sequence[Block]]:
     """The batches of a source, in order; `readers` decode the next files meanwhile."""
     if isinstance(source.origin, (Events, FrameRead)):
@@ -300,19 +322,36 @@ def batches_of(
             raise PlanError(f"only Spark can read {source.origin}", instead="host='spark', or start(...)")
         files = source.origin.files()
         if batch_rows is None:
-            yield from (
-                map(partial(_whole, source), files)
-                if readers is None
-                else in_order(partial(_whole, source), files, readers, _AHEAD)
-            )
+            read = partial(_whole, source)
+            yield from map(read, files) if readers is None else readers.in_order(read, files)
             return
         for file in files:
             for block in ahead(read_listed(source, file), 0 if readers is None else _AHEAD):
                 yield from ([(piece, file.path)] for piece in _cut(block, batch_rows))
 
 
-def _whole(source: Source, file: ListedFile) -> list[Block]:
-    return [(block, file.path) for block in read_listed(source, file)]
+def _whole(source: Source, file: ListedFile, stopped: Event | None = None) -> list[Block]:
+    """The blocks of a file, up to the one at which the run was stopped."""
+    blocks = takewhile(lambda _: stopped is None or not stopped.is_set(), read_listed(source, file))
+    return [(block, file.path) for block in blocks]
+
+
+class _Readers:
+    """Threads that decode files. When a run ends early, they end with their next block."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads, self._stopped = ThreadPoolExecutor(threads, "headrace-read"), Event()
+
+    def in_order(self, read: Callable[..., list[Block]], files: Iterable[ListedFile]) -> Iterator[list[Block]]:
+        """The blocks of every file, in the order of the files; some are read ahead."""
+        return in_order(partial(read, stopped=self._stopped), files, self._threads, _AHEAD)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._threads.shutdown()
 
 
 def _pieces(table: pa.Table, rows: int | None) -> Iterator[pa.Table]:

@@ -121,8 +121,8 @@ class OverlappingKernel(Kernel):
     def _enter(self, partial: pa.Table, before: int, after: int) -> list[pa.Table]:
         """What of new rows is due now: steps, and rows in the window `before`. Later steps go to the trace."""
         first, last = to_numpy(partial.column(FIRST)), to_numpy(partial.column(LAST))
-        extremes = [name for name in partial.column_names if name.endswith((".min", ".max"))]
-        rows = partial.select([name for name in partial.column_names if name not in (FIRST, LAST, *extremes)])
+        others = {FIRST, LAST, *self.layout.extreme_columns}
+        rows = partial.select([name for name in partial.column_names if name not in others])
         present = (first <= before) & (last > before)
         standing = rows.append_column(WINDOW, pa.array(np.full(len(first), _TOTAL, np.int64))).filter(pa.array(present))
         due = [standing] if after > before else []
