@@ -92,9 +92,10 @@ def test_aligned_and_time_insensitive():
     assert run.feed((1, 2, 0), (7, 30, 0), (12, 13, 0), cti=0) == -5
     assert run.feed(cti=9) == 0
     assert run.feed(cti=10) == 5
-    assert run.remembered == [(7, 30), (12, 13)]  # [1, 2) belongs to windows that end by 10 only
+    # [1, 2) belongs to windows that end by 10 only. Of an end only its last window counts: here that is [25, 35).
+    assert run.remembered == [(7, 26), (12, 13)]
     assert run.feed(cti=22) == 15
-    assert run.remembered == [(7, 30)]
+    assert run.remembered == [(7, 26)]
     assert run.windows == set()  # [15, 25) has not ended, so it was not given
 
 
@@ -157,8 +158,8 @@ def test_snapshots_are_corrected_by_shortening():
     assert run.feed((1, 30, 1), (2, 4, 2), cti=3) == 3
     assert run.windows == {(2, 4), (4, 30)}
     assert run.feed((10, 12, 3), cti=10) == 10
-    # [2, 4) ended the window before: its end is where [4, ...) starts, so it is still needed.
-    assert run.remembered == [(1, 30), (2, 4), (10, 12)]
+    # [2, 4) ended the window before: the window that starts there is kept, so the event is not needed any more.
+    assert run.remembered == [(1, 30), (10, 12)]
     assert run.feed(cti=11) == 11
     assert run.remembered == [(1, 30), (10, 12)]
     assert run.feed(cti=31) == 31
