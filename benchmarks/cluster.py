@@ -7,9 +7,10 @@ an aggregate, whose rows are shuffled. For each number of buckets:
   is planning, the commit and the reports, without the job;
 - large batches: seconds of processor of all workers for an event, bytes between stages, bytes of state, of a commit.
 
-A batch on `c` cores with `b` buckets is modelled as `fixed + per_bucket · b + events · cpu / c`, with `fixed` and
-`per_bucket` fitted by least squares. Network is not measured here; bytes between stages for an event say what it would
-carry. The model is a guess about other machines, made of measurements of this one.
+A batch on `c` cores with `b` buckets is modelled as `fixed + driver · b + (task · b + events · cpu) / c`: small batches
+and the driver in them are fitted by least squares as `fixed + slope · b`; the driver's slope is serial, and what is left
+of a batch's is the work of tasks, which share the cores. Network is not measured here; bytes between stages for an event
+say what it would carry. The model is a guess about other machines, made of measurements of this one.
 """
 
 from __future__ import annotations
@@ -165,11 +166,17 @@ def _predict(section: Section, name: str, costs: list[Costs]) -> None:
         part: np.polyfit(buckets, [getattr(cost, part) for cost in costs], 1) for part in ("batch", "driver", "commit")
     }
     cores, cpu = 100, statistics.median(cost.cpu for cost in costs)
-    fixed = {part: float(np.polyval(fit, cores)) for part, fit in fits.items()}
+    here, serial = psutil.cpu_count() or 1, max(float(fits["driver"][0]), 0.0)
+    task = max(float(fits["batch"][0]) - serial, 0.0) * here
+    fixed = {
+        "batch": float(fits["batch"][1]) + serial * cores + task,
+        "driver": float(fits["driver"][1]) + serial * cores,
+        "commit": float(np.polyval(fits["commit"], cores)),
+    }
     events = cores / cpu
     seconds = fixed["batch"] + events * cpu / cores
     shown = (
-        f"{events / seconds / 1e6:.0f} M events/s in batches of {seconds:.1f} s, {fixed['batch']:.1f} s of them fixed "
+        f"{events / seconds / 1e6:.0f} M events/s in batches of {seconds:.1f} s, {fixed['batch']:.2f} s of them fixed "
         f"(driver {fixed['driver']:.2f} s, commit {fixed['commit'] / 1e6:.2f} MB), "
         f"{events * costs[-1].shuffled / seconds / 1e6:,.0f} MB/s between stages"
     )
