@@ -7,10 +7,11 @@ an aggregate, whose rows are shuffled. For each number of buckets:
   is planning, the commit and the reports, without the job;
 - large batches: seconds of processor of all workers for an event, bytes between stages, bytes of state, of a commit.
 
-A batch on `c` cores with `b` buckets is modelled as `fixed + driver · b + (task · b + events · cpu) / c`: small batches
-and the driver in them are fitted by least squares as `fixed + slope · b`; the driver's slope is serial, and what is left
-of a batch's is the work of tasks, which share the cores. Network is not measured here; bytes between stages for an event
-say what it would carry. The model is a guess about other machines, made of measurements of this one.
+A batch on `c` cores with `b` buckets is modelled as `fixed + driver · b + (task · b + events · cpu) / c`: small
+batches and the driver in them are fitted by least squares as `fixed + slope · b`; the driver's slope is serial, and
+what is left of a batch's is the work of tasks, which share the cores. Network is not measured here; bytes between
+stages for an event say what it would carry. The model is a guess about other machines, made of measurements of this
+one.
 """
 
 from __future__ import annotations
