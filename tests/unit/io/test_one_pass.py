@@ -17,13 +17,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.io import one_pass, text_splitting
+from headrace.io import one_pass, records, text_splitting
 from headrace.io.csv import CsvDecoder, read_csv
 from headrace.io.decoded import DecodedBlock, concat
 from headrace.io.json import JsonDecoder, json_records, read_json
 from headrace.io.one_pass import CsvPass, JsonPass
-from headrace.io.records import Records, decode
-from headrace.schema import Field, Schema
+from headrace.io.records import BLOCK_BYTES, Records, blocks, decode
+from headrace.schema import Field, Schema, Type
 
 ALL = Schema.of(
     "i INT, l LONG, y BYTE, h SHORT, d DOUBLE, f FLOAT, b BOOLEAN, s STRING, c CHAR, t DATETIME",
@@ -258,3 +258,21 @@ def test_columns_that_a_query_does_not_use_are_judged(tmp_path: Path, monkeypatc
     header = 1 if format == "csv" else 0
     assert run.diverted()["line"].to_pylist() == [i + 1 + header for i in (3000, 3001, 8000)]
     assert run.diverted()["row"].to_pylist() == [bad.format(i).strip() for i in (3000, 3001, 8000)]
+
+
+def test_rows_of_many_columns_are_left_to_arrow(monkeypatch: pytest.MonkeyPatch):
+    """Room for the values of thousands of columns would take many times the memory of their block."""
+    monkeypatch.setattr(one_pass, "WORTH", 0)
+    fields = [Field(f"c{i}", Type.DOUBLE) for i in range(101)]
+    data = b"".join(b",".join([b"1.5"] * 101) + b"\n" for _ in range(50))
+    assert CsvPass(fields, range(101), 101, ",").read(Records(data, quoted=True)) is None
+    assert CsvPass(fields[:100], range(100), 101, ",").read(Records(data, quoted=True)) is not None
+
+
+def test_a_quoted_text_may_span_several_blocks():
+    """A quote is given up after 64 MB, here after eight blocks of ten bytes."""
+    for lines, whole in ((12, True), (30, False)):
+        record = b'1,"' + b"line\n" * lines + b'"\n'
+        cut = [bytes(block) for block in blocks(io.BytesIO(record), quoted=True, size=10)]
+        assert (cut == [record]) is whole
+    assert records._LONGEST * BLOCK_BYTES == 64 << 20
