@@ -1,9 +1,9 @@
 """A long stream through five queries, live in process, with a checkpoint on disk: linear in events, flat in memory?
 
-`make bench ARGS="--only scale"` takes 10 million events; by hand `--events 500_000_000` is a day of data, which
-has not been run yet. A batch is a file of a million events. Times are the processor's, all threads counted, and the clock's; memory
-is that of the process without pages of mapped files. Each is compared between the second tenth of the run and the
-last: events that a query has seen must not show in what the next one costs.
+`make bench ARGS="--only scale"` takes 10 million events; by hand `--events 500_000_000` is a day of data, which has not
+been run yet. A batch is a file of a million events. Times are the processor's, all threads counted, and the clock's;
+memory is that of the process without pages of mapped files. Each is compared between the second tenth of the run and
+the last: events that a query has seen must not show in what the next one costs.
 
 Trades have 100,000 keys, 50,000 of them come in a second; a twentieth come up to two seconds late.
 """
