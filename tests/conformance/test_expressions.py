@@ -20,7 +20,6 @@ from headrace.expr import (
     Expr,
     Literal,
     call,
-    case,
     coalesce,
     col,
     concat,
@@ -29,6 +28,7 @@ from headrace.expr import (
     if_else,
     least,
     lit,
+    when,
 )
 from headrace.expr.sql import to_duckdb, to_spark
 from headrace.schema import Schema, Type
@@ -169,8 +169,8 @@ def logic() -> Iterator[Expr]:
     )
     yield from (
         if_else(p, i, d),
-        case().when(i > 0, "plus").when(i < 0, "minus").otherwise(s),
-        case().when(p, t).end(),
+        when(i > 0).then(lit("plus")).when(i < 0).then(lit("minus")).otherwise(s),
+        when(p).then(t),
         if_else(None, 1, 2),
     )
     yield from (
@@ -210,7 +210,7 @@ def texts() -> Iterator[Expr]:
         s.ltrim(),
         s.rtrim(),
         s.length(),
-        concat(s, "-", s2),
+        concat(s, lit("-"), s2),
         s.concat(s2),
         concat(s),
     )
@@ -224,8 +224,8 @@ def texts() -> Iterator[Expr]:
         s.replace(" ", ""),
     )
     yield from (s.position(part) for part in ("a", "b", "%", "\\", "😀", "𐐨", "'", "\n", "語", "  ", "ab"))
-    yield from (s.code(), n.code(), s.reverse().code(), concat(s, "e\u0301🇩🇪\r\n").code())
-    yield from (s.reverse(), s.reverse().reverse(), n.reverse(), concat(s, "e\u0301🇩🇪\r\n").reverse())
+    yield from (s.code(), n.code(), s.reverse().code(), s.concat("e\u0301🇩🇪\r\n").code())
+    yield from (s.reverse(), s.reverse().reverse(), n.reverse(), s.concat("e\u0301🇩🇪\r\n").reverse())
     yield from (fn(k) for fn in (s.repeat, s.left, s.right) for k in (0, 1, 2, 3, 100))
     yield from (
         fn(*fill) for fn in (s.lpad, s.rpad) for fill in ((0,), (1,), (3, "日"), (7, "😀"), (30, "'"), (9, "\\"))

@@ -49,6 +49,12 @@ class Fluent:
     def __rtruediv__(self, other: Value) -> Expr:
         return self._swapped("divide", other)
 
+    def __floordiv__(self, other: Value) -> Expr:
+        return self._call("floor_divide", other)
+
+    def __rfloordiv__(self, other: Value) -> Expr:
+        return self._swapped("floor_divide", other)
+
     def __mod__(self, other: Value) -> Expr:
         return self._call("modulo", other)
 

@@ -34,7 +34,7 @@ def refused(build: Build, kind: type[errors.HeadraceError]) -> errors.HeadraceEr
         (lambda: STREAM.where("i > 3"), "where(col('k') == ...)"),
         (lambda: STREAM.where(True), "where(col('k') == ...)"),
         (lambda: STREAM.where(None), "where(col('k') == ...)"),
-        (lambda: STREAM.where(hr.case().when(col("i") > 1, 2)), "otherwise"),
+        (lambda: STREAM.where(hr.when(col("i") > 1)), "then"),
         (lambda: STREAM.select(3), "select(name=3)"),
         (lambda: STREAM.select("k", None), "select(name=None)"),
         (lambda: STREAM.select(["k", "i"]), "select(*"),
