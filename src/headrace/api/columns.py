@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace.api.checks import checked_expr, column_or_expr, row_expr
-from headrace.errors import PlanError, UnknownColumn
+from headrace.errors import PlanError, SchemaError, UnknownColumn
 from headrace.expr import Expr, col
 from headrace.expr.nodes import column_or_value
 from headrace.plan.nodes import Node, Select
@@ -97,8 +97,8 @@ def _refuse_twice(outputs: Sequence[tuple[str, Expr]], schema: Schema) -> None:
     names = [name for name, _ in outputs]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise PlanError(
-            f"two columns have the name {twice!r}",
+        raise SchemaError(
+            f"column {twice!r} appears twice",
             given=", ".join(names),
             allowed="different names",
             instead=f"with_columns({twice}=...) replaces the column" if twice in schema else f"other_{twice}=...",

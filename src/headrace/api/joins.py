@@ -17,7 +17,8 @@ from typing import Any, Literal
 
 from headrace.api.checks import row_expr
 from headrace.errors import PlanError, nearest
-from headrace.expr import Call, Column, Expr, coalesce, col, lit
+from headrace.expr import Call, Column, Expr, col, lit
+from headrace.expr.signatures import common
 from headrace.plan.join import Keys, comparable
 from headrace.plan.nodes import Clip, Join, Node, Select, TableJoin, Union
 from headrace.plan.table import TableJoinKind
@@ -130,7 +131,7 @@ class _Joined:
         own, theirs = node.schema[name].type, other.schema[name].type
         if own is theirs:
             return col(name)
-        return col(name).cast(coalesce(col(name), lit(None).cast(theirs)).type(node.schema))
+        return col(name).cast(common(name, (own, theirs)) or own)
 
 
 def _selected(node: Node, outputs: tuple[tuple[str, Expr], ...]) -> Node:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import ExpressionError, nearest
-from headrace.expr.nodes import Bound, Case, Column, Expr, Literal, Value, column_or_value
+from headrace.expr.nodes import Bound, Case, Column, Expr, Literal, Value, as_expr
 from headrace.schema import Schema, Type
 
 __all__ = [
@@ -190,7 +190,8 @@ class AggregateCall(Expr):
 
 
 def _aggregate(function: str, argument: Value, where: Expr | None, *parameters: Parameter) -> AggregateCall:
-    return filtered(AggregateCall(function, column_or_value(argument), parameters), where)
+    value = Column(argument) if isinstance(argument, str) else as_expr(argument)
+    return filtered(AggregateCall(function, value, parameters), where)
 
 
 def filtered(call: AggregateCall, where: Expr | None) -> AggregateCall:

@@ -43,9 +43,9 @@ def concat(*values: Value) -> Expr:
     return call("concat", *map(column_or_value, values))
 
 
-def if_else(condition: Expr, value: Value, otherwise: Value = None) -> Expr:
+def if_else(condition: Value, value: Value, otherwise: Value = None) -> Expr:
     """`value` where the condition is true, `otherwise` where it is false or NULL; texts are texts."""
-    return Case(((condition, as_expr(value)),), as_expr(otherwise))
+    return Case(((as_expr(condition), as_expr(value)),), as_expr(otherwise))
 
 
 @dataclass(frozen=True)

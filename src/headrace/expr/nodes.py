@@ -172,12 +172,19 @@ class Column(Expr):
         return frozenset((self.column,))
 
     def bind(self, schema: Schema) -> Bound:
-        if self.column not in schema:
-            raise UnknownColumn.of(self.column, schema.names, text=f"hr.lit({self.column!r}) for the text")
         return Bound(self, schema[self.column].type)
 
     def __str__(self) -> str:
         return _quoted(self.column)
+
+
+class Named(Column):
+    """A column given by its name alone, where someone may have meant a text."""
+
+    def bind(self, schema: Schema) -> Bound:
+        if self.column not in schema:
+            raise UnknownColumn.of(self.column, schema.names, text=f"hr.lit({self.column!r}) for the text")
+        return super().bind(schema)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -384,7 +391,7 @@ def as_expr(value: Value) -> Expr:
 
 def column_or_value(value: Value) -> Expr:
     """A column by name, an expression, or any other value as a literal."""
-    return Column(value) if isinstance(value, str) else as_expr(value)
+    return Named(value) if isinstance(value, str) else as_expr(value)
 
 
 # --- dates and durations --------------------------------------------------------------------------------------------

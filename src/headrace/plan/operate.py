@@ -101,7 +101,8 @@ class Top(PerWindow):
 
     def _check_directions(self) -> None:
         given = (self.descending,) if isinstance(self.descending, bool) else self.descending
-        if not all(isinstance(one, bool) for one in given) or len(given) not in (1, len(self.by)):
+        fits = given is not self.descending or len(given) == len(self.by)
+        if not fits or not all(isinstance(one, bool) for one in given):
             raise PlanError(
                 "top needs a direction, or one for each column of its order",
                 given=f"descending={self.descending} for {', '.join(map(str, self.by))}",

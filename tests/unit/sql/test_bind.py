@@ -55,7 +55,7 @@ def plans(streams: dict[str, Stream]) -> dict[str, Stream]:
         ),
         "SELECT CAST(price AS LONG) AS whole, upper(symbol) AS s, coalesce(exchange, '?') AS e "
         "FROM ticks": ticks.select(
-            whole=col("price").cast("LONG"), s=col("symbol").upper(), e=hr.coalesce(col("exchange"), "?")
+            whole=col("price").cast("LONG"), s=col("symbol").upper(), e=hr.coalesce("exchange", hr.lit("?"))
         ),
         "SELECT DISTINCT symbol FROM ticks": ticks.select("symbol")
         .group_by("symbol")
