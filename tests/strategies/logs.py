@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from headrace.border import as_ticks
 from headrace.time import INFINITY
 
 __all__ = ["LOGS", "TABLE", "Change", "Row", "changes_of_a_table", "effective", "replayed", "seen"]
@@ -96,5 +97,5 @@ def replayed(changes: Sequence[Change], *, in_order: bool) -> Counter[tuple[Any,
 
 
 def seen(history: pa.Table) -> Counter[tuple[Any, ...]]:
-    rows = history.to_pylist()
+    rows = as_ticks(history).to_pylist()
     return Counter((r["le"], r["re"], r["id"], str(sorted((name, r[name]) for name in ("name", "v")))) for r in rows)
