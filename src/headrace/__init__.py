@@ -8,6 +8,7 @@ from importlib import import_module as _import_module
 from types import ModuleType as _ModuleType
 
 from headrace.api.checkpoint import checkpoint
+from headrace.api.frames import from_arrow, from_pandas, from_polars, read_spark
 from headrace.api.inputs import (
     advance,
     by_arrival,
@@ -26,7 +27,6 @@ from headrace.api.inputs import (
     read_json,
     read_parquet,
     read_source,
-    read_spark,
 )
 from headrace.api.keyed_changes import read_changes
 from headrace.api.outputs import console, files, memory, sink
@@ -135,6 +135,9 @@ __all__ = [
     "final",
     "first",
     "fixed",
+    "from_arrow",
+    "from_pandas",
+    "from_polars",
     "generated",
     "geometric_mean",
     "heartbeat",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from headrace.api.inputs import SchemaLike, stream_of
+from headrace.api.inputs import stream_of
 from headrace.api.keyed_changes import read_changes
 from headrace.api.stream import Stream
 from headrace.errors import PlanError
@@ -20,7 +20,7 @@ from headrace.io.origins import AdapterRead
 from headrace.io.sinks import Encoding
 from headrace.io.values import ValueFormat
 from headrace.plan.policies import Arrival, BadRowPolicy, Interval, Lifetime, Physical, ProgressPolicy
-from headrace.schema import Field, Schema, Type
+from headrace.schema import Field, Schema, SchemaLike, Type
 from headrace.time import DurationLike
 
 if TYPE_CHECKING:

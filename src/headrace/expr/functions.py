@@ -6,11 +6,17 @@ Texts among the arguments are literals, as in the methods.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from headrace.errors import ExpressionError
-from headrace.expr.nodes import Call, Case, Expr, Literal, Value, as_expr
+from headrace.errors import ExpressionError, nearest
+from headrace.expr.nodes import Call, Case, Expr, Value, as_expr, lit
 
-__all__ = ["CaseBuilder", "call", "case", "coalesce", "concat", "greatest", "if_else", "least"]
+__all__ = [
+    "CaseBuilder", "EpochUnit", "call", "case", "coalesce", "concat", "from_epoch", "greatest", "if_else", "least",
+]  # fmt: skip
+
+EpochUnit = Literal["s", "ms", "us"]
+_TICKS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 def call(function: str, *args: Value) -> Expr:
@@ -43,6 +49,19 @@ def concat(*values: Value) -> Expr:
     return call("concat", *values)
 
 
+def from_epoch(value: Expr, unit: EpochUnit) -> Expr:
+    """A number of seconds, milliseconds or microseconds since 1970 as a time, to the nearest microsecond."""
+    if unit not in _TICKS:
+        raise ExpressionError(
+            "unknown unit of a time",
+            given=unit,
+            allowed=", ".join(_TICKS),
+            instead=repr(nearest(str(unit), _TICKS) or "ms"),
+        )
+    ticks = value * lit(_TICKS[unit]).cast("LONG")  # exact, because the product of any whole numbers is a LONG
+    return ticks.round().cast("LONG").cast("DATETIME")
+
+
 def if_else(condition: Value, value: Value, otherwise: Value = None) -> Expr:
     """`value` where the condition is true, `otherwise` where it is false or NULL."""
     return Case(((as_expr(condition), as_expr(value)),), as_expr(otherwise))
@@ -64,7 +83,7 @@ class CaseBuilder:
 
     def end(self) -> Expr:
         """The expression, NULL where no condition is true."""
-        return self.otherwise(Literal(None))
+        return self.otherwise(lit(None))
 
 
 def case() -> CaseBuilder:

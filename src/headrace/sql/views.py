@@ -15,14 +15,11 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.host.result import Result
-from headrace.io.console import Row, batch_rows
+from headrace.io.console import Row, batch_rows, text_of
 from headrace.io.sinks import Console
-from headrace.time import format_ticks
 
-__all__ = ["VIEWS", "Cell", "Shown", "ViewRow", "text_of", "view"]
+__all__ = ["VIEWS", "Cell", "Shown", "ViewRow", "view"]
 
-_REAL_DATE = 10**12  # ticks beyond this are shown as dates, the small ones of drawn tables as they are
-_TIMES = ("le", "re", "re_new")
 _MARKS = {"new": "+", "latest": "+", "withdrawn": "−", "corrected": "±", "moved": "±"}
 
 
@@ -54,15 +51,6 @@ class Shown:
 def view(kind: str, result: Result, rows: int, *, newest: bool = False) -> Shown:
     """At most `rows` rows of an answer: the first, or the newest."""
     return VIEWS[kind](result, rows, newest)
-
-
-def text_of(name: str, value: object) -> str:
-    """A value of a column, as text."""
-    if value is None:
-        return ""
-    if name in _TIMES and isinstance(value, int):
-        return format_ticks(value, as_datetime=abs(value) > _REAL_DATE)
-    return str(value)
 
 
 def _history(result: Result, rows: int, newest: bool) -> Shown:

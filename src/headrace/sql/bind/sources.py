@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Literal
 
 from headrace.adapters.registry import adapter_names, option_names, sink_class, source_adapter, source_class
-from headrace.api import inputs, outputs, services
+from headrace.api import frames, inputs, outputs, services
 from headrace.api.stream import Stream
 from headrace.errors import nearest
 from headrace.expr import Expr
@@ -285,7 +285,7 @@ def _file_log(format: str, arguments: Given, schema: Schema) -> Files:
 
 
 def _spark_table(arguments: Given, reading: _Reading) -> Stream:
-    return inputs.read_spark(
+    return frames.read_spark(
         "table", reading.schema, path=arguments.text("name"), rename=arguments.renames(), **reading.options
     )
 
