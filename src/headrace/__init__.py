@@ -29,7 +29,7 @@ from headrace.api.inputs import (
     read_source,
 )
 from headrace.api.keyed_changes import read_changes
-from headrace.api.outputs import console, files, memory, sink
+from headrace.api.outputs import console, files, foreach_batch, memory, sink
 from headrace.api.recurse import recurse
 from headrace.api.running import Run, run, start
 from headrace.api.services import kafka, kafka_topics, postgres, postgres_table, read_kafka, read_postgres
@@ -135,6 +135,7 @@ __all__ = [
     "final",
     "first",
     "fixed",
+    "foreach_batch",
     "from_arrow",
     "from_pandas",
     "from_polars",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from headrace.errors import PlanError, SchemaError
 
-__all__ = ["frame_kind", "frame_table", "polars_frame"]
+__all__ = ["FRAMES", "FrameKind", "frame_kind", "frame_of", "frame_table"]
+
+FrameKind = Literal["arrow", "pandas", "polars", "spark"]
+FRAMES: tuple[FrameKind, ...] = ("arrow", "pandas", "polars", "spark")
 
 
 def frame_kind(value: Any) -> str:
@@ -57,12 +60,25 @@ def _from_pandas(frame: Any) -> pa.Table:
         ) from error
 
 
-def polars_frame(table: pa.Table) -> Any:
-    """A table as a data frame of Polars."""
+def frame_of(table: pa.Table, kind: FrameKind, spark: Any = None) -> Any:
+    """A table as a frame of this kind; one of Spark in the session `spark`, by default the one that is there."""
+    if kind == "pandas":
+        return table.to_pandas()
+    if kind == "polars":
+        return _polars().from_arrow(table)
+    if kind == "spark":
+        session = spark if spark is not None else import_module("pyspark.sql").SparkSession.builder.getOrCreate()
+        return session.createDataFrame(table)
+    return table
+
+
+def _polars() -> Any:
     try:
-        polars = import_module("polars")
+        return import_module("polars")
     except ImportError as error:
         raise PlanError(
-            "Polars is not installed", given="to_polars()", allowed="to_pandas(), cht()", instead="pip install polars"
+            "Polars is not installed",
+            given="a data frame of Polars",
+            allowed="frames of pandas, Arrow tables",
+            instead="pip install polars",
         ) from error
-    return polars.from_arrow(table)

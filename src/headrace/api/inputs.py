@@ -12,7 +12,7 @@ from headrace.adapters.registry import source_adapter
 from headrace.api.checks import column_or_expr
 from headrace.api.options import GeneratorOptions, shows_options
 from headrace.api.stream import Stream
-from headrace.errors import ExpressionError, PlanError, SchemaError, nearest
+from headrace.errors import ExpressionError, PlanError, SchemaError, UnknownColumn, nearest
 from headrace.events import check_events, events_table
 from headrace.expr import Expr, col
 from headrace.expr.functions import EpochUnit, from_epoch
@@ -50,6 +50,7 @@ __all__ = [
 ]  # fmt: skip
 
 Names: TypeAlias = "Mapping[str, str]"
+Sparse: TypeAlias = "bool | str | Sequence[str]"
 
 
 def time_expr(value: str | Expr, unit: EpochUnit | None, where: str, instead: str) -> Expr:
@@ -179,10 +180,15 @@ def read_csv(
 def read_json(
     path: str, schema: SchemaLike | None = None, *, lifetime: Lifetime, progress: ProgressPolicy | None = None,
     bad_rows: BadRowPolicy = "divert", rename: Names | None = None, max_line: int = MAX_LINE,
-    max_expansion: int = MAX_EXPANSION, order: FileOrder = "time",
+    max_expansion: int = MAX_EXPANSION, order: FileOrder = "time", sparse: Sparse = False,
 ) -> Stream:  # fmt: skip
-    """Files of JSON lines as a stream; `rename`, `order` and the limits are those of `read_csv`."""
+    """Files of JSON lines as a stream; `rename`, `order` and the limits are those of `read_csv`.
+
+    A row may lack a field of `schema`, which is then null. If no row has it, that is an error, unless `sparse` names
+    the column; `sparse=True` is for all columns. All files count that are there when the first rows are read.
+    """
     how = Format("json", rename=name_pairs(rename), max_line=max_line, max_expansion=max_expansion)
+    how = replace(how, sparse=sparse_names(sparse))
     return _read(path, how, schema, lifetime, progress, bad_rows, order)
 
 
@@ -197,20 +203,28 @@ def read_parquet(
 def read_events(
     path: str, schema: SchemaLike, *, format: str | None = None, progress: ProgressPolicy | None = None,
     bad_rows: BadRowPolicy = "divert", rename: Names | None = None, max_line: int = MAX_LINE,
-    max_expansion: int = MAX_EXPANSION, order: FileOrder = "time",
+    max_expansion: int = MAX_EXPANSION, order: FileOrder = "time", sparse: Sparse = False,
 ) -> Stream:  # fmt: skip
     """Files of physical events as a stream: columns `kind, le, re, re_new` beside the payload of `schema`.
 
     In JSON the payload may also be a nested object, `"payload"`, as `files(...)` writes it. `rename`, `order` and the
-    limits are those of `read_csv`.
+    limits are those of `read_csv`, `sparse` that of `read_json`.
     """
     control = (Field("kind", Type.STRING), *(Field(name, Type.LONG) for name in ("le", "re", "re_new")))
     columns = Schema((*control, *Schema.of(schema).payload))
     how = Format(format) if format else Format.of_path(path)
     how = replace(how, rename=name_pairs(rename), max_line=max_line, max_expansion=max_expansion)
+    how = replace(how, sparse=sparse_names(sparse))
     if how.name == "json" and "payload" not in columns:
         how = replace(how, nested=None)
     return _read(path, how, columns, Physical(), progress, bad_rows, order)
+
+
+def sparse_names(sparse: Sparse) -> tuple[str, ...]:
+    """The columns that no row need have, as a format has them."""
+    if isinstance(sparse, bool):
+        return ("*",) if sparse else ()
+    return (sparse,) if isinstance(sparse, str) else tuple(sparse)
 
 
 def name_pairs(rename: Names | None) -> tuple[tuple[str, str], ...]:
@@ -440,6 +454,8 @@ def _check_lifetime(lifetime: Lifetime, columns: Schema) -> None:
 def _time_type(expr: Expr, columns: Schema) -> Type:
     try:
         return expr.type(columns)
+    except UnknownColumn:
+        raise
     except ExpressionError as error:
         raise PlanError(
             f"{expr} cannot be a time: {error.message}",

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from headrace.api.inputs import Names, check_picked, name_pairs, refuse_lists, stream_of, time_expr
+from headrace.api.inputs import (
+    Names,
+    Sparse,
+    check_picked,
+    name_pairs,
+    refuse_lists,
+    sparse_names,
+    stream_of,
+    time_expr,
+)
 from headrace.api.stream import Stream
 from headrace.errors import PlanError
 from headrace.events import plain_table
@@ -29,7 +38,7 @@ def read_changes(
     encoding: ChangeEncodingName = "rows", op: str | None = None, at: str | Expr | None = None,
     unit: EpochUnit | None = None, deletes: Expr | None = None, progress: ProgressPolicy | None = None,
     bad_rows: BadRowPolicy = "divert", format: str | None = None, rename: Names | None = None,
-    order: FileOrder = "time",
+    order: FileOrder = "time", sparse: Sparse = False,
 ) -> Stream:  # fmt: skip
     """The log of a table's changes as a stream: each row of the table lasts until the next change of its key.
 
@@ -49,7 +58,7 @@ def read_changes(
     `at` is the time of a change, in a `unit` as that of `point`. Without it a change happens when it arrives, in the
     order of the log, and none is late; on Spark such a source reads one file per batch. Of several changes of a key at
     one time, the last in the log counts. Rows with an unknown operation or a null in their key are malformed. `format`
-    is that of a directory's files; `rename` and `order` are those of `read_csv`.
+    is that of a directory's files; `rename` and `order` are those of `read_csv`, `sparse` that of `read_json`.
     """
     keys = (key,) if isinstance(key, str) else tuple(key)
     if isinstance(source, SourceAdapter) and source.table_log is not None:
@@ -67,7 +76,8 @@ def read_changes(
             check_picked(declared, log)
         origin, columns = _log_of(log, columns, lifetime)
     else:
-        origin, columns = _log(source, columns, format, names, order, "debezium" if encoding == "debezium" else "")
+        envelope: Literal["", "debezium"] = "debezium" if encoding == "debezium" else ""
+        origin, columns = _log(source, columns, format, names, order, envelope, sparse_names(sparse))
     if lifetime.op is not None:
         columns[lifetime.op]  # an error that names the columns, if there is none of this name
     if encoding == "upsert" and deletes is None:
@@ -113,6 +123,7 @@ def _log(
     names: Names,
     order: FileOrder,
     envelope: Literal["", "debezium"],
+    sparse: tuple[str, ...],
 ) -> tuple[Origin, Schema]:
     """The place of a log, and its columns: the one place that knows what a log can be."""
     path = os.fspath(source) if isinstance(source, os.PathLike) else source
@@ -124,7 +135,8 @@ def _log(
         table = plain_table(source, columns)
         return Events(table), Schema.of(table.schema)
     else:
-        how = replace(Format(format) if format else Format.of_path(path), rename=tuple(names.items()))
+        how = Format(format) if format else Format.of_path(path)
+        how = replace(how, rename=tuple(names.items()), sparse=sparse)
     if envelope and how.name == "json":
         how = replace(how, envelope=envelope)
         if columns is None:

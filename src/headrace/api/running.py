@@ -20,7 +20,7 @@ from headrace.api.options import Consistency, Host, RunOptions, StartOptions, sh
 from headrace.changes import Changes
 from headrace.errors import PlanError, RowsNotUsed
 from headrace.events import history
-from headrace.frames import polars_frame
+from headrace.frames import frame_of
 from headrace.host.driving.bounded import run_driven
 from headrace.host.driving.query import Query
 from headrace.host.local import run_local, start_local
@@ -79,7 +79,7 @@ class Run:
 
     def to_polars(self, name: str | None = None) -> Any:
         """The history of an output as a data frame of Polars, which must be installed."""
-        return polars_frame(self.cht(name))
+        return frame_of(self.cht(name), "polars")
 
     def show(self, n: int = 20, name: str | None = None) -> None:
         """Print the first `n` rows of the history of an output."""
