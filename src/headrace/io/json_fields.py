@@ -44,8 +44,9 @@ def check_fields(source: Source) -> None:
         if not missing:
             return
         first_lines = first_lines or data.lstrip()
-    if first_lines:
-        raise _error(source, [stored.get(name, name) for name in missing], first_lines)
+    present = _present(first_lines)
+    if present:  # else no line is an object, which the reader will say
+        raise _error(source, [stored.get(name, name) for name in missing], present)
 
 
 def check_first_files(sources: Iterable[Source], planned: Mapping[str, object], taken: Mapping[str, int]) -> None:
@@ -86,20 +87,30 @@ def _blocks(origin: Files, source: Source) -> Iterator[bytes]:
             return
 
 
-def _error(source: Source, missing: list[str], first_lines: bytes) -> SchemaError:
-    present: dict[str, None] = {}
-    for line in first_lines.splitlines()[:_SHOWN_ROWS]:
+def _present(lines: bytes) -> list[str]:
+    """The fields of the first rows, in the order of their appearance."""
+    found: dict[str, None] = {}
+    rows = 0
+    for line in lines.splitlines():
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
-        members = row.get("payload") if isinstance(row, dict) and isinstance(row.get("payload"), dict) else row
-        present |= dict.fromkeys(members if isinstance(members, dict) else ())
+        if isinstance(row, dict):
+            members = row.get("payload")
+            found |= dict.fromkeys(members if isinstance(members, dict) else row)
+            rows += 1
+        if rows == _SHOWN_ROWS:
+            break
+    return list(found)
+
+
+def _error(source: Source, missing: list[str], present: list[str]) -> SchemaError:
     close = nearest(missing[0], present)
     sparse = f"sparse={missing!r}, if rows may lack it"
     return SchemaError(
         f"no row of {source.origin} has the field {', '.join(map(repr, missing))}",
-        given=str(source.columns),
+        given=", ".join(str(field) for field in source.columns if field.name not in STAMPS),
         allowed=", ".join(present),
         instead=f"{close}; or {sparse}" if close else sparse,
     )
