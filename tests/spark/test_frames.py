@@ -120,7 +120,7 @@ def test_what_spark_does_not_read():
 def test_frames_in_memory_and_functions_on_spark(spark: SparkSession, tmp_path: Path):
     """A pandas frame with epochs in, frames of Spark out: the changes of all batches are the history."""
     rows = pd.DataFrame({"t": [1, 12, 3, 27], "k": ["a", "a", "b", None], "v": [2.0, None, 1.0, 4.0]})
-    stream = hr.from_pandas(rows, lifetime=hr.point("t", unit="ms"), progress=hr.advance(delay="5 ms"))
+    stream = hr.from_pandas(rows, lifetime=hr.point("t", unit="ms"), progress=hr.advance(delay="20 ms"))
     answers = stream.group_by("k").window(hr.tumbling("10 ms")).aggregate(n=hr.count(), s=hr.sum("v"))
     expected = answers.cht()
     assert not hr.history_diff(answers.cht(host="spark", spark=spark, buckets=2), expected)
