@@ -46,10 +46,12 @@ from headrace.plan.nodes import (
 from headrace.plan.pattern import Rows
 from headrace.plan.table import TableJoinKind
 from headrace.plan.windows import WindowKind
-from headrace.schema import Schema
+from headrace.schema import SchemaLike
 from headrace.time import DurationLike, duration
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from headrace.api.history import Engine, History
     from headrace.history.inputs import Late
 
@@ -200,7 +202,7 @@ class Stream:
         on: On,
         how: TableJoinKind = "inner",
         *,
-        schema: Schema | str | pa.Schema | None = None,
+        schema: SchemaLike | None = None,
     ) -> Stream:
         """Pairs of an event and a table's row with equal keys: the payloads side by side, with the event's lifetime.
 
@@ -275,6 +277,21 @@ class Stream:
         if they come from numbers. `time_columns=("start", "end")` gives their columns other names.
         """
         return self.run(**options).cht(time_columns=time_columns)
+
+    @shows_options(StreamRunOptions)
+    def to_pandas(self, *, time_columns: TimeColumns = LIFETIME, **options: Unpack[StreamRunOptions]) -> pd.DataFrame:
+        """The history, as `cht` gives it, as a pandas frame."""
+        return self.run(**options).to_pandas(time_columns=time_columns)
+
+    @shows_options(StreamRunOptions)
+    def to_polars(self, *, time_columns: TimeColumns = LIFETIME, **options: Unpack[StreamRunOptions]) -> Any:
+        """The history, as `cht` gives it, as a data frame of Polars, which must be installed."""
+        return self.run(**options).to_polars(time_columns=time_columns)
+
+    @shows_options(StreamRunOptions)
+    def show(self, n: int = 20, **options: Unpack[StreamRunOptions]) -> None:
+        """Run bounded inputs to their end and print the first `n` rows of the history."""
+        self.run(**options).show(n)
 
     def history(self, engine: Engine = "spark", *, late: Late = "decide", master: str | None = None) -> History:
         """The same query as batch SQL over all stored rows of its inputs: `.cht()`, `.dataframe()`, `.sql()`.
