@@ -15,13 +15,14 @@ from headrace.api.checks import column_or_expr
 from headrace.api.options import GeneratorOptions, shows_options
 from headrace.api.stream import Stream
 from headrace.errors import PlanError, SchemaError, nearest
-from headrace.events import check_events, events_table
+from headrace.events import check_events, events_and_dates
 from headrace.expr import Expr, col
 from headrace.io import generator
 from headrace.io.adapter import SourceAdapter
 from headrace.io.decoded import finish
-from headrace.io.files import MAX_EXPANSION, FileOrder
-from headrace.io.formats import Format, infer_schema
+from headrace.io.encode import PHYSICAL
+from headrace.io.files import MAX_EXPANSION, FileOrder, listing
+from headrace.io.formats import Format, infer_schema, starts_with_dates
 from headrace.io.keyed_changes import table_columns
 from headrace.io.origins import AdapterRead, Events, Files, FrameRead, HostRead, Origin, SparkRead
 from headrace.io.records import MAX_LINE
@@ -42,8 +43,10 @@ from headrace.plan.policies import (
     Physical,
     Point,
     ProgressPolicy,
+    arrives,
+    starts_are_dates,
 )
-from headrace.schema import POSITION, RESERVED, Field, Schema, Type
+from headrace.schema import POSITION, RESERVED, Schema, Type
 from headrace.time import DurationLike, duration
 
 __all__ = [
@@ -136,7 +139,7 @@ def events(
 
     `batches` is the number of rows of each batch. By default, late events and rows that are no events are errors.
     """
-    table = events_table(data, schema)
+    table, dates = events_and_dates(data, schema)
     if bad_rows == "raise":
         check_events(table)
     if batches and sum(batches) != table.num_rows:
@@ -144,7 +147,8 @@ def events(
             "the batches do not add up to the rows", given=list(batches), allowed=f"sizes that sum to {table.num_rows}"
         )
     origin = Events(table, tuple(batches))
-    return Stream(Admit(Source(origin, Schema.of(table.schema), Physical(), progress or Explicit("raise"), bad_rows)))
+    columns, policy = Schema.of(table.schema), progress or Explicit("raise")
+    return Stream(Admit(Source(origin, columns, Physical(), policy, bad_rows, dated=dates)))
 
 
 def read_csv(
@@ -190,16 +194,21 @@ def read_events(
 ) -> Stream:  # fmt: skip
     """Files of physical events as a stream: columns `kind, le, re, re_new` beside the payload of `schema`.
 
+    Times are ticks, or dates; null is the end of dates without an end. The stream's times are dates if `schema` has
+    `le DATETIME`; without `le`, if they are dates in the first file, where there is one.
+
     In JSON the payload may also be a nested object, `"payload"`, as `files(...)` writes it. `rename`, `order` and the
     limits are those of `read_csv`.
     """
-    control = (Field("kind", Type.STRING), *(Field(name, Type.LONG) for name in ("le", "re", "re_new")))
-    columns = Schema((*control, *Schema.of(schema).payload))
+    declared = Schema.of(schema)
+    columns = Schema((*PHYSICAL, *declared.payload))
     how = Format(format) if format else Format.of_path(path)
     how = replace(how, rename=name_pairs(rename), max_line=max_line, max_expansion=max_expansion)
     if how.name == "json" and "payload" not in columns:
         how = replace(how, nested=None)
-    return _read(path, how, columns, Physical(), progress, bad_rows, order)
+    files = listing(str(path), order) if "le" not in declared else []
+    dated = starts_with_dates(files[0].path, how) if files else starts_are_dates(declared)
+    return _read(path, how, columns, Physical(), progress, bad_rows, order, dated)
 
 
 def name_pairs(rename: Names | None) -> tuple[tuple[str, str], ...]:
@@ -379,12 +388,13 @@ def _read(
     progress: ProgressPolicy | None,
     bad_rows: BadRowPolicy,
     order: FileOrder,
+    dated: bool | None = None,
 ) -> Stream:
     origin = Files(str(path), format, order=order)
     columns = Schema.of(schema) if schema is not None else infer_schema(origin.files()[0].path, format)
     columns = columns.renamed(dict(format.rename))
     refuse_lists(columns, format)
-    return stream_of(origin, columns, lifetime, progress, bad_rows)
+    return stream_of(origin, columns, lifetime, progress, bad_rows, dated)
 
 
 def refuse_lists(columns: Schema, format: Format) -> None:
@@ -400,9 +410,10 @@ def refuse_lists(columns: Schema, format: Format) -> None:
 
 
 def stream_of(
-    origin: Origin, columns: Schema, lifetime: Lifetime, progress: ProgressPolicy | None, bad_rows: BadRowPolicy
-) -> Stream:
-    """The rows of an origin with these columns, as a stream."""
+    origin: Origin, columns: Schema, lifetime: Lifetime, progress: ProgressPolicy | None, bad_rows: BadRowPolicy,
+    dated: bool | None = None,
+) -> Stream:  # fmt: skip
+    """The rows of an origin with these columns, as a stream; `dated`: if the lifetime does not show it."""
     if bad_rows not in BAD_ROWS:
         raise PlanError("unknown policy for bad rows", given=bad_rows, allowed=", ".join(BAD_ROWS))
     _check_lifetime(lifetime, columns)
@@ -422,7 +433,7 @@ def stream_of(
             allowed="sources that adapters read, such as read_kafka",
             instead="hr.heartbeat(...), whose CTI follows the clock when the input is idle",
         )
-    source = Source(origin, columns, lifetime, policy, bad_rows)
+    source = Source(origin, columns, lifetime, policy, bad_rows, dated=dated)
     if isinstance(lifetime, Arrival):  # the column of the arrival is read only where a query uses it
         return Stream(replace(origin.stamped(source), read_columns=source.schema.names))
     if isinstance(lifetime, Changed):
@@ -456,11 +467,7 @@ def _refuse_reserved(columns: Schema, lifetime: Lifetime) -> None:
 
 
 def _default_progress(lifetime: Lifetime) -> ProgressPolicy:
-    return Advance() if _by_arrival(lifetime) else Explicit()
-
-
-def _by_arrival(lifetime: Lifetime) -> bool:
-    return isinstance(lifetime, Arrival) or (isinstance(lifetime, Changed) and lifetime.in_log_order)
+    return Advance() if arrives(lifetime) else Explicit()
 
 
 def _check_lifetime(lifetime: Lifetime, columns: Schema) -> None:
@@ -471,7 +478,7 @@ def _check_lifetime(lifetime: Lifetime, columns: Schema) -> None:
             allowed="hr.point(...), hr.interval(...), hr.edge(...), hr.by_arrival()",
             instead=f"lifetime=hr.point({lifetime!r})" if isinstance(lifetime, str) else "lifetime=hr.point('ts')",
         )
-    if isinstance(lifetime, Physical) or _by_arrival(lifetime):
+    if isinstance(lifetime, Physical) or arrives(lifetime):
         return
     exprs = [lifetime.start, lifetime.end] if isinstance(lifetime, Interval) else [lifetime.at]
     for expr in exprs:

@@ -22,6 +22,7 @@ from headrace.api.grouped import Framed, Grouped, Windowed
 from headrace.api.options import OverOptions, StreamRunOptions, StreamStartOptions, WindowOptions, shows_options
 from headrace.api.running import Run, outputs_of, run, start
 from headrace.api.windows import Slide
+from headrace.border import LIFETIME, TimeColumns
 from headrace.errors import PlanError
 from headrace.explain.steps import explain
 from headrace.expr import Expr, as_expr
@@ -244,9 +245,13 @@ class Stream:
         return run({"out": self.node}, **options)
 
     @shows_options(StreamRunOptions)
-    def cht(self, **options: Unpack[StreamRunOptions]) -> pa.Table:
-        """Run bounded inputs to their end and return the history: `le`, `re` and the payload."""
-        return self.run(**options).cht()
+    def cht(self, *, time_columns: TimeColumns = LIFETIME, **options: Unpack[StreamRunOptions]) -> pa.Table:
+        """Run bounded inputs to their end and return the history: `le`, `re` and the payload.
+
+        Times are UTC timestamps if they come from dates, with null for an event without an end, and numbers of ticks
+        if they come from numbers. `time_columns=("start", "end")` gives their columns other names.
+        """
+        return self.run(**options).cht(time_columns=time_columns)
 
     def history(self, engine: Engine = "spark", *, late: Late = "decide", master: str | None = None) -> History:
         """The same query as batch SQL over all stored rows of its inputs: `.cht()`, `.dataframe()`, `.sql()`.

@@ -218,7 +218,7 @@ def _answer(caller: Caller, node: PerWindow, items: list[dict[str, Any]], window
     given = _items(module, node, items, window)
     found = caller.compute_all(given, window) if module.incremental else caller.compute(given, window)
     if isinstance(found, Failure) and node.policy.on_error == "fail":
-        raise module_error(module, {}, window, found)
+        raise module_error(module, {}, window, found, dates=node.dates)
     return found
 
 
