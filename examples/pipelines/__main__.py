@@ -15,7 +15,7 @@ from examples.pipelines.queries import PIPELINES
 def main() -> None:
     """Print the question, the first rows of the answer, and what pandas says."""
     parser = argparse.ArgumentParser(prog="python -m examples.pipelines", description=__doc__)
-    parser.add_argument("pipeline", nargs="*", choices=[*PIPELINES, []], metavar="PIPELINE", help=", ".join(PIPELINES))
+    parser.add_argument("pipeline", nargs="*", metavar="PIPELINE", help=", ".join(PIPELINES))
     parser.add_argument("--host", choices=["local", "spark"], default="local", help="where it runs (%(default)s)")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

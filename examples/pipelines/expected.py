@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 
-__all__ = ["EXPECTED"]
+__all__ = ["EXPECTED", "difference"]
 
 TICK, DAY = pd.Timedelta("1us"), pd.Timedelta("1 day")
 
@@ -25,7 +26,7 @@ def _alive(rows: pd.DataFrame, key: str, name: str) -> pd.DataFrame:
     found = []
     for value, group in rows.groupby(key):
         ends = sorted({*group["le"], *group["re"]})
-        for le, re in zip(ends, ends[1:], strict=False):
+        for le, re in itertools.pairwise(ends):
             count = int(((group["le"] <= le) & (group["re"] > le)).sum())
             if count:
                 found.append({"le": le, "re": re, key: value, name: count})
@@ -68,11 +69,13 @@ def sessions(data: Path) -> pd.DataFrame:
     return found.reset_index().assign(re=lambda rows: rows["last"] + gap).drop(columns=["visit", "last"])
 
 
-def average(data: Path) -> pd.DataFrame:
+def _average(data: Path) -> pd.DataFrame:
     """Every reading counts as long as it holds, at most a quarter of an hour."""
     rows = pd.read_parquet(data / "sensors.parquet").sort_values("ts")
     until = rows.groupby("sensor")["ts"].shift(-1)
-    rows = rows.assign(until=until.clip(upper=rows["ts"] + pd.Timedelta("15 min")).fillna(rows["ts"] + pd.Timedelta("15 min")))
+    rows = rows.assign(
+        until=until.clip(upper=rows["ts"] + pd.Timedelta("15 min")).fillna(rows["ts"] + pd.Timedelta("15 min"))
+    )
     found = []
     for sensor, group in rows.groupby("sensor"):
         for hour in pd.date_range(group["ts"].min().floor("h"), group["until"].max(), freq="h"):
@@ -85,12 +88,17 @@ def average(data: Path) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def silent(data: Path) -> pd.DataFrame:
+def _silent(data: Path) -> pd.DataFrame:
     """A quarter of an hour after each reading that has no other one within it."""
     rows = pd.read_parquet(data / "sensors.parquet").sort_values("ts")
     pause = rows.groupby("sensor")["ts"].shift(-1) - rows["ts"]
     le = rows["ts"][~(pause <= pd.Timedelta("15 min"))] + pd.Timedelta("15 min")
     return pd.DataFrame({"le": le, "re": le + TICK, "sensor": rows.loc[le.index, "sensor"]})
+
+
+def temperatures(data: Path) -> pd.DataFrame:
+    """Averages, and rows without one where a sensor fell silent."""
+    return pd.concat([_average(data), _silent(data)])
 
 
 def three_delays(data: Path) -> pd.DataFrame:
@@ -108,38 +116,49 @@ def three_delays(data: Path) -> pd.DataFrame:
 
 
 def reachable(data: Path) -> pd.DataFrame:
-    """Trips of one flight, of two, and so on; then the times at which there is any, pair by pair."""
+    """Trips of one flight, of two, and so on; then the times at which there is any, airport by airport."""
     legs = _flights(data)[["origin", "dest", "dep", "arr"]]
-    trips = legs = legs[legs["arr"] - legs["dep"] <= DAY]
-    starts = trips.assign(last=trips["dep"])
-    every = [starts]
-    while len(starts):
-        both = starts.merge(legs, left_on="dest", right_on="origin", suffixes=("", "_next"))
+    found = new = legs[legs["origin"] == "BER"].assign(last=legs["dep"])
+    while len(new):
+        both = new.merge(legs, left_on="dest", right_on="origin", suffixes=("", "_next"))
         both = both[(both["dep_next"] >= both["arr"]) & (both["arr_next"] - both["dep"] <= DAY)]
-        starts = both.assign(dest=both["dest_next"], arr=both["arr_next"], last=both["dep_next"])
-        starts = starts[["origin", "dest", "dep", "arr", "last"]].drop_duplicates()
-        every.append(starts)
-    trips = pd.concat(every).assign(le=lambda rows: rows["last"], re=lambda rows: rows["dep"] + DAY)
-    found = []
-    for (origin, dest), group in trips.sort_values("le").groupby(["origin", "dest"]):
-        reach = group["re"].cummax().shift()
-        spans = group.groupby((group["le"] > reach).cumsum()).agg(le=("le", "min"), re=("re", "max"))
-        found.append(spans.assign(origin=origin, dest=dest))
-    return pd.concat(found)
+        new = both.assign(dest=both["dest_next"], arr=both["arr_next"], last=both["dep_next"])
+        new = new[["origin", "dest", "dep", "arr", "last"]].drop_duplicates()
+        found = pd.concat([found, new])
+    trips = found.assign(le=found["last"], re=found["dep"] + DAY).sort_values("le")
+    pause = trips["le"] > trips.groupby("dest")["re"].transform(lambda ends: ends.cummax().shift())
+    spans = trips.assign(span=pause.groupby(trips["dest"]).cumsum()).groupby(["dest", "span"])
+    return spans.agg(le=("le", "min"), re=("re", "max")).reset_index().drop(columns="span")
 
 
 def top_routes(data: Path) -> pd.DataFrame:
     """Of equal counts, the first names."""
     flights = _flights(data)
     counts = flights.assign(le=flights["dep"].dt.floor("D")).groupby(["le", "origin", "dest"]).size()
-    rows = counts.rename("flights").reset_index().sort_values(["flights", "origin", "dest"], ascending=[False, True, True])
+    rows = (
+        counts.rename("flights").reset_index().sort_values(["flights", "origin", "dest"], ascending=[False, True, True])
+    )
     return rows.groupby("le").head(5).assign(re=lambda found: found["le"] + DAY)
 
 
 EXPECTED: dict[str, Callable[[Path], pd.DataFrame]] = {
     function.__name__: function
     for function in (
-        in_the_air, revised_arrivals, flights_and_weather, sessions, average, silent, three_delays, reachable,
-        top_routes,
+        in_the_air, revised_arrivals, flights_and_weather, sessions, temperatures, three_delays, reachable, top_routes,
     )
 }  # fmt: skip
+
+
+def difference(answer: pd.DataFrame, expected: pd.DataFrame) -> str:
+    """The first row that only one of the two has; nothing if they agree."""
+    names = sorted(answer.columns)
+    if names != sorted(expected.columns):
+        return f"columns {names}, not {sorted(expected.columns)}"
+    ours, theirs = (
+        frame[names].round(6).astype(object).sort_values(names, key=lambda c: c.astype(str)).to_numpy().tolist()
+        for frame in (answer, expected)
+    )
+    for mine, other in zip(ours, theirs, strict=False):
+        if any(a != b and not (pd.isna(a) and pd.isna(b)) for a, b in zip(mine, other, strict=True)):
+            return f"{mine}, not {other}"
+    return "" if len(ours) == len(theirs) else f"{len(ours)} rows, not {len(theirs)}"
