@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from pyspark.sql import Column, DataFrame, GroupedData, SparkSession, Window, WindowSpec
