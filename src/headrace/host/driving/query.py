@@ -24,7 +24,7 @@ from headrace.io.host_source import Receiver
 from headrace.io.sinks import Sink
 from headrace.stages.cut import Line
 from headrace.stages.egress import close, show_losses
-from headrace.time import INFINITY, NEG_INFINITY
+from headrace.time import INFINITY
 
 if TYPE_CHECKING:
     from headrace.host.driving.checkpoint import Checkpoint
@@ -202,10 +202,15 @@ class Query:
         self.process_all_available()
         self.driver.ending = True
         deadline = time.monotonic() + _END_SECONDS
-        while self.report.get("cti", NEG_INFINITY) != INFINITY:
+        while not self._has_ended_input():
             if time.monotonic() > deadline:
                 raise HostError("the query did not reach the end of its input in time", given=self.name)
             self.process_all_available()
+
+    def _has_ended_input(self) -> bool:
+        """Whether the last batch has promised that nothing follows."""
+        sources = self.driver.last.record["sources"].values() if self.driver.last is not None else ()
+        return bool(sources) and all(cti == INFINITY for cti, _ in sources)
 
     def stop(self) -> None:
         """Stop the query; the checkpoint stays, and another start with it continues."""
