@@ -66,9 +66,8 @@ _WHOLE = (
 _FLOATS = (
     sum("x"), avg("x"), avg("i"), var("x"), var("i"), stddev("x"), stddev("i"), min("x"), max("x"), first("x"),
     last("x"), sum("x") / count("x"), var(col("x") * 0.5), sum(col("x") + col("i")), max("x") - min("x"), median("x"),
-    percentile_disc("x", 0.4), sum("x", where=col("i") > 0), quantile("x", 0.3), quantile("i", 0.9),
-    median("i") - first("i"), geometric_mean("x"), geometric_mean("i"),
-    median(_halved("x")), _halved(sum("x")),
+    quantile("x", 0.3), quantile("i", 0.9), percentile_disc("x", 0.4), sum("x", where=col("i") > 0),
+    median("i") - first("i"), geometric_mean("x"), geometric_mean("i"), median(_halved("x")), _halved(sum("x")),
 )  # fmt: skip
 _TEXTS = (min("k"), max("k"), first("k"), last("k"), concat("k", "-"), _foremost(top_frequent("k", 2), max("k")))
 _PREDICATES = (
