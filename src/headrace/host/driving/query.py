@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headrace.border import shown_time
 from headrace.errors import HeadraceError, HostError
 from headrace.host.driving.driver import Driver, FinishedBatch
 from headrace.host.driving.limits import intake_limits
@@ -24,7 +25,7 @@ from headrace.io.host_source import Receiver
 from headrace.io.sinks import Sink
 from headrace.stages.cut import Line
 from headrace.stages.egress import close, show_losses
-from headrace.time import INFINITY, NEG_INFINITY
+from headrace.time import INFINITY
 
 if TYPE_CHECKING:
     from headrace.host.driving.checkpoint import Checkpoint
@@ -202,7 +203,8 @@ class Query:
         self.process_all_available()
         self.driver.ending = True
         deadline = time.monotonic() + _END_SECONDS
-        while self.report.get("cti", NEG_INFINITY) != INFINITY:
+        ends = [shown_time(INFINITY, dates=dates) for dates in (True, False)]
+        while self.report.get("cti") not in ends:
             if time.monotonic() > deadline:
                 raise HostError("the query did not reach the end of its input in time", given=self.name)
             self.process_all_available()
