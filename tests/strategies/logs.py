@@ -15,6 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from hypothesis import strategies as st
 
+from headrace.border import as_ticks
 from headrace.time import INFINITY
 
 __all__ = ["FORMS", "LOGS", "TABLE", "Change", "Row", "changes_of_a_table", "effective", "replayed", "seen"]
@@ -102,7 +103,7 @@ def replayed(changes: Sequence[Change], *, in_order: bool) -> Counter[tuple[Any,
 
 
 def seen(history: pa.Table) -> Counter[tuple[Any, ...]]:
-    rows = history.to_pylist()
+    rows = as_ticks(history).to_pylist()
     return Counter((r["le"], r["re"], r["id"], str(sorted((name, r[name]) for name in ("name", "v")))) for r in rows)
 
 

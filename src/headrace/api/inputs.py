@@ -224,7 +224,7 @@ def read_events(
     how = replace(how, sparse=sparse_names(sparse))
     if how.name == "json" and "payload" not in columns:
         how = replace(how, nested=None)
-    files = listing(str(path), order) if "le" not in declared else []
+    files = listing(str(path), order) if "le" not in declared and Files(str(path), how).exists() else []
     dated = starts_with_dates(files[0].path, how) if files else starts_are_dates(declared)
     return _read(path, how, columns, Physical(), progress, bad_rows, order, dated)
 

@@ -16,7 +16,7 @@ from headrace.api.checks import (
     node_of,
     refuse_instants,
 )
-from headrace.api.columns import dropped, renamed, selected, with_columns
+from headrace.api.columns import dropped, in_order_of, renamed, selected, with_columns
 from headrace.api.grouped import Framed, Grouped, Windowed
 from headrace.api.joins import How, On, clip_node, join_node, table_join_node
 from headrace.api.options import OverOptions, StreamRunOptions, StreamStartOptions, WindowOptions, shows_options
@@ -136,13 +136,13 @@ class Stream:
         return (self.select(*columns) if columns else self).coalesce()
 
     def union(self, *others: Stream) -> Stream:
-        """All events of this stream and others with equal columns."""
+        """All events of this stream and others with the same columns, in any order."""
         if not others:
             raise PlanError(
                 "union needs at least one other stream", given="none", allowed="streams", instead="union(other)"
             )
         nodes = [node_of(o, "union(*streams)" if isinstance(o, (list, tuple)) else "union(other)") for o in others]
-        return Stream(Union((self.node, *nodes)))
+        return Stream(Union((self.node, *(in_order_of(node, self.node.schema) for node in nodes))))
 
     def join(self, other: Stream, on: On = (), where: Expr | None = None, how: How = "inner") -> Stream:
         """Pairs of events that overlap, with equal keys: the payloads side by side, for as long as both last.

@@ -17,13 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.border import LIFETIME, TimeColumns, as_ticks, checked_time_columns, shown
+from headrace.border import LIFETIME, TimeColumns, as_ticks, checked_time_columns, fill_infinity, shown
 from headrace.changes import Changes
 from headrace.errors import EventError, PlanError, nearest
 from headrace.events import history, physical_stream, to_physical
 from headrace.frames import FRAMES, FrameKind, frame_of
 from headrace.io.encode import jsonl_to_physical
 from headrace.io.files import source_errors
+from headrace.io.formats import Format, starts_with_dates
 from headrace.io.object_batches import batches_at
 from headrace.io.upserts import fold, upserts
 from headrace.progress import Progress
@@ -218,7 +219,10 @@ def read_events_output(path: str, schema: Schema | str) -> pa.Table:
     files = [f for f in batches_at(path).files() if f.endswith((".jsonl", ".parquet"))]
     payload = Schema.of(schema)
     tables = [as_ticks(_read_parquet(f)) if f.endswith(".parquet") else jsonl_to_physical([f], payload) for f in files]
-    return pa.concat_tables(tables) if tables else to_physical(Changes.empty(payload))
+    events = pa.concat_tables([to_physical(Changes.empty(payload)), *tables])
+    in_json = [f for f in files if f.endswith(".jsonl")]
+    dates = any(starts_with_dates(f, Format("json")) for f in in_json)
+    return fill_infinity(events) if dates else events
 
 
 def _read_parquet(path: str) -> pa.Table:
