@@ -206,9 +206,9 @@ class Stream:
     ) -> Stream:
         """Pairs of an event and a table's row with equal keys: the payloads side by side, with the event's lifetime.
 
-        `table` is an Arrow table, a pandas frame, or a path to Parquet, CSV, JSON or Arrow files; without `schema` its
-        columns are inferred. With `how="left"` an event without a matching row stays, with nulls; a null key matches
-        nothing. Names are those of `join`; keys of this stream may be expressions.
+        `table` is an Arrow table, a frame of pandas or Polars, or a path to Parquet, CSV, JSON or Arrow files; without
+        `schema` its columns are inferred. With `how="left"` an event without a matching row stays, with nulls; a null
+        key matches nothing. Names are those of `join`; keys of this stream may be expressions.
 
         The table is read once, when the query starts, and is part of the query: a checkpoint with another content is
         refused. A table that changes is a stream: `join` or `left_join` it, read with a lifetime such as
