@@ -138,7 +138,7 @@ def altered(node: Node, start: Any, end: Any, lasts: Any, earliest: DurationLike
     timed, resolved = with_times(node, list(given.values()))
     found = dict(zip(given, resolved, strict=True))
     for name, expr in found.items():
-        _check_type(name, expr.type(timed.schema), given[name], dates=getattr(node, "dates", False))
+        _check_type(name, expr.type(timed.schema), given[name], dates=node.dates)
     return only(AlterLifetime(timed, **found, back=back, checked=checked), node.schema.names)
 
 

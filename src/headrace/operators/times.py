@@ -72,7 +72,7 @@ class HeldTimesKernel(Kernel):
             self._held = None if oldest <= self._held else min(self._held, int(np.min(fresh, initial=INFINITY)))
         opened.drop(limit)
         kept = changes.filter(changes.re > limit)
-        kept = kept.with_payload(kept.payload.select(list(self.node.needs or ()))).consolidate()
+        kept = kept.with_payload(kept.payload.select(list(dict.fromkeys(self.node.needs or ())))).consolidate()
         rows = kept.to_table()
         opened.append(rows, hash_rows(rows.drop_columns([WEIGHT])), kept.re)
 

@@ -97,11 +97,11 @@ class AlterLifetime(EachAlone):
 
     def too_early(self, start: int, new: int) -> EventError:
         """The error of an event whose new start breaks the bound."""
-        allowed = f"{format_ticks(start - self.back)} or later: at most {format_duration(self.back)} before it"
+        least, new_text, old_text = (format_ticks(t, as_datetime=self.dates) for t in (start - self.back, new, start))
         return EventError(
-            f"alter_lifetime would start an event at {format_ticks(new)}, and it starts at {format_ticks(start)}",
+            f"alter_lifetime would start an event at {new_text}, and it starts at {old_text}",
             given=f"start={self.start}",
-            allowed=allowed,
+            allowed=f"{least} or later: at most {format_duration(self.back)} before it",
             instead="a larger earliest=..., start=hr.greatest(..., hr.start()), or where(...) before it",
         )
 
@@ -129,9 +129,10 @@ class Chop(EachAlone):
 
     def too_many(self, start: int, end: int) -> EventError:
         """The error of an event that would give too many pieces, or endlessly many."""
+        first, last = (format_ticks(time, as_datetime=self.dates) for time in (start, end))
         return EventError(
             f"chop would cut one event into more than {MOST_PIECES:,} pieces",
-            given=f"[{format_ticks(start)}, {format_ticks(end)}) every {format_duration(self.every)}",
+            given=f"[{first}, {last}) every {format_duration(self.every)}",
             allowed=f"events that end, within {MOST_PIECES:,} cuts",
             instead="cap_duration(...).chop(...): an event that has no end yet is cut as far as its cap",
         )

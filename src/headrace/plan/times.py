@@ -47,7 +47,7 @@ class EventTimes(EachAlone):
     @property
     def type(self) -> Type:
         """The type of the columns."""
-        return Type.DATETIME if getattr(self.input, "dates", False) else Type.LONG
+        return Type.DATETIME if self.input.dates else Type.LONG
 
     @property
     def added(self) -> tuple[str, ...]:
