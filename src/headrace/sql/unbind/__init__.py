@@ -137,10 +137,22 @@ class Unbinder:
             body = s.Union(body, select, all=True)
         return s.Query(body)
 
+    def _timed(self, node: p.Select, where: p.Where | None, times: p.EventTimes) -> s.Query:
+        """Expressions over the times of events, which have names in SQL."""
+        columns: dict[str, s.Expression] = {name: _column(name) for name in times.input.schema.names}
+        columns |= {name: s.Column(s.Name(text)) for name, text in ((times.start, "le"), (times.end, "re")) if name}
+        mine = replace(self, columns=columns)
+        condition = None if where is None else mine.expression(where.predicate)
+        return s.Query(s.Select(mine.entries(node.outputs), self.item(times.input), where=condition))
+
     def _where(self, node: p.Where) -> s.Query:
         return s.Query(_everything(self.item(node.input), where=self.expression(node.predicate)))
 
     def _select(self, node: p.Select) -> s.Query:
+        where = node.input if isinstance(node.input, p.Where) else None
+        times = where.input if where is not None else node.input
+        if isinstance(times, p.EventTimes) and times not in self.names:
+            return self._timed(node, where, times)
         return s.Query(s.Select(self.entries(node.outputs), self.item(node.input)))
 
     def _lifespan(self, node: Any) -> s.Query:
