@@ -1,4 +1,4 @@
-"""Random streams: lifetimes by expression, and lifetimes cut at a grid, against twins and batch SQL (rule 4.3)."""
+"""Random streams: lifetimes by expression, and lifetimes cut at a grid, against twins and batch SQL (rule 4.11)."""
 
 from __future__ import annotations
 

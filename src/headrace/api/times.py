@@ -179,7 +179,7 @@ def _bound(start: Expr | None, earliest: DurationLike | None) -> tuple[int, bool
     if known is None:
         raise PlanError(
             "alter_lifetime cannot promise anything: a new start may be any time before the old one, "
-            "and a CTI says that nothing before it changes (rule 4.3)",
+            "and a CTI says that nothing before it changes (rule 4.11)",
             given=f"start={start}",
             allowed="hr.start() and hr.end(), moved by constants; greatest(...) of one of these and anything; "
             "anything with a bound",

@@ -1,4 +1,4 @@
-"""Lifetimes that are computed for each event: `alter_lifetime`, `set_duration` of an expression, and `chop` (rule 4.3).
+"""Lifetimes computed for each event: `alter_lifetime`, `set_duration` of an expression, and `chop` (rule 4.11).
 
 A change of an event gives changes from its new start on, so the new start decides the output CTI: it must be known how
 far before the old start it can be. `furthest_back` proves that for expressions over the event's own times; for others
