@@ -26,7 +26,10 @@ LIFETIMES = (
             "filtered": ".where(hr.start() % 3 != 0)",
             "filtered_by_end": ".where(hr.end() - hr.start() > 2)",
             "shifted": ".shift(2).where(hr.start() > 4)",
-            "keyed": ".group_by('k', i=hr.start()).window(hr.tumbling(4)).aggregate(x=hr.max('x'))",
+            "keyed": (
+                ".group_by('k', at=hr.start()).window(hr.tumbling(4)).aggregate(x=hr.max('x'))"
+                ".select('k', i=hr.col('at'), x=hr.col('x'))"
+            ),
             "aggregated": ".group_by('k').window(hr.tumbling(5)).aggregate(i=hr.max(hr.end()), x=hr.avg(hr.start()))",
             "windows": (
                 ".group_by('k').window(hr.session(4)).aggregate(i=hr.window_end() - hr.window_start(), x=hr.max('x'))"
