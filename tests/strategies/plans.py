@@ -18,7 +18,6 @@ from headrace.expr import (
     Expr,
     approx_distinct,
     avg,
-    case,
     col,
     collect,
     count,
@@ -36,6 +35,7 @@ from headrace.expr import (
     top_frequent,
     udf,
     var,
+    when,
 )
 from headrace.expr.aggregates import concat
 from headrace.expr.times import end
@@ -78,7 +78,7 @@ _PREDICATES = (
 _MAPS: tuple[dict[str, Expr], ...] = (
     {"k": col("k"), "i": col("i") + 1, "x": -col("x")},
     {"k": col("k").coalesce("z"), "i": col("i"), "x": col("x")},
-    {"k": case().when(col("i") > 1, "a").otherwise(col("k")), "i": col("i").coalesce(1), "x": col("x")},
+    {"k": when(col("i") > 1).then(lit("a")).otherwise("k"), "i": col("i").coalesce(1), "x": col("x")},
     {"k": lit("a"), "i": col("i"), "x": lit(0.5)},
 )
 

@@ -75,9 +75,9 @@ def test_nulls_and_empty_lifetimes():
     ("expr", "back"),
     [
         (hr.start(), 0), (hr.end(), -1), (hr.start() + 5, -5), (5 + hr.start(), -5), (hr.start() - 5, 5),
-        (hr.start().shift_time(-7), 7), (hr.end() - 3, 2), (greatest(col("d"), hr.start() - 2), 2),
+        (hr.start() - "7 s", 7_000_000), (hr.end() - 3, 2), (greatest(col("d"), hr.start() - 2), 2),
         (greatest(col("d"), hr.end()), None), (least(hr.start() + 1, hr.start() - 4), 4), (least(hr.start(), 5), None),
-        (hr.case().when(col("d") > 1, hr.start()).end(), 0), (hr.start() + col("d"), None), (col("d"), None),
+        (hr.when(col("d") > 1).then(hr.start()), 0), (hr.start() + col("d"), None), (col("d"), None),
     ],
 )  # fmt: skip
 def test_how_far_back_a_start_can_be(expr: Expr, back: int | None):

@@ -9,10 +9,10 @@ from headrace.api.checks import aggregate_name
 from headrace.api.grouped import Grouped
 from headrace.api.ranking import top_node
 from headrace.api.stream import Stream
-from headrace.api.times import selected
-from headrace.expr import AggregateCall, Expr, col, lit
+from headrace.api.times import payloads
+from headrace.expr import AggregateCall, Expr, col, count
 from headrace.expr import nodes as engine
-from headrace.expr.aggregates import has_aggregates
+from headrace.expr.aggregates import filtered, has_aggregates
 from headrace.expr.times import EventTime
 from headrace.modules import ModuleCall
 from headrace.plan.windows import Grid, Snapshot
@@ -144,8 +144,7 @@ class Grouping:
             self._check_grouped(self.part.having, found.over_keys(condition))
             found.having = found.over_answers(condition)
         if hidden is not None:
-            some = AggregateCall("count", engine.Case(((hidden, lit(1)),), lit(None)))
-            alive = found.over_answers(some) > 0
+            alive = found.over_answers(count(where=hidden)) > 0
             found.having = alive if found.having is None else engine.Call("and", (alive, found.having))
         return found
 
@@ -170,7 +169,7 @@ class Grouping:
                 made = made.where(found.having)
             wanted = self.queries.unique(found.wanted)
             there = [(name, col(name)) for name in made.schema.names]
-            return made if same_columns(wanted, there) else Stream(selected(made.node, tuple(wanted)))
+            return made if same_columns(wanted, there) else Stream(payloads(made.node, tuple(wanted)))
 
     def _chosen(self, made: Stream, windowing: Windowing, *, grouped: bool) -> Stream:
         """DISTINCT, ORDER BY and LIMIT among the answers of one window; where groups have their own, of one instant."""
@@ -277,9 +276,7 @@ def _within(expr: Expr, where: Expr | None) -> Expr:
         return expr
     if not isinstance(expr, AggregateCall):
         return expr.with_children([_within(child, where) for child in expr.children])
-    if expr.argument is None and expr.function == "count":
-        return AggregateCall("count", engine.Case(((where, lit(1)),), lit(None)))
-    return expr.with_children([engine.Case(((where, child),), lit(None)) for child in expr.children])
+    return filtered(expr, where)
 
 
 #: The names of columns of times, of which every answer has its own under the usual names.

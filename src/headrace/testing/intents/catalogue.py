@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.errors import IntentError
+from headrace.testing.intents.columns import COLUMNS
 from headrace.testing.intents.composed import COMPOSED
 from headrace.testing.intents.grouped import GROUPED
 from headrace.testing.intents.join import MEETINGS
@@ -36,9 +37,9 @@ OPERATORS: Mapping[str, Kind] = {kind.name: kind for kind in (*SPANS, *MEETINGS,
 
 _ANY = {"operator": tuple(OPERATORS), "below": tuple(OPERATORS), "depth": ("2", "3", "4")}
 #: All kinds: the operators; `any`, which stands for a chain of them and names the last two; and compositions, patterns,
-#: loops and computed lifetimes, which `any` does not draw, so that its draws stay the same.
+#: loops, columns and computed lifetimes, which `any` does not draw, so that its draws stay the same.
 KINDS: Mapping[str, Kind] = {
     **OPERATORS,
     "any": Kind("any", 1, _ANY, _no_query),
-    **{kind.name: kind for kind in (*COMPOSED, *PATTERNS, *LOOPS, *LIFETIMES)},
+    **{kind.name: kind for kind in (*COMPOSED, *PATTERNS, *LOOPS, *COLUMNS, *LIFETIMES)},
 }

@@ -14,7 +14,7 @@ _ALTERED = {
     "earlier": "start=hr.start() - 3",
     "from_its_end": "start=hr.end(), duration=3",
     "bounded": "start=hr.start() + hr.col('i') % 4, earliest=4",
-    "null": "start=hr.case().when(hr.col('i') > 0, hr.start()).end(), duration=hr.col('i')",
+    "null": "start=hr.when(hr.col('i') > 0).then(hr.start()), duration=hr.col('i')",
 }
 LIFETIMES = (
     written(
