@@ -77,6 +77,7 @@ from headrace.expr import (
     when,
 )
 from headrace.expr.aggregates import concat
+from headrace.expr.times import end, window_end, window_start
 from headrace.io.values import ValueFormat
 from headrace.modules import Aggregate, IncrementalAggregate, IncrementalOperator, Operator
 from headrace.modules.builtin import time_weighted_avg
@@ -131,6 +132,7 @@ __all__ = [
     "delta",
     "distinct_count",
     "edge",
+    "end",
     "events",
     "explicit",
     "files",
@@ -202,4 +204,6 @@ __all__ = [
     "udf",
     "var",
     "when",
+    "window_end",
+    "window_start",
 ]
