@@ -69,6 +69,11 @@ FOLDERS = (
     Folder(("stages",), "cutting a plan into stages, running them on messages, egress", ignores=("store", "history")),
     Folder(("explain",), "descriptions of a query: its plan, its liveliness, its Spark job"),
     Folder(
+        ("display",),
+        "how streams and answers look: timelines, HTML, progress bars",
+        ignores=("store", "segments", "trace", "adapters", "operators", "optimizer", "history", "stages", "explain"),
+    ),
+    Folder(
         ("host",),
         "`driving`: the loop that plans, runs, commits and publishes batches; `local`, `spark`: where its tasks run; "
         "`saved`: tools for checkpoints without their query",

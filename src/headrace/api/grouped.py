@@ -17,6 +17,7 @@ from headrace.api.checks import (
 from headrace.api.pattern import match_node
 from headrace.api.ranking import distinct_rows, top_node, without_stamps
 from headrace.api.windows import Slide, frame
+from headrace.display.words import clipped
 from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.modules import Module, Operator
@@ -60,6 +61,9 @@ class Grouped:
                     allowed="columns of one value",
                     instead="a function of the list: @hr.udf",
                 )
+
+    def __repr__(self) -> str:
+        return f"{_keys_text(self.keys)} of {self.stream!r}"
 
     def window(
         self,
@@ -155,6 +159,9 @@ class Windowed:
     over: WindowKind
     policy: WindowPolicy = PLAIN_POLICY
 
+    def __repr__(self) -> str:
+        return f"Windows {self.over}, {self.grouped!r}"
+
     def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
         """One event for each group and window with events: the keys and the aggregates.
 
@@ -218,6 +225,9 @@ class Framed:
     policy: WindowPolicy = PLAIN_POLICY
     active: bool = False
 
+    def __repr__(self) -> str:
+        return f"Frames {self.frame}, {self.grouped!r}"
+
     def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
         """Every event with its columns, then aggregates of its frame."""
         outputs = named_aggregates(calls, named)
@@ -236,6 +246,10 @@ class Framed:
         names, policy = module.gives.names, self.policy
         fold = Fold(node, keys, self.frame, module, mapping, names, active=self.active, policy=policy)
         return _stream_of(self.grouped, without_stamps(fold))
+
+
+def _keys_text(keys: tuple[tuple[str, Expr], ...]) -> str:
+    return clipped(f"groups by {', '.join(name for name, _ in keys)}", 80) if keys else "one group"
 
 
 def _stream_of(grouped: Grouped, node: Node) -> Stream:

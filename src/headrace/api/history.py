@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.display.words import columns_text, plan_text
 from headrace.errors import HistoryError, SinkError, nearest
 from headrace.history.dialect import dialect_of
 from headrace.history.duckdb import DuckDBHistory
@@ -54,6 +55,9 @@ class History:
             )  # fmt: skip
         check_frames(self.node, named=False)
         _ = self._script  # a plan that cannot be translated raises here, and not after Spark has started
+
+    def __repr__(self) -> str:
+        return f"History on {self.engine} of {columns_text(self.node.schema)}\n  {plan_text(self.node)}"
 
     @cached_property
     def _script(self) -> HistoryScript:

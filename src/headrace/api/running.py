@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from inspect import currentframe
 from typing import Any, Unpack
 
@@ -16,8 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.api.checks import HasNode, checked_options, checked_pairs, checked_sinks, checked_streams, options_of
-from headrace.api.options import Consistency, Host, RunOptions, StartOptions, shows_options
+from headrace.api.options import Consistency, Host, PlotOptions, RunOptions, StartOptions, shows_options
 from headrace.changes import Changes
+from headrace.display.timeline import Timeline
+from headrace.display.words import clipped, counted
 from headrace.errors import PlanError, RowsNotUsed
 from headrace.events import history
 from headrace.host.driving.bounded import run_driven
@@ -32,7 +35,6 @@ from headrace.io.sinks import Sink
 from headrace.plan.nodes import DIVERTED as DIVERTED_ROWS
 from headrace.plan.nodes import Diverted, Failures, Final, Node, Output, Source, diverted_streams, sources_of, walk
 from headrace.stages.egress import check_places, deliver, prepared, show_losses
-from headrace.time import NEG_INFINITY
 
 __all__ = ["Run", "outputs_of", "run", "run_quietly", "start"]
 
@@ -40,6 +42,7 @@ CONSISTENCIES = ("speculative", "final")
 _PACKAGE = __name__.partition(".")[0]
 #: The prefix of the outputs of diverted rows; a user may name an output "diverted".
 DIVERTED = "(diverted)"
+_SHOWN = 3  # outputs in a notebook
 
 
 @dataclass
@@ -53,12 +56,24 @@ class Run:
     examples: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        names = ", ".join(name for name in self.results if not name.startswith(DIVERTED))
-        return f"Run of {names or 'nothing'}: {self.losses() or 'every row was used'}"
+        names = clipped(", ".join(self._named()), 60) or "nothing"
+        first, *others = self.losses().splitlines() or ["every row was used"]
+        more = f"; and {counted(len(others), 'source')} more" if others else ""
+        return f"Run of {names}: {clipped(first, 300)}{more}"
+
+    def _repr_html_(self) -> str:
+        shown = [f"<p><b>{escape(name)}</b></p>\n{result._repr_html_()}" for name, result in self._named().items()]
+        more = f"<p>and {counted(len(shown) - _SHOWN, 'output')} more</p>" if len(shown) > _SHOWN else ""
+        losses = f"<p>{escape(self.losses())}</p>" if self.lost else ""
+        return f"<p>{escape(repr(self))}</p>\n" + "\n".join(shown[:_SHOWN]) + more + losses
+
+    def _named(self) -> dict[str, Result]:
+        """The outputs, without those of diverted rows."""
+        return {name: result for name, result in self.results.items() if not name.startswith(DIVERTED)}
 
     def _result(self, name: str | None) -> Result:
         if name is None:
-            name = next(n for n in self.results if not n.startswith(DIVERTED))
+            name = next(iter(self._named()))
         if name not in self.results:
             raise PlanError("there is no such output", given=name, allowed=", ".join(self.results))
         return self.results[name]
@@ -73,8 +88,12 @@ class Run:
 
     def cti(self, name: str | None = None) -> int:
         """The last promise of an output."""
-        batches = self._result(name).batches
-        return batches[-1][1].cti if batches else NEG_INFINITY
+        return self._result(name).cti
+
+    @shows_options(PlotOptions)
+    def plot(self, by: str | Sequence[str] = (), *, name: str | None = None, **look: Unpack[PlotOptions]) -> Timeline:
+        """A timeline of an output, by default of the first; see `Stream.plot`."""
+        return self._result(name).plot(by, **look)
 
     def diverted(self) -> pa.Table:
         """The rows that were not used, with their source, the reason, and the file and line where known."""
