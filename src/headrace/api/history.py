@@ -9,6 +9,7 @@ query diverts as late are diverted here too, unless `late="include"`.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +26,7 @@ from headrace.history.inputs import LATE, Late
 from headrace.history.script import HistoryScript, HistoryStatement
 from headrace.history.translate import translate
 from headrace.io.origins import check_frames
+from headrace.meter import Work, working
 from headrace.plan.nodes import Node
 
 if TYPE_CHECKING:
@@ -77,13 +79,14 @@ class History:
 
     def cht(self) -> pa.Table:
         """Run it and give the history: `le`, `re` and the payload."""
-        if self.engine == "spark":
-            return self._spark().cht(self.node, late=self.late)
-        duckdb = DuckDBHistory()
-        try:
-            return duckdb.cht(self.node, late=self.late)
-        finally:
-            duckdb.close()
+        with self._working():
+            if self.engine == "spark":
+                return self._spark().cht(self.node, late=self.late)
+            duckdb = DuckDBHistory()
+            try:
+                return duckdb.cht(self.node, late=self.late)
+            finally:
+                duckdb.close()
 
     def dataframe(self) -> Any:
         """The history as a Spark data frame, which Spark computes when its rows are used.
@@ -99,7 +102,10 @@ class History:
 
     def write(self, directory: str | Path) -> None:
         """Write the history as Parquet files into a new directory; on Spark the workers write."""
-        place = str(directory)
+        with self._working():
+            self._write(str(directory))
+
+    def _write(self, place: str) -> None:
         if self.engine == "spark" and "://" in place:
             self._spark().write(self.node, place, "errorifexists", late=self.late)
             return
@@ -108,6 +114,9 @@ class History:
             self._spark().write(self.node, Path(place).absolute().as_uri(), "append", late=self.late)
         else:
             write_parquet(self.cht(), Path(place))
+
+    def _working(self) -> AbstractContextManager[Work]:
+        return working(f"history on {self.engine}")
 
     def _spark(self) -> SparkHistory:
         # Spark is loaded only when it is needed.

@@ -31,7 +31,8 @@ from headrace.host.report import BatchReport
 from headrace.host.result import FinishedRun, Result
 from headrace.io.adapter import SinkAdapter
 from headrace.io.origins import AdapterRead, SparkRead, check_frames
-from headrace.io.sinks import Sink
+from headrace.io.sinks import Console, Sink
+from headrace.meter import working
 from headrace.plan.nodes import DIVERTED as DIVERTED_ROWS
 from headrace.plan.nodes import Diverted, Failures, Final, Node, Output, Source, diverted_streams, sources_of, walk
 from headrace.stages.egress import check_places, deliver, prepared, show_losses
@@ -184,6 +185,11 @@ def run_quietly(
     """`run` without a warning: for callers that show the losses themselves."""
     nodes = {name: _consistent(node, consistency) for name, node in checked_streams(streams).items()}
     checked = checked_sinks(sinks or {}, nodes)
+    with working(f"live on {host}", quiet=any(isinstance(sink, Console) for sink in checked.values())):
+        return _run(nodes, host, checked, options)
+
+
+def _run(nodes: Mapping[str, Node], host: Host, checked: Mapping[str, Sink], options: RunOptions) -> Run:
     outputs = outputs_of(nodes)
     _check_bounded(outputs)
     common = ["host", "consistency", "sinks"]

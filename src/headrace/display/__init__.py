@@ -1,1 +1,1 @@
-"""How streams and answers look: pictures, HTML for notebooks, and progress bars. Nothing here runs a query."""
+"""How streams and answers look: pictures, HTML for notebooks, and short texts. Nothing here runs a query."""

@@ -10,6 +10,7 @@ from headrace.host.driving.plan import Batch, Executor, Job
 from headrace.host.driving.tasks import forget_stages, run_intake, run_stage
 from headrace.host.memory import keep_freed_memory
 from headrace.host.threads import available_cores
+from headrace.meter import current
 from headrace.plan.functions import calls_python
 from headrace.stages.message import Message
 from headrace.store.log import Commit
@@ -30,6 +31,7 @@ class InProcessExecutor(Executor):
         self.job = job
         #: Whether the query is being stopped: then a service that does not answer is not waited for.
         self.stopped = False
+        self.work = current()
         self.threads = cores = 1 if calls_python(*job.line.outputs) else available_cores()
         count = max(job.buckets, cores)
         self._threads = ThreadPoolExecutor(count, f"headrace-{name}") if count > 1 else None
@@ -39,7 +41,7 @@ class InProcessExecutor(Executor):
     def run(self, batch: Batch) -> list[Message]:
         job = self.job
         messages = self._each(
-            lambda task: run_intake(job, batch, task, lambda: self.stopped, self._pieces), len(batch.shares)
+            lambda task: run_intake(job, batch, task, lambda: self.stopped, self._pieces, self.work), len(batch.shares)
         )
         for level in range(1, job.line.depth + 1):
             arrived: list[list[Message]] = [[] for _ in range(job.buckets)]
