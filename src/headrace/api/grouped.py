@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from headrace.api.checks import (
     checked_function,
@@ -86,6 +86,17 @@ class Grouped:
         policy = WindowPolicy(clipping, timestamping, on_error, verify, time_limit)
         checked = checked_window(window)
         return Windowed(self._in_order() if isinstance(checked, Ordered) else self, checked, policy)
+
+    def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> NoReturn:
+        """Refused: an aggregate over a whole stream has no answer before its end; write `window` or `over` first."""
+        outputs = clipped(", ".join([*map(str, calls), *(f"{name}={call}" for name, call in named.items())]), 60)
+        grouped = f"group_by({', '.join(repr(name) for name, _ in self.keys)})." if self.keys else ""
+        raise PlanError(
+            "an aggregate over a stream without a window is blocking: its answer would never come",
+            given=f"{grouped}aggregate({outputs})",
+            allowed="aggregates over a window, or over(...), which answers for every event",
+            instead=f"{grouped}window(hr.tumbling('10 s')).aggregate(...), or window(hr.snapshot())",
+        )
 
     def over(
         self,

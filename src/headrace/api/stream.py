@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
 
 import pyarrow as pa
 
@@ -227,6 +227,10 @@ class Stream:
     def window(self, window: WindowKind, **policy: Unpack[WindowOptions]) -> Windowed:
         """Divide time into windows; see `Grouped.window`."""
         return Grouped(self, ()).window(window, **policy)
+
+    def aggregate(self, *calls: Any, **named: Any) -> NoReturn:
+        """Refused: see `Grouped.aggregate`."""
+        return Grouped(self, ()).aggregate(*calls, **named)
 
     @shows_options(OverOptions)
     def over(

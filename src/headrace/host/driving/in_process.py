@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 
 from headrace.host.driving.delivery import deliver_all, deliveries_of
 from headrace.host.driving.plan import Batch, Executor, Job
@@ -29,7 +29,8 @@ class InProcessExecutor(Executor):
     def __init__(self, job: Job, name: str = "headrace") -> None:
         keep_freed_memory()
         self.job = job
-        #: Whether the query is being stopped: then a service that does not answer is not waited for.
+        #: Whether the query is being stopped: then the batch that runs ends without a commit, and no service is
+        #: waited for.
         self.stopped = False
         self.work = current()
         self.threads = cores = 1 if calls_python(*job.line.outputs) else available_cores()
@@ -44,6 +45,8 @@ class InProcessExecutor(Executor):
             lambda task: run_intake(job, batch, task, lambda: self.stopped, self._pieces, self.work), len(batch.shares)
         )
         for level in range(1, job.line.depth + 1):
+            if self.stopped:
+                raise CancelledError
             arrived: list[list[Message]] = [[] for _ in range(job.buckets)]
             for message in messages:
                 arrived[message.bucket].append(message)

@@ -11,7 +11,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from concurrent.futures import Executor
+from concurrent.futures import CancelledError, Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -84,7 +84,7 @@ def run_intake(
     workers: Executor | None = None,
     work: Work | None = None,
 ) -> list[Message]:
-    """Read one share of a batch; when the query is being `stopped`, a service that is away is not waited for.
+    """Read one share of a batch; when the query is being `stopped`, nothing more is read or waited for.
 
     `workers` are threads for the operators of large blocks. The rows of files count in `work`.
     """
@@ -109,6 +109,8 @@ def _read_share(
             if i:
                 intake.next_channel()
             for block in read_counted(source, file, work):
+                if stopped():  # the batch has no commit: another start runs it again
+                    raise CancelledError
                 intake.read(block, file.path)
         intake.end()
         yield from intake.messages()

@@ -15,7 +15,7 @@ continue a run as if in another process.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -103,17 +103,21 @@ def _run_to_the_end(
     line: Line, buckets: int, clock: Clock | None, batch_rows: int | None, threads: int, *, finish: bool
 ) -> FinishedRun:
     parallel = threads > 1 and not calls_python(*line.outputs)
-    readers, work = _Readers(threads) if threads > 1 else None, current()
+    stopped, work = Event(), current()
+    readers = _Readers(threads, stopped) if threads > 1 else None
     if work.shown:
         work.total_bytes = total_bytes(line.sources)
     with ExitStack() as stack:
-        workers = stack.enter_context(ThreadPoolExecutor(threads, "headrace-work")) if parallel else None
-        runner = Runner(line, buckets, clock, workers=workers)
+        workers = ThreadPoolExecutor(threads, "headrace-work") if parallel else None
+        if workers is not None:
+            stack.callback(partial(workers.shutdown, cancel_futures=True))
+        runner = Runner(line, buckets, clock, workers=workers, stopped=stopped)
         batches = stack.enter_context(
             closing(ahead(_taken(runner, batch_rows, readers, work), _AHEAD if parallel else 0))
         )
         if readers is not None:  # if the run fails, they stop first: others may wait for them
             stack.enter_context(readers)
+        stack.callback(stopped.set)  # so that no thread begins another block
         for work.batch, taken in enumerate(batches):
             runner.run(taken)
         if finish:
@@ -164,10 +168,13 @@ class Runner:
         *,
         drain: bool = True,
         workers: ThreadPoolExecutor | None = None,
+        stopped: Event | None = None,
     ) -> None:
         self.line, self.buckets, self.clock = line, buckets, clock
         #: The threads that run the buckets of a stage in parallel.
         self.workers = workers
+        #: Set when the run fails or is interrupted.
+        self.stopped = stopped or Event()
         #: Whether loops finish before the next batch; and their feedback.
         self.drain = drain
         self.feedback: list[Message] = []
@@ -262,6 +269,8 @@ class Runner:
         start = self._reached[source.fingerprint]
         intake = Intake(self.line, source, start, self.buckets, sender, now, self.workers)
         for block, path in blocks:
+            if self.stopped.is_set():
+                raise CancelledError
             intake.read(block, path)
         self._note(source, intake.end())
         return intake
@@ -344,8 +353,8 @@ def _whole(source: Source, file: ListedFile, *, work: Work, stopped: Event | Non
 class _Readers:
     """Threads that decode files. When a run ends early, they end with their next block."""
 
-    def __init__(self, threads: int) -> None:
-        self._threads, self._stopped = ThreadPoolExecutor(threads, "headrace-read"), Event()
+    def __init__(self, threads: int, stopped: Event) -> None:
+        self._threads, self._stopped = ThreadPoolExecutor(threads, "headrace-read"), stopped
 
     def in_order(self, read: Callable[..., list[Block]], files: Iterable[ListedFile]) -> Iterator[list[Block]]:
         """The blocks of every file, in the order of the files; some are read ahead."""
@@ -355,8 +364,7 @@ class _Readers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._threads.shutdown()
+        self._threads.shutdown(cancel_futures=True)
 
 
 def _pieces(table: pa.Table, rows: int | None) -> Iterator[pa.Table]:
