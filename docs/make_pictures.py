@@ -161,6 +161,24 @@ def correction() -> str:
     return picture(860, 172 + 34 * len(first) + 4, "A late event corrects the windows it belongs to", *parts)
 
 
+def timeline() -> str:
+    """The answers of the README's query, as `plot` draws them."""
+    ticks = hr.events(
+        """
+        le                   | symbol | price | quantity
+        2024-05-01T12:00:01Z | A      | 10.0  | 100
+        2024-05-01T12:00:04Z | B      | 50.0  | 10
+        2024-05-01T12:00:12Z | A      | 12.0  | 300
+        2024-05-01T12:00:05Z | A      | 11.0  | 100
+        2024-05-01T12:00:31Z | B      | 54.0  | 30
+        """,
+        progress=hr.advance(delay="10 s"),
+    )
+    worth = hr.sum(hr.col("price") * hr.col("quantity")) / hr.sum("quantity")
+    vwap = ticks.group_by("symbol").window(hr.hopping("60 s", every="10 s")).aggregate(vwap=worth, n=hr.count())
+    return vwap.plot("symbol", title="vwap").svg
+
+
 WINDOWS = {
     "tumbling(5)": hr.tumbling(5),
     "hopping(4, every=2)": hr.hopping(4, every=2),
@@ -395,6 +413,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "way_of_an_event.svg": way_of_an_event,
     "retraction.svg": retraction,
     "correction.svg": correction,
+    "timeline.svg": timeline,
     "windows.svg": windows,
     "policies.svg": policies,
     "verification.svg": verification,

@@ -230,7 +230,7 @@ class Stream:
 
     def aggregate(self, *calls: Any, **named: Any) -> NoReturn:
         """Refused: see `Grouped.aggregate`."""
-        return Grouped(self, ()).aggregate(*calls, **named)
+        Grouped(self, ()).aggregate(*calls, **named)
 
     @shows_options(OverOptions)
     def over(

@@ -80,10 +80,10 @@ class Timeline:
                 raise PlanError(f"plot takes a number as {option}", given=value, allowed=f"{least} to {most}")
         return cls(schema, batches, names, first, last, **look)
 
-    @cached_property
+    @property
     def svg(self) -> str:
         """The picture, as the text of an SVG file."""
-        return self._drawing.svg()
+        return self._drawing.svg
 
     def save(self, path: str | Path) -> None:
         """Write the picture into a file: `out.svg`."""
@@ -223,6 +223,7 @@ class _Drawing:
 
     # --- drawing -----------------------------------------------------------------------------------------------------
 
+    @cached_property
     def svg(self) -> str:
         look, axis = self.look, self.axis
         name = look.title or "Timeline"
