@@ -6,9 +6,9 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from headrace.time import INFINITY, NEG_INFINITY, format_ticks
+from headrace.time import format_ticks
 
-__all__ = ["Axis", "shows_dates"]
+__all__ = ["Axis"]
 
 _SECOND, _DAY = 1_000_000, 86_400_000_000
 _CALENDAR = sorted(
@@ -16,13 +16,7 @@ _CALENDAR = sorted(
     + [3600 * _SECOND * n for n in (1, 2, 3, 6, 12)]
     + [_DAY * n for n in (1, 2, 7, 14, 28, 91, 182, 364, 728)]
 )
-_REAL_DATE = 10**12  # larger times are shown as dates, the small ones of drawn tables as numbers
 _FEWEST = 4  # instants that an axis names, if the range has so many
-
-
-def shows_dates(times: Iterable[int]) -> bool:
-    """Whether these times of a stream are written as dates."""
-    return any(abs(time) > _REAL_DATE for time in times if time not in (INFINITY, NEG_INFINITY))
 
 
 @dataclass(frozen=True)
@@ -50,7 +44,7 @@ class Axis:
 
     def label(self, time: int) -> str:
         """A time on the axis: without the day, if all times are of one day and not of midnight."""
-        words = format_ticks(time, as_datetime=self.dates)
+        words = format_ticks(time, dates=self.dates)
         day, sign, clock = words.partition("T")
         if not sign:
             return words
@@ -68,7 +62,7 @@ class Axis:
         """The days to write below clock times: at the first of these times, and where a day begins."""
         found: list[tuple[int, str]] = []
         for time in ticks if self.dates else ():
-            day = format_ticks(time, as_datetime=True).partition("T")[0]
+            day = format_ticks(time, dates=True).partition("T")[0]
             if self.label(time) != day and day not in (found[-1][1:] if found else ()):
                 found.append((time, day))
         return found

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from headrace.display.axis import Axis, shows_dates
+from headrace.display.axis import Axis
 from headrace.display.svg import BLUE, INK, PAPER, RED, SOFT, YELLOW, dot, line, picture, spans, text
 from headrace.display.tracks import Batches, Track, tracks_of
 from headrace.display.words import clipped, counted, value_text
@@ -54,6 +54,8 @@ class Timeline:
     rows: int = 40
     width: int = 900
     title: str = ""
+    #: Whether its times are dates.
+    dates: bool = False
 
     @classmethod
     def of(
@@ -123,7 +125,7 @@ class _Drawing:
         self.cti = max((p.cti for _, p in look.batches if p.cti < INFINITY), default=NEG_INFINITY)
         self.counts = len(tracks) + self.left_out, sum(t.corrected for t in tracks), sum(t.withdrawn for t in tracks)
         times = [t for track in tracks for v in track.versions for t in (v.le, v.re)]
-        self.dates = shows_dates(times)
+        self.dates = look.dates
         self.groups = _groups(tracks, look.by)
         listed = not look.by and len(tracks) <= look.rows
         labels = [self._group(key) for key in self.groups] if look.by else [""]

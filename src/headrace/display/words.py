@@ -6,9 +6,8 @@ from typing import Any
 
 from headrace.plan.nodes import Admit, Node, sources_of
 from headrace.schema import Schema
-from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 
-__all__ = ["clipped", "columns_text", "counted", "plan_text", "time_text", "value_text"]
+__all__ = ["clipped", "columns_text", "counted", "plan_text", "value_text"]
 
 _LINE = 110
 _COLUMNS = 12
@@ -40,11 +39,6 @@ def plan_text(node: Node) -> str:
         return clipped(node.describe())
     origins = clipped(", ".join(dict.fromkeys(str(source.origin) for source in sources_of(node))), _LINE // 2)
     return f"{clipped(node.describe(), _LINE - len(origins))} ← {origins}"
-
-
-def time_text(time: int, *, dates: bool) -> str:
-    """A time of a stream whose times are dates, or numbers."""
-    return format_ticks(time, as_datetime=dates and time not in (INFINITY, NEG_INFINITY))
 
 
 def value_text(value: Any) -> str:

@@ -9,16 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.border import LIFETIME, TimeColumns, checked_time_columns, shown
 from headrace.changes import Changes
-from headrace.display.axis import shows_dates
 from headrace.display.html import html_preview
 from headrace.display.timeline import Timeline
-from headrace.display.words import columns_text, counted, time_text
+from headrace.display.words import columns_text, counted
 from headrace.errors import EventError
 from headrace.events import history, physical_stream, to_physical
+from headrace.plan.functions import functions_of
+from headrace.plan.nodes import Output
 from headrace.progress import Progress
 from headrace.schema import Schema
-from headrace.time import NEG_INFINITY
+from headrace.time import NEG_INFINITY, format_ticks
 
 __all__ = ["FinishedRun", "Result"]
 
@@ -33,15 +35,26 @@ class Result:
     batches: list[tuple[Changes, Progress]] = field(default_factory=list)
     #: The users' functions that it calls.
     functions: tuple[str, ...] = ()
+    #: Whether its times are dates.
+    dates: bool = False
 
     def changes(self) -> Changes:
         """All changes of all batches."""
         return Changes.concat([Changes.empty(self.schema), *(changes for changes, _ in self.batches)])
 
-    def cht(self) -> pa.Table:
-        """The history."""
+    @classmethod
+    def of(cls, output: Output, batches: list[tuple[Changes, Progress]] | None = None) -> Result:
+        """The results of an output of a plan."""
+        return cls(output.schema, batches or [], functions_of(output), output.dates)
+
+    def cht(self, time_columns: TimeColumns = LIFETIME) -> pa.Table:
+        """The history, with times as users see them."""
+        return shown(self.history(), dates=self.dates, time_columns=checked_time_columns(time_columns))
+
+    def history(self) -> pa.Table:
+        """The history, with times in ticks."""
         try:
-            return history(self.changes())
+            return history(self.changes(), dates=self.dates)
         except EventError as error:
             if not self.functions:
                 raise
@@ -55,10 +68,10 @@ class Result:
 
     def plot(self, by: str | Sequence[str] = (), **look: Any) -> Timeline:
         """A timeline of its events and their corrections; see `Stream.plot`."""
-        return Timeline.of(self.schema, self.batches, by, **look)
+        return Timeline.of(self.schema, self.batches, by, dates=self.dates, **look)
 
     def __repr__(self) -> str:
-        cti = time_text(self.cti, dates=shows_dates([self.cti]))
+        cti = format_ticks(self.cti, dates=self.dates)
         counts = f"{counted(self._size, 'change')} in {len(self.batches)} batches, CTI {cti}"
         return f"Result of {columns_text(self.schema)}\n  {counts}"
 
@@ -66,7 +79,8 @@ class Result:
         if self._size <= _MOST_SHOWN:
             return f"<p>{escape(repr(self))}</p>\n{html_preview(self.cht())}"
         largest = max((changes for changes, _ in self.batches), key=len)
-        return f"<p>{escape(repr(self))}; some of its events:</p>\n{html_preview(to_physical(largest.slice(0, 100)))}"
+        some = shown(to_physical(largest.slice(0, 100)), dates=self.dates)
+        return f"<p>{escape(repr(self))}; some of its events:</p>\n{html_preview(some)}"
 
     @property
     def cti(self) -> int:
@@ -77,9 +91,10 @@ class Result:
     def _size(self) -> int:
         return sum(len(changes) for changes, _ in self.batches)
 
-    def events(self) -> pa.Table:
-        """The physical stream: inserts, retractions and CTIs in their order."""
-        return pa.concat_tables([to_physical(Changes.empty(self.schema)), *physical_stream(self.batches)])
+    def events(self, time_columns: TimeColumns = LIFETIME) -> pa.Table:
+        """The physical stream: inserts, retractions and CTIs in their order, with times as users see them."""
+        events = pa.concat_tables([to_physical(Changes.empty(self.schema)), *physical_stream(self.batches)])
+        return shown(events, dates=self.dates, time_columns=checked_time_columns(time_columns))
 
 
 @dataclass
