@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.history.dialect import Dialect
+from headrace.history.grid import grid_sql
+from headrace.history.translation import Translation
 from headrace.plan.nodes import PerWindow
 from headrace.plan.windows import Count, Grid, Session, Snapshot
 from headrace.time import INFINITY
@@ -18,14 +19,14 @@ from headrace.time import INFINITY
 __all__ = ["content"]
 
 
-def content(node: PerWindow, keys: Sequence[str], high: str, dialect: Dialect) -> str:
+def content(t: Translation, node: PerWindow, keys: Sequence[str], high: str) -> str:
     """Common table expressions over `keyed` (the events and their keys) up to `content`.
 
     `high` is the highest time that the input has reached, as SQL (m of rule 5.3, when everything has come).
     """
     window = node.window
     if isinstance(window, Grid):
-        return _grid(window, keys, high, dialect, begun=node.timestamping == "time_bound")
+        return _grid(t, window, keys, high, begun=node.timestamping == "time_bound")
     if isinstance(window, Snapshot):
         return _snapshot(keys)
     if isinstance(window, Count):
@@ -42,10 +43,8 @@ def _same_keys(keys: Sequence[str]) -> str:
     return "".join(f"e.{key} IS NOT DISTINCT FROM w.{key} AND " for key in keys)
 
 
-def _grid(window: Grid, keys: Sequence[str], high: str, dialect: Dialect, *, begun: bool) -> str:
-    size, hop, origin = window.size, window.hop, window.origin
-    first = f"{dialect.floor(f'le - ({origin + size})', hop)} + 1"
-    last = dialect.floor(f"__until - 1 - ({origin})", hop)
+def _grid(t: Translation, window: Grid, keys: Sequence[str], high: str, *, begun: bool) -> str:
+    dialect, number = t.dialect, grid_sql(t, window)
     seen = f"__wle <= {high}" if begun else f"__wre <= {high}"
     reach = f"{high} + 1" if begun else high
     group = _partition(keys)
@@ -55,13 +54,13 @@ def _grid(window: Grid, keys: Sequence[str], high: str, dialect: Dialect, *, beg
   FROM keyed
 ), numbered AS (
   -- An event that never ends belongs to windows up to the last finite end of its group, or as far as time was seen.
-  SELECT *, {first} AS __first, {last} AS __last
+  SELECT *, {number.first("le")} AS __first, {number.last("__until")} AS __last
   FROM (SELECT *, least(re, greatest(__finite, {reach})) AS __until FROM bounded) untils
 ), spread AS (
   SELECT *, {dialect.explode}({dialect.series}(__first, __last)) AS __number FROM numbered WHERE __first <= __last
 ), content AS (
   SELECT * FROM (
-    SELECT *, {origin} + __number * {hop} AS __wle, {origin + size} + __number * {hop} AS __wre FROM spread
+    SELECT *, {number.start("__number")} AS __wle, {number.end("__number")} AS __wre FROM spread
   ) windows
   WHERE __wle < __finite OR {seen}
 )"""

@@ -17,7 +17,7 @@ from headrace.modules.items import items_of
 from headrace.operators.reference.contents import contents
 from headrace.operators.reference.functions import FUNCTIONS
 from headrace.operators.reference.rows import Payload, Row, identity, value_of
-from headrace.operators.reference.windows import WindowSpan, open_window_start, windows_over
+from headrace.operators.reference.windows import WindowSpan, last_closed_start, open_window_start, windows_over
 from headrace.plan.nodes import Aggregate, Contents, Operate, PerWindow, Top
 from headrace.plan.windows import Count, Grid, Session, Snapshot
 from headrace.progress import Progress
@@ -127,7 +127,7 @@ def _promise(node: PerWindow, cti: int, held: list[int]) -> int:
 def _high(node: PerWindow, now: Progress) -> int:
     if not isinstance(node.window, Grid) or now.high == NEG_INFINITY:
         return now.high
-    return open_window_start(node.window, now.high) - node.window.hop
+    return last_closed_start(node.window, now.high)
 
 
 # --- one window -------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from headrace.operators.reference.per_window import per_window
 from headrace.operators.reference.recurse import recurse
 from headrace.operators.reference.rows import Row
 from headrace.operators.reference.span import SPAN
-from headrace.operators.reference.windows import open_window_start
+from headrace.operators.reference.windows import last_closed_start, open_window_start
 from headrace.plan.nodes import (
     Admit,
     Aggregate,
@@ -127,7 +127,7 @@ def _span_progress(node: Node, now: Progress) -> Progress:
 def _window_progress(window: Grid, now: Progress) -> Progress:
     """Rule 6.4, first row; the highest LE given is the start of the last window that ends at or before m."""
     cti = now.cti if now.cti in (INFINITY, NEG_INFINITY) else open_window_start(window, now.cti)
-    high = now.high if now.high == NEG_INFINITY else open_window_start(window, now.high) - window.hop
+    high = now.high if now.high == NEG_INFINITY else last_closed_start(window, now.high)
     return Progress(cti, high)
 
 

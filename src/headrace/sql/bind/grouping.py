@@ -14,7 +14,7 @@ from headrace.expr import nodes as engine
 from headrace.expr.aggregates import has_aggregates
 from headrace.modules import ModuleCall
 from headrace.plan.nodes import Select
-from headrace.plan.windows import Grid, Snapshot
+from headrace.plan.windows import Grid, Hopping, Snapshot
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions, has_aggregate
@@ -172,12 +172,19 @@ class Grouping:
         """DISTINCT, ORDER BY and LIMIT among the answers of one window; where groups have their own, of one instant."""
         window, limit = windowing.window, self.part.limit
         # Answers of overlapping windows are separated by clipping them to the part where only their window is new.
-        overlapping = isinstance(window, Grid) and window.hop < window.size
-        apart = made.set_duration(window.hop) if isinstance(window, Grid) and overlapping else made
+        overlapping = isinstance(window, Grid) and window.overlap > 1
+        if overlapping and not isinstance(window, Hopping):
+            raise self.context.error(
+                self.part,
+                "answers of overlapping windows are told apart only if all windows have one length",
+                given=str(window),
+                instead=f"a window without overlaps, or a sub-select: SELECT … FROM (SELECT … FROM s [{window}])",
+            )
+        apart = made.set_duration(window.hop) if isinstance(window, Hopping) and overlapping else made
         found = self._first(apart, limit) if limit is not None else once(apart) if self.part.distinct else apart
         if not grouped or found is apart:
             return made  # without groups every window has one answer
-        return found.set_duration(window.size) if isinstance(window, Grid) and overlapping else found
+        return found.set_duration(window.size) if isinstance(window, Hopping) and overlapping else found
 
     def _first(self, made: Stream, limit: s.Limit) -> Stream:
         names = {name: name for name in made.schema.names}

@@ -336,7 +336,11 @@ class Builder(PatternBuilder):
         return s.Application(self.amount(at, amount), column, at=at)
 
     every = clause("every")
-    every_duration = clause("every")
+    every_span = clause("every")
+
+    def zone(self, at: Span, token: Token) -> Clause:
+        return Clause("zone", unquoted(token.text), at)
+
     starting_at = clause("starting")
 
     def starting_first(self, at: Span) -> Clause:

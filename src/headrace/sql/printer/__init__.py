@@ -84,7 +84,8 @@ def _(part: s.SizeWindow) -> str:
 @writes(s.GridWindow)
 def _(part: s.GridWindow) -> str:
     kind = "TUMBLING" if part.every is None else "HOPPING"
-    return _window(part, kind, text(part.size), clause("EVERY", part.every), _starting(part.starting))
+    zone = "" if part.zone is None else f"ZONE {text(s.Text(part.zone))}"
+    return _window(part, kind, text(part.size), clause("EVERY", part.every), zone, _starting(part.starting))
 
 
 @writes(s.SnapshotWindow)

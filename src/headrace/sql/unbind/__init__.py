@@ -22,10 +22,11 @@ from headrace.modules import ModuleCall
 from headrace.patterns.references import START
 from headrace.plan import nodes as p
 from headrace.plan.arrival import stamped
+from headrace.plan.calendar import Calendar
 from headrace.plan.instants import has_points
 from headrace.plan.join import names_beside
 from headrace.plan.ordered import FIRST, Delta, Fixed, Frame, Landmark, Slides, Time, Trigger, Tuples
-from headrace.plan.windows import Count, Grid, Session, Snapshot, WindowKind
+from headrace.plan.windows import Count, Hopping, Session, Snapshot, WindowKind
 from headrace.schema import STAMPS
 from headrace.sql import syntax as s
 from headrace.sql.bind.scope import visible
@@ -258,7 +259,11 @@ class Unbinder:
         return self._divided(node.window, unit_of(node.input), more)
 
     def _divided(self, window: WindowKind, unit: int, more: dict[str, Any]) -> s.Window:
-        if isinstance(window, Grid):
+        if isinstance(window, Calendar):
+            size, hop = (s.Duration(((int(span.split()[0]), span.split()[1]),)) for span in window.spans)
+            anchor = None if window.anchor is None else s.DateTime(window.anchor.isoformat())
+            return s.GridWindow(size, hop, anchor, window.zone, **more)
+        if isinstance(window, Hopping):
             origin = None if window.origin == 0 else _instant(window.origin, unit)
             return s.GridWindow(_span(window.size), _span(window.hop), origin, **more)
         if isinstance(window, Snapshot):
