@@ -21,13 +21,14 @@ import pyarrow.compute as pc
 
 from headrace.changes import Changes, up_to
 from headrace.columnar import canonical_floats, sortable, to_numpy
-from headrace.drawn import read_drawn, read_plain, read_plain_drawn, read_records
+from headrace.drawn import MISSING, read_drawn, read_plain, read_plain_drawn, read_records
 from headrace.errors import EventError
 from headrace.progress import Progress
 from headrace.schema import RESERVED, Schema
 from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 
 __all__ = [
+    "events_and_dates",
     "events_table",
     "from_pandas",
     "history",
@@ -46,7 +47,7 @@ FARTHEST = 2**60
 _TOO_FAR = "{} is beyond ±2**60 ticks, about 36 000 years from 1970"
 CONTROL = ("kind", "le", "re", "re_new")
 #: Defaults for missing columns of a record; every other column is null.
-_ABSENT = {"kind": "insert"}
+_ABSENT = {"kind": "insert", "re": MISSING, "re_new": MISSING}
 
 
 def physical_schema(payload: Schema) -> pa.Schema:
@@ -57,23 +58,26 @@ def physical_schema(payload: Schema) -> pa.Schema:
 
 def events_table(data: Any, schema: Schema | str | pa.Schema | None = None) -> pa.Table:
     """A physical stream from a drawn table, a list of dicts, an Arrow table or a pandas frame."""
+    return events_and_dates(data, schema)[0]
+
+
+def events_and_dates(data: Any, schema: Schema | str | pa.Schema | None = None) -> tuple[pa.Table, bool]:
+    """A physical stream as `events_table` returns it, and whether its times are dates."""
     payload = Schema.of(schema).payload if schema is not None else None
     if isinstance(data, str):
-        table = read_drawn(data, payload)
-    elif isinstance(data, pa.Table):
-        table = read_records(_records_of(data), payload or Schema.of(_payload_part(data.schema)))
-    elif isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
+        return read_drawn(data, payload)
+    if isinstance(data, pa.Table):
+        return read_records(_records_of(data), payload or Schema.of(_payload_part(data.schema)))
+    if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
         names = _names(data) or (["le"] if payload is not None else [])
-        table = read_records({name: [row.get(name, _ABSENT.get(name)) for row in data] for name in names}, payload)
-    elif hasattr(data, "columns") and hasattr(data, "to_dict"):
-        return events_table(from_pandas(data), schema)
-    else:
-        raise EventError(
-            "these are not events",
-            given=type(data).__name__,
-            allowed="a drawn table (text), a list of dicts, an Arrow table, a pandas frame",
-        )
-    return table
+        return read_records({name: [row.get(name, _ABSENT.get(name)) for row in data] for name in names}, payload)
+    if hasattr(data, "columns") and hasattr(data, "to_dict"):
+        return events_and_dates(from_pandas(data), schema)
+    raise EventError(
+        "these are not events",
+        given=type(data).__name__,
+        allowed="a drawn table (text), a list of dicts, an Arrow table, a pandas frame",
+    )
 
 
 def plain_table(data: Any, schema: Schema | None = None) -> pa.Table:

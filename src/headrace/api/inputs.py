@@ -15,7 +15,7 @@ from headrace.api.checks import column_or_expr
 from headrace.api.options import GeneratorOptions, shows_options
 from headrace.api.stream import Stream
 from headrace.errors import PlanError, SchemaError, nearest
-from headrace.events import check_events, events_table
+from headrace.events import check_events, events_and_dates
 from headrace.expr import Expr, col
 from headrace.io import generator
 from headrace.io.adapter import SourceAdapter
@@ -42,6 +42,7 @@ from headrace.plan.policies import (
     Physical,
     Point,
     ProgressPolicy,
+    arrives,
 )
 from headrace.schema import POSITION, RESERVED, Field, Schema, Type
 from headrace.time import DurationLike, duration
@@ -136,7 +137,7 @@ def events(
 
     `batches` is the number of rows of each batch. By default, late events and rows that are no events are errors.
     """
-    table = events_table(data, schema)
+    table, dates = events_and_dates(data, schema)
     if bad_rows == "raise":
         check_events(table)
     if batches and sum(batches) != table.num_rows:
@@ -144,7 +145,8 @@ def events(
             "the batches do not add up to the rows", given=list(batches), allowed=f"sizes that sum to {table.num_rows}"
         )
     origin = Events(table, tuple(batches))
-    return Stream(Admit(Source(origin, Schema.of(table.schema), Physical(), progress or Explicit("raise"), bad_rows)))
+    columns, policy = Schema.of(table.schema), progress or Explicit("raise")
+    return Stream(Admit(Source(origin, columns, Physical(), policy, bad_rows, dated=dates)))
 
 
 def read_csv(
@@ -456,11 +458,7 @@ def _refuse_reserved(columns: Schema, lifetime: Lifetime) -> None:
 
 
 def _default_progress(lifetime: Lifetime) -> ProgressPolicy:
-    return Advance() if _by_arrival(lifetime) else Explicit()
-
-
-def _by_arrival(lifetime: Lifetime) -> bool:
-    return isinstance(lifetime, Arrival) or (isinstance(lifetime, Changed) and lifetime.in_log_order)
+    return Advance() if arrives(lifetime) else Explicit()
 
 
 def _check_lifetime(lifetime: Lifetime, columns: Schema) -> None:
@@ -471,7 +469,7 @@ def _check_lifetime(lifetime: Lifetime, columns: Schema) -> None:
             allowed="hr.point(...), hr.interval(...), hr.edge(...), hr.by_arrival()",
             instead=f"lifetime=hr.point({lifetime!r})" if isinstance(lifetime, str) else "lifetime=hr.point('ts')",
         )
-    if isinstance(lifetime, Physical) or _by_arrival(lifetime):
+    if isinstance(lifetime, Physical) or arrives(lifetime):
         return
     exprs = [lifetime.start, lifetime.end] if isinstance(lifetime, Interval) else [lifetime.at]
     for expr in exprs:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from headrace.errors import PlanError
 from headrace.expr import Expr, col
-from headrace.schema import ARRIVAL
+from headrace.schema import ARRIVAL, Schema, Type
 from headrace.time import NEG_INFINITY, format_duration
 
 __all__ = [
@@ -123,6 +123,20 @@ class Physical:
 
 
 Lifetime = Point | Interval | Edge | Physical
+
+
+def times_are_dates(lifetime: Lifetime, columns: Schema) -> bool:
+    """Whether rows with these columns have dates as times: those of DATETIME columns, and of the clock at arrival."""
+    if isinstance(lifetime, Physical):
+        return "le" in columns and columns["le"].type is Type.DATETIME
+    if isinstance(lifetime, Interval):
+        return Type.DATETIME in (lifetime.start.type(columns), lifetime.end.type(columns))
+    return arrives(lifetime) or lifetime.at.type(columns) is Type.DATETIME
+
+
+def arrives(lifetime: Lifetime) -> bool:
+    """Whether the times of rows are those of their arrival."""
+    return isinstance(lifetime, Arrival) or (isinstance(lifetime, Changed) and lifetime.in_log_order)
 
 
 @dataclass(frozen=True)

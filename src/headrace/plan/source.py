@@ -13,7 +13,16 @@ from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.plan.base import Node, OneInput, Properties, Reach, refuse_reserved, walk
 from headrace.plan.liveliness import AS_INPUT, NOT_ENDED, Liveliness
-from headrace.plan.policies import BadRowPolicy, Edge, Interval, Lifetime, Physical, Point, ProgressPolicy
+from headrace.plan.policies import (
+    BadRowPolicy,
+    Edge,
+    Interval,
+    Lifetime,
+    Physical,
+    Point,
+    ProgressPolicy,
+    times_are_dates,
+)
 from headrace.schema import ARRIVAL, STAMPS, Schema
 
 __all__ = [
@@ -45,6 +54,8 @@ class Source(Node):
     read_columns: tuple[str, ...] | None = None
     #: Whether rows have their arrival and position: `STAMPS`, the last of `columns`.
     stamped: bool = False
+    #: Whether times are dates, for rows in memory whose lifetime does not show it; None: the lifetime shows it.
+    dated: bool | None = None
 
     def __post_init__(self) -> None:
         refuse_reserved(self.schema, STAMPS if self.stamped else None)
@@ -73,6 +84,10 @@ class Source(Node):
         physical = isinstance(self.lifetime, Physical)
         return Properties(insert_only=not physical, settled=not physical)
 
+    @cached_property
+    def dates(self) -> bool:
+        return times_are_dates(self.lifetime, self.columns) if self.dated is None else self.dated
+
     @property
     def instants(self) -> bool:
         return isinstance(self.lifetime, Point)
@@ -92,6 +107,7 @@ class Source(Node):
         pushed = f", reads only where {self.pushed}" if self.pushed is not None else ""
         bad = "" if self.bad_rows == "divert" else f", bad rows {self.bad_rows}"
         stamped = ", stamped" if self.stamped else ""
+        stamped = ", times are dates" + stamped if self.dates and isinstance(self.lifetime, Physical) else stamped
         return f"Source {self.origin} as {self.lifetime}{stamped}, progress {self.policy}{bad}{pushed}"
 
 

@@ -57,7 +57,7 @@ def _lift(body: Node, result: LoopInput) -> tuple[dict[str, Node], LoopInput, st
     """The new operators with the column, by old fingerprint; the new `LoopInput` of the result; the column's name."""
     taken = {name for node in walk(body) for name in node.schema.names}
     name = next(n for i in count(1) if not {n := f"round_{i}", f"{n}_right"} & taken)
-    start = LoopInput(Schema((Field(name, Type.LONG), *result.schema.fields)), result.name)
+    start = LoopInput(Schema((Field(name, Type.LONG), *result.schema.fields)), result.name, result.dates)
     new: dict[str, Node] = {result.fingerprint: start}
     for node in walk(body):
         derived = tuple(child.fingerprint in new for child in node.inputs)
