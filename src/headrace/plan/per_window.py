@@ -173,6 +173,13 @@ class PerWindow(Keyed):
         """Refuse policies that do not apply."""
         if isinstance(self.window, Ordered):
             self._check_ordered(self.window)
+        if isinstance(self.window, Calendar) and not self.input.dates:
+            raise PlanError(
+                "calendar windows are for streams whose times are dates",
+                given=f"{self.window}, over times that are plain numbers",
+                allowed="times from a DATETIME column, a clock, or dates in a drawn table",
+                instead="a column of type DATETIME as the time, or a window in ticks: tumbling(100)",
+            )
         if self.policy.clipping != "none" and not self.sensitive:
             raise PlanError(
                 "clipping is for time-sensitive modules; others see no lifetimes",
