@@ -13,6 +13,7 @@ from headrace.expr import AggregateCall, Expr, col, lit
 from headrace.expr import nodes as engine
 from headrace.expr.aggregates import has_aggregates
 from headrace.modules import ModuleCall
+from headrace.plan.calendar import Calendar
 from headrace.plan.nodes import Select
 from headrace.plan.windows import Grid, Hopping, Snapshot
 from headrace.sql import syntax as s
@@ -173,12 +174,13 @@ class Grouping:
         window, limit = windowing.window, self.part.limit
         # Answers of overlapping windows are separated by clipping them to the part where only their window is new.
         overlapping = isinstance(window, Grid) and window.overlap > 1
-        if overlapping and not isinstance(window, Hopping):
+        if isinstance(window, Calendar) and overlapping and grouped and (limit is not None or self.part.distinct):
             raise self.context.error(
                 self.part,
-                "answers of overlapping windows are told apart only if all windows have one length",
+                "DISTINCT and LIMIT choose among the answers of a window, so calendar windows may not overlap here",
                 given=str(window),
-                instead=f"a window without overlaps, or a sub-select: SELECT … FROM (SELECT … FROM s [{window}])",
+                allowed="hopping windows of one length, or TUMBLING",
+                instead=f"TUMBLING {window.spans[0]}",
             )
         apart = made.set_duration(window.hop) if isinstance(window, Hopping) and overlapping else made
         found = self._first(apart, limit) if limit is not None else once(apart) if self.part.distinct else apart
