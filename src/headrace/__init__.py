@@ -74,6 +74,7 @@ from headrace.expr import (
     var,
 )
 from headrace.expr.aggregates import concat
+from headrace.expr.times import end, window_end, window_start
 from headrace.io.values import ValueFormat
 from headrace.modules import Aggregate, IncrementalAggregate, IncrementalOperator, Operator
 from headrace.modules.builtin import time_weighted_avg
@@ -129,6 +130,7 @@ __all__ = [
     "delta",
     "distinct_count",
     "edge",
+    "end",
     "events",
     "explicit",
     "files",
@@ -192,4 +194,6 @@ __all__ = [
     "tumbling",
     "udf",
     "var",
+    "window_end",
+    "window_start",
 ]

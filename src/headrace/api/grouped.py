@@ -16,6 +16,7 @@ from headrace.api.checks import (
 )
 from headrace.api.pattern import match_node
 from headrace.api.ranking import distinct_rows, top_node, without_stamps
+from headrace.api.times import selected, with_argument_times, with_window_times
 from headrace.api.windows import Slide, frame
 from headrace.errors import PlanError
 from headrace.expr import Expr
@@ -34,6 +35,7 @@ from headrace.plan.nodes import (
 )  # fmt: skip
 from headrace.plan.ordered import Frame, Ordered
 from headrace.plan.pattern import Rows
+from headrace.plan.times import only
 from headrace.plan.windows import PLAIN_POLICY, Clipping, Snapshot, Timestamping, WindowKind, WindowPolicy
 from headrace.schema import STAMPS
 from headrace.time import DurationLike
@@ -160,10 +162,11 @@ class Windowed:
 
         A module alone reads the columns with the names of its input fields; `module.of(...)` names others.
         """
-        outputs = named_aggregates(calls, named)
-        return _stream_of(
-            self.grouped, Aggregate(self.grouped.stream.node, self.grouped.keys, self.over, outputs, policy=self.policy)
-        )
+        keys = self.grouped.keys
+        calls_of, above = with_window_times([name for name, _ in keys], named_aggregates(calls, named))
+        node, outputs = with_argument_times(self.grouped.stream.node, calls_of)
+        found = Aggregate(node, keys, self.over, outputs, policy=self.policy)
+        return _stream_of(self.grouped, found if above is None else selected(found, above))
 
     def operate(self, module: Operator, *columns: str | Expr, **fields: str | Expr) -> Stream:
         """The outputs of a user's operator for the events of each group and window.
@@ -220,11 +223,11 @@ class Framed:
 
     def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
         """Every event with its columns, then aggregates of its frame."""
-        outputs = named_aggregates(calls, named)
-        node, keys = self.grouped.stream.node, self.grouped.keys
-        return _stream_of(
-            self.grouped, without_stamps(frame_node(node, keys, self.frame, outputs, self.policy, active=self.active))
-        )
+        below, keys = self.grouped.stream.node, self.grouped.keys
+        node, outputs = with_argument_times(below, named_aggregates(calls, named))
+        framed = without_stamps(frame_node(node, keys, self.frame, outputs, self.policy, active=self.active))
+        added = {*node.schema.names} - {*below.schema.names}
+        return _stream_of(self.grouped, only(framed, [name for name in framed.schema.names if name not in added]))
 
     def operate(self, module: Operator, *columns: str | Expr, **fields: str | Expr) -> Stream:
         """Every event with each output of a user's operator for its frame.

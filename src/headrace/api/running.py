@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import currentframe
-from typing import Any, Unpack
+from typing import Any, Unpack, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +20,8 @@ from headrace.api.options import Consistency, Host, RunOptions, StartOptions, sh
 from headrace.changes import Changes
 from headrace.errors import PlanError, RowsNotUsed
 from headrace.events import history
+from headrace.expr import Expr
+from headrace.expr.times import EventTime, Side
 from headrace.host.driving.bounded import run_driven
 from headrace.host.driving.query import Query
 from headrace.host.local import run_local, start_local
@@ -210,15 +212,29 @@ def _run_local(outputs: list[Output], sinks: Mapping[str, Sink], options: Mappin
     return done
 
 
-@shows_options(StartOptions)
+@overload
+def start(*, of: Side = "left") -> Expr: ...
+@overload
 def start(
     pairs: Sequence[tuple[Node | HasNode, Any]],
     *,
     host: Host = "spark",
     consistency: Consistency = "speculative",
     **options: Unpack[StartOptions],
-) -> Query:
-    """Run streams, each into its sink, as one query, until stopped.
+) -> Query: ...
+@shows_options(StartOptions)
+def start(
+    pairs: Any = None,
+    *,
+    of: Side = "left",
+    host: Host = "spark",
+    consistency: Consistency = "speculative",
+    **options: Unpack[StartOptions],
+) -> Query | Expr:
+    """Run streams, each into its sink, as one query, until stopped. Without streams: the start of an event.
+
+    `hr.start()` is an expression, like `hr.end()`: the start of an event, a DATETIME where times are dates, else a
+    LONG. In the condition of a join, `hr.start(of="right")` is that of the other stream's event.
 
     `host` is `"spark"`, or `"local"` for this process, which needs no Java and reads no sources of Spark. Both take the
     options `checkpoint`, `buckets`, `trigger`, `files_per_batch`, `name` and `max_trips` (the most trips of a loop
@@ -226,6 +242,8 @@ def start(
     other. Spark also takes `master` and `spark`, a session to run in, whose options stay as they are; by default it
     uses the active session, or starts one.
     """
+    if pairs is None and not options:
+        return EventTime("start", of)
     plans = [(_consistent(node, consistency), sink) for node, sink in checked_pairs(pairs)]
     begin = _starter(host)
     return begin(plans, **checked_options(options, ["host", "consistency", *options_of(begin)]))

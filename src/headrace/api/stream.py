@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import pyarrow as pa
 
+from headrace.api import times
 from headrace.api.checks import (
     checked_expr,
     column_or_expr,
@@ -31,27 +32,25 @@ from headrace.patterns import Pattern
 from headrace.plan.join import JoinKind
 from headrace.plan.nodes import (
     CapDuration,
+    Chop,
     Clip,
     Coalesce,
     Extend,
     Final,
-    Join,
     Node,
     PointAtEnd,
     PointAtStart,
-    Select,
     SetDuration,
     Shift,
     TableJoin,
     Union,
-    Where,
     diverted_streams,
 )  # fmt: skip
 from headrace.plan.pattern import Rows
 from headrace.plan.table import TableJoinKind
 from headrace.plan.windows import WindowKind
 from headrace.schema import Schema
-from headrace.time import DurationLike, duration
+from headrace.time import DurationLike, TimeLike, duration, ticks
 
 if TYPE_CHECKING:
     from headrace.api.history import Engine, History
@@ -78,7 +77,7 @@ class Stream:
 
     def where(self, predicate: Expr) -> Stream:
         """Keep the events for which the predicate is true."""
-        return Stream(Where(self.node, checked_expr(predicate, "where", f"where(col({self._example}) == ...)")))
+        return Stream(times.where(self.node, checked_expr(predicate, "where", f"where(col({self._example}) == ...)")))
 
     def select(self, *columns: str | Expr, **named: Expr | str | float | bool | None) -> Stream:
         """Compute new payloads: columns by name, expressions with an alias, or `name=expression`."""
@@ -87,15 +86,41 @@ class Stream:
             *((c.name, c) for c in found),
             *((name, row_expr(as_expr(value), "select")) for name, value in named.items()),
         ]
-        return Stream(Select(self.node, tuple(outputs)))
+        return Stream(times.selected(self.node, tuple(outputs)))
 
     def shift(self, by: DurationLike) -> Stream:
         """Move lifetimes by a duration."""
         return Stream(Shift(self.node, duration(by)))
 
-    def set_duration(self, to: DurationLike) -> Stream:
-        """Let every event last `to` from its start."""
+    def set_duration(self, to: DurationLike | Expr) -> Stream:
+        """Let every event last `to` from its start: a duration, or an expression in ticks (null: it never ends)."""
+        if isinstance(to, Expr):
+            return self.alter_lifetime(duration=row_expr(to, "set_duration"))
         return Stream(SetDuration(self.node, duration(to)))
+
+    def alter_lifetime(
+        self,
+        *,
+        start: Expr | str | None = None,
+        end: Expr | str | None = None,
+        duration: DurationLike | Expr | None = None,
+        earliest: DurationLike | None = None,
+    ) -> Stream:
+        """Give each event another start, and another end or duration: expressions over its columns and its own times.
+
+        What is left out stays. A null end or duration means that the event never ends; an event with a null start, or
+        whose end is not after its start, is dropped. `start` is `hr.start()` or `hr.end()` moved by a constant, or the
+        `greatest` of one of these and anything; or any expression, with `earliest`: no new start may be more than that
+        before the old one. An event that breaks this promise stops the query.
+        """
+        return Stream(times.altered(self.node, start, end, duration, earliest))
+
+    def chop(self, every: DurationLike, origin: TimeLike = 0) -> Stream:
+        """Cut lifetimes at every multiple of `every`, counted from `origin`: an event for each piece.
+
+        An event that never ends would give endlessly many pieces, which is an error: `cap_duration` first.
+        """
+        return Stream(Chop(self.node, duration(every), ticks(origin)))
 
     def extend(self, by: DurationLike) -> Stream:
         """Move the ends of lifetimes by a duration; a negative one shortens them."""
@@ -168,7 +193,7 @@ class Stream:
         if where is not None:
             checked_expr(where, "where", f"where=col({self._example}) == ...")
         refuse_instants(self.node, right, method)
-        return Stream(Join(self.node, right, join_keys(on), where, kind))
+        return Stream(times.joined(self.node, right, join_keys(on), where, kind))
 
     def join_table(
         self,
@@ -204,7 +229,9 @@ class Stream:
         """Divide the stream into groups of events with equal keys."""
         instead = f"group_by({self._example})"
         found = [column_or_expr(key, "group_by", instead) for key in keys]
-        return Grouped(self, (*((key.name, key) for key in found), *named_exprs(named, "group_by", instead)))
+        exprs = (*((key.name, key) for key in found), *named_exprs(named, "group_by", instead))
+        node, columns = times.grouped(self.node, exprs)
+        return Grouped(Stream(node), columns)
 
     @shows_options(WindowOptions)
     def window(self, window: WindowKind, **policy: Unpack[WindowOptions]) -> Windowed:

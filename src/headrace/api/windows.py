@@ -103,9 +103,12 @@ def count_by_end(n: int) -> Count:
     return Count(n, "end")
 
 
-def session(gap: DurationLike) -> Session:
-    """Runs of events that start less than `gap` apart; a window ends `gap` after the last start."""
-    return Session(duration(gap))
+def session(gap: DurationLike, longest: DurationLike | None = None) -> Session:
+    """Runs of events that start less than `gap` apart; a window ends `gap` after the last start.
+
+    `longest` cuts runs: a session ends at the latest so long after its first start, and the next event begins another.
+    """
+    return Session(duration(gap), None if longest is None else duration(longest))
 
 
 # --- windows of tuples ------------------------------------------------------------------------------------------------

@@ -9,8 +9,12 @@ Each kind of window is a query that gives, for every event and every window it b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
 
 from headrace.history.grid import grid_sql
+from headrace.history.script import HistoryFunction
 from headrace.history.translation import Translation
 from headrace.plan.nodes import PerWindow
 from headrace.plan.windows import Count, Grid, Session, Snapshot
@@ -32,7 +36,7 @@ def content(t: Translation, node: PerWindow, keys: Sequence[str], high: str) -> 
     if isinstance(window, Count):
         return _count(window, keys)
     assert isinstance(window, Session)
-    return _session(window, keys)
+    return _session(window, keys) if window.longest is None else _cut_session(t, window, keys)
 
 
 def _partition(keys: Sequence[str]) -> str:
@@ -104,3 +108,43 @@ def _session(window: Session, keys: Sequence[str]) -> str:
   SELECT *, min(le) OVER (PARTITION BY {runs}) AS __wle, max(le) OVER (PARTITION BY {runs}) + {window.gap} AS __wre
   FROM runs
 )"""
+
+
+def _cut_session(t: Translation, window: Session, keys: Sequence[str]) -> str:
+    """Sessions of a greatest length: where one begins depends on all before it, so a function divides the starts."""
+    by, dialect = "".join(f"{key}, " for key in keys), t.dialect
+    function = t.function(lambda name: _sessions_function(name, window))
+    grouped = f"GROUP BY {', '.join(keys)}" if keys else ""
+    return f"""gathered AS (
+  SELECT {by}{dialect.gather}(le) AS __starts FROM keyed {grouped}
+), divided AS (
+  SELECT {by}{dialect.explode}({function}(__starts)) AS __session FROM gathered
+), content AS (
+  SELECT e.*, w.__session.begins AS __wle, w.__session.ends AS __wre
+  FROM keyed e JOIN divided w ON {_same_keys(keys)}e.le = w.__session.at
+)"""
+
+
+def _sessions_function(name: str, window: Session) -> HistoryFunction:
+    """The session of each start of a group."""
+    gives = pa.list_(pa.struct([("at", pa.int64()), ("begins", pa.int64()), ("ends", pa.int64())]))
+
+    def call(lists: Any) -> pa.Array:
+        return pa.array([_sessions(sorted(set(starts)), window) for starts in lists.to_pylist()], gives)
+
+    return HistoryFunction(name, (pa.list_(pa.int64()),), gives, call)
+
+
+def _sessions(starts: Sequence[int], window: Session) -> list[dict[str, int]]:
+    assert window.longest is not None
+    sessions: list[list[int]] = []
+    for start in starts:
+        if sessions and start - sessions[-1][-1] < window.gap and start - sessions[-1][0] < window.longest:
+            sessions[-1].append(start)
+        else:
+            sessions.append([start])
+    return [
+        {"at": start, "begins": one[0], "ends": min(one[-1] + window.gap, one[0] + window.longest)}
+        for one in sessions
+        for start in one
+    ]

@@ -267,24 +267,40 @@ class Count(WindowKind):
 
 @dataclass(frozen=True)
 class Session(WindowKind):
-    """Runs of events whose starts are less than a gap apart: `[first LE, last LE + gap)`."""
+    """Runs of events whose starts are less than a gap apart: `[first LE, last LE + gap)`.
+
+    With `longest`, a run is cut: the first start that is at least `longest` after a session's first begins another, and
+    a session ends at `first LE + longest` if not before.
+    """
 
     gap: int
+    longest: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.gap < LIMIT:
             raise PlanError("a session's gap must be positive and finite", given=self.gap, instead="session('30 s')")
+        if self.longest is not None and not 0 < self.longest < LIMIT:
+            raise PlanError(
+                "the greatest length of a session must be positive and finite",
+                given=self.longest,
+                instead="session('30 min', longest='4 h')",
+            )
 
     @property
     def delay(self) -> str:
+        if self.longest is not None:
+            return f"up to {format_duration(self.longest)}"
         return f"as long as the longest open session, at least {format_duration(self.gap)}"
 
     @property
-    def quiet(self) -> tuple[str, str]:
-        return "never pauses", _BY_TIME
+    def quiet(self) -> tuple[str, str] | None:
+        if self.longest is not None:
+            return None
+        return "never pauses", f"session(..., longest='4 h'), or {_BY_TIME}"
 
     def __str__(self) -> str:
-        return f"session({format_duration(self.gap)})"
+        longest = "" if self.longest is None else f", longest={format_duration(self.longest)}"
+        return f"session({format_duration(self.gap)}{longest})"
 
 
 @dataclass(frozen=True)

@@ -73,13 +73,14 @@ def _spans(node: PerWindow, group: list[Row]) -> Iterator[WindowSpan]:
             yield times[i], times[i + node.window.n - 1] + 1
     else:
         assert isinstance(node.window, Session)
+        gap, longest = node.window.gap, INFINITY if node.window.longest is None else node.window.longest
         run: list[int] = []
         for time in sorted(le for le, _, _ in group):
-            if run and time - run[-1] >= node.window.gap:
-                yield run[0], run[-1] + node.window.gap
+            if run and (time - run[-1] >= gap or time - run[0] >= longest):
+                yield run[0], min(run[-1] + gap, run[0] + longest)
                 run = []
             run.append(time)
-        yield run[0], run[-1] + node.window.gap
+        yield run[0], min(run[-1] + gap, run[0] + longest)
 
 
 def _counted(window: Count, group: list[Row]) -> list[int]:

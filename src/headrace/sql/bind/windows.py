@@ -227,6 +227,12 @@ def _landmark(place: _BoundStream, part: s.LandmarkWindow) -> tuple[_BoundStream
     return place, window
 
 
+def _session(place: _BoundStream, part: s.SessionWindow) -> tuple[_BoundStream, WindowKind]:
+    context, unit = place.context, _unit(place)
+    longest = None if part.longest is None else duration_of(context, part.longest, unit)
+    return place, api.session(duration_of(context, part.gap, unit), longest)
+
+
 def _delta(place: _BoundStream, part: s.DeltaWindow) -> tuple[_BoundStream, WindowKind]:
     mine = place.relation.columns
     first = Relation("first", {name: f"{FIRST}{theirs}" for name, theirs in mine.items()}, by_name=True)
@@ -251,7 +257,7 @@ _WINDOWS: Mapping[type[s.Window], Callable[[_BoundStream, Any], tuple[_BoundStre
         place,
         api.count_by_start(part.count) if part.edge == "start" else api.count_by_end(part.count),
     ),
-    s.SessionWindow: lambda place, part: (place, api.session(duration_of(place.context, part.gap, _unit(place)))),
+    s.SessionWindow: _session,
     s.DeltaWindow: _delta,
     s.LandmarkWindow: _landmark,
     s.FixedWindow: _fixed,

@@ -337,6 +337,7 @@ class Builder(PatternBuilder):
 
     every = clause("every")
     every_span = clause("every")
+    longest = clause("longest")
 
     def zone(self, at: Span, token: Token) -> Clause:
         return Clause("zone", unquoted(token.text), at)

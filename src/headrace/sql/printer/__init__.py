@@ -100,7 +100,7 @@ def _(part: s.CountWindow) -> str:
 
 @writes(s.SessionWindow)
 def _(part: s.SessionWindow) -> str:
-    return _window(part, "SESSION", text(part.gap))
+    return _window(part, "SESSION", text(part.gap), clause("LONGEST", part.longest))
 
 
 @writes(s.DeltaWindow)

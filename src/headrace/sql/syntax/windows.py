@@ -99,9 +99,10 @@ class CountWindow(Window):
 
 @dataclass(frozen=True)
 class SessionWindow(Window):
-    """`[SESSION 30 s]`."""
+    """`[SESSION 30 min]`, `[SESSION 30 min LONGEST 4 h]`."""
 
     gap: Duration
+    longest: Duration | None = None
 
 
 @dataclass(frozen=True)

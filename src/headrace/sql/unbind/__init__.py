@@ -67,16 +67,21 @@ def unbind(node: p.Node, names: Mapping[p.Node, str]) -> UnboundSql:
 _INSIDE = "it is a part of another operator, which has words of its own"
 _OPTIMIZED = "it is made by the optimizer; a plan is said as it was written"
 _ENTERS = "streams enter a statement by their names"
+_BY_EXPRESSION = "lifetimes by expressions and grids are written in Python"
 _COUNTED = "what was diverted is read from the query that diverted it"
 #: Nodes that no statement can express, and why.
 UNSPOKEN: Mapping[type[p.Node], str] = {
     p.Admit: _ENTERS,
+    p.AlterLifetime: _BY_EXPRESSION,
+    p.Chop: _BY_EXPRESSION,
     p.Combine: _OPTIMIZED,
     p.Diverted: _COUNTED,
     p.EdgeLifetimes: _ENTERS,
+    p.EventTimes: _INSIDE,
     p.Failures: _COUNTED,
     p.Fold: "an aggregate that is kept from tuple to tuple is called by a name that the plan does not have",
     p.GroupInput: _INSIDE,
+    p.HeldEventTimes: _INSIDE,
     p.LoopEnd: _OPTIMIZED,
     p.LoopInput: _INSIDE,
     p.LoopStart: _OPTIMIZED,
@@ -271,7 +276,8 @@ class Unbinder:
         if isinstance(window, Count):
             return s.CountWindow(window.by, window.n, **more)
         if isinstance(window, Session):
-            return s.SessionWindow(_span(window.gap), **more)
+            longest = None if window.longest is None else _span(window.longest)
+            return s.SessionWindow(_span(window.gap), longest, **more)
         if isinstance(window, Landmark):
             return s.LandmarkWindow(_instant(window.start, unit), _measure(window.every), **more)
         if isinstance(window, Fixed):
