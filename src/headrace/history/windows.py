@@ -130,7 +130,7 @@ def _sessions_function(name: str, window: Session) -> HistoryFunction:
     gives = pa.list_(pa.struct([("at", pa.int64()), ("begins", pa.int64()), ("ends", pa.int64())]))
 
     def call(lists: Any) -> pa.Array:
-        return pa.array([_sessions(sorted(set(starts)), window) for starts in lists.to_pylist()], gives)
+        return pa.array([_sessions(sorted(set(starts or ())), window) for starts in lists.to_pylist()], gives)
 
     return HistoryFunction(name, (pa.list_(pa.int64()),), gives, call)
 
