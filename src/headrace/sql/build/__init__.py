@@ -122,6 +122,7 @@ class Builder(PatternBuilder):
     skew = clause("skew")
     delay = clause("delay")
     idle = clause("idle")
+    per_key = clause("per")
 
     def late(self, at: Span, policy: str) -> Clause:
         return Clause("late", policy.lower(), at)

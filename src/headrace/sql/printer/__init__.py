@@ -258,6 +258,7 @@ def _(part: s.Progress) -> str:
         clause("SKEW", part.skew),
         clause("DELAY", part.delay),
         clause("IDLE", part.idle),
+        clause("PER", part.per),
     )
     return words("WITH PROGRESS", part.kind.upper(), amount, *more)
 
