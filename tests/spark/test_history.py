@@ -104,6 +104,11 @@ def test_joins(agree: Agree, rows: hr.Stream):
     agree(joined.union(outer, left.anti_join(right, "k"), left.clip(right, "k")))
 
 
+def test_cut_sessions(agree: Agree, rows: hr.Stream):
+    cut = rows.group_by("k").window(hr.session(9, longest=4))
+    agree(cut.aggregate(n=hr.count()).union(cut.with_columns(n=hr.count()).select("k", "n")))
+
+
 def test_windows_and_aggregates(agree: Agree, rows: hr.Stream):
     calls = {
         "n": hr.count(), "s": hr.sum("x"), "t": hr.sum("ts"), "a": hr.avg("ts"), "v": hr.var("x"), "m": hr.median("ts"),

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.columnar import Int64s, to_numpy
+from headrace.errors import HistoryError
 from headrace.history.dialect import Dialect
 from headrace.history.script import HistoryFunction
 from headrace.plan.calendar import Calendar
@@ -58,6 +59,14 @@ def grid_sql(t: _Translation, window: Grid) -> GridSql:
 
 
 def _calendar(t: _Translation, window: Calendar) -> GridSql:
+    if t.dialect.name == "spark":  # its optimizer puts subqueries into arguments of Python functions, and then fails
+        raise HistoryError(
+            "calendar windows have no translation to Spark SQL yet",
+            given=str(window),
+            allowed="history('duckdb'); a live query on any host",
+            instead="history('duckdb')",
+        )
+
     def closed(times: Int64s) -> Int64s:
         return window.start(window.first(times) - 1)
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.errors import PlanError, TimeError
+from headrace.errors import HistoryError, PlanError, TimeError
 from headrace.operators.reference.windows import last_closed_start, open_window_start, windows_over
 from headrace.plan.calendar import Calendar, zone_rules
 from headrace.plan.windows import ENDLESS, Grid
@@ -149,3 +149,12 @@ def test_times_outside_of_the_rules_keep_the_nearest_offset():
         number = window.first(np.array([time]))
         assert window.start(number)[0] <= time < window.end(number)[0]
         assert (window.end(number) - window.start(number))[0] == 86_400_000_000
+
+
+def test_spark_sql_has_no_calendar_windows_yet():
+    stream = hr.events([{"le": datetime(2024, 1, 1, tzinfo=UTC), "n": 1}])
+    answers = stream.window(hr.tumbling("1 month")).aggregate(n=hr.count())
+    with pytest.raises(HistoryError, match="no translation to Spark SQL"):
+        answers.history("spark").sql()
+    with pytest.raises(PlanError, match="whose times are dates"):
+        hr.events([{"le": 1, "n": 1}]).window(hr.tumbling("1 month")).aggregate(n=hr.count())
