@@ -103,6 +103,8 @@ def read_records(columns: Mapping[str, Any], schema: Schema | None) -> tuple[pa.
     endless = {"le": None, "re": INFINITY if dates else None, "re_new": INFINITY if dates else None}
     times = {n: [_time(v, n, i, endless[n]) for i, v in enumerate(values, 1)] for n, values in given.items()}
     times["re_new"] = [None if k == "insert" else t for k, t in zip(kinds, times["re_new"], strict=True)]
+    if dates:  # the promise at the end of a stream
+        times["le"] = [INFINITY if k == "cti" and t is None else t for k, t in zip(kinds, times["le"], strict=True)]
     payload = schema or _infer({n: v for n, v in columns.items() if n not in RESERVED})
     if not len(payload):
         raise EventError(

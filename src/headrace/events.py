@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.border import LIFETIME, as_ticks, is_shown, lifetimes
 from headrace.changes import Changes, up_to
 from headrace.columnar import canonical_floats, sortable, to_numpy
 from headrace.drawn import MISSING, read_drawn, read_plain, read_plain_drawn, read_records
@@ -171,13 +172,16 @@ def cti_row(cti: int, schema: Schema) -> pa.Table:
     return pa.table({**row, "kind": ["cti"], "le": [cti]}, schema=physical_schema(schema))
 
 
-def history(changes: Changes) -> pa.Table:
-    """The canonical history table of a stream's changes, in canonical order."""
+def history(changes: Changes, *, dates: bool = False) -> pa.Table:
+    """The canonical history table of a stream's changes, in canonical order, with times in ticks.
+
+    `dates`: whether an error shows times as dates.
+    """
     left = changes.consolidate()
     if (left.weight < 0).any():
         row = int(np.flatnonzero(left.weight < 0)[0])
         event = left.take(np.array([row]))
-        life = f"[{format_ticks(int(event.le[0]))}, {format_ticks(int(event.re[0]))})"
+        life = f"[{format_ticks(int(event.le[0]), dates=dates)}, {format_ticks(int(event.re[0]), dates=dates)})"
         raise EventError(
             "a retraction names an event that was never inserted",
             given=f"{life} {event.payload.to_pylist()[0]}",
@@ -192,12 +196,14 @@ def history(changes: Changes) -> pa.Table:
 
 
 def _as_changes(table: pa.Table) -> Changes:
-    payload = table.drop_columns(["le", "re"])
-    return Changes.inserts(to_numpy(table.column("le")), to_numpy(table.column("re")), payload)
+    return Changes.inserts(*lifetimes(table), table.drop_columns(list(LIFETIME)))
 
 
 def same_history(left: pa.Table, right: pa.Table, *, until: int = INFINITY, digits: int | None = None) -> bool:
-    """Whether two histories are equal as bags, up to the CTI `until`; `digits` is the precision for floats."""
+    """Whether two histories are equal as bags, up to the CTI `until`; `digits` is the precision for floats.
+
+    Times may be dates on one side and ticks on the other: they are equal if they are the same instants.
+    """
     return not history_diff(left, right, until=until, digits=digits)
 
 
@@ -212,6 +218,8 @@ def history_diff(
     """The differences of two histories as text; empty if they are the same."""
     if left.schema.names != right.schema.names:
         return f"columns differ: {names[0]} has {left.schema.names}, {names[1]} has {right.schema.names}"
+    dates = is_shown(left) or is_shown(right)
+    left, right = as_ticks(left), as_ticks(right)
     if left.schema.types != right.schema.types:
         right = right.cast(left.schema)
     a, b = (_rounded(up_to(_as_changes(t), until), digits) for t in (left, right))
@@ -220,16 +228,16 @@ def history_diff(
     if len(rest) == 0:
         return ""
     order = np.lexsort((rest.weight, rest.re, rest.le))
-    lines = [_line(rest.take(order[i : i + 1]), names) for i in range(min(len(order), 20))]
+    lines = [_line(rest.take(order[i : i + 1]), names, dates) for i in range(min(len(order), 20))]
     more = [f"… and {len(order) - 20} more rows"] if len(order) > 20 else []
     head = f"{names[0]} and {names[1]} differ in {len(order)} rows (of {len(a)} and {len(b)}):"
     return "\n".join([head, *lines, *more])
 
 
-def _line(row: Changes, names: tuple[str, str]) -> str:
+def _line(row: Changes, names: tuple[str, str], dates: bool) -> str:
     weight = int(row.weight[0])
     times = f"× {abs(weight)} " if abs(weight) > 1 else ""
-    life = f"[{format_ticks(int(row.le[0]))}, {format_ticks(int(row.re[0]))})"
+    life = f"[{format_ticks(int(row.le[0]), dates=dates)}, {format_ticks(int(row.re[0]), dates=dates)})"
     return f"  only in {names[0] if weight > 0 else names[1]}: {times}{life} {row.payload.to_pylist()[0]}"
 
 

@@ -1,4 +1,4 @@
-"""Random streams: the times of events as columns, against their twins and against batch SQL (rule 4.2)."""
+"""Random streams: the times of events as columns, against their twins and against batch SQL (rule 4.10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random streams: lifetimes by expression, and lifetimes cut at a grid, against twins and batch SQL (rule 4.3)."""
+"""Random streams: lifetimes by expression, and lifetimes cut at a grid, against twins and batch SQL (rule 4.11)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HALF = max(5, settings().max_examples // 2)
 
 ALTERED = {
     "duration": lambda s: s.set_duration(col("i") + 2),
-    "endless": lambda s: s.set_duration(hr.case().when(col("i") > 0, col("i")).end()),
+    "endless": lambda s: s.set_duration(hr.when(col("i") > 0).then(col("i"))),
     "end": lambda s: s.alter_lifetime(end=hr.start() + col("i")),
     "own end": lambda s: s.alter_lifetime(end=hr.end() - 1),
     "longer by its length": lambda s: s.alter_lifetime(duration=(hr.end() - hr.start()) * 2),
@@ -27,7 +27,7 @@ ALTERED = {
     "not before": lambda s: s.alter_lifetime(start=greatest(hr.start() - 2, col("i")), duration=4),
     "bounded": lambda s: s.alter_lifetime(start=hr.start() + col("i") % 4, earliest=4),
     "bounded to the end": lambda s: s.alter_lifetime(start=hr.start() + col("i") % 3, end=hr.end(), earliest=3),
-    "null starts": lambda s: s.alter_lifetime(start=hr.case().when(col("i") > 0, hr.start()).end()),
+    "null starts": lambda s: s.alter_lifetime(start=hr.when(col("i") > 0).then(hr.start())),
     "chopped": lambda s: s.cap_duration(9).chop(4),
     "chopped elsewhere": lambda s: s.cap_duration(12).chop(5, origin=-3),
     "chopped twice": lambda s: s.cap_duration(7).chop(3).chop(2, origin=1),

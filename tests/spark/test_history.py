@@ -96,6 +96,13 @@ def test_spans_tables_and_functions(agree: Agree, rows: hr.Stream):
     agree(ends.coalesce().join_table(table, "k", how="left").final())
 
 
+def test_event_times_and_lifetimes(agree: Agree, rows: hr.Stream):
+    times = rows.select("k", "x", a=hr.start(), b=hr.end()).where(col("a") != hr.end())
+    altered = times.alter_lifetime(start=hr.start() - 1, duration=col("a") + 1)
+    bounded = altered.alter_lifetime(start=hr.start() + 1, earliest=3).cap_duration(7)
+    agree(times.union(altered, bounded.chop(3, 1)))
+
+
 def test_joins(agree: Agree, rows: hr.Stream):
     right = rows.shift(2).where(col("x") > 1.0)
     left = rows.select("k", "x")

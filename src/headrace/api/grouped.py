@@ -17,7 +17,7 @@ from headrace.api.checks import (
 from headrace.api.each import check_one_window, with_answers
 from headrace.api.pattern import match_node
 from headrace.api.ranking import distinct_rows, top_node, without_stamps
-from headrace.api.times import selected, with_argument_times, with_window_times
+from headrace.api.times import payloads, with_argument_times, with_window_times
 from headrace.api.windows import Slide, frame
 from headrace.errors import PlanError
 from headrace.expr import Expr
@@ -145,7 +145,7 @@ class Grouped:
         result = checked_function(function, "apply", example)(_stream_of(self, group))
         return _stream_of(self, apply_to_groups(self.keys, group, node_of(result, example)))
 
-    def top(self, k: int, by: str | Expr | Sequence[str | Expr], *, descending: bool = True) -> Stream:
+    def top(self, k: int, by: str | Expr | Sequence[str | Expr], *, descending: bool | Sequence[bool] = True) -> Stream:
         """At every instant, the first k of each group's events alive, ordered by `by`."""
         return self.window(Snapshot()).top(k, by, descending=descending)
 
@@ -167,7 +167,7 @@ class Windowed:
         calls_of, above = with_window_times([name for name, _ in keys], named_aggregates(calls, named))
         node, outputs = with_argument_times(self.grouped.stream.node, calls_of)
         found = Aggregate(node, keys, self.over, outputs, policy=self.policy)
-        return _stream_of(self.grouped, found if above is None else selected(found, above))
+        return _stream_of(self.grouped, found if above is None else payloads(found, above))
 
     def with_columns(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
         """Every event with its own lifetime and columns, and with aggregates of the window that it starts in.
@@ -203,10 +203,12 @@ class Windowed:
         by: str | Expr | Sequence[str | Expr],
         *,
         each: str | Expr | Sequence[str | Expr] = (),
-        descending: bool = True,
+        descending: bool | Sequence[bool] = True,
     ) -> Stream:
         """The first k events of each group and window, ordered by `by`, then by all columns.
 
+        `descending` is for all columns of `by`, or a list with one for each: `by=["price", "name"], descending=[True,
+        False]`. Nulls are last in both directions.
         With `each`, k events for each value of these columns in a window; the windows stay those of the group.
         """
         order, values = (columns_or_exprs(columns, "top", "top(3, by='price')") for columns in (by, each))

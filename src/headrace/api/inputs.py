@@ -20,8 +20,9 @@ from headrace.expr import Expr, col
 from headrace.io import generator
 from headrace.io.adapter import SourceAdapter
 from headrace.io.decoded import finish
-from headrace.io.files import MAX_EXPANSION, FileOrder
-from headrace.io.formats import Format, infer_schema
+from headrace.io.encode import PHYSICAL
+from headrace.io.files import MAX_EXPANSION, FileOrder, listing
+from headrace.io.formats import Format, infer_schema, starts_with_dates
 from headrace.io.keyed_changes import table_columns
 from headrace.io.origins import AdapterRead, Events, Files, FrameRead, HostRead, Origin, SparkRead
 from headrace.io.records import MAX_LINE
@@ -43,8 +44,9 @@ from headrace.plan.policies import (
     Point,
     ProgressPolicy,
     arrives,
+    starts_are_dates,
 )
-from headrace.schema import POSITION, RESERVED, Field, Schema, Type
+from headrace.schema import POSITION, RESERVED, Schema, Type
 from headrace.time import DurationLike, duration
 
 __all__ = [
@@ -196,16 +198,21 @@ def read_events(
 ) -> Stream:  # fmt: skip
     """Files of physical events as a stream: columns `kind, le, re, re_new` beside the payload of `schema`.
 
+    Times are ticks, or dates; null is the end of dates without an end. The stream's times are dates if `schema` has
+    `le DATETIME`; without `le`, if they are dates in the first file, where there is one.
+
     In JSON the payload may also be a nested object, `"payload"`, as `files(...)` writes it. `rename`, `order` and the
     limits are those of `read_csv`.
     """
-    control = (Field("kind", Type.STRING), *(Field(name, Type.LONG) for name in ("le", "re", "re_new")))
-    columns = Schema((*control, *Schema.of(schema).payload))
+    declared = Schema.of(schema)
+    columns = Schema((*PHYSICAL, *declared.payload))
     how = Format(format) if format else Format.of_path(path)
     how = replace(how, rename=name_pairs(rename), max_line=max_line, max_expansion=max_expansion)
     if how.name == "json" and "payload" not in columns:
         how = replace(how, nested=None)
-    return _read(path, how, columns, Physical(), progress, bad_rows, order)
+    files = listing(str(path), order) if "le" not in declared else []
+    dated = starts_with_dates(files[0].path, how) if files else starts_are_dates(declared)
+    return _read(path, how, columns, Physical(), progress, bad_rows, order, dated)
 
 
 def name_pairs(rename: Names | None) -> tuple[tuple[str, str], ...]:
@@ -385,12 +392,13 @@ def _read(
     progress: ProgressPolicy | None,
     bad_rows: BadRowPolicy,
     order: FileOrder,
+    dated: bool | None = None,
 ) -> Stream:
     origin = Files(str(path), format, order=order)
     columns = Schema.of(schema) if schema is not None else infer_schema(origin.files()[0].path, format)
     columns = columns.renamed(dict(format.rename))
     refuse_lists(columns, format)
-    return stream_of(origin, columns, lifetime, progress, bad_rows)
+    return stream_of(origin, columns, lifetime, progress, bad_rows, dated)
 
 
 def refuse_lists(columns: Schema, format: Format) -> None:
@@ -406,9 +414,10 @@ def refuse_lists(columns: Schema, format: Format) -> None:
 
 
 def stream_of(
-    origin: Origin, columns: Schema, lifetime: Lifetime, progress: ProgressPolicy | None, bad_rows: BadRowPolicy
-) -> Stream:
-    """The rows of an origin with these columns, as a stream."""
+    origin: Origin, columns: Schema, lifetime: Lifetime, progress: ProgressPolicy | None, bad_rows: BadRowPolicy,
+    dated: bool | None = None,
+) -> Stream:  # fmt: skip
+    """The rows of an origin with these columns, as a stream; `dated`: if the lifetime does not show it."""
     if bad_rows not in BAD_ROWS:
         raise PlanError("unknown policy for bad rows", given=bad_rows, allowed=", ".join(BAD_ROWS))
     _check_lifetime(lifetime, columns)
@@ -436,7 +445,7 @@ def stream_of(
             allowed="sources that adapters read, such as read_kafka; or per= a column",
             instead="per='sensor' beside it, or hr.heartbeat(...), whose CTI follows the clock when the input is idle",
         )
-    source = Source(origin, columns, lifetime, policy, bad_rows)
+    source = Source(origin, columns, lifetime, policy, bad_rows, dated=dated)
     if isinstance(lifetime, Arrival):  # the column of the arrival is read only where a query uses it
         return Stream(replace(origin.stamped(source), read_columns=source.schema.names))
     if isinstance(lifetime, Changed):

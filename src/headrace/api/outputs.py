@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headrace.adapters.registry import sink_adapter
+from headrace.border import LIFETIME, TimeColumns
 from headrace.io.adapter import SinkAdapter
 from headrace.io.files import local_path
 from headrace.io.sinks import Console, Encoding, FileSink, Memory
@@ -18,9 +19,18 @@ def _key(key: str | Sequence[str]) -> tuple[str, ...]:
     return (key,) if isinstance(key, str) else tuple(key)
 
 
-def console(*, encoding: Encoding = "events", key: str | Sequence[str] = (), rows: int = 20) -> Console:
-    """A live table on the terminal. After a crash a batch may be shown again."""
-    return Console(encoding, _key(key), rows)
+def console(
+    *,
+    encoding: Encoding = "events",
+    key: str | Sequence[str] = (),
+    rows: int = 20,
+    time_columns: TimeColumns = LIFETIME,
+) -> Console:
+    """A live table on the terminal. After a crash a batch may be shown again.
+
+    `time_columns=("start", "end")` are the titles of the columns of times.
+    """
+    return Console(encoding, _key(key), rows, time_columns=time_columns)
 
 
 def files(
@@ -29,17 +39,27 @@ def files(
     format: Literal["jsonl", "parquet"] = "jsonl",
     encoding: Encoding = "events",
     key: str | Sequence[str] = (),
+    time_columns: TimeColumns = LIFETIME,
 ) -> FileSink:
-    """Files in a directory, a folder per batch, written atomically and once."""
+    """Files in a directory, a folder per batch, written atomically and once.
+
+    Times that are dates are timestamps (in JSON, ISO texts), with null for an event without an end; numbers are
+    numbers. `time_columns=("start", "end")` gives their columns other names than `le` and `re`.
+    """
     local = local_path(str(path))
     # Workers write the files and may have another working directory: a relative path is relative to this process.
     place = str(path) if local is None else str(Path(local).absolute())
-    return FileSink(encoding, _key(key), place, format)
+    return FileSink(encoding, _key(key), place, format, time_columns=time_columns)
 
 
-def memory(*, encoding: Encoding = "events", key: str | Sequence[str] = ()) -> Memory:
-    """Keeps results in this process: `.events()` and `.cht()`. After a crash a batch may be added again."""
-    return Memory(encoding, _key(key))
+def memory(
+    *, encoding: Encoding = "events", key: str | Sequence[str] = (), time_columns: TimeColumns = LIFETIME
+) -> Memory:
+    """Keeps results in this process: `.events()` and `.cht()`. After a crash a batch may be added again.
+
+    `time_columns=("start", "end")` gives the columns of times other names.
+    """
+    return Memory(encoding, _key(key), time_columns=time_columns)
 
 
 def sink(

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 from headrace.errors import ExpressionError, PlanError
 from headrace.expr import AggregateCall, Expr, col, lit
-from headrace.expr.times import EventTime, event_times
-from headrace.plan.join import Join, JoinKind, Keys
+from headrace.expr.times import EventTime, Moment, Side, event_times
 from headrace.plan.lifetimes import AlterLifetime, furthest_back
 from headrace.plan.nodes import Node, Select, Where
 from headrace.plan.times import only, with_times
 from headrace.schema import Type
 from headrace.time import DurationLike, duration
 
-__all__ = ["altered", "grouped", "joined", "selected", "where", "with_argument_times", "with_window_times"]
+__all__ = ["JoinParts", "altered", "grouped", "joined", "payloads", "where", "with_argument_times", "with_window_times"]
 
 Named = tuple[tuple[str, Expr], ...]
+KeyPairs = tuple[tuple[Expr, Expr], ...]
 
 
 def where(node: Node, predicate: Expr) -> Node:
@@ -27,7 +28,7 @@ def where(node: Node, predicate: Expr) -> Node:
     return only(Where(timed, resolved), node.schema.names)
 
 
-def selected(node: Node, outputs: Named) -> Node:
+def payloads(node: Node, outputs: Named) -> Node:
     """New payloads."""
     timed, resolved = with_times(node, [expr for _, expr in outputs])
     return Select(timed, tuple((name, expr) for (name, _), expr in zip(outputs, resolved, strict=True)))
@@ -46,32 +47,47 @@ def grouped(node: Node, keys: Named) -> tuple[Node, Named]:
                 allowed="keys with new names",
                 instead=f"group_by({name}_key=hr.{expr})",
             )
-    columns = selected(node, (*timed.items(), *((name, col(name)) for name in node.schema.names)))
+    columns = payloads(node, (*timed.items(), *((name, col(name)) for name in node.schema.names)))
     return columns, tuple((name, col(name) if name in timed else expr) for name, expr in keys)
 
 
-def joined(left: Node, right: Node, on: Keys, where: Expr | None, kind: JoinKind) -> Node:
-    """A join whose condition may use the times of both sides."""
-    times = event_times([where]) if where is not None else []
-    if where is None or not times:
-        return Join(left, right, on, where, kind)
-    plain = Join(left, right, on, None, kind)
-    sides = []
-    resolved = where
-    for side, node in (("left", left), ("right", right)):
-        mine = {time.moment: EventTime(time.moment) for time in times if time.side == side}
-        timed, exprs = with_times(node, list(mine.values()))
-        names = dict(zip(mine, (f"{side} {expr.name}" for expr in exprs), strict=True))
-        columns = [(name, col(name)) for name in node.schema.names]
-        columns += {f"{side} {expr.name}": expr for expr in exprs}.items()
-        sides.append(Select(timed, tuple(columns)) if mine else node)
-        resolved = resolved.transform(_renamed(side, names))
-    return only(Join(sides[0], sides[1], on, resolved, kind), plain.schema.names)
+def joined(left: Node, right: Node, on: KeyPairs, where: Expr | None) -> JoinParts:
+    """The sides, keys and condition of a join, with the times that keys and condition use as columns of the sides.
+
+    A key is about the events of its own side.
+    """
+    asked = event_times([] if where is None else [where])
+    sides, keys = [], [list(pair) for pair in on]
+    hidden: list[str] = []
+    for number, (side, node) in enumerate((("left", left), ("right", right))):
+        used = [time.moment for time in asked if time.side == side]
+        used += [time.moment for time in event_times([pair[number] for pair in keys])]
+        timed, exprs = with_times(node, [EventTime(moment) for moment in used])
+        names = {moment: f"{side} {expr.name}" for moment, expr in zip(used, exprs, strict=True)}
+        added = {f"{side} {expr.name}": expr for expr in exprs}
+        columns = (*((name, col(name)) for name in node.schema.names), *added.items())
+        sides.append(Select(timed, columns) if added else node)
+        hidden += added
+        where = where if where is None else where.transform(_as_columns(names, side))
+        for pair in keys:
+            pair[number] = pair[number].transform(_as_columns(names, None))
+    return JoinParts(sides[0], sides[1], tuple((ours, theirs) for ours, theirs in keys), where, tuple(hidden))
 
 
-def _renamed(side: str, names: dict[Any, str]) -> Any:
+@dataclass(frozen=True)
+class JoinParts:
+    """What a join is made of, and the columns that were added for it."""
+
+    left: Node
+    right: Node
+    on: KeyPairs
+    where: Expr | None
+    hidden: tuple[str, ...]
+
+
+def _as_columns(names: Mapping[Moment, str], side: Side | str | None) -> Callable[[Expr], Expr]:
     def change(expr: Expr) -> Expr:
-        return col(names[expr.moment]) if isinstance(expr, EventTime) and expr.side == side else expr
+        return col(names[expr.moment]) if isinstance(expr, EventTime) and side in (None, expr.side) else expr
 
     return change
 
@@ -179,7 +195,7 @@ def _bound(start: Expr | None, earliest: DurationLike | None) -> tuple[int, bool
     if known is None:
         raise PlanError(
             "alter_lifetime cannot promise anything: a new start may be any time before the old one, "
-            "and a CTI says that nothing before it changes (rule 4.3)",
+            "and a CTI says that nothing before it changes (rule 4.11)",
             given=f"start={start}",
             allowed="hr.start() and hr.end(), moved by constants; greatest(...) of one of these and anything; "
             "anything with a bound",

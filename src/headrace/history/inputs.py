@@ -102,7 +102,9 @@ class SourceQuery:
     def _lifetime(self) -> tuple[str, str]:
         lifetime = self.source.lifetime
         if isinstance(lifetime, Interval):
-            return self._ticks(lifetime.start), self._ticks(lifetime.end)
+            end = self._ticks(lifetime.end)
+            endless = lifetime.null_is_endless(self.source.columns)
+            return self._ticks(lifetime.start), f"coalesce({end}, {INFINITY})" if endless else end
         assert isinstance(lifetime, (Point, Edge))
         at = self._ticks(lifetime.at)
         return at, f"CASE WHEN {at} < {INFINITY} THEN {at} + {CHRONON} END"

@@ -1,4 +1,4 @@
-"""SQL for the times of events as columns, and for lifetimes that are computed for each event (rules 4.2 and 4.3)."""
+"""SQL for the times of events as columns, and for lifetimes that are computed for each event (rules 4.10 and 4.11)."""
 
 # ruff: noqa: S608 - SQL is what is made here, and every name in it is the plan's own, quoted
 

@@ -9,13 +9,15 @@ delivers rows to sinks; `adapter.py` has the base class of sinks that are servic
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.border import LIFETIME, TimeColumns, as_ticks, checked_time_columns, shown
 from headrace.changes import Changes
 from headrace.errors import EventError, PlanError
 from headrace.events import history, physical_stream, to_physical
@@ -29,6 +31,7 @@ from headrace.time import INFINITY
 
 __all__ = [
     "Console", "Encoding", "FileSink", "FunctionSink", "Memory", "Nowhere", "Sink", "read_events_output", "rows_of",
+    "ticks_of",
 ]  # fmt: skip
 
 Encoding = Literal["events", "changes", "final", "upsert"]
@@ -43,16 +46,36 @@ class Sink:
 
     encoding: Encoding = "events"
     key: tuple[str, ...] = ()
+    #: The names of the columns with the start and the end of events.
+    time_columns: TimeColumns = field(default=LIFETIME, kw_only=True)
+    #: Whether it gets dates, not plain numbers: a property of the stream, set when a query starts.
+    dates: bool = field(default=False, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "time_columns", checked_time_columns(self.time_columns))
         if self.encoding not in ENCODINGS:
             raise PlanError("unknown encoding", given=self.encoding, allowed=", ".join(ENCODINGS))
+        if not all(isinstance(name, str) for name in self.key):
+            raise PlanError(
+                "a key is made of columns",
+                given=", ".join(map(str, self.key)),
+                allowed="names of columns",
+                instead="select(..., start=hr.start()) before the sink, and key=('symbol', 'start')",
+            )
         if (self.encoding == "upsert") != bool(self.key):
             raise PlanError(
                 "upsert rows need a key, other encodings have none",
                 given=self.key,
                 instead="encoding='upsert', key='symbol'",
             )
+
+    def showing(self, *, dates: bool) -> Self:
+        """The sink of a stream whose times are dates, or plain numbers."""
+        if dates == self.dates:
+            return self
+        other = copy(self)
+        object.__setattr__(other, "dates", dates)
+        return other
 
 
 @dataclass(frozen=True)
@@ -82,6 +105,11 @@ class Memory(Sink):
     batches: list[tuple[Changes, Progress]] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
 
+    def showing(self, *, dates: bool) -> Self:
+        """The same object, from which the user reads the results."""
+        object.__setattr__(self, "dates", dates)
+        return self
+
     def add(self, changes: Changes, progress: Progress, number: int = 0) -> None:
         """Keep a batch."""
         self.batches.append((changes, progress))
@@ -94,17 +122,24 @@ class Memory(Sink):
 
     def events(self) -> pa.Table:
         """The physical events so far."""
-        return pa.concat_tables(physical_stream(self.batches)) if self.batches else pa.table({})
+        return self._shown(pa.concat_tables(physical_stream(self.batches)) if self.batches else pa.table({}))
 
     def cht(self) -> pa.Table:
         """The history so far; for upsert rows, the latest row of each key. Before the first batch it has no columns."""
+        return self._shown(self._history())
+
+    def _shown(self, table: pa.Table) -> pa.Table:
+        return shown(table, dates=self.dates, time_columns=self.time_columns)
+
+    def _history(self) -> pa.Table:
+        """The history in ticks."""
         if not self.batches:
             return pa.table({"le": pa.array([], pa.int64()), "re": pa.array([], pa.int64())})
         if self.encoding == "upsert":
-            latest = fold(self.rows(), self.key)
+            latest = fold(as_ticks(self.rows(), self.time_columns), self.key)
             return latest.add_column(1, "re", pa.array(np.full(latest.num_rows, INFINITY, np.int64)))
         try:
-            return history(Changes.concat([changes for changes, _ in self.batches]))
+            return history(Changes.concat([changes for changes, _ in self.batches]), dates=self.dates)
         except EventError as error:
             if not self.numbers[0]:
                 raise
@@ -127,7 +162,12 @@ class Nowhere(Sink):
 
 
 def rows_of(changes: Changes, sink: Sink, batch: int = 0) -> pa.Table:
-    """The rows of one batch in the sink's encoding."""
+    """The rows of one batch in the sink's encoding, with times as users see them."""
+    return shown(ticks_of(changes, sink, batch), dates=sink.dates, time_columns=sink.time_columns)
+
+
+def ticks_of(changes: Changes, sink: Sink, batch: int = 0) -> pa.Table:
+    """The rows of one batch in the sink's encoding, with times in ticks."""
     if sink.encoding == "events":
         return to_physical(changes)
     if sink.encoding == "changes":
@@ -150,10 +190,10 @@ def change_rows(changes: Changes) -> pa.Table:
 
 
 def read_events_output(path: str, schema: Schema | str) -> pa.Table:
-    """The physical events that a file sink has written so far, batch by batch."""
+    """The physical events that a file sink has written so far, batch by batch, with times in ticks."""
     files = [f for f in batches_at(path).files() if f.endswith((".jsonl", ".parquet"))]
     payload = Schema.of(schema)
-    tables = [_read_parquet(f) if f.endswith(".parquet") else jsonl_to_physical([f], payload) for f in files]
+    tables = [as_ticks(_read_parquet(f)) if f.endswith(".parquet") else jsonl_to_physical([f], payload) for f in files]
     return pa.concat_tables(tables) if tables else to_physical(Changes.empty(payload))
 
 

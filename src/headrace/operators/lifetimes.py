@@ -1,4 +1,4 @@
-"""Lifetimes that are computed for each event (rule 4.3)."""
+"""Lifetimes that are computed for each event (rule 4.11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The times of events as columns (rule 4.2): their values, and the CTI where ends may still change."""
+"""The times of events as columns (rule 4.10): their values, and the CTI where ends may still change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lifetimes that are computed for each event: `alter_lifetime`, `set_duration` of an expression, and `chop` (rule 4.3).
+"""Lifetimes computed for each event: `alter_lifetime`, `set_duration` of an expression, and `chop` (rule 4.11).
 
 A change of an event gives changes from its new start on, so the new start decides the output CTI: it must be known how
 far before the old start it can be. `furthest_back` proves that for expressions over the event's own times; for others
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from headrace.errors import EventError, PlanError
+from headrace.errors import EventError, PlanError, TimeError
 from headrace.expr import Call, Case, Expr, Literal
 from headrace.expr.nodes import Alias
 from headrace.expr.times import EventTime, event_times
@@ -20,7 +20,7 @@ from headrace.plan.base import Properties, Reach
 from headrace.plan.liveliness import AS_INPUT, Liveliness
 from headrace.plan.span import EachAlone
 from headrace.progress import Progress
-from headrace.time import add_one, format_duration, format_ticks
+from headrace.time import add_one, duration, format_duration, format_ticks
 
 __all__ = ["MOST_PIECES", "AlterLifetime", "Chop", "furthest_back"]
 
@@ -97,7 +97,7 @@ class AlterLifetime(EachAlone):
 
     def too_early(self, start: int, new: int) -> EventError:
         """The error of an event whose new start breaks the bound."""
-        least, new_text, old_text = (format_ticks(t, as_datetime=self.dates) for t in (start - self.back, new, start))
+        least, new_text, old_text = (format_ticks(t, dates=self.dates) for t in (start - self.back, new, start))
         return EventError(
             f"alter_lifetime would start an event at {new_text}, and it starts at {old_text}",
             given=f"start={self.start}",
@@ -129,7 +129,7 @@ class Chop(EachAlone):
 
     def too_many(self, start: int, end: int) -> EventError:
         """The error of an event that would give too many pieces, or endlessly many."""
-        first, last = (format_ticks(time, as_datetime=self.dates) for time in (start, end))
+        first, last = (format_ticks(time, dates=self.dates) for time in (start, end))
         return EventError(
             f"chop would cut one event into more than {MOST_PIECES:,} pieces",
             given=f"[{first}, {last}) every {format_duration(self.every)}",
@@ -167,10 +167,21 @@ def _moved(expr: Call) -> int | None:
     time, by = expr.args
     if expr.function == "add" and isinstance(time, Literal):
         time, by = by, time
-    back = furthest_back(time)
-    if back is None or not isinstance(by, Literal) or not isinstance(by.value, int):
+    back, moved = furthest_back(time), _constant(by)
+    if back is None or moved is None:
         return None
-    return back + by.value if expr.function == "subtract" else back - by.value
+    return back + moved if expr.function == "subtract" else back - moved
+
+
+def _constant(by: Expr) -> int | None:
+    """The ticks of a constant: a number, or a duration, which beside a time may be a text."""
+    value = by.value if isinstance(by, Literal) else None
+    if isinstance(value, str):
+        try:
+            return duration(value)
+        except TimeError:
+            return None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _worst(times: Sequence[Expr]) -> int | None:

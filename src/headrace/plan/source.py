@@ -118,7 +118,6 @@ class Source(Node):
         pushed = f", reads only where {self.pushed}" if self.pushed is not None else ""
         bad = "" if self.bad_rows == "divert" else f", bad rows {self.bad_rows}"
         stamped = ", stamped" if self.stamped else ""
-        stamped = ", times are dates" + stamped if self.dates and isinstance(self.lifetime, Physical) else stamped
         return f"Source {self.origin} as {self.lifetime}{stamped}, progress {self.policy}{bad}{pushed}"
 
 

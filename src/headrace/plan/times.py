@@ -1,4 +1,4 @@
-"""An event's times as columns of its payload (rule 4.2).
+"""An event's times as columns of its payload (rule 4.10).
 
 A start never changes: the column is added where the rows are. An end may be corrected, and then the column has another
 value: what was the end of a lifetime, changed at that end, is now another payload, changed from its start on. So the

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.border import shown
 from headrace.changes import Changes
 from headrace.errors import SinkError
 from headrace.events import cti_row
@@ -203,7 +204,8 @@ def publish_parts(sink: FileSink, schema: Schema, batch: int, parts: Sequence[st
     """
     extra = {}
     if cti is not None and sink.encoding == "events":
-        extra[f"progress.{sink.format}"] = _bytes(cti_row(cti, schema), sink)
+        row = shown(cti_row(cti, schema), dates=sink.dates, time_columns=sink.time_columns)
+        extra[f"progress.{sink.format}"] = _bytes(row, sink)
     if parts or extra:
         batches_at(sink.path).commit(batch, parts, extra)
 
@@ -219,7 +221,7 @@ def hand_over(sink: Sink, name: str, batch: int, changes: Changes, progress: Pro
 
 
 def deliver(sink: Sink, name: str, schema: Schema, batches: Iterable[tuple[Changes, Progress]]) -> None:
-    """Deliver all batches of the output `name`, after its end, in order."""
+    """Deliver all batches of the output `name`, after its end, in order; the sink is that of its stream."""
     claim([sink], uuid.uuid4().hex, [False])
     reached = NEG_INFINITY
     for number, (changes, progress) in enumerate(batches):

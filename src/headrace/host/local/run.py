@@ -37,7 +37,7 @@ from headrace.io.origins import Events, Files, FrameRead
 from headrace.io.reading import in_memory, read_listed
 from headrace.optimizer import RULES, Rule
 from headrace.pieces import joined
-from headrace.plan.functions import calls_python, functions_of
+from headrace.plan.functions import calls_python
 from headrace.plan.nodes import Combine, Output, Recurse, Source, walk
 from headrace.plan.policies import Heartbeat
 from headrace.progress import Progress
@@ -173,7 +173,7 @@ class Runner:
         #: The progress of the sources, as the stages know it; and as of the rows that are judged, which may be ahead.
         self.progress = {source.fingerprint: Progress() for source in line.sources}
         self._reached, self._reports = dict(self.progress), Reports()
-        results = {o.name: Result(o.schema, functions=functions_of(o)) for o in line.outputs}
+        results = {o.name: Result.of(o) for o in line.outputs}
         self.done = FinishedRun(results, {str(s.origin): dict.fromkeys(COUNTERS, 0) for s in line.sources}, [])
 
     @property

@@ -11,7 +11,7 @@ from headrace.expr.python.node import fits
 from headrace.expr.signatures import widens
 from headrace.plan.nodes import Select
 from headrace.plan.windows import Hopping
-from headrace.schema import Schema, Type
+from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.scope import Relation, visible
@@ -29,6 +29,8 @@ class Item:
     windowing: Windowing | None = None
     #: The windows of its tuples, after a join of windows: each tuple lasts as long as its window.
     windows: Hopping | None = None
+    #: Columns that stand for the times of the window, in a SELECT with aggregates.
+    window_times: tuple[Field, ...] = ()
 
 
 def standing(part: s.Select, item: Item) -> tuple[Item, Hopping | None]:

@@ -138,10 +138,22 @@ class Unbinder:
             body = s.Union(body, select, all=True)
         return s.Query(body)
 
+    def _timed(self, node: p.Select, where: p.Where | None, times: p.EventTimes) -> s.Query:
+        """Expressions over the times of events, which have names in SQL."""
+        columns: dict[str, s.Expression] = {name: _column(name) for name in times.input.schema.names}
+        columns |= {name: s.Column(s.Name(text)) for name, text in ((times.start, "le"), (times.end, "re")) if name}
+        mine = replace(self, columns=columns)
+        condition = None if where is None else mine.expression(where.predicate)
+        return s.Query(s.Select(mine.entries(node.outputs), self.item(times.input), where=condition))
+
     def _where(self, node: p.Where) -> s.Query:
         return s.Query(_everything(self.item(node.input), where=self.expression(node.predicate)))
 
     def _select(self, node: p.Select) -> s.Query:
+        where = node.input if isinstance(node.input, p.Where) else None
+        times = where.input if where is not None else node.input
+        if isinstance(times, p.EventTimes) and times not in self.names:
+            return self._timed(node, where, times)
         return s.Query(s.Select(self.entries(node.outputs), self.item(node.input)))
 
     def _lifespan(self, node: Any) -> s.Query:
@@ -190,7 +202,8 @@ class Unbinder:
     def _top(self, node: p.Top) -> s.Query:
         if node.distinct:
             raise NotInSql(node.describe())
-        order = tuple(s.OrderKey(self.expression(expr), node.descending) for expr in node.by)
+        directions = zip(node.by, node.directions, strict=True)
+        order = tuple(s.OrderKey(self.expression(expr), down) for expr, down in directions)
         limit = s.Limit(node.k, tuple(map(self.expression, node.each)))
         source = self.item(node.input, self._window(node, partition=self._columns(node)))
         return s.Query(_everything(source, order=order, limit=limit), **_ticking(node.window))
@@ -304,6 +317,8 @@ class Unbinder:
             return _column(expr.column) if self.columns is None else self.columns[expr.column]
         if isinstance(expr, engine.Alias):
             return self.expression(expr.child)
+        if isinstance(expr, engine.Duration):
+            return _length(expr.value)
         if isinstance(expr, engine.Literal):
             return _literal(expr.value)
         if isinstance(expr, engine.Cast):
@@ -423,8 +438,10 @@ def _span(ticks: int) -> s.Duration:
 
 
 def _duration(ticks: int | None) -> s.Duration | s.Unary | None:
-    if ticks is None:
-        return None
+    return None if ticks is None else _length(ticks)
+
+
+def _length(ticks: int) -> s.Duration | s.Unary:
     return s.Unary("-", _span(-ticks)) if ticks < 0 else _span(ticks)
 
 
