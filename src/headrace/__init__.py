@@ -8,6 +8,7 @@ from importlib import import_module as _import_module
 from types import ModuleType as _ModuleType
 
 from headrace.api.checkpoint import checkpoint
+from headrace.api.frames import from_arrow, from_pandas, from_polars, read_spark
 from headrace.api.inputs import (
     advance,
     by_arrival,
@@ -26,10 +27,9 @@ from headrace.api.inputs import (
     read_json,
     read_parquet,
     read_source,
-    read_spark,
 )
 from headrace.api.keyed_changes import read_changes
-from headrace.api.outputs import console, files, memory, sink
+from headrace.api.outputs import console, files, foreach_batch, memory, sink
 from headrace.api.recurse import recurse
 from headrace.api.running import Run, run, start
 from headrace.api.services import kafka, kafka_topics, postgres, postgres_table, read_kafka, read_postgres
@@ -139,6 +139,10 @@ __all__ = [
     "final",
     "first",
     "fixed",
+    "foreach_batch",
+    "from_arrow",
+    "from_pandas",
+    "from_polars",
     "generated",
     "geometric_mean",
     "greatest",

@@ -81,10 +81,11 @@ def test_oracle_joins_by_how(left: hr.Stream, right: hr.Stream, meeting: str, ho
     shared = isinstance(on, str)  # the key appears once, so the right one is copied to show both
     joined = left.join(right.with_columns(k_right="k") if shared else right, on, where, how)
     found = joined.select("k", "i", "x", *(() if how == "semi" else ("k_right", "i_right", "x_right")))
-    expected = _expected(how, left.cht().to_pylist(), right.cht().to_pylist(), match)
+    run = hr.run({"left": left, "right": right, "found": found}, buckets=n)
+    expected = _expected(how, run.cht("left").to_pylist(), run.cht("right").to_pylist(), match)
     if shared and how != "semi":
         expected = [(*row[:2], row[5] if row[2] is None else row[2], *row[3:]) for row in expected]
-    shown = [tuple(row.values()) for row in found.run(buckets=n).cht().to_pylist()]
+    shown = [tuple(row.values()) for row in run.cht("found").to_pylist()]
     assert sorted(map(repr, shown)) == sorted(map(repr, expected))
 
 

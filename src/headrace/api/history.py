@@ -24,8 +24,9 @@ from headrace.history.duckdb import DuckDBHistory
 from headrace.history.inputs import LATE, Late
 from headrace.history.script import HistoryScript, HistoryStatement
 from headrace.history.translate import translate
+from headrace.io.json_fields import check_fields
 from headrace.io.origins import check_frames
-from headrace.plan.nodes import Node
+from headrace.plan.nodes import Node, sources_of
 
 if TYPE_CHECKING:
     from headrace.host.spark.history import SparkHistory
@@ -80,6 +81,7 @@ class History:
     def _ticks(self) -> pa.Table:
         if self.engine == "spark":
             return self._spark().cht(self.node, late=self.late)
+        self._check_fields()
         duckdb = DuckDBHistory()
         try:
             return duckdb.cht(self.node, late=self.late)
@@ -111,7 +113,12 @@ class History:
         else:
             write_parquet(self.cht(time_columns=names), Path(place))
 
+    def _check_fields(self) -> None:
+        for source in sources_of(self.node):
+            check_fields(source)
+
     def _spark(self) -> SparkHistory:
+        self._check_fields()
         # Spark is loaded only when it is needed.
         from headrace.host.spark.history import SparkHistory
         from headrace.host.spark.session import get_session  # for the same reason

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import currentframe
-from typing import Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +22,7 @@ from headrace.errors import PlanError, RowsNotUsed
 from headrace.events import history
 from headrace.expr import Expr
 from headrace.expr.times import EventTime, Side
+from headrace.frames import frame_of
 from headrace.host.driving.bounded import run_driven
 from headrace.host.driving.query import Query
 from headrace.host.local import run_local, start_local
@@ -29,12 +30,16 @@ from headrace.host.losses import describe_losses, lost
 from headrace.host.report import BatchReport
 from headrace.host.result import FinishedRun, Result
 from headrace.io.adapter import SinkAdapter
+from headrace.io.console import show_table
 from headrace.io.origins import AdapterRead, SparkRead, check_frames
 from headrace.io.sinks import Sink
 from headrace.plan.nodes import DIVERTED as DIVERTED_ROWS
 from headrace.plan.nodes import Diverted, Failures, Final, Node, Output, Source, diverted_streams, sources_of, walk
 from headrace.stages.egress import check_places, deliver, prepared, show_losses
 from headrace.time import NEG_INFINITY
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Run", "outputs_of", "run", "run_quietly", "start"]
 
@@ -68,6 +73,19 @@ class Run:
     def cht(self, name: str | None = None, *, time_columns: TimeColumns = LIFETIME) -> pa.Table:
         """The history of an output, by default of the first; `time_columns` name its columns of times."""
         return self._result(name).cht(time_columns)
+
+    def to_pandas(self, name: str | None = None, *, time_columns: TimeColumns = LIFETIME) -> pd.DataFrame:
+        """The history of an output, as `cht` gives it, as a pandas frame."""
+        frame: pd.DataFrame = self.cht(name, time_columns=time_columns).to_pandas()
+        return frame
+
+    def to_polars(self, name: str | None = None, *, time_columns: TimeColumns = LIFETIME) -> Any:
+        """The history of an output, as `cht` gives it, as a data frame of Polars, which must be installed."""
+        return frame_of(self.cht(name, time_columns=time_columns), "polars")
+
+    def show(self, n: int = 20, name: str | None = None) -> None:
+        """Print the first `n` rows of the history of an output."""
+        show_table(self.cht(name), n)
 
     def events(self, name: str | None = None, *, time_columns: TimeColumns = LIFETIME) -> pa.Table:
         """The physical events of an output, in the order they left."""

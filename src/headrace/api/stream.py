@@ -18,7 +18,7 @@ from headrace.api.checks import (
     refuse_instants,
     row_expr,
 )
-from headrace.api.columns import dropped, renamed, selected, with_columns
+from headrace.api.columns import dropped, in_order_of, renamed, selected, with_columns
 from headrace.api.grouped import Framed, Grouped, Windowed
 from headrace.api.joins import How, On, clip_node, join_node, table_join_node
 from headrace.api.options import OverOptions, StreamRunOptions, StreamStartOptions, WindowOptions, shows_options
@@ -48,10 +48,12 @@ from headrace.plan.nodes import (
 from headrace.plan.pattern import Rows
 from headrace.plan.table import TableJoinKind
 from headrace.plan.windows import WindowKind
-from headrace.schema import Schema
+from headrace.schema import SchemaLike
 from headrace.time import DurationLike, TimeLike, duration, ticks
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from headrace.api.history import Engine, History
     from headrace.history.inputs import Late
 
@@ -162,13 +164,13 @@ class Stream:
         return (self.select(*columns) if columns else self).coalesce()
 
     def union(self, *others: Stream) -> Stream:
-        """All events of this stream and others with equal columns."""
+        """All events of this stream and others with the same columns, in any order."""
         if not others:
             raise PlanError(
                 "union needs at least one other stream", given="none", allowed="streams", instead="union(other)"
             )
         nodes = [node_of(o, "union(*streams)" if isinstance(o, (list, tuple)) else "union(other)") for o in others]
-        return Stream(Union((self.node, *nodes)))
+        return Stream(Union((self.node, *(in_order_of(node, self.node.schema) for node in nodes))))
 
     def join(self, other: Stream, on: On = (), where: Expr | None = None, how: How = "inner") -> Stream:
         """Pairs of events that overlap, with equal keys: the payloads side by side, for as long as both last.
@@ -228,7 +230,7 @@ class Stream:
         on: On,
         how: TableJoinKind = "inner",
         *,
-        schema: Schema | str | pa.Schema | None = None,
+        schema: SchemaLike | None = None,
     ) -> Stream:
         """Pairs of an event and a table's row with equal keys: the payloads side by side, with the event's lifetime.
 
@@ -305,6 +307,21 @@ class Stream:
         if they come from numbers. `time_columns=("start", "end")` gives their columns other names.
         """
         return self.run(**options).cht(time_columns=time_columns)
+
+    @shows_options(StreamRunOptions)
+    def to_pandas(self, *, time_columns: TimeColumns = LIFETIME, **options: Unpack[StreamRunOptions]) -> pd.DataFrame:
+        """The history, as `cht` gives it, as a pandas frame."""
+        return self.run(**options).to_pandas(time_columns=time_columns)
+
+    @shows_options(StreamRunOptions)
+    def to_polars(self, *, time_columns: TimeColumns = LIFETIME, **options: Unpack[StreamRunOptions]) -> Any:
+        """The history, as `cht` gives it, as a data frame of Polars, which must be installed."""
+        return self.run(**options).to_polars(time_columns=time_columns)
+
+    @shows_options(StreamRunOptions)
+    def show(self, n: int = 20, **options: Unpack[StreamRunOptions]) -> None:
+        """Run bounded inputs to their end and print the first `n` rows of the history."""
+        self.run(**options).show(n)
 
     def history(self, engine: Engine = "spark", *, late: Late = "decide", master: str | None = None) -> History:
         """The same query as batch SQL over all stored rows of its inputs: `.cht()`, `.dataframe()`, `.sql()`.

@@ -106,9 +106,13 @@ class Files(_UnknownRows):
 
     def check(self) -> None:
         """Raise unless files exist or may come later: a directory may be empty, and a pattern may match nothing yet."""
-        local = local_path(self.path)
-        if local is not None and not has_magic(local) and not Path(local).exists():
+        if not self.exists():
             raise SourceError(f"there is no file or directory {self.path!r}", given=self.path, allowed=_PLACES)
+
+    def exists(self) -> bool:
+        """Whether there is a file or a directory, or may be files later."""
+        local = local_path(self.path)
+        return local is None or has_magic(local) or Path(local).exists()
 
     def files(self) -> list[ListedFile]:
         """The files that exist now, in the order of reading."""

@@ -33,6 +33,7 @@ from headrace.host.threads import ahead, available_cores, in_order
 from headrace.io.decoded import DecodedBlock
 from headrace.io.files import ListedFile
 from headrace.io.ingress import COUNTERS, ChannelReport, count_orphans, resolve
+from headrace.io.json_fields import check_fields
 from headrace.io.origins import Events, Files, FrameRead
 from headrace.io.reading import in_memory, read_listed
 from headrace.optimizer import RULES, Rule
@@ -81,6 +82,8 @@ def run_local(
         threads = threads or available_cores()
         buckets = buckets or _useful_buckets(bounded, rules, threads)
         line = line_of(bounded, buckets, rules)
+        for source in line.sources:
+            check_fields(source)
         return _run_to_the_end(line, buckets, clock, batch_rows, threads, finish=finish)
 
 
