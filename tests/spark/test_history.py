@@ -112,6 +112,11 @@ def test_joins(agree: Agree, rows: hr.Stream):
     agree(joined.union(outer, left.anti_join(right, "k"), left.clip(right, "k")))
 
 
+def test_cut_sessions(agree: Agree, rows: hr.Stream):
+    cut = rows.group_by("k").window(hr.session(9, longest=4))
+    agree(cut.aggregate(n=hr.count()).union(cut.with_columns(n=hr.count()).select("k", "n")))
+
+
 def test_joins_made_of_others(agree: Agree, rows: hr.Stream):
     right = rows.shift(2).where(col("x") > 1.0)
     left = rows.select("k", "x")

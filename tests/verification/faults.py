@@ -103,7 +103,7 @@ _PROGRESS = (
     ),
     Fault(
         "hopping windows promise their ends", "headrace.plan.windows", "Grid.cti",
-        "self.start_of(self.closed(time) + 1)", "self.start_of(self.closed(time)) + self.size",
+        "self.start_of(self.closed(time) + 1)", "self.end_of(self.closed(time))",
         "the end of the last closed window is the start of the next only where windows do not overlap",
     ),
     Fault(
@@ -176,17 +176,17 @@ _STAGES = (
 
 _GRIDS = (
     Fault(
-        "in the window that ends at its start", "headrace.plan.windows", "Grid.runs",
+        "in the window that ends at its start", "headrace.plan.windows", "Hopping.runs",
         "np.ascontiguousarray(le)", "np.ascontiguousarray(le - 1)",
         "an event that starts where a window ends is counted into it",
     ),
     Fault(
-        "in the window that starts at its end", "headrace.plan.windows", "Grid.runs",
+        "in the window that starts at its end", "headrace.plan.windows", "Hopping.runs",
         "np.ascontiguousarray(re)", "np.where(re == INFINITY, re, re + 1)",
         "an event that ends where a window starts is counted into it",
     ),
     Fault(
-        "windows close without their origin", "headrace.plan.windows", "Grid.closed",
+        "windows close without their origin", "headrace.plan.windows", "Hopping.closed",
         "time)) - self.origin - self.size", "time)) - self.size",
         "which window is the last that has ended is worked out as if windows began at zero",
     ),

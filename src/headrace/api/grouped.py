@@ -14,6 +14,7 @@ from headrace.api.checks import (
     named_aggregates,
     node_of,
 )
+from headrace.api.each import check_one_window, with_answers
 from headrace.api.pattern import match_node
 from headrace.api.ranking import distinct_rows, top_node, without_stamps
 from headrace.api.times import payloads, with_argument_times, with_window_times
@@ -185,6 +186,25 @@ class Windowed:
         node, outputs = with_argument_times(self.grouped.stream.node, calls_of)
         found = Aggregate(node, keys, self.over, outputs, policy=self.policy)
         return _stream_of(self.grouped, found if above is None else payloads(found, above))
+
+    def with_columns(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
+        """Every event with its own lifetime and columns, and with aggregates of the window that it starts in.
+
+        For windows that do not overlap: `window(hr.session("30 min")).with_columns(pages=hr.count(),
+        begin=hr.window_start())`. Keys that are no columns come first.
+        """
+        check_one_window(self.over)
+        names = [name for name, _ in named_aggregates(calls, named)]
+        keys = [name for name, _ in self.grouped.keys]
+        own = self.grouped.stream.schema.names
+
+        def one_group(group: Stream) -> Stream:
+            answers = replace(self, grouped=Grouped(group, ())).aggregate(*calls, **named)
+            return with_answers(group, answers, names)
+
+        found = self.grouped.apply(one_group) if keys else one_group(self.grouped.stream)
+        kept = [name for name in own if name not in names]
+        return found.select(*(name for name in keys if name not in own), *kept, *names)
 
     def operate(self, module: Operator, *columns: str | Expr, **fields: str | Expr) -> Stream:
         """The outputs of a user's operator for the events of each group and window.

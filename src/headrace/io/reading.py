@@ -26,7 +26,7 @@ from headrace.io.formats import read_file
 from headrace.io.origins import AdapterRead, Files
 from headrace.meter import Work
 from headrace.plan.nodes import Source
-from headrace.plan.policies import Changed, Edge, Interval, Physical, Point
+from headrace.plan.policies import Advance, Changed, Edge, Interval, Physical, Point
 from headrace.schema import ARRIVAL, POSITION, STAMPS, Schema
 
 __all__ = ["in_memory", "read_columns", "read_counted", "read_listed", "read_range", "shown_path", "whole_rows"]
@@ -35,7 +35,7 @@ _log = logging.getLogger("headrace")
 
 
 def read_columns(source: Source) -> list[str]:
-    """The columns that a reader reads: those of the payload, and those that the lifetime uses."""
+    """The columns that a reader reads: those of the payload, and those that the lifetime and the progress use."""
     lifetime = source.lifetime
     if isinstance(lifetime, Physical):
         wanted = {"kind", "le", "re", "re_new"}
@@ -44,6 +44,8 @@ def read_columns(source: Source) -> list[str]:
     else:
         assert isinstance(lifetime, (Point, Edge))
         wanted = lifetime.columns() if isinstance(lifetime, Changed) else set(lifetime.at.columns())
+    if isinstance(source.policy, Advance) and source.policy.per is not None:
+        wanted = {*wanted, source.policy.per}
     return [name for name in source.columns.names if name in wanted or name in source.schema]
 
 
