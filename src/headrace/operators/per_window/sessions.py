@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.changes import Changes
-from headrace.columnar import Int64s, concat, factorize, group_sum, hash_rows, to_numpy
+from headrace.columnar import Bools, Int64s, concat, factorize, group_sum, hash_rows, to_numpy
 from headrace.compiled import INT, INTS, NEW_INTS, compiled
 from headrace.operators.aggregate.accumulators import COUNT, Layout
 from headrace.operators.aggregate.combine import compact
@@ -120,19 +120,20 @@ class SessionKernel(Kernel):
         pieces = self._pieces(delta)
         known = self._known(pieces)
         old, new = self._replaced(known, pieces)
+        new = _where(new, self._ends(new) > self.scalars["cti"])
         due = self._net(self.traces["open"].until(limit), pieces)
-        due = due.filter(pa.array(positions_among(old.select(self.bounds), due.select(self.bounds)) < 0))
+        if old.num_rows and due.num_rows:
+            due = _where(due, positions_among(old.select(self.bounds), due.select(self.bounds)) < 0)
         answered, answers = self._ends(old) <= self._visible, self._ends(new) <= limit
-        stale, fresh = old.filter(pa.array(answered)), new.filter(pa.array(answers))
+        stale, fresh = _where(old, answered), concat([_where(new, answers), due])
         if "instants" in self.traces:
             self.traces["instants"].drop(cti)
             self._keep("instants", pieces, _cells(self._hashes(pieces), to_numpy(pieces.column(FIRST)) // self.gap))
         self.traces["open"].drop(limit)
-        self._keep("open", concat([self._negated(old.filter(pa.array(~answered))), new.filter(pa.array(~answers))]))
+        self._keep("open", concat([self._negated(_where(old, ~answered)), _where(new, ~answers)]))
         self.traces["shown"].drop(cti)
-        self._keep("shown", concat([self._negated(stale), fresh, due]))
-        parts = [self._answers(stale, -1), self._answers(fresh, 1), self._answers(due, 1)]
-        return Changes.concat(parts).cancelled()
+        self._keep("shown", concat([self._negated(stale), fresh]))
+        return Changes.concat([self._answers(stale, -1), self._answers(fresh, 1)]).cancelled()
 
     def _pieces(self, delta: Changes) -> pa.Table:
         """The changes of a batch as rows: the sessions that they are by themselves; instants, if some may be taken
@@ -151,46 +152,43 @@ class SessionKernel(Kernel):
         changed = np.zeros(len(joined.first), bool)
         changed[joined.number[size:]] = True
         of_change = changed[joined.number]
-        old = known.filter(pa.array(of_change[:size]))
+        old = _where(known, of_change[:size])
         losing = np.zeros(len(changed), bool)
         if not self.layout.insert_only:
             losing[joined.number[size:][to_numpy(pieces.column(COUNT)) <= 0]] = True
         if not losing.any():
-            return old, self._merged(rows.filter(pa.array(of_change)), joined, joined.number[of_change])
+            return old, self._merged(_where(rows, of_change), joined, joined.number[of_change])
         loses = losing[joined.number]
-        parts = [
-            rows.filter(pa.array(of_change & ~loses)),
-            *self._divided(known.filter(pa.array(loses[:size])), pieces.filter(pa.array(loses[size:]))),
-        ]
-        rows = concat([part for part in parts if part.num_rows] or parts)
+        divided = self._divided(_where(known, loses[:size]), _where(pieces, loses[size:]))
+        rows = concat([_where(rows, of_change & ~loses), *divided])
         joined = self._joined(rows)
         return old, self._merged(rows, joined, joined.number)
 
     def _divided(self, sessions: pa.Table, changes: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Sessions that lose events: what comes before their instants, and all instants that remain."""
-        zone = self._instants(sessions)
-        joined, size = self._joined(concat([sessions, zone])), sessions.num_rows
+        zone, size = self._instants(sessions), sessions.num_rows
+        # Of an earlier event only the end may change, in two changes that need not come in the same step.
+        early = to_numpy(changes.column(FIRST)) < self._first_instant
+        rows = concat([sessions, self._negated(zone), _where(changes, early)])
+        joined = self._joined(rows)
         place = np.full(len(joined.first), -1, np.int64)
         place[joined.number[:size]] = np.arange(size)
-        of = place[joined.number[size:]]  # of other sessions of the group: -1
-        zone, of = zone.filter(pa.array(of >= 0)), of[of >= 0]
+        of = place[joined.number]  # of other sessions of the group: -1
+        in_zone = of[size : size + zone.num_rows]
+        zone = _where(zone, in_zone >= 0)
         # What comes before goes on to the first instant: that one is before the CTI, so that nothing takes it back.
         latest = to_numpy(sessions.column(LATEST)).copy()
-        np.minimum.at(latest, of, to_numpy(zone.column(FIRST)))
-        sums = concat([self._sums(sessions), self._sums(self._negated(zone))])
-        number = pa.array(np.r_[np.arange(size), of])
-        base = compact(sums.append_column(WINDOW, number), self.layout, [WINDOW])
-        which = to_numpy(base.column(WINDOW))
-        keys = sessions.select(self.keys).take(pa.array(which))
-        before = self._with_bounds(
-            keys, to_numpy(sessions.column(FIRST))[which], latest[which], base.drop_columns([WINDOW])
-        )
-        left = compact(concat([zone, changes]), self.layout, self.bounds)
-        return before, left.filter(pa.array(to_numpy(left.column(COUNT)) > 0))
+        np.minimum.at(latest, in_zone[in_zone >= 0], to_numpy(zone.column(FIRST)))
+        sums = self._sums(_where(rows, of >= 0)).append_column(WINDOW, pa.array(of[of >= 0]))
+        before = compact(sums, self.layout, [WINDOW])
+        which = to_numpy(before.column(WINDOW))
+        keys, first = sessions.select(self.keys).take(pa.array(which)), to_numpy(sessions.column(FIRST))
+        before = self._with_bounds(keys, first[which], latest[which], before.drop_columns([WINDOW]))
+        return before, self._net(concat([zone, _where(changes, ~early)]), zone)
 
     def _merged(self, rows: pa.Table, joined: _Joined, number: Int64s) -> pa.Table:
         """One row for each session, from rows and the numbers of their sessions."""
-        if rows.num_rows == len(np.unique(number)):
+        if np.bincount(number).max(initial=0) <= 1:
             return rows
         sums = compact(self._sums(rows).append_column(WINDOW, pa.array(number)), self.layout, [WINDOW])
         place = np.empty(len(joined.first), np.int64)
@@ -214,18 +212,22 @@ class SessionKernel(Kernel):
 
     def _instants(self, sessions: pa.Table) -> pa.Table:
         """The instants that are kept of sessions, and perhaps some of other sessions of their groups."""
-        low = max(self.scalars["cti"] - self.gap + 1, NEG_INFINITY)
-        first = np.maximum(to_numpy(sessions.column(FIRST)), low)
+        first = np.maximum(to_numpy(sessions.column(FIRST)), self._first_instant)
         row, cell = expand_runs(first // self.gap, to_numpy(sessions.column(LATEST)) // self.gap, self.per_window.window)
         hashes = _cells(self._hashes(sessions)[row], cell)
         return self._net(self.traces["instants"].lookup(hashes), sessions)
+
+    @property
+    def _first_instant(self) -> int:
+        """The first start whose instant is kept: it is less than a gap before the CTI."""
+        return max(self.scalars["cti"] - self.gap + 1, NEG_INFINITY)
 
     def _net(self, rows: pa.Table | None, like: pa.Table) -> pa.Table:
         """The rows that remain when all are summed; without any, a table with the columns of another."""
         if rows is None:
             return like.slice(0, 0)
         rows = compact(rows, self.layout, self.bounds)
-        return rows.filter(pa.array(to_numpy(rows.column(COUNT)) > 0))
+        return _where(rows, to_numpy(rows.column(COUNT)) > 0)
 
     def _keep(self, trace: str, rows: pa.Table, hashes: Hashes | None = None) -> None:
         """Add rows, which are forgotten when the CTI, or what is visible, reaches their end."""
@@ -234,7 +236,7 @@ class SessionKernel(Kernel):
 
     def _compact(self, table: pa.Table) -> pa.Table:
         rows = compact(table, self.layout, self.bounds, (HASH, TIME))
-        return rows.filter(pa.array(to_numpy(rows.column(COUNT)) != 0)) if self.layout.insert_only else rows
+        return _where(rows, to_numpy(rows.column(COUNT)) != 0) if self.layout.insert_only else rows
 
     def _hashes(self, rows: pa.Table) -> Hashes:
         return hash_rows(rows.select(self.keys))
@@ -246,7 +248,7 @@ class SessionKernel(Kernel):
         return rows.drop_columns(self.bounds)
 
     def _negated(self, rows: pa.Table) -> pa.Table:
-        return negate(rows, [*self.bounds, *self.layout.extreme_columns])
+        return rows if rows.num_rows == 0 else negate(rows, [*self.bounds, *self.layout.extreme_columns])
 
     @staticmethod
     def _with_bounds(keys: pa.Table, first: Int64s, latest: Int64s, sums: pa.Table) -> pa.Table:
@@ -296,6 +298,11 @@ class SessionKernel(Kernel):
 
     def held_by(self) -> str:
         return f"open sessions; CTI {format_ticks(self.scalars['cti'])}"
+
+
+def _where(rows: pa.Table, mask: Bools) -> pa.Table:
+    """The rows where a mask is true, without a copy if it is everywhere."""
+    return rows if mask.all() else rows.filter(pa.array(mask))
 
 
 def _cells(keys: Hashes, cell: Int64s) -> Hashes:
