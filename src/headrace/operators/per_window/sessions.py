@@ -137,7 +137,8 @@ class SessionKernel(Kernel):
 
     def _pieces(self, delta: Changes) -> pa.Table:
         """The changes of a batch as rows: the sessions that they are by themselves; instants, if some may be taken
-        back."""
+        back.
+        """
         (group,), keys = self.groups.number(delta.payload)
         le = np.ascontiguousarray(delta.le)
         joined = _join(group, le, le, self.gap if self.layout.insert_only else 1)
@@ -213,7 +214,9 @@ class SessionKernel(Kernel):
     def _instants(self, sessions: pa.Table) -> pa.Table:
         """The instants that are kept of sessions, and perhaps some of other sessions of their groups."""
         first = np.maximum(to_numpy(sessions.column(FIRST)), self._first_instant)
-        row, cell = expand_runs(first // self.gap, to_numpy(sessions.column(LATEST)) // self.gap, self.per_window.window)
+        row, cell = expand_runs(
+            first // self.gap, to_numpy(sessions.column(LATEST)) // self.gap, self.per_window.window
+        )
         hashes = _cells(self._hashes(sessions)[row], cell)
         return self._net(self.traces["instants"].lookup(hashes), sessions)
 
