@@ -115,7 +115,7 @@ class Grid(WindowKind):
 
     def closed(self, time: int) -> int:
         """The number of the last window that ends at or before `time`."""
-        return (max(-_LIMIT, min(_LIMIT, time)) - self.origin - self.size) // self.hop
+        return min((max(-_LIMIT, time) - self.origin - self.size) // self.hop, self.begun(_LIMIT))
 
     def begun(self, time: int) -> int:
         """The number of the last window that starts at or before `time`."""

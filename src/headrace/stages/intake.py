@@ -14,12 +14,11 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from headrace.changes import Changes
 from headrace.columnar import concat
 from headrace.io.decoded import DecodedBlock
-from headrace.io.ingress import Channel, ChannelReport, RowLookup
+from headrace.io.ingress import Channel, ChannelReport
 from headrace.io.reading import shown_path, whole_rows
 from headrace.operators.aggregate.accumulators import Layout
 from headrace.operators.aggregate.combine import FIRST, LAST, compact
@@ -77,18 +76,14 @@ class Intake:
             self.channel.begin_file()
         if block.table.num_rows:
             full_rows = whole_rows(self.source, path, block) if path is not None else None
-            self.take(block.table, full_rows, block.lines if known else None)
+            lines = block.lines if known else None
+            refused = block.refused.num_rows > 0
+            self._add(*self.channel.take(block.table, full_rows, lines, refused_between=refused))
         if block.refused.num_rows:
-            reasons, texts = (block.refused[name].to_pylist() for name in ("reason", "raw"))
-            lines = block.refused["line"] if known else None
-            self._add(Changes.empty(self.source.schema), self.channel.refuse(reasons, texts, lines))
+            self._add(Changes.empty(self.source.schema), self.channel.refuse(block))
         if block.file != "same":
             self.channel.report.counts[f"{block.file}_files"] += 1
         self.channel.report.counts["lost_offsets"] += block.lost
-
-    def take(self, table: pa.Table, full_rows: RowLookup | None = None, lines: NDArray[np.int64] | None = None) -> None:
-        """Take a block of rows."""
-        self._add(*self.channel.take(table, full_rows, lines))
 
     def _add(self, accepted: Changes, diverted: Changes) -> None:
         self._waiting.append((accepted, diverted))
