@@ -8,6 +8,7 @@ from importlib import import_module as _import_module
 from types import ModuleType as _ModuleType
 
 from headrace.api.checkpoint import checkpoint
+from headrace.api.frames import from_arrow, from_pandas, from_polars, read_spark
 from headrace.api.inputs import (
     advance,
     by_arrival,
@@ -26,10 +27,9 @@ from headrace.api.inputs import (
     read_json,
     read_parquet,
     read_source,
-    read_spark,
 )
 from headrace.api.keyed_changes import read_changes
-from headrace.api.outputs import console, files, memory, sink
+from headrace.api.outputs import console, files, foreach_batch, memory, sink
 from headrace.api.recurse import recurse
 from headrace.api.running import Run, run, start
 from headrace.api.services import kafka, kafka_topics, postgres, postgres_table, read_kafka, read_postgres
@@ -53,7 +53,6 @@ from headrace.events import history_diff, same_history
 from headrace.expr import (
     approx_distinct,
     avg,
-    case,
     coalesce,
     col,
     collect,
@@ -61,17 +60,21 @@ from headrace.expr import (
     distinct_count,
     first,
     geometric_mean,
+    greatest,
     last,
+    least,
     lit,
     max,
     median,
     min,
+    percentile_disc,
     quantile,
     stddev,
     sum,
     top_frequent,
     udf,
     var,
+    when,
 )
 from headrace.expr.aggregates import concat
 from headrace.io.values import ValueFormat
@@ -115,7 +118,6 @@ __all__ = [
     "avg",
     "by",
     "by_arrival",
-    "case",
     "checkpoint",
     "classifier",
     "coalesce",
@@ -135,8 +137,13 @@ __all__ = [
     "final",
     "first",
     "fixed",
+    "foreach_batch",
+    "from_arrow",
+    "from_pandas",
+    "from_polars",
     "generated",
     "geometric_mean",
+    "greatest",
     "heartbeat",
     "history_diff",
     "hopping",
@@ -145,6 +152,7 @@ __all__ = [
     "kafka_topics",
     "landmark",
     "last",
+    "least",
     "lit",
     "match_number",
     "max",
@@ -157,6 +165,7 @@ __all__ = [
     "offset",
     "ordered",
     "pattern",
+    "percentile_disc",
     "physical",
     "point",
     "postgres",
@@ -192,4 +201,5 @@ __all__ = [
     "tumbling",
     "udf",
     "var",
+    "when",
 ]

@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -23,16 +24,22 @@ import pyarrow.compute as pc
 
 from headrace.errors import EventError, SchemaError, UnknownColumn
 from headrace.schema import RESERVED, Field, Schema, Type
-from headrace.time import CHRONON, ticks
+from headrace.time import CHRONON, INFINITY, ticks
 
-__all__ = ["read_drawn", "read_plain", "read_plain_drawn", "read_records"]
+__all__ = ["MISSING", "read_drawn", "read_plain", "read_plain_drawn", "read_records"]
 
 _CONTROL = ("kind", "le", "re", "re_new")
 
 
-def read_drawn(text: str, schema: Schema | None) -> pa.Table:
-    """A physical table from a drawn one."""
+#: The end of an event that a row does not give: null is the end of an endless event, where times are dates.
+MISSING = object()
+
+
+def read_drawn(text: str, schema: Schema | None) -> tuple[pa.Table, bool]:
+    """A physical table from a drawn one, and whether its times are dates."""
     columns = _drawn_columns(text)
+    for name in ("re", "re_new"):
+        columns |= {name: [MISSING if cell is None else cell for cell in columns[name]]} if name in columns else {}
     typed = schema or Schema(tuple(Field(n, _guess(v)) for n, v in columns.items() if n not in RESERVED))
     return read_records(_typed_cells(columns, typed), typed)
 
@@ -45,11 +52,13 @@ def read_plain_drawn(text: str, schema: Schema | None) -> pa.Table:
 
 
 def read_plain(columns: Mapping[str, Any], schema: Schema | None) -> pa.Table:
-    """A table from columns by name; a schema picks columns, and those that are missing are null."""
+    """A table from columns by name; a schema picks columns. If there are no columns, there are no rows."""
     columns = {name: _without_dates(values) for name, values in columns.items()}
-    size = len(next(iter(columns.values()), ()))
     fields = schema or _infer(columns)
-    return pa.table({f.name: _payload_column(columns.get(f.name, [None] * size), f) for f in fields})
+    for name in fields.names if columns else ():
+        if name not in columns:
+            raise UnknownColumn.of(name, columns, "these rows")
+    return pa.table({field.name: _payload_column(columns.get(field.name, []), field) for field in fields})
 
 
 def _drawn_columns(text: str) -> dict[str, list[Any]]:
@@ -79,19 +88,25 @@ def _cells(line: str, *, framed: bool) -> list[str]:
     return [cell.strip() for cell in inside.split("|")]
 
 
-def read_records(columns: Mapping[str, Any], schema: Schema | None) -> pa.Table:
-    """A physical table from columns by name."""
+def read_records(columns: Mapping[str, Any], schema: Schema | None) -> tuple[pa.Table, bool]:
+    """A physical table from columns by name, and whether its times are dates.
+
+    Where times are dates, an end that is null is endless (rule 1.1), unless it is `MISSING`.
+    """
     if "le" not in columns:
         raise EventError(
             "events need a column 'le'", given=list(columns), allowed="kind, le, re, re_new and the payload"
         )
     columns = {name: _without_dates(values) for name, values in columns.items()}
     size = len(columns["le"])
-    data = {name: columns.get(name, [None] * size) for name in _CONTROL}
-    if "kind" not in columns:
-        data["kind"] = ["insert"] * size
-    kinds = [None if k is None else str(k).strip().lower() for k in _listed(data["kind"])]
-    times = {name: [_time(v, name, i) for i, v in enumerate(_listed(data[name]), 1)] for name in _CONTROL[1:]}
+    kinds = [None if k is None else str(k).strip().lower() for k in _listed(columns.get("kind", ["insert"] * size))]
+    given = {name: _listed_times(columns.get(name, [MISSING] * size)) for name in _CONTROL[1:]}
+    dates = any(map(_is_date, chain(*given.values())))
+    endless = {"le": None, "re": INFINITY if dates else None, "re_new": INFINITY if dates else None}
+    times = {n: [_time(v, n, i, endless[n]) for i, v in enumerate(values, 1)] for n, values in given.items()}
+    times["re_new"] = [None if k == "insert" else t for k, t in zip(kinds, times["re_new"], strict=True)]
+    if dates:  # the promise at the end of a stream
+        times["le"] = [INFINITY if k == "cti" and t is None else t for k, t in zip(kinds, times["le"], strict=True)]
     payload = schema or _infer({n: v for n, v in columns.items() if n not in RESERVED})
     if not len(payload):
         raise EventError(
@@ -108,7 +123,27 @@ def read_records(columns: Mapping[str, Any], schema: Schema | None) -> pa.Table:
         arrays[field.name] = _payload_column(columns.get(field.name, [None] * size), field)
     table = pa.table(arrays)
     point = pc.and_(pc.equal(table["kind"], "insert"), pc.is_null(table["re"]))
-    return table.set_column(2, "re", pc.if_else(point, pc.add(table["le"], CHRONON), table["re"]))
+    return table.set_column(2, "re", pc.if_else(point, pc.add(table["le"], CHRONON), table["re"])), dates
+
+
+def _listed_times(values: Any) -> list[Any]:
+    """Times as Python values; timestamps as `_Date`s, because they may be out of the range of Python's dates."""
+    if isinstance(values, (pa.Array, pa.ChunkedArray)) and pa.types.is_temporal(values.type):
+        values = pc.cast(pc.cast(values, pa.timestamp("us"), safe=False), pa.int64())
+        return [None if value is None else _Date(value) for value in values.to_pylist()]
+    return _listed(values)
+
+
+class _Date(int):
+    """The ticks of a timestamp."""
+
+
+def _is_date(value: Any) -> bool:
+    """Whether a time is given as a date, and not as a number of ticks."""
+    if isinstance(value, str):
+        unsigned = value.strip().lstrip("+-").lower()
+        return not (unsigned.isdigit() or unsigned in ("inf", "infinity", "∞"))
+    return isinstance(value, (date, _Date))
 
 
 def _listed(values: Any) -> list[Any]:
@@ -126,13 +161,15 @@ def _instant(value: Any) -> Any:
     return value
 
 
-def _time(value: Any, name: str, row: int) -> int | None:
+def _time(value: Any, name: str, row: int, endless: int | None) -> int | None:
+    if value is None or value is MISSING:
+        return endless if value is None else None
     if isinstance(value, float):
         if math.isnan(value):
-            return None
+            return endless
         value = str(value) if math.isinf(value) else int(value) if value.is_integer() else value
     try:
-        return None if value is None else ticks(_instant(value))
+        return ticks(_instant(value))
     except ValueError as error:
         raise EventError(f"row {row}: {name} is not a time", given=value, allowed="ticks, a datetime, 'inf'") from error
 

@@ -19,17 +19,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.border import LIFETIME, as_ticks, is_shown, lifetimes
 from headrace.changes import Changes, up_to
 from headrace.columnar import canonical_floats, sortable, to_numpy
-from headrace.drawn import read_drawn, read_plain, read_plain_drawn, read_records
+from headrace.drawn import MISSING, read_drawn, read_plain, read_plain_drawn, read_records
 from headrace.errors import EventError
+from headrace.frames import frame_kind, frame_table
 from headrace.progress import Progress
-from headrace.schema import RESERVED, Schema
+from headrace.schema import RESERVED, Schema, SchemaLike
 from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 
 __all__ = [
+    "events_and_dates",
     "events_table",
-    "from_pandas",
     "history",
     "history_diff",
     "physical_schema",
@@ -45,8 +47,9 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 FARTHEST = 2**60
 _TOO_FAR = "{} is beyond ±2**60 ticks, about 36 000 years from 1970"
 CONTROL = ("kind", "le", "re", "re_new")
+_IN_MEMORY = "a drawn table (text), a list of dicts, an Arrow table, a data frame of pandas or Polars"
 #: Defaults for missing columns of a record; every other column is null.
-_ABSENT = {"kind": "insert"}
+_ABSENT = {"kind": "insert", "re": MISSING, "re_new": MISSING}
 
 
 def physical_schema(payload: Schema) -> pa.Schema:
@@ -55,48 +58,34 @@ def physical_schema(payload: Schema) -> pa.Schema:
     return pa.schema([pa.field(n, t) for n, t in control] + list(payload.arrow))
 
 
-def events_table(data: Any, schema: Schema | str | pa.Schema | None = None) -> pa.Table:
-    """A physical stream from a drawn table, a list of dicts, an Arrow table or a pandas frame."""
+def events_table(data: Any, schema: SchemaLike | None = None) -> pa.Table:
+    """A physical stream from a drawn table, a list of dicts, an Arrow table, or a data frame of pandas or Polars."""
+    return events_and_dates(data, schema)[0]
+
+
+def events_and_dates(data: Any, schema: SchemaLike | None = None) -> tuple[pa.Table, bool]:
+    """A physical stream as `events_table` returns it, and whether its times are dates."""
     payload = Schema.of(schema).payload if schema is not None else None
     if isinstance(data, str):
-        table = read_drawn(data, payload)
-    elif isinstance(data, pa.Table):
-        table = read_records(_records_of(data), payload or Schema.of(_payload_part(data.schema)))
-    elif isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
+        return read_drawn(data, payload)
+    if frame_kind(data):
+        table = frame_table(data)
+        return read_records(_records_of(table), payload or Schema.of(_payload_part(table.schema)))
+    if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
         names = _names(data) or (["le"] if payload is not None else [])
-        table = read_records({name: [row.get(name, _ABSENT.get(name)) for row in data] for name in names}, payload)
-    elif hasattr(data, "columns") and hasattr(data, "to_dict"):
-        return events_table(from_pandas(data), schema)
-    else:
-        raise EventError(
-            "these are not events",
-            given=type(data).__name__,
-            allowed="a drawn table (text), a list of dicts, an Arrow table, a pandas frame",
-        )
-    return table
+        return read_records({name: [row.get(name, _ABSENT.get(name)) for row in data] for name in names}, payload)
+    raise EventError("these are not events", given=type(data).__name__, allowed=_IN_MEMORY)
 
 
 def plain_table(data: Any, schema: Schema | None = None) -> pa.Table:
     """Rows without lifetimes, from what `events_table` accepts; a schema picks columns."""
     if isinstance(data, str):
         return read_plain_drawn(data, schema)
-    if isinstance(data, pa.Table):
-        return read_plain(_records_of(data), schema)
+    if frame_kind(data):
+        return read_plain(_records_of(frame_table(data)), schema)
     if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
         return read_plain({name: [row.get(name) for row in data] for name in _names(data)}, schema)
-    if hasattr(data, "columns") and hasattr(data, "to_dict"):
-        return plain_table(from_pandas(data), schema)
-    raise EventError(
-        "these are not rows",
-        given=type(data).__name__,
-        allowed="a drawn table (text), a list of dicts, an Arrow table, a pandas frame",
-    )
-
-
-def from_pandas(frame: Any) -> pa.Table:
-    """A pandas frame as a table; an index that has a name is a column like the others."""
-    named = all(name is not None for name in frame.index.names)
-    return pa.Table.from_pandas(frame.reset_index() if named else frame, preserve_index=False)
+    raise EventError("these are not rows", given=type(data).__name__, allowed=_IN_MEMORY)
 
 
 def _payload_part(schema: pa.Schema) -> pa.Schema:
@@ -167,13 +156,16 @@ def cti_row(cti: int, schema: Schema) -> pa.Table:
     return pa.table({**row, "kind": ["cti"], "le": [cti]}, schema=physical_schema(schema))
 
 
-def history(changes: Changes) -> pa.Table:
-    """The canonical history table of a stream's changes, in canonical order."""
+def history(changes: Changes, *, dates: bool = False) -> pa.Table:
+    """The canonical history table of a stream's changes, in canonical order, with times in ticks.
+
+    `dates`: whether an error shows times as dates.
+    """
     left = changes.consolidate()
     if (left.weight < 0).any():
         row = int(np.flatnonzero(left.weight < 0)[0])
         event = left.take(np.array([row]))
-        life = f"[{format_ticks(int(event.le[0]))}, {format_ticks(int(event.re[0]))})"
+        life = f"[{format_ticks(int(event.le[0]), dates=dates)}, {format_ticks(int(event.re[0]), dates=dates)})"
         raise EventError(
             "a retraction names an event that was never inserted",
             given=f"{life} {event.payload.to_pylist()[0]}",
@@ -188,12 +180,14 @@ def history(changes: Changes) -> pa.Table:
 
 
 def _as_changes(table: pa.Table) -> Changes:
-    payload = table.drop_columns(["le", "re"])
-    return Changes.inserts(to_numpy(table.column("le")), to_numpy(table.column("re")), payload)
+    return Changes.inserts(*lifetimes(table), table.drop_columns(list(LIFETIME)))
 
 
 def same_history(left: pa.Table, right: pa.Table, *, until: int = INFINITY, digits: int | None = None) -> bool:
-    """Whether two histories are equal as bags, up to the CTI `until`; `digits` is the precision for floats."""
+    """Whether two histories are equal as bags, up to the CTI `until`; `digits` is the precision for floats.
+
+    Times may be dates on one side and ticks on the other: they are equal if they are the same instants.
+    """
     return not history_diff(left, right, until=until, digits=digits)
 
 
@@ -208,6 +202,8 @@ def history_diff(
     """The differences of two histories as text; empty if they are the same."""
     if left.schema.names != right.schema.names:
         return f"columns differ: {names[0]} has {left.schema.names}, {names[1]} has {right.schema.names}"
+    dates = is_shown(left) or is_shown(right)
+    left, right = as_ticks(left), as_ticks(right)
     if left.schema.types != right.schema.types:
         right = right.cast(left.schema)
     a, b = (_rounded(up_to(_as_changes(t), until), digits) for t in (left, right))
@@ -216,16 +212,16 @@ def history_diff(
     if len(rest) == 0:
         return ""
     order = np.lexsort((rest.weight, rest.re, rest.le))
-    lines = [_line(rest.take(order[i : i + 1]), names) for i in range(min(len(order), 20))]
+    lines = [_line(rest.take(order[i : i + 1]), names, dates) for i in range(min(len(order), 20))]
     more = [f"… and {len(order) - 20} more rows"] if len(order) > 20 else []
     head = f"{names[0]} and {names[1]} differ in {len(order)} rows (of {len(a)} and {len(b)}):"
     return "\n".join([head, *lines, *more])
 
 
-def _line(row: Changes, names: tuple[str, str]) -> str:
+def _line(row: Changes, names: tuple[str, str], dates: bool) -> str:
     weight = int(row.weight[0])
     times = f"× {abs(weight)} " if abs(weight) > 1 else ""
-    life = f"[{format_ticks(int(row.le[0]))}, {format_ticks(int(row.re[0]))})"
+    life = f"[{format_ticks(int(row.le[0]), dates=dates)}, {format_ticks(int(row.re[0]), dates=dates)})"
     return f"  only in {names[0] if weight > 0 else names[1]}: {times}{life} {row.payload.to_pylist()[0]}"
 
 

@@ -50,6 +50,8 @@ _UNITS = {
 }  # fmt: skip
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DURATION_PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-zµ]+)\s*")
+#: Dates out of the range of Python's, as `format_ticks` and files show them.
+_FAR_DATE = re.compile(r"-\d+-|\d{5,}-|0000-")
 _ALLOWED_DURATION = "an int (ticks), a timedelta, or text such as '10 s', '5 minutes', '1 h 30 min'"
 _ALLOWED_TIME = "an int (ticks), a datetime, ISO text such as '2024-05-01T12:00:00Z', or 'inf'"
 
@@ -119,6 +121,8 @@ def _parse_time(text: str) -> int:
     if re.fullmatch(r"[+-]?\d+", text):
         return _in_range(int(text), text)
     try:
+        if _FAR_DATE.match(text):
+            return int(np.datetime64(text.removesuffix("Z"), "us").astype(np.int64))
         return ticks(datetime.fromisoformat(text))
     except ValueError:
         raise TimeError("this text is not a time", given=text, allowed=_ALLOWED_TIME) from None
@@ -153,22 +157,22 @@ def add_one(time: int, delta: int) -> int:
     return INFINITY if delta == INFINITY else max(NEG_INFINITY, min(INFINITY, time + delta))
 
 
-def format_ticks(value: int, *, as_datetime: bool = False) -> str:
-    """A time as text: `∞`, a plain count, or (for real dates) an ISO time.
+def format_ticks(value: int, *, dates: bool = False) -> str:
+    """A time as text: `∞`, a plain count, or (for dates) an ISO time in UTC.
 
-    >>> format_ticks(INFINITY), format_ticks(42), format_ticks(1_000_000, as_datetime=True)
+    >>> format_ticks(INFINITY), format_ticks(42), format_ticks(1_000_000, dates=True)
     ('∞', '42', '1970-01-01T00:00:01')
     """
     if value == INFINITY:
         return "∞"
     if value == NEG_INFINITY:
         return "-∞"
-    if not as_datetime:
+    if not dates:
         return str(value)
     try:
         return (_EPOCH + timedelta(microseconds=value)).replace(tzinfo=None).isoformat()
-    except OverflowError:
-        return str(value)
+    except OverflowError:  # before year 1 or after year 9999
+        return str(np.datetime64(value, "us"))
 
 
 def format_duration(value: int) -> str:

@@ -91,7 +91,8 @@ EVERY_FUNCTION = {
     "hi": hr.max("i"), "v": hr.var("i"), "d": hr.stddev("x"), "f": hr.first("i"), "l": hr.last("x"),
     "mixed": hr.sum(col("i") * 2) / hr.count(), "m": hr.median("x"), "q": hr.quantile("i", 0.8), "c": hr.collect("x"),
     "t": hr.top_frequent("i", 2), "dc": hr.distinct_count("i"), "ad": hr.approx_distinct("x"), "j": hr.concat("k", "+"),
-    "g": hr.geometric_mean("x"), "u": hr.avg(halved("x")),
+    "g": hr.geometric_mean("x"), "u": hr.avg(halved("x")), "p": hr.percentile_disc("k", 0.5),
+    "w": hr.sum("x", where=col("i") > 1), "nw": hr.count(where=col("x") > 0.0),
 }  # fmt: skip
 
 

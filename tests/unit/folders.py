@@ -38,7 +38,7 @@ FOLDERS = (
     Folder(("patterns",), "shapes of patterns, their automata; conditions as numeric programs"),
     Folder(("progress",), "the progress of a stream"),
     Folder(("changes",), "the columnar batch of changes"),
-    Folder(("drawn", "events"), "reading drawn tables; physical events, the CHT"),
+    Folder(("drawn", "frames", "events"), "reading drawn tables; data frames as tables; physical events, the CHT"),
     Folder(("segments", "trace"), "the one state structure: runs of immutable segments"),
     Folder(("store",), "segments in files, epochs, plans and commits; directories and object stores"),
     Folder(("modules",), "base classes of users' aggregates and operators, and the list of installed modules"),

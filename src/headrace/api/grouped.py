@@ -142,7 +142,7 @@ class Grouped:
         result = checked_function(function, "apply", example)(_stream_of(self, group))
         return _stream_of(self, apply_to_groups(self.keys, group, node_of(result, example)))
 
-    def top(self, k: int, by: str | Expr | Sequence[str | Expr], *, descending: bool = True) -> Stream:
+    def top(self, k: int, by: str | Expr | Sequence[str | Expr], *, descending: bool | Sequence[bool] = True) -> Stream:
         """At every instant, the first k of each group's events alive, ordered by `by`."""
         return self.window(Snapshot()).top(k, by, descending=descending)
 
@@ -180,10 +180,12 @@ class Windowed:
         by: str | Expr | Sequence[str | Expr],
         *,
         each: str | Expr | Sequence[str | Expr] = (),
-        descending: bool = True,
+        descending: bool | Sequence[bool] = True,
     ) -> Stream:
         """The first k events of each group and window, ordered by `by`, then by all columns.
 
+        `descending` is for all columns of `by`, or a list with one for each: `by=["price", "name"], descending=[True,
+        False]`. Nulls are last in both directions.
         With `each`, k events for each value of these columns in a window; the windows stay those of the group.
         """
         order, values = (columns_or_exprs(columns, "top", "top(3, by='price')") for columns in (by, each))

@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.border import LIFETIME, TimeColumns, checked_time_columns, shown
 from headrace.errors import HistoryError, SinkError, nearest
 from headrace.history.dialect import dialect_of
 from headrace.history.duckdb import DuckDBHistory
 from headrace.history.inputs import LATE, Late
 from headrace.history.script import HistoryScript, HistoryStatement
 from headrace.history.translate import translate
+from headrace.io.json_fields import check_fields
 from headrace.io.origins import check_frames
-from headrace.plan.nodes import Node
+from headrace.plan.nodes import Node, sources_of
 
 if TYPE_CHECKING:
     from headrace.host.spark.history import SparkHistory
@@ -71,17 +73,22 @@ class History:
         _check("dialect", dialect, ENGINES)
         return translate(self.node, dialect_of(dialect), late=self.late).text()
 
-    def cht(self) -> pa.Table:
-        """Run it and give the history: `le`, `re` and the payload."""
+    def cht(self, *, time_columns: TimeColumns = LIFETIME) -> pa.Table:
+        """Run it and give the history: `le`, `re` and the payload; `time_columns` name its columns of times."""
+        names = checked_time_columns(time_columns)
+        return shown(self._ticks(), dates=self.node.dates, time_columns=names)
+
+    def _ticks(self) -> pa.Table:
         if self.engine == "spark":
             return self._spark().cht(self.node, late=self.late)
+        self._check_fields()
         duckdb = DuckDBHistory()
         try:
             return duckdb.cht(self.node, late=self.late)
         finally:
             duckdb.close()
 
-    def dataframe(self) -> Any:
+    def dataframe(self, *, time_columns: TimeColumns = LIFETIME) -> Any:
         """The history as a Spark data frame, which Spark computes when its rows are used.
 
         Where two names differ only in case (`A` and `a`), the second column gets an underscore: `a_`.
@@ -91,21 +98,27 @@ class History:
                 "only Spark gives a data frame", given=f"engine={self.engine!r}", allowed="engine='spark'",
                 instead="cht(), which gives an Arrow table",
             )  # fmt: skip
-        return self._spark().dataframe(self.node, late=self.late)
+        return self._spark().dataframe(self.node, late=self.late, time_columns=checked_time_columns(time_columns))
 
-    def write(self, directory: str | Path) -> None:
+    def write(self, directory: str | Path, *, time_columns: TimeColumns = LIFETIME) -> None:
         """Write the history as Parquet files into a new directory; on Spark the workers write."""
-        place = str(directory)
+        place, names = str(directory), checked_time_columns(time_columns)
         if self.engine == "spark" and "://" in place:
-            self._spark().write(self.node, place, "errorifexists", late=self.late)
+            self._spark().write(self.node, place, "errorifexists", late=self.late, time_columns=names)
             return
         check_new(Path(place))
         if self.engine == "spark":
-            self._spark().write(self.node, Path(place).absolute().as_uri(), "append", late=self.late)
+            there = Path(place).absolute().as_uri()
+            self._spark().write(self.node, there, "append", late=self.late, time_columns=names)
         else:
-            write_parquet(self.cht(), Path(place))
+            write_parquet(self.cht(time_columns=names), Path(place))
+
+    def _check_fields(self) -> None:
+        for source in sources_of(self.node):
+            check_fields(source)
 
     def _spark(self) -> SparkHistory:
+        self._check_fields()
         # Spark is loaded only when it is needed.
         from headrace.host.spark.history import SparkHistory
         from headrace.host.spark.session import get_session  # for the same reason

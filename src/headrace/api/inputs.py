@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, Unpack
 
-import numpy as np
 import pyarrow as pa
 
 from headrace.adapters.registry import source_adapter
 from headrace.api.checks import column_or_expr
 from headrace.api.options import GeneratorOptions, shows_options
 from headrace.api.stream import Stream
-from headrace.errors import PlanError, SchemaError, nearest
-from headrace.events import check_events, events_table
+from headrace.errors import ExpressionError, PlanError, SchemaError, UnknownColumn, nearest
+from headrace.events import check_events, events_and_dates
 from headrace.expr import Expr, col
+from headrace.expr.functions import EpochUnit, from_epoch
 from headrace.io import generator
 from headrace.io.adapter import SourceAdapter
-from headrace.io.decoded import finish
-from headrace.io.files import MAX_EXPANSION, FileOrder
-from headrace.io.formats import Format, infer_schema
+from headrace.io.encode import PHYSICAL
+from headrace.io.files import MAX_EXPANSION, FileOrder, listing
+from headrace.io.formats import Format, infer_schema, starts_with_dates
 from headrace.io.keyed_changes import table_columns
-from headrace.io.origins import AdapterRead, Events, Files, FrameRead, HostRead, Origin, SparkRead
+from headrace.io.origins import AdapterRead, Events, Files, HostRead, Origin
 from headrace.io.records import MAX_LINE
-from headrace.io.spark_frames import frame_schema, is_frame
+from headrace.io.tables import fitted
 from headrace.plan.nodes import Admit, EdgeLifetimes, Source
 from headrace.plan.policies import (
     BAD_ROWS,
@@ -42,36 +41,52 @@ from headrace.plan.policies import (
     Physical,
     Point,
     ProgressPolicy,
+    arrives,
+    starts_are_dates,
 )
-from headrace.schema import POSITION, RESERVED, Field, Schema, Type
+from headrace.schema import POSITION, RESERVED, Schema, SchemaLike, Type
 from headrace.time import DurationLike, duration
 
 __all__ = [
     "advance", "by_arrival", "edge", "events", "explicit", "generated", "heartbeat", "interval", "ordered", "physical",
-    "point", "read_csv", "read_events", "read_host", "read_json", "read_parquet", "read_source", "read_spark",
+    "point", "read_csv", "read_events", "read_host", "read_json", "read_parquet", "read_source",
 ]  # fmt: skip
 
-SchemaLike: TypeAlias = "Schema | str | pa.Schema"
 Names: TypeAlias = "Mapping[str, str]"
+Sparse: TypeAlias = "bool | str | Sequence[str]"
 
 
-def _expr(value: str | Expr) -> Expr:
-    return column_or_expr(value, "a lifetime", "hr.point('ts'), or hr.point(col('ts'))")
+def time_expr(value: str | Expr, unit: EpochUnit | None, where: str, instead: str) -> Expr:
+    """The time of a row: a column or an expression; with `unit`, a number of these units since 1970."""
+    time = column_or_expr(value, where, instead)
+    return time if unit is None else from_epoch(time, unit)
 
 
-def point(at: str | Expr) -> Point:
-    """Every row is an instant; `at` is a DATETIME, or a number of ticks."""
-    return Point(_expr(at))
+def _expr(value: str | Expr, unit: EpochUnit | None) -> Expr:
+    return time_expr(value, unit, "a lifetime", "hr.point('ts'), or hr.point(col('ts'))")
 
 
-def interval(start: str | Expr, end: str | Expr) -> Interval:
-    """Every row says when it starts and ends."""
-    return Interval(_expr(start), _expr(end))
+def point(at: str | Expr, *, unit: EpochUnit | None = None) -> Point:
+    """Every row is an instant; `at` is a DATETIME, or a number of ticks.
+
+    With `unit`, `at` is a number of seconds (`"s"`), milliseconds (`"ms"`) or microseconds (`"us"`) since 1970.
+    """
+    return Point(_expr(at, unit))
 
 
-def edge(at: str | Expr, key: str | Sequence[str] = (), closes: Expr | None = None) -> Edge:
-    """Every row samples a signal and lasts until the next row with its key; rows that pass `closes` only end it."""
-    return Edge(_expr(at), (key,) if isinstance(key, str) else tuple(key), closes)
+def interval(start: str | Expr, end: str | Expr, *, unit: EpochUnit | None = None) -> Interval:
+    """Every row says when it starts and ends; `unit` is that of `point`."""
+    return Interval(_expr(start, unit), _expr(end, unit))
+
+
+def edge(
+    at: str | Expr, key: str | Sequence[str] = (), closes: Expr | None = None, *, unit: EpochUnit | None = None
+) -> Edge:
+    """Every row samples a signal and lasts until the next row with its key; rows that pass `closes` only end it.
+
+    `unit` is that of `point`.
+    """
+    return Edge(_expr(at, unit), (key,) if isinstance(key, str) else tuple(key), closes)
 
 
 def by_arrival() -> Arrival:
@@ -136,7 +151,7 @@ def events(
 
     `batches` is the number of rows of each batch. By default, late events and rows that are no events are errors.
     """
-    table = events_table(data, schema)
+    table, dates = events_and_dates(data, schema)
     if bad_rows == "raise":
         check_events(table)
     if batches and sum(batches) != table.num_rows:
@@ -144,7 +159,8 @@ def events(
             "the batches do not add up to the rows", given=list(batches), allowed=f"sizes that sum to {table.num_rows}"
         )
     origin = Events(table, tuple(batches))
-    return Stream(Admit(Source(origin, Schema.of(table.schema), Physical(), progress or Explicit("raise"), bad_rows)))
+    columns, policy = Schema.of(table.schema), progress or Explicit("raise")
+    return Stream(Admit(Source(origin, columns, Physical(), policy, bad_rows, dated=dates)))
 
 
 def read_csv(
@@ -168,10 +184,15 @@ def read_csv(
 def read_json(
     path: str, schema: SchemaLike | None = None, *, lifetime: Lifetime, progress: ProgressPolicy | None = None,
     bad_rows: BadRowPolicy = "divert", rename: Names | None = None, max_line: int = MAX_LINE,
-    max_expansion: int = MAX_EXPANSION, order: FileOrder = "time",
+    max_expansion: int = MAX_EXPANSION, order: FileOrder = "time", sparse: Sparse = False,
 ) -> Stream:  # fmt: skip
-    """Files of JSON lines as a stream; `rename`, `order` and the limits are those of `read_csv`."""
+    """Files of JSON lines as a stream; `rename`, `order` and the limits are those of `read_csv`.
+
+    A row may lack a field of `schema`, which is then null. If no row has it, that is an error, unless `sparse` names
+    the column; `sparse=True` is for all columns. All files count that are there when the first rows are read.
+    """
     how = Format("json", rename=name_pairs(rename), max_line=max_line, max_expansion=max_expansion)
+    how = replace(how, sparse=sparse_names(sparse))
     return _read(path, how, schema, lifetime, progress, bad_rows, order)
 
 
@@ -186,20 +207,33 @@ def read_parquet(
 def read_events(
     path: str, schema: SchemaLike, *, format: str | None = None, progress: ProgressPolicy | None = None,
     bad_rows: BadRowPolicy = "divert", rename: Names | None = None, max_line: int = MAX_LINE,
-    max_expansion: int = MAX_EXPANSION, order: FileOrder = "time",
+    max_expansion: int = MAX_EXPANSION, order: FileOrder = "time", sparse: Sparse = False,
 ) -> Stream:  # fmt: skip
     """Files of physical events as a stream: columns `kind, le, re, re_new` beside the payload of `schema`.
 
+    Times are ticks, or dates; null is the end of dates without an end. The stream's times are dates if `schema` has
+    `le DATETIME`; without `le`, if they are dates in the first file, where there is one.
+
     In JSON the payload may also be a nested object, `"payload"`, as `files(...)` writes it. `rename`, `order` and the
-    limits are those of `read_csv`.
+    limits are those of `read_csv`, `sparse` that of `read_json`.
     """
-    control = (Field("kind", Type.STRING), *(Field(name, Type.LONG) for name in ("le", "re", "re_new")))
-    columns = Schema((*control, *Schema.of(schema).payload))
+    declared = Schema.of(schema)
+    columns = Schema((*PHYSICAL, *declared.payload))
     how = Format(format) if format else Format.of_path(path)
     how = replace(how, rename=name_pairs(rename), max_line=max_line, max_expansion=max_expansion)
+    how = replace(how, sparse=sparse_names(sparse))
     if how.name == "json" and "payload" not in columns:
         how = replace(how, nested=None)
-    return _read(path, how, columns, Physical(), progress, bad_rows, order)
+    files = listing(str(path), order) if "le" not in declared and Files(str(path), how).exists() else []
+    dated = starts_with_dates(files[0].path, how) if files else starts_are_dates(declared)
+    return _read(path, how, columns, Physical(), progress, bad_rows, order, dated)
+
+
+def sparse_names(sparse: Sparse) -> tuple[str, ...]:
+    """The columns that no row need have, as a format has them."""
+    if isinstance(sparse, bool):
+        return ("*",) if sparse else ()
+    return (sparse,) if isinstance(sparse, str) else tuple(sparse)
 
 
 def name_pairs(rename: Names | None) -> tuple[tuple[str, str], ...]:
@@ -208,53 +242,6 @@ def name_pairs(rename: Names | None) -> tuple[tuple[str, str], ...]:
     if len({new for _, new in pairs}) < len(pairs):
         raise SchemaError("two columns cannot get one name", given=dict(pairs), allowed="a new name for each column")
     return pairs
-
-
-def read_spark(
-    source: Any, schema: SchemaLike | None = None, *, lifetime: Lifetime, options: Mapping[str, object] | None = None,
-    path: str = "", name: str = "", progress: ProgressPolicy | None = None, bad_rows: BadRowPolicy = "divert",
-    rename: Names | None = None,
-) -> Stream:  # fmt: skip
-    """A source of Spark as a stream; `schema` names the columns to read.
-
-    `source` is the name of a streaming reader of Spark, with its `options` and `path`, for sources that only Spark can
-    read (Kafka, Delta, …). It needs the Spark host; for files, the other readers are faster. `rename` renames columns.
-    Or `source` is a Spark data frame: a streaming one runs on Spark until stopped; a batch one runs on every host, in
-    the order of its partitions. A checkpoint identifies a data frame by its `name` and columns, and keeps the rows of
-    the first start.
-    """
-    if is_frame(source):
-        return _read_frame(source, schema, name, lifetime, progress, bad_rows, options=bool(options or path or rename))
-    if not isinstance(source, str) or name:
-        raise PlanError(
-            "only data frames have names" if isinstance(source, str) else "this is nothing that Spark reads",
-            given=name or type(source).__name__,
-            allowed="the name of a reader of Spark's, or a data frame",
-            instead="read_spark('kafka', schema, ...), or read_spark(frame, name='trades', ...)",
-        )
-    if schema is None:
-        raise PlanError(
-            "a reader of Spark's needs a schema", given=source, instead="read_spark('kafka', 'value STRING')"
-        )
-    texts = tuple(sorted((option, str(value)) for option, value in (options or {}).items()))
-    origin = SparkRead(source, texts, str(path), name_pairs(rename))
-    return stream_of(origin, Schema.of(schema).renamed(dict(origin.rename)), lifetime, progress, bad_rows)
-
-
-def _read_frame(
-    frame: Any, schema: SchemaLike | None, name: str, lifetime: Lifetime, progress: ProgressPolicy | None,
-    bad_rows: BadRowPolicy, *, options: bool,
-) -> Stream:  # fmt: skip
-    if options:
-        raise PlanError(
-            "options of a reader do not apply to a data frame",
-            given="options, path or rename",
-            instead="spark.read.option(...), frame.withColumnRenamed(...)",
-        )
-    columns = frame_schema(frame, None if schema is None else Schema.of(schema))
-    label, streaming = name or f"#{secrets.token_hex(4)}", bool(frame.isStreaming)
-    origin = FrameRead("dataframe", path=label, frame=frame, streaming=streaming, named=bool(name))
-    return stream_of(origin, columns, lifetime, progress, bad_rows)
 
 
 def read_host(
@@ -342,33 +329,22 @@ def generated(
     """
     table, delay = generator.rows_of(name, rows=rows, seed=seed, **options)
     if schema is not None:
-        table = _pick_columns(table, Schema.of(schema), name)
+        table = picked(table, Schema.of(schema), f"generated {name}")
     at, policy = point("ts") if lifetime is None else lifetime, progress
     if policy is None and "ts" in table.column_names and isinstance(at, Point) and str(at.at) == str(col("ts")):
         policy = Advance(delay=delay)
     return stream_of(Events(table), Schema.of(table.schema), at, policy, bad_rows)
 
 
-def _pick_columns(table: pa.Table, columns: Schema, name: str) -> pa.Table:
-    for column in columns:
-        if column.name not in table.column_names:
-            close = nearest(column.name, table.column_names)
-            raise SchemaError(
-                f"generated {name} have no column {column.name!r}",
-                given=str(columns),
-                allowed=str(Schema.of(table.schema)),
-                instead=close or "",
-            )
-    decoded = finish(
-        table.select(list(columns.names)), np.arange(table.num_rows), columns.fields, lambda rows: list(map(str, rows))
-    )
-    if decoded.refused.num_rows:
+def picked(table: pa.Table, columns: Schema, owner: str) -> pa.Table:
+    """The columns of a table in memory that a schema names, in its types; a value that does not fit is an error."""
+    block = fitted(table, columns, owner)
+    if block.refused.num_rows:
+        row = block.refused.slice(0, 1).to_pylist()[0]
         raise SchemaError(
-            f"generated {name} do not fit: {decoded.refused['reason'][0]}",
-            given=str(columns),
-            allowed=str(Schema.of(table.schema)),
+            f"row {row['row'] + 1} of {owner} does not fit: {row['reason']}", given=row["raw"], allowed=str(columns)
         )
-    return decoded.table
+    return block.table
 
 
 def _read(
@@ -379,12 +355,13 @@ def _read(
     progress: ProgressPolicy | None,
     bad_rows: BadRowPolicy,
     order: FileOrder,
+    dated: bool | None = None,
 ) -> Stream:
     origin = Files(str(path), format, order=order)
     columns = Schema.of(schema) if schema is not None else infer_schema(origin.files()[0].path, format)
     columns = columns.renamed(dict(format.rename))
     refuse_lists(columns, format)
-    return stream_of(origin, columns, lifetime, progress, bad_rows)
+    return stream_of(origin, columns, lifetime, progress, bad_rows, dated)
 
 
 def refuse_lists(columns: Schema, format: Format) -> None:
@@ -400,9 +377,10 @@ def refuse_lists(columns: Schema, format: Format) -> None:
 
 
 def stream_of(
-    origin: Origin, columns: Schema, lifetime: Lifetime, progress: ProgressPolicy | None, bad_rows: BadRowPolicy
-) -> Stream:
-    """The rows of an origin with these columns, as a stream."""
+    origin: Origin, columns: Schema, lifetime: Lifetime, progress: ProgressPolicy | None, bad_rows: BadRowPolicy,
+    dated: bool | None = None,
+) -> Stream:  # fmt: skip
+    """The rows of an origin with these columns, as a stream; `dated`: if the lifetime does not show it."""
     if bad_rows not in BAD_ROWS:
         raise PlanError("unknown policy for bad rows", given=bad_rows, allowed=", ".join(BAD_ROWS))
     _check_lifetime(lifetime, columns)
@@ -422,7 +400,7 @@ def stream_of(
             allowed="sources that adapters read, such as read_kafka",
             instead="hr.heartbeat(...), whose CTI follows the clock when the input is idle",
         )
-    source = Source(origin, columns, lifetime, policy, bad_rows)
+    source = Source(origin, columns, lifetime, policy, bad_rows, dated=dated)
     if isinstance(lifetime, Arrival):  # the column of the arrival is read only where a query uses it
         return Stream(replace(origin.stamped(source), read_columns=source.schema.names))
     if isinstance(lifetime, Changed):
@@ -456,11 +434,7 @@ def _refuse_reserved(columns: Schema, lifetime: Lifetime) -> None:
 
 
 def _default_progress(lifetime: Lifetime) -> ProgressPolicy:
-    return Advance() if _by_arrival(lifetime) else Explicit()
-
-
-def _by_arrival(lifetime: Lifetime) -> bool:
-    return isinstance(lifetime, Arrival) or (isinstance(lifetime, Changed) and lifetime.in_log_order)
+    return Advance() if arrives(lifetime) else Explicit()
 
 
 def _check_lifetime(lifetime: Lifetime, columns: Schema) -> None:
@@ -471,14 +445,27 @@ def _check_lifetime(lifetime: Lifetime, columns: Schema) -> None:
             allowed="hr.point(...), hr.interval(...), hr.edge(...), hr.by_arrival()",
             instead=f"lifetime=hr.point({lifetime!r})" if isinstance(lifetime, str) else "lifetime=hr.point('ts')",
         )
-    if isinstance(lifetime, Physical) or _by_arrival(lifetime):
+    if isinstance(lifetime, Physical) or arrives(lifetime):
         return
     exprs = [lifetime.start, lifetime.end] if isinstance(lifetime, Interval) else [lifetime.at]
     for expr in exprs:
-        kind = expr.type(columns)
+        kind = _time_type(expr, columns)
         if kind is not Type.DATETIME and not kind.is_integer:
             raise PlanError(
                 f"{expr} cannot be a time",
                 given=kind.value,
                 allowed="DATETIME, or a whole number of ticks (microseconds)",
             )
+
+
+def _time_type(expr: Expr, columns: Schema) -> Type:
+    try:
+        return expr.type(columns)
+    except UnknownColumn:
+        raise
+    except ExpressionError as error:
+        raise PlanError(
+            f"{expr} cannot be a time: {error.message}",
+            given=error.given,
+            allowed="DATETIME, or a whole number of ticks (microseconds); with unit= a number",
+        ) from error

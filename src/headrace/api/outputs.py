@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from headrace.adapters.registry import sink_adapter
+from headrace.border import LIFETIME, TimeColumns
+from headrace.frames import FrameKind
 from headrace.io.adapter import SinkAdapter
 from headrace.io.files import local_path
-from headrace.io.sinks import Console, Encoding, FileSink, Memory
+from headrace.io.sinks import BatchFunction, Console, Encoding, FileSink, Memory
 
-__all__ = ["console", "files", "memory", "sink"]
+__all__ = ["console", "files", "foreach_batch", "memory", "sink"]
 
 
 def _key(key: str | Sequence[str]) -> tuple[str, ...]:
     return (key,) if isinstance(key, str) else tuple(key)
 
 
-def console(*, encoding: Encoding = "events", key: str | Sequence[str] = (), rows: int = 20) -> Console:
-    """A live table on the terminal. After a crash a batch may be shown again."""
-    return Console(encoding, _key(key), rows)
+def console(
+    *,
+    encoding: Encoding = "events",
+    key: str | Sequence[str] = (),
+    rows: int = 20,
+    time_columns: TimeColumns = LIFETIME,
+) -> Console:
+    """A live table on the terminal. After a crash a batch may be shown again.
+
+    `time_columns=("start", "end")` are the titles of the columns of times.
+    """
+    return Console(encoding, _key(key), rows, time_columns=time_columns)
 
 
 def files(
@@ -29,17 +40,49 @@ def files(
     format: Literal["jsonl", "parquet"] = "jsonl",
     encoding: Encoding = "events",
     key: str | Sequence[str] = (),
+    time_columns: TimeColumns = LIFETIME,
 ) -> FileSink:
-    """Files in a directory, a folder per batch, written atomically and once."""
+    """Files in a directory, a folder per batch, written atomically and once.
+
+    Times that are dates are timestamps (in JSON, ISO texts), with null for an event without an end; numbers are
+    numbers. `time_columns=("start", "end")` gives their columns other names than `le` and `re`.
+    """
     local = local_path(str(path))
     # Workers write the files and may have another working directory: a relative path is relative to this process.
     place = str(path) if local is None else str(Path(local).absolute())
-    return FileSink(encoding, _key(key), place, format)
+    return FileSink(encoding, _key(key), place, format, time_columns=time_columns)
 
 
-def memory(*, encoding: Encoding = "events", key: str | Sequence[str] = ()) -> Memory:
-    """Keeps results in this process: `.events()` and `.cht()`. After a crash a batch may be added again."""
-    return Memory(encoding, _key(key))
+def memory(
+    *, encoding: Encoding = "events", key: str | Sequence[str] = (), time_columns: TimeColumns = LIFETIME
+) -> Memory:
+    """Keeps results in this process: `.events()` and `.cht()`. After a crash a batch may be added again.
+
+    `time_columns=("start", "end")` gives the columns of times other names.
+    """
+    return Memory(encoding, _key(key), time_columns=time_columns)
+
+
+def foreach_batch(
+    function: Callable[[Any, int], object],
+    *,
+    frame: FrameKind = "arrow",
+    encoding: Encoding = "changes",
+    key: str | Sequence[str] = (),
+    spark: Any = None,
+    time_columns: TimeColumns = LIFETIME,
+) -> BatchFunction:
+    """Calls `function(rows, batch)` with the rows of every batch that has some, and the number of the batch.
+
+    The rows are an Arrow table, or a data frame: `frame="pandas"`, `"polars"`, or `"spark"` in the session `spark`, by
+    default the one that is there. By default they are changes: `insert` or `delete` in `_change_type`, `le`, `re` and
+    the columns of the stream. `time_columns=("start", "end")` gives the columns of times other names.
+
+    The function runs in the driver, after the commit of the batch. After a crash it may be called again, with the same
+    rows and the same number, so that it can tell what it has done. An error that it raises ends the query; the next
+    start calls it with that batch again.
+    """
+    return BatchFunction(encoding, _key(key), function, frame, spark, time_columns=time_columns)
 
 
 def sink(

@@ -10,16 +10,17 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import currentframe
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.api.checks import HasNode, checked_options, checked_pairs, checked_sinks, checked_streams, options_of
 from headrace.api.options import Consistency, Host, RunOptions, StartOptions, shows_options
-from headrace.changes import Changes
+from headrace.border import LIFETIME, TimeColumns, shown
 from headrace.errors import PlanError, RowsNotUsed
 from headrace.events import history
+from headrace.frames import frame_of
 from headrace.host.driving.bounded import run_driven
 from headrace.host.driving.query import Query
 from headrace.host.local import run_local, start_local
@@ -27,12 +28,16 @@ from headrace.host.losses import describe_losses, lost
 from headrace.host.report import BatchReport
 from headrace.host.result import FinishedRun, Result
 from headrace.io.adapter import SinkAdapter
+from headrace.io.console import show_table
 from headrace.io.origins import AdapterRead, SparkRead, check_frames
 from headrace.io.sinks import Sink
 from headrace.plan.nodes import DIVERTED as DIVERTED_ROWS
 from headrace.plan.nodes import Diverted, Failures, Final, Node, Output, Source, diverted_streams, sources_of, walk
 from headrace.stages.egress import check_places, deliver, prepared, show_losses
 from headrace.time import NEG_INFINITY
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Run", "outputs_of", "run", "run_quietly", "start"]
 
@@ -63,29 +68,43 @@ class Run:
             raise PlanError("there is no such output", given=name, allowed=", ".join(self.results))
         return self.results[name]
 
-    def cht(self, name: str | None = None) -> pa.Table:
-        """The history of an output; by default of the first."""
-        return self._result(name).cht()
+    def cht(self, name: str | None = None, *, time_columns: TimeColumns = LIFETIME) -> pa.Table:
+        """The history of an output, by default of the first; `time_columns` name its columns of times."""
+        return self._result(name).cht(time_columns)
 
-    def events(self, name: str | None = None) -> pa.Table:
+    def to_pandas(self, name: str | None = None, *, time_columns: TimeColumns = LIFETIME) -> pd.DataFrame:
+        """The history of an output, as `cht` gives it, as a pandas frame."""
+        frame: pd.DataFrame = self.cht(name, time_columns=time_columns).to_pandas()
+        return frame
+
+    def to_polars(self, name: str | None = None, *, time_columns: TimeColumns = LIFETIME) -> Any:
+        """The history of an output, as `cht` gives it, as a data frame of Polars, which must be installed."""
+        return frame_of(self.cht(name, time_columns=time_columns), "polars")
+
+    def show(self, n: int = 20, name: str | None = None) -> None:
+        """Print the first `n` rows of the history of an output."""
+        show_table(self.cht(name), n)
+
+    def events(self, name: str | None = None, *, time_columns: TimeColumns = LIFETIME) -> pa.Table:
         """The physical events of an output, in the order they left."""
-        return self._result(name).events()
+        return self._result(name).events(time_columns)
 
     def cti(self, name: str | None = None) -> int:
-        """The last promise of an output."""
+        """The last promise of an output, in ticks."""
         batches = self._result(name).batches
         return batches[-1][1].cti if batches else NEG_INFINITY
 
     def diverted(self) -> pa.Table:
         """The rows that were not used, with their source, the reason, and the file and line where known."""
-        sides = [result.changes() for name, result in self.results.items() if name.startswith(DIVERTED)]
-        return pa.concat_tables([history(side) for side in [Changes.empty(DIVERTED_ROWS), *sides]])
+        sides = [result for name, result in self.results.items() if name.startswith(DIVERTED)]
+        rows = [history(side.changes()) for side in [Result(DIVERTED_ROWS), *sides]]
+        return shown(pa.concat_tables(rows), dates=any(side.dates for side in sides))
 
     def progress(self) -> BatchReport:
         """The report of the last batch: progress of the sources, sizes of operators' states, trips of loops."""
         latest = self.statistics[-1] if self.statistics else []
-        sources = latest[0]["sources"] if latest else {}
-        return BatchReport.of(len(self.statistics) - 1, sources, self.counts, latest, self.examples)
+        sources, dated = (latest[0]["sources"], latest[0].get("dates", ())) if latest else ({}, ())
+        return BatchReport.of(len(self.statistics) - 1, sources, self.counts, latest, self.examples, dated)
 
     @property
     def lost(self) -> int:
@@ -164,7 +183,7 @@ def run_quietly(
 ) -> Run:
     """`run` without a warning: for callers that show the losses themselves."""
     nodes = {name: _consistent(node, consistency) for name, node in checked_streams(streams).items()}
-    checked = checked_sinks(sinks or {}, nodes)
+    checked = {name: s.showing(dates=nodes[name].dates) for name, s in checked_sinks(sinks or {}, nodes).items()}
     outputs = outputs_of(nodes)
     _check_bounded(outputs)
     common = ["host", "consistency", "sinks"]

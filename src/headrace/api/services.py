@@ -11,16 +11,26 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from headrace.api.inputs import SchemaLike, stream_of
+from headrace.api.inputs import stream_of
 from headrace.api.keyed_changes import read_changes
 from headrace.api.stream import Stream
+from headrace.border import LIFETIME, TimeColumns
 from headrace.errors import PlanError
 from headrace.expr import Expr
+from headrace.io.encode import PHYSICAL
 from headrace.io.origins import AdapterRead
 from headrace.io.sinks import Encoding
 from headrace.io.values import ValueFormat
-from headrace.plan.policies import Arrival, BadRowPolicy, Interval, Lifetime, Physical, ProgressPolicy
-from headrace.schema import Field, Schema, Type
+from headrace.plan.policies import (
+    Arrival,
+    BadRowPolicy,
+    Interval,
+    Lifetime,
+    Physical,
+    ProgressPolicy,
+    starts_are_dates,
+)
+from headrace.schema import Schema, SchemaLike
 from headrace.time import DurationLike
 
 if TYPE_CHECKING:
@@ -31,7 +41,6 @@ __all__ = ["kafka", "kafka_topics", "postgres", "postgres_table", "read_kafka", 
 
 ValueFormatLike = str | ValueFormat
 Metadata = Literal["_key", "_topic", "_partition", "_offset", "_timestamp", "_headers", "_tombstone"]
-_CONTROL = (Field("kind", Type.STRING), *(Field(name, Type.LONG) for name in ("le", "re", "re_new")))
 
 
 def _format(format: ValueFormatLike) -> ValueFormat:
@@ -86,11 +95,12 @@ def read_kafka(
     before they were read are an error, or with `on_gap="continue"` counted.
 
     The partition that is farthest behind decides the CTI; `idle=` of the progress policy excepts silent ones. With
-    `lifetime=hr.physical()` the messages are physical events, as `hr.kafka(...)` writes them.
+    `lifetime=hr.physical()` the messages are physical events, as `hr.kafka(...)` writes them; `le DATETIME` in the
+    schema declares that their times are dates.
     """
-    physical = isinstance(lifetime, Physical)
+    physical, declared = isinstance(lifetime, Physical), Schema.of(schema)
     if physical:
-        schema = Schema((*_CONTROL, *Schema.of(schema).payload))
+        schema = Schema((*PHYSICAL, *declared.payload))
         how = _format(options.get("format", "json"))
         options["format"] = replace(how, nested=True) if how.name == "json" else how
     adapter = kafka_topics(topics, schema, **options)
@@ -99,7 +109,8 @@ def read_kafka(
     for name in wanted:
         adapter.schema[name]  # an error that names the columns, if there is none of this name
     columns = Schema(tuple(column for column in adapter.schema if column.name in wanted))
-    return stream_of(AdapterRead(adapter), columns, lifetime, progress, bad_rows)
+    dated = starts_are_dates(declared) if physical else None
+    return stream_of(AdapterRead(adapter), columns, lifetime, progress, bad_rows, dated)
 
 
 def _columns_of(lifetime: Any) -> set[str]:
@@ -116,7 +127,7 @@ def kafka(
     key_format: Literal["json", "text"] = "json", ended: Literal["keep", "delete"] = "keep",
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once", create: bool = False,
     partitions: int | None = None, topic_config: Mapping[str, object] | None = None,
-    options: Mapping[str, object] | None = None,
+    options: Mapping[str, object] | None = None, time_columns: TimeColumns = LIFETIME,
 ) -> KafkaSink:  # fmt: skip
     """A topic of Kafka as a sink: each row is a message, every batch a transaction.
 
@@ -126,6 +137,7 @@ def kafka(
 
     Readers that read committed messages only (`isolation.level=read_committed`) see every batch once, whatever
     crashes. `delivery="at_least_once"` writes without transactions. `create=True` creates the topic if it is missing.
+    `time_columns=("start", "end")` gives `le` and `re` other names.
     """
     # Imported when it is used: it needs an extra.
     from headrace.adapters.kafka import KafkaSink
@@ -134,6 +146,7 @@ def kafka(
         encoding, _names(key), ended=ended, bootstrap=bootstrap, topic=topic, format=_format(format),
         message_key=_names(message_key), key_format=key_format, delivery=delivery, create=create,
         partitions=partitions, topic_config=dict(topic_config or {}), options=dict(options or {}),
+        time_columns=time_columns,
     )  # fmt: skip
 
 
@@ -202,20 +215,22 @@ def postgres_table(dsn: str, table: str = "", *, query: str = "", schema: Schema
 
 def postgres(
     dsn: str, table: str, *, encoding: Encoding = "final", key: str | Sequence[str] = (), create: bool = False,
-    ended: Literal["keep", "delete"] = "keep", times: Literal["timestamp", "ticks"] = "timestamp",
-    columns: Mapping[str, str] | None = None,
+    ended: Literal["keep", "delete"] = "keep", times: Literal["timestamp", "ticks"] | None = None,
+    columns: Mapping[str, str] | None = None, time_columns: TimeColumns = LIFETIME,
 ) -> PostgresSink:  # fmt: skip
     """A table of PostgreSQL as a sink; every batch is a transaction, which records its number.
 
     `encoding="final"` inserts rows that nothing can change any more. `"upsert"` keeps the latest row of each `key`:
     rows are inserted, updated and deleted. `ended="delete"` also deletes rows whose lifetime has ended, so that the
     table has only rows that still hold. `"events"` and `"changes"` are logs. `create=True` creates a missing table;
-    `columns` maps names of columns to those of the table; `times="ticks"` writes `le` and `re` as numbers.
+    `columns` maps names of columns to those of the table, and `time_columns` names those of `le` and `re`. In a created
+    table these are of type timestamptz if the times of the stream are dates, else bigint; `times=` sets it.
     """
     # Imported when it is used: it needs an extra.
     from headrace.adapters.postgres import PostgresSink
 
     mapping = tuple((columns or {}).items())
     return PostgresSink(
-        encoding, _names(key), ended=ended, dsn=dsn, table=table, create=create, times=times, columns=mapping
-    )
+        encoding, _names(key), ended=ended, dsn=dsn, table=table, create=create, times=times, columns=mapping,
+        time_columns=time_columns,
+    )  # fmt: skip

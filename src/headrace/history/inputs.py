@@ -102,7 +102,9 @@ class SourceQuery:
     def _lifetime(self) -> tuple[str, str]:
         lifetime = self.source.lifetime
         if isinstance(lifetime, Interval):
-            return self._ticks(lifetime.start), self._ticks(lifetime.end)
+            end = self._ticks(lifetime.end)
+            endless = lifetime.null_is_endless(self.source.columns)
+            return self._ticks(lifetime.start), f"coalesce({end}, {INFINITY})" if endless else end
         assert isinstance(lifetime, (Point, Edge))
         at = self._ticks(lifetime.at)
         return at, f"CASE WHEN {at} < {INFINITY} THEN {at} + {CHRONON} END"
@@ -284,8 +286,8 @@ SELECT __life.le AS le, __life.re AS re, {payload} FROM lives"""
         """The checks for rows that a policy of the source makes an error."""
         origin, late = self.source.origin, self.source.policy.late
         found = []
-        # Events in memory were checked when the stream was created; changes of a table were not.
-        checked = isinstance(origin, Events) and not isinstance(self.source.lifetime, Changed)
+        # Physical events in memory were checked when the stream was created; rows with another lifetime were not.
+        checked = isinstance(origin, Events) and self.physical
         if self.source.bad_rows == "raise" and not checked:
             bad = f"WITH events AS (\n  {self._events()}\n)\nSELECT * FROM events WHERE NOT __fine"
             found.append(PolicyCheck(bad, lambda row: BadRow(f"{origin}: a row that is no event", given=_plain(row))))

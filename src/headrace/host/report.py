@@ -5,9 +5,10 @@ A report is a dictionary of JSON values, the same on every host; as text it is a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from headrace.border import shown_time
 from headrace.host.losses import describe_losses
 from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 
@@ -22,7 +23,8 @@ class BatchReport(dict[str, Any]):
     `examples` has, for each source that lost rows, one of them: its reason, file, line and text. `operators` are those
     with state; `loops` are the loops among them, also inside of others. `fetched` is the number of bytes of state that
     workers fetched from a remote store. `intake` has for each source how much a batch reads at most, how much waited
-    after the batch, and the partition that holds back the CTI.
+    after the batch, and the partition that holds back the CTI. CTIs and other times are ISO texts where they are dates,
+    and numbers of ticks where they are numbers.
     """
 
     @classmethod
@@ -33,18 +35,24 @@ class BatchReport(dict[str, Any]):
         counts: Mapping[str, Mapping[str, int]],
         statistics: Iterable[Mapping[str, Any]],
         examples: Mapping[str, Mapping[str, Any]] | None = None,
+        dated: Collection[str] = (),
     ) -> BatchReport:
-        """The report of a batch, from the statistics of its stages and the progress of its sources."""
+        """The report of a batch, from the statistics of its stages and the progress of its sources.
+
+        `dated` are the sources whose times are dates.
+        """
         statistics = list(statistics)
         operators = list(operators_of(statistics).values())
         cti = min((p[0] for p in sources.values()), default=NEG_INFINITY)
         loops = [loop for operator in operators for loop in _loops(operator)]
-        shown = {"batch": batch, "cti": cti, "sources": sources, "counts": counts, "examples": examples or {}}
+        times = {name: [shown_time(t, dates=name in dated) for t in pair] for name, pair in sources.items()}
+        whole: dict[str, Any] = {"batch": batch, "cti": shown_time(cti, dates=bool(dated)), "sources": times}
+        shown = whole | {"counts": counts, "examples": examples or {}}
         fetched = sum(part.get("fetched", 0) for part in statistics)
         return cls(**shown, operators=operators, loops=loops, fetched=fetched)
 
     def __str__(self) -> str:
-        lines = [f"batch {self.get('batch', -1)}, CTI {format_ticks(self.get('cti', NEG_INFINITY))}"]
+        lines = [f"batch {self.get('batch', -1)}, CTI {_time(self.get('cti', NEG_INFINITY))}"]
         for source, counts in self.get("counts", {}).items():
             lines.append(f"  {source}: " + ", ".join(f"{name} {n:,}" for name, n in counts.items() if n))
         lines += [
@@ -78,6 +86,7 @@ def _together(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return total
     rounds = max(part["rounds"] for part in parts)
     rows = [[*part["circulated"], *[0] * rounds][:rounds] for part in parts]
+    dates = bool(total.pop("dates", False))
     inputs = [min(ctis) for ctis in zip(*(part["input_ctis"] for part in parts), strict=True)]
     output = min(part["output_cti"] for part in parts)
     inside = zip(*(part["loop"] for part in parts), strict=True)
@@ -86,8 +95,8 @@ def _together(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "most_rounds": max(part["most_rounds"] for part in parts),
         "circulated": [sum(column) for column in zip(*rows, strict=True)],
         "circulated_in_all": sum(part["circulated_in_all"] for part in parts),
-        "input_ctis": inputs,
-        "output_cti": output,
+        "input_ctis": [shown_time(cti, dates=dates) for cti in inputs],
+        "output_cti": shown_time(output, dates=dates),
         "lag": _lag(min(inputs), output),
         "loop": [_together(same) for same in inside],
     }  # fmt: skip
@@ -112,17 +121,21 @@ def _loop_lines(operator: Mapping[str, Any]) -> list[str]:
     if "loop" not in operator:
         return []
     lag = "unknown" if operator["lag"] is None else f"{operator['lag']:,}"
-    inputs = ", ".join(map(format_ticks, operator["input_ctis"]))
+    inputs = ", ".join(map(_time, operator["input_ctis"]))
     changes = f"{sum(operator['circulated']):,}, in all {operator['circulated_in_all']:,}"
     lines = [
         f"rounds: {operator['rounds']}, at most {operator['most_rounds']} so far",
         f"changes that went round: {changes}",
-        f"CTI: {format_ticks(operator['output_cti'])}, of its inputs {inputs}; lag {lag}",
+        f"CTI: {_time(operator['output_cti'])}, of its inputs {inputs}; lag {lag}",
     ]
     for part in operator["loop"]:
         lines.append(f"{part['operator']}: {_size(part)}")
         lines += [f"  {line}" for line in _loop_lines(part)]
     return lines
+
+
+def _time(time: int | str) -> str:
+    return time if isinstance(time, str) else format_ticks(time)
 
 
 def _size(state: Mapping[str, Any]) -> str:

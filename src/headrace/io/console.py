@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,20 +22,25 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from headrace.border import LIFETIME, as_ticks, is_shown
 from headrace.changes import Changes
-from headrace.io.sinks import Console, rows_of
+from headrace.errors import PlanError
+from headrace.io.sinks import Console, ticks_of
 from headrace.io.upserts import BATCH, OP
 from headrace.progress import Progress
 from headrace.time import INFINITY, format_ticks
 
-__all__ = ["Row", "batch_rows", "batch_table", "close", "show_batch", "show_losses"]
+__all__ = [
+    "Row", "batch_rows", "batch_table", "close", "drawn_lines", "show_batch", "show_losses", "show_table", "text_of",
+    "texts_of",
+]  # fmt: skip
 
 NEW, LATEST, CORRECTED, MOVED, WITHDRAWN = "new", "latest", "corrected", "moved", "withdrawn"
 _COLOURS = {NEW: "green", LATEST: "green", CORRECTED: "yellow", MOVED: "yellow", WITHDRAWN: "red"}
 _MAX_ROWS = 2000  # of a batch: a person reads far fewer, and pairing rows takes time
 _EARLIER = 10  # rows of a key that may hold again: the first, and the last ones
 _REMEMBERED = 5  # screens of rows that are kept: where rows are withdrawn, older ones take their place
-_REAL_DATE = 10**12  # larger ticks are shown as dates, the small ones of drawn tables as numbers
+_TIMES = ("le", "re", "re_new")
 
 
 @dataclass(frozen=True)
@@ -78,20 +83,53 @@ def close(sink: Console) -> None:
     _SCREENS.close(sink)
 
 
+def show_table(table: pa.Table, rows: int) -> None:
+    """Print the first rows of a table, as drawn tables are written, and how many there are more."""
+    if type(rows) is not int or rows < 1:
+        raise PlanError("this is not a number of rows", given=rows, allowed="a whole number from 1 on", instead="20")
+    more = table.num_rows - rows
+    lines = [*drawn_lines(table.slice(0, rows)), *([f"… and {more} more"] if more > 0 else [])]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def drawn_lines(table: pa.Table) -> Iterator[str]:
+    """The lines of a table, as drawn tables are written."""
+    columns = [[name, *texts] for name, texts in zip(table.column_names, texts_of(table), strict=True)]
+    widths = [max(map(len, column)) for column in columns]
+    for row in zip(*columns, strict=True):
+        yield " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def text_of(name: str, value: object, *, dates: bool = False) -> str:
+    """A value of a column, as text; times are in ticks."""
+    if value is None:
+        return ""
+    if name in _TIMES and isinstance(value, int):
+        return format_ticks(value, dates=dates)
+    return str(value)
+
+
+def texts_of(table: pa.Table) -> list[list[str]]:
+    """The columns of a table of rows, events or a history, as texts."""
+    dates = is_shown(table)
+    ticks = as_ticks(table)
+    return [[text_of(name, value, dates=dates) for value in ticks[name].to_pylist()] for name in ticks.column_names]
+
+
 def batch_table(sink: Console, name: str, batch_id: int, changes: Changes, progress: Progress) -> Group:
     """The changes of one batch as a table, with the batch and its CTI as title."""
     rows = batch_rows(changes, sink)
     more = [Text(f"… and {len(rows) - sink.rows} more")] if len(rows) > sink.rows else []
-    title = Text(f"{name} · batch {batch_id} · CTI {_time(progress.cti)}", "bold")
-    return Group(title, _table(rows[: sink.rows], progress, marked=True), *more)
+    title = Text(f"{name} · batch {batch_id} · CTI {format_ticks(progress.cti, dates=sink.dates)}", "bold")
+    return Group(title, _table(rows[: sink.rows], progress, sink, marked=True), *more)
 
 
 # --- what changed ---------------------------------------------------------------------------------------------------
 
 
 def batch_rows(changes: Changes, sink: Console) -> list[Row]:
-    """The rows of a batch, by time; at most the newest few thousand."""
-    table = rows_of(changes, sink)
+    """The rows of a batch, by time, which is in ticks; at most the newest few thousand."""
+    table = ticks_of(changes, sink)
     table = table.take(pc.sort_indices(table, [("le", "ascending")])).slice(max(0, table.num_rows - _MAX_ROWS))
     if sink.encoding == "upsert":
         marks = {"upsert": LATEST, "delete": WITHDRAWN}
@@ -198,8 +236,8 @@ class _Screen:
     def table(self) -> Group:
         rows = list(self.shown.values())[-self.sink.rows :]
         counts = f"{self.answers} answers, {self.corrected} corrections"
-        footer = Text(f"batch {self.batch_id} · CTI {_time(self.progress.cti)} · {counts}", "dim")
-        return Group(_table(rows, self.progress, marked=False), footer)
+        footer = f"batch {self.batch_id} · CTI {format_ticks(self.progress.cti, dates=self.sink.dates)} · {counts}"
+        return Group(_table(rows, self.progress, self.sink, marked=False), Text(footer, "dim"))
 
 
 class _Screens:
@@ -250,38 +288,35 @@ _SCREENS = _Screens()
 # --- drawing ----------------------------------------------------------------------------------------------------------
 
 
-def _table(rows: list[Row], progress: Progress, *, marked: bool) -> Table:
+def _table(rows: list[Row], progress: Progress, sink: Console, *, marked: bool) -> Table:
     """Rows as a table; `marked` adds a column with the marks in words, besides the colours."""
     table = Table()
     if marked:
         table.add_column("")
     names = list(rows[0].values) if rows else []
+    titles = dict(zip(LIFETIME, ("from", "to") if sink.time_columns == LIFETIME else sink.time_columns, strict=True))
     for name in names:
-        table.add_column({"le": "from", "re": "to"}.get(name, name))
+        table.add_column(titles.get(name, name))
     for row in rows:
         final = not row.mark and row.values.get("re", INFINITY) <= progress.cti
         style = "dim" if final else _COLOURS.get(row.mark, "") + (" strike" if row.mark == WITHDRAWN else "")
-        cells = [_cell(name, row) for name in names]
+        cells = [_cell(name, row, dates=sink.dates) for name in names]
         table.add_row(*([Text(row.mark)] if marked else []), *cells, style=style.strip())
     return table
 
 
-def _cell(name: str, row: Row) -> Text:
-    new = _text(name, row.values[name])
+def _cell(name: str, row: Row, *, dates: bool) -> Text:
+    new = _text(name, row.values[name], dates=dates)
     if name not in row.before:
         return Text(new)
-    return Text.assemble((_text(name, row.before[name]), "red"), " → ", (new, "bold yellow"))
+    return Text.assemble((_text(name, row.before[name], dates=dates), "red"), " → ", (new, "bold yellow"))
 
 
-def _text(name: str, value: object) -> str:
+def _text(name: str, value: object, *, dates: bool = False) -> str:
     if value is None:
         return ""
-    if name in ("le", "re") and isinstance(value, int):
-        return _time(value)
+    if name in LIFETIME and isinstance(value, int):
+        return format_ticks(value, dates=dates)
     if isinstance(value, list):
         return f"[{', '.join(_text('', item) or 'null' for item in value)}]"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _time(ticks: int) -> str:
-    return format_ticks(ticks, as_datetime=abs(ticks) > _REAL_DATE)

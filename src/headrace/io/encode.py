@@ -2,7 +2,7 @@
 
 Each column becomes a column of JSON texts, and the texts of a row are joined; no row is ever a Python object. Only
 texts that need escaping take the slow path. Values that JSON lacks are texts: `"NaN"`, `"Infinity"`, `"-Infinity"` for
-floats and `"inf"` for a lifetime without an end. Times are ISO texts in UTC, lists are arrays.
+floats and `"inf"` for a lifetime of plain numbers without an end. Times are ISO texts in UTC, lists are arrays.
 
 A physical event (rule 1.3) is `{"kind": …, "le": …, "re": …, "re_new": …, "payload": {…}}`, with null for parts that
 its kind does not have; the payload of a CTI is empty.
@@ -94,14 +94,17 @@ def _bytes(lines: pa.Array) -> bytes:
 
 
 def _event(batch: pa.RecordBatch) -> pa.Array:
-    payload = json_objects(batch.drop_columns([field.name for field in PHYSICAL]))
-    parts: list[Any] = ['{"kind": ', _text(batch["kind"]), ', "le": ', _or_null(batch["le"].cast(pa.string()))]
-    parts += [', "re": ', _end(batch["re"]), ', "re_new": ', _end(batch["re_new"])]
+    payload = json_objects(batch.drop_columns(batch.schema.names[: len(PHYSICAL)]))
+    names = batch.schema.names[: len(PHYSICAL)]
+    parts: list[Any] = ['{"kind": ', _text(batch[names[0]]), f', "{names[1]}": ', _json(batch[names[1]])]
+    parts += [f', "{names[2]}": ', _end(batch[names[2]]), f', "{names[3]}": ', _end(batch[names[3]])]
     parts += [', "payload": ', pc.if_else(pc.equal(batch["kind"], "cti"), "{}", payload), "}"]
     return pc.binary_join_element_wise(*parts, "")
 
 
 def _end(ends: pa.Array) -> pa.Array:
+    if pa.types.is_timestamp(ends.type):
+        return _json(ends)
     return _or_null(pc.if_else(pc.equal(ends, INFINITY), '"inf"', ends.cast(pa.string())))
 
 
@@ -186,8 +189,8 @@ def iso_texts(values: pa.Array) -> pa.Array:
     micros = values.cast(pa.timestamp("us", tz=values.type.tz), safe=False).cast(pa.int64())
     ticks = pc.fill_null(micros, 0).to_numpy()
     if len(ticks) and not (_YEARS[0] <= ticks.min() and ticks.max() < _YEARS[1]):
-        spaced = micros.cast(pa.timestamp("us", tz="UTC")).cast(pa.string())
-        return pc.replace_substring(spaced, " ", "T", max_replacements=1)
+        texts = np.char.add(np.datetime_as_string(ticks.astype("datetime64[us]")), "Z")
+        return pc.if_else(pc.is_valid(micros), pa.array(texts, pa.string()), pa.scalar(None, pa.string()))
     days, clock = np.divmod(ticks, _DAY)
     letters = np.repeat(_ISO[None, :], len(ticks), axis=0)
     letters[:, :10] = _dates(days)

@@ -11,6 +11,7 @@ three accept ticks, ISO times, `inf`, `∞` and `-inf`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -37,6 +38,8 @@ _ENDINGS = {"csv": "csv", "tsv": "csv", "txt": "csv", "json": "json", "jsonl": "
             "parquet": "parquet", "pq": "parquet", "arrow": "arrow", "feather": "arrow", "ipc": "arrow"}  # fmt: skip
 _COMPRESSED = ("gz", "bz2", "zst", "lz4")
 _SAMPLE_BYTES = 1 << 20
+_SAMPLE_LINES = 100
+_DATE_TEXT = re.compile(r"-?[0-9]{4,}-[0-9]{2}-[0-9]{2}")
 _GUESSES = (Type.LONG, Type.DOUBLE, Type.BOOLEAN, Type.DATETIME)
 
 
@@ -47,8 +50,9 @@ class Format:
     `delimiter` and `header` are for CSV. `nested` is for JSON: payload columns are under `"payload"`, as the writer
     of physical events puts them; None looks at the first line of each file. `envelope` is for JSON: lines are changes
     (`envelope.py`), and the columns those of the rows that they describe. `rename` pairs column names of the file
-    with new names. `max_line` and `max_expansion` are limits for text: the bytes of a line, and how many times its size
-    a compressed file may decompress to.
+    with new names. `sparse` is for JSON: the columns that no row need have (`json_fields.py`); `*` is all of them.
+    `max_line` and `max_expansion` are limits for text: the bytes of a line, and how many times its size a compressed
+    file may decompress to.
     """
 
     name: str
@@ -59,6 +63,7 @@ class Format:
     max_line: int = MAX_LINE
     max_expansion: int = MAX_EXPANSION
     envelope: Literal["", "debezium"] = ""
+    sparse: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.envelope not in ("", "debezium") or (self.envelope and (self.name != "json" or self.nested)):
@@ -175,6 +180,31 @@ def infer_schema(path: str, format: Format) -> Schema:
             return _typed(parquet_schema(file) if format.name == "parquet" else arrow_schema(file))
 
 
+def starts_with_dates(path: str, format: Format) -> bool:
+    """Whether the events of a file start at dates, and not at ticks, by the file's columns or its first rows."""
+    name = next((old for old, new in format.rename if new == "le"), "le")
+    with source_errors(path):
+        if format.name == "csv":
+            rows = first_records(_sample(path, quoted=True), format.delimiter)
+            names = _names(rows, format.header)
+            place = names.index(name) if name in names else len(names)
+            starts: list[Any] = [row[place] for row in rows[format.header :] if len(row) > place]
+        elif format.name == "json":
+            starts = [_member(line, name) for line in _sample(path, quoted=False).split(b"\n")[:_SAMPLE_LINES]]
+        else:
+            with open_file(path) as file:
+                schema = parquet_schema(file) if format.name == "parquet" else arrow_schema(file)
+            return name in schema.names and pa.types.is_temporal(schema.field(name).type)
+    return any(isinstance(start, str) and _DATE_TEXT.match(start) for start in starts)
+
+
+def _member(line: bytes, name: str) -> Any:
+    try:
+        return json.loads(line).get(name)
+    except (ValueError, AttributeError):  # no object: its row is refused when it is read
+        return None
+
+
 def first_row(path: str, delimiter: str) -> list[str]:
     """The fields of the first row of a CSV file, which may be its header."""
     rows = first_records(_sample(path, quoted=True), delimiter)
@@ -190,7 +220,10 @@ def _infer_csv(data: bytes, format: Format) -> Schema:
     rows = first_records(data, format.delimiter) if data else []
     names = _names(rows, format.header)
     body = [row for row in rows[1 if format.header else 0 :] if len(row) == len(names)]
-    return Schema(tuple(Field(name, _guess(name, [row[i] for row in body])) for i, name in enumerate(names)))
+    fields = [Field(name, _guess(name, [row[i] for row in body])) for i, name in enumerate(names)]
+    starts = [row[names.index("le")] for row in body] if "le" in names else []
+    dates = any(starts) and all(_DATE_TEXT.match(start) for start in starts if start)
+    return Schema(tuple(Field(f.name, Type.DATETIME) if dates and f.name in TICK_COLUMNS else f for f in fields))
 
 
 def _names(rows: list[list[str | None]], header: bool) -> list[str]:
@@ -221,6 +254,7 @@ def _infer_json(data: bytes) -> Schema:
 
 
 def _typed(arrow: pa.Schema) -> Schema:
-    return Schema.of(
-        pa.schema([field.with_type(pa.int64()) if field.name in TICK_COLUMNS else field for field in arrow])
-    )
+    """The columns; times of events are dates if their starts are dates or texts, else ticks."""
+    start = arrow.field("le").type if "le" in arrow.names else pa.int64()
+    kind = pa.int64() if pa.types.is_integer(start) or pa.types.is_null(start) else pa.timestamp("us", "UTC")
+    return Schema.of(pa.schema([field.with_type(kind) if field.name in TICK_COLUMNS else field for field in arrow]))

@@ -178,12 +178,13 @@ class Channel:
             self._note_dropped(rows, table, late, cti, lines)
         if not (refused.any() or bad.any()):
             return self._accept(events), Changes.empty(DIVERTED)
-        reasons = _late_reasons(rows, refused, cti, self.source.policy.late)
+        reasons = _late_reasons(rows, refused, cti, self.source.policy.late, self.source.dates)
         reasons[bad] = why_bad[bad] if bad.any() else ""
         places = np.flatnonzero(refused | bad)
         unused = full_rows(places) if full_rows is not None else table.take(pa.array(places))
         at = None if lines is None else pa.array(lines[places], mask=lines[places] < 0)
-        return self._accept(events), self._diverted(list(reasons[places]), _row_texts(unused), cti[places], at)
+        texts = _row_texts(unused, self.source)
+        return self._accept(events), self._diverted(list(reasons[places]), texts, cti[places], at)
 
     def _on_time(self, table: pa.Table) -> Changes | None:
         """All rows of a block, if a quick look shows that they are sound and on time."""
@@ -233,9 +234,8 @@ class Channel:
         self.report.counts["malformed"] += int(np.count_nonzero(bad))
         if bad.any() and self.source.bad_rows == "raise":
             row = int(np.flatnonzero(bad)[0])
-            raise BadRow(
-                f"{self.source.origin}: {reasons[row]}", given=_row_text(events, row), instead="bad_rows='divert'"
-            )
+            text = _row_text(events, row, self.source)
+            raise BadRow(f"{self.source.origin}: {reasons[row]}", given=text, instead="bad_rows='divert'")
         return bad, reasons
 
     # --- lateness ----------------------------------------------------------------------------------------------------
@@ -295,9 +295,10 @@ class Channel:
         policy = self.source.policy.late
         if policy == "raise":
             row = int(np.flatnonzero(late)[0])
+            promise = format_ticks(int(cti[row]), dates=self.source.dates)
             raise LateEvent(
-                f"{self.source.origin}: an event breaks the promise of the CTI {format_ticks(int(cti[row]))}",
-                given=_row_text(events, row),
+                f"{self.source.origin}: an event breaks the promise of the CTI {promise}",
+                given=_row_text(events, row, self.source),
                 instead="late='divert', 'adjust' or 'drop' in the input's progress, or a longer delay",
             )
         if policy == "adjust":
@@ -362,8 +363,8 @@ class Channel:
         row = int(np.flatnonzero(late)[0])
         line = None if lines is None or lines[row] < 0 else int(lines[row])
         place = slice(row, row + 1)
-        reason = _late_reasons(events.slice(row, 1), late[place], cti[place], "drop")[0]
-        self._note({"reason": reason, "file": self.file, "line": line, "row": _row_text(table, row)})
+        reason = _late_reasons(events.slice(row, 1), late[place], cti[place], "drop", self.source.dates)[0]
+        self._note({"reason": reason, "file": self.file, "line": line, "row": _row_text(table, row, self.source)})
 
     def _note(self, example: dict[str, Any]) -> None:
         """Keep the first row that is not used, as an example."""
@@ -411,7 +412,10 @@ def _inserts(size: int) -> pa.DictionaryArray | pa.Array:
 
 def _lifetimes(lifetime: Point | Interval | Edge, table: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
     if isinstance(lifetime, Interval):
-        return _times(lifetime.start, table), _times(lifetime.end, table)
+        ends = _times(lifetime.end, table)
+        if lifetime.null_is_endless(Schema.of(table.schema)):
+            ends = pc.fill_null(ends, INFINITY)
+        return _times(lifetime.start, table), ends
     le = _times(lifetime.at, table)
     return le, pc.add(le, CHRONON)
 
@@ -446,13 +450,13 @@ def _within(times: Int64s, promise: Flags, high: int, max_skew: int) -> Flags:
     return np.array(trusted, bool)
 
 
-def _late_reasons(events: pa.Table, late: Flags, cti: Int64s, policy: str) -> NDArray[Any]:
+def _late_reasons(events: pa.Table, late: Flags, cti: Int64s, policy: str, dates: bool) -> NDArray[Any]:
     reasons = np.full(len(late), "", object)
     sync = _sync_times(events, to_numpy(pc.fill_null(events.column("le"), 0)))
     more = ", and nothing of its lifetime is left after it" if policy == "adjust" else ""
-    promises = {time: format_ticks(time) for time in np.unique(cti[late]).tolist()}
+    promises = {time: format_ticks(time, dates=dates) for time in np.unique(cti[late]).tolist()}
     reasons[late] = [
-        f"late: its sync time {format_ticks(time)} is before the CTI {promises[met]}{more}"
+        f"late: its sync time {format_ticks(time, dates=dates)} is before the CTI {promises[met]}{more}"
         for time, met in zip(sync[late].tolist(), cti[late].tolist(), strict=True)
     ]
     return reasons
@@ -473,10 +477,16 @@ def _of_kind(events: pa.Table, kind: str) -> Flags:
     return np.asarray(pc.fill_null(pc.equal(events.column("kind"), kind), False), bool)
 
 
-def _row_text(table: pa.Table, row: int) -> str:
-    return _row_texts(table.slice(row, 1))[0]
+def _row_text(table: pa.Table, row: int, source: Source) -> str:
+    return _row_texts(table.slice(row, 1), source)[0]
 
 
-def _row_texts(table: pa.Table) -> list[str]:
+def _row_texts(table: pa.Table, source: Source) -> list[str]:
     table = table.drop_columns([name for name in table.column_names if name in STAMPS])
+    for name in CONTROL[1:] if source.dates else ():
+        place = table.schema.get_field_index(name)
+        if place >= 0 and pa.types.is_integer(table.schema.field(place).type):
+            ticks = table.column(place).to_pylist()
+            texts = [None if time is None else format_ticks(time, dates=True) for time in ticks]
+            table = table.set_column(place, name, pa.array(texts, pa.string()))
     return [json.dumps(row, default=str, ensure_ascii=False) for row in table.to_pylist()]

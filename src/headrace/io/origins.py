@@ -35,7 +35,7 @@ from headrace.io.files import ORDERS, FileOrder, ListedFile, listing, local_path
 from headrace.io.formats import Format
 from headrace.io.secrets import shown_options, shown_place
 from headrace.plan.nodes import Node, Source
-from headrace.plan.policies import Arrival, Changed, Explicit, Interval, Physical
+from headrace.plan.policies import Explicit, Interval, Physical, arrives
 from headrace.schema import ARRIVAL, POSITION, STAMPS, Schema
 from headrace.time import INFINITY, NEG_INFINITY
 
@@ -106,9 +106,13 @@ class Files(_UnknownRows):
 
     def check(self) -> None:
         """Raise unless files exist or may come later: a directory may be empty, and a pattern may match nothing yet."""
-        local = local_path(self.path)
-        if local is not None and not has_magic(local) and not Path(local).exists():
+        if not self.exists():
             raise SourceError(f"there is no file or directory {self.path!r}", given=self.path, allowed=_PLACES)
+
+    def exists(self) -> bool:
+        """Whether there is a file or a directory, or may be files later."""
+        local = local_path(self.path)
+        return local is None or has_magic(local) or Path(local).exists()
 
     def files(self) -> list[ListedFile]:
         """The files that exist now, in the order of reading."""
@@ -158,7 +162,7 @@ class Events:
         arrivals = pa.array(_arrivals(source, self.table))
         table = self.table.append_column(ARRIVAL, arrivals)
         table = table.append_column(POSITION, pa.array(np.arange(table.num_rows, dtype=np.int64)))
-        return replace(_with_stamps(source), origin=Events(table, self.sizes))
+        return replace(_with_stamps(source), origin=Events(table, self.sizes), dated=_dated(source))
 
     def plain_rows(self, source: Source) -> Source:
         """Physical events without retractions as rows with intervals; they keep their stamps, and lose the CTIs."""
@@ -344,10 +348,15 @@ def _retraction(events: pa.Table) -> dict[str, object] | None:
     return dict(retractions.slice(0, 1).to_pylist()[0]) if retractions.num_rows else None
 
 
+def _dated(source: Source) -> bool:
+    """Whether the arrivals of rows in memory are dates: if they are taken from dates."""
+    return source.dates and not (source.dated is None and arrives(source.lifetime))
+
+
 def _arrivals(source: Source, table: pa.Table) -> NDArray[np.int64]:
     """For each row in memory, the latest time of the rows up to it; its number if none has a time."""
     lifetime = source.lifetime
-    if isinstance(lifetime, Arrival) or (isinstance(lifetime, Changed) and lifetime.in_log_order):
+    if arrives(lifetime):
         return np.arange(table.num_rows, dtype=np.int64)
     if isinstance(lifetime, Physical):
         starts = table["le"]

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from headrace.border import fill_infinity
 from headrace.errors import PlanError, SourceError, without_secrets
 from headrace.expr import predicate_mask
 from headrace.expr.pushdown import to_arrow_filter
@@ -84,12 +85,19 @@ def _read(source: Source, file: ListedFile) -> Iterator[DecodedBlock]:
     judged = {name for name in columns if name not in wanted and name not in filtered}
     blocks = read_file(path, source.origin.format, stored, columns, row_filter, judged)
     if columns == wanted:
-        yield from blocks
+        yield from (_whole_times(source, block) for block in blocks)
     else:
         stamps = [name for name in wanted if name not in stored]
         for block in blocks:
             values = [_stamp(name, file, block) if name in stamps else block.table[name] for name in wanted]
-            yield replace(block, table=pa.table(values, names=wanted))
+            yield _whole_times(source, replace(block, table=pa.table(values, names=wanted)))
+
+
+def _whole_times(source: Source, block: DecodedBlock) -> DecodedBlock:
+    """Physical events whose times are dates, with infinity where null stands for it (rule 1.1)."""
+    if not isinstance(source.lifetime, Physical) or not source.dates:
+        return block
+    return replace(block, table=fill_infinity(block.table))
 
 
 def read_range(source: Source, part: ReadRange) -> Generator[DecodedBlock, None, int]:
@@ -109,7 +117,7 @@ def read_range(source: Source, part: ReadRange) -> Generator[DecodedBlock, None,
         if columns != wanted:
             values = [block.table[name] if name in stored else _offset_stamp(name, source, block) for name in wanted]
             block = replace(block, table=pa.table(values, names=wanted))
-        yield block
+        yield _whole_times(source, block)
 
 
 def _offset_stamp(name: str, source: Source, block: DecodedBlock) -> pa.Array:

@@ -9,18 +9,22 @@ delivers rows to sinks; `adapter.py` has the base class of sinks that are servic
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.border import LIFETIME, TimeColumns, as_ticks, checked_time_columns, fill_infinity, shown
 from headrace.changes import Changes
-from headrace.errors import EventError, PlanError
+from headrace.errors import EventError, PlanError, nearest
 from headrace.events import history, physical_stream, to_physical
+from headrace.frames import FRAMES, FrameKind, frame_of
 from headrace.io.encode import jsonl_to_physical
 from headrace.io.files import source_errors
+from headrace.io.formats import Format, starts_with_dates
 from headrace.io.object_batches import batches_at
 from headrace.io.upserts import fold, upserts
 from headrace.progress import Progress
@@ -28,7 +32,8 @@ from headrace.schema import Schema
 from headrace.time import INFINITY
 
 __all__ = [
-    "Console", "Encoding", "FileSink", "FunctionSink", "Memory", "Nowhere", "Sink", "read_events_output", "rows_of",
+    "BatchFunction", "Console", "Encoding", "FileSink", "FunctionSink", "Memory", "Nowhere", "Sink",
+    "read_events_output", "rows_of", "ticks_of",
 ]  # fmt: skip
 
 Encoding = Literal["events", "changes", "final", "upsert"]
@@ -43,8 +48,13 @@ class Sink:
 
     encoding: Encoding = "events"
     key: tuple[str, ...] = ()
+    #: The names of the columns with the start and the end of events.
+    time_columns: TimeColumns = field(default=LIFETIME, kw_only=True)
+    #: Whether it gets dates, not plain numbers: a property of the stream, set when a query starts.
+    dates: bool = field(default=False, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "time_columns", checked_time_columns(self.time_columns))
         if self.encoding not in ENCODINGS:
             raise PlanError("unknown encoding", given=self.encoding, allowed=", ".join(ENCODINGS))
         if (self.encoding == "upsert") != bool(self.key):
@@ -53,6 +63,14 @@ class Sink:
                 given=self.key,
                 instead="encoding='upsert', key='symbol'",
             )
+
+    def showing(self, *, dates: bool) -> Self:
+        """The sink of a stream whose times are dates, or plain numbers."""
+        if dates == self.dates:
+            return self
+        other = copy(self)
+        object.__setattr__(other, "dates", dates)
+        return other
 
 
 @dataclass(frozen=True)
@@ -82,6 +100,11 @@ class Memory(Sink):
     batches: list[tuple[Changes, Progress]] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
 
+    def showing(self, *, dates: bool) -> Self:
+        """The same object, from which the user reads the results."""
+        object.__setattr__(self, "dates", dates)
+        return self
+
     def add(self, changes: Changes, progress: Progress, number: int = 0) -> None:
         """Keep a batch."""
         self.batches.append((changes, progress))
@@ -94,17 +117,24 @@ class Memory(Sink):
 
     def events(self) -> pa.Table:
         """The physical events so far."""
-        return pa.concat_tables(physical_stream(self.batches)) if self.batches else pa.table({})
+        return self._shown(pa.concat_tables(physical_stream(self.batches)) if self.batches else pa.table({}))
 
     def cht(self) -> pa.Table:
         """The history so far; for upsert rows, the latest row of each key. Before the first batch it has no columns."""
+        return self._shown(self._history())
+
+    def _shown(self, table: pa.Table) -> pa.Table:
+        return shown(table, dates=self.dates, time_columns=self.time_columns)
+
+    def _history(self) -> pa.Table:
+        """The history in ticks."""
         if not self.batches:
             return pa.table({"le": pa.array([], pa.int64()), "re": pa.array([], pa.int64())})
         if self.encoding == "upsert":
-            latest = fold(self.rows(), self.key)
+            latest = fold(as_ticks(self.rows(), self.time_columns), self.key)
             return latest.add_column(1, "re", pa.array(np.full(latest.num_rows, INFINITY, np.int64)))
         try:
-            return history(Changes.concat([changes for changes, _ in self.batches]))
+            return history(Changes.concat([changes for changes, _ in self.batches]), dates=self.dates)
         except EventError as error:
             if not self.numbers[0]:
                 raise
@@ -121,13 +151,48 @@ class FunctionSink(Sink):
     function: Callable[[int, Changes, Progress], None] = lambda *_: None
 
 
+@dataclass(frozen=True, eq=False)
+class BatchFunction(Sink):
+    """Calls a user's function in the driver with the rows of every batch that has some: `function(rows, batch)`."""
+
+    function: Callable[[Any, int], object] = lambda *_: None
+    frame: FrameKind = "arrow"
+    #: The session for frames of Spark; by default the one that is there.
+    spark: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not callable(self.function):
+            raise PlanError(
+                "foreach_batch calls a function of the rows and the number of their batch",
+                given=type(self.function).__name__,
+                instead="hr.foreach_batch(lambda rows, batch: ...)",
+            )
+        if self.frame not in FRAMES:
+            close = nearest(str(self.frame), FRAMES) or "pandas"
+            raise PlanError("unknown frame", given=self.frame, allowed=", ".join(FRAMES), instead=f"frame={close!r}")
+        if self.spark is not None and self.frame != "spark":
+            raise PlanError("a session is for frames of Spark", given=f"frame={self.frame!r}", instead="frame='spark'")
+
+    def call(self, changes: Changes, batch: int) -> None:
+        """Call the function, if the batch has rows."""
+        rows = rows_of(changes, self, batch)
+        if rows.num_rows:
+            self.function(frame_of(rows, self.frame, self.spark), batch)
+
+
 @dataclass(frozen=True)
 class Nowhere(Sink):
     """Drops every row where it is computed, as Spark's `noop` does; for benchmarks."""
 
 
 def rows_of(changes: Changes, sink: Sink, batch: int = 0) -> pa.Table:
-    """The rows of one batch in the sink's encoding."""
+    """The rows of one batch in the sink's encoding, with times as users see them."""
+    return shown(ticks_of(changes, sink, batch), dates=sink.dates, time_columns=sink.time_columns)
+
+
+def ticks_of(changes: Changes, sink: Sink, batch: int = 0) -> pa.Table:
+    """The rows of one batch in the sink's encoding, with times in ticks."""
     if sink.encoding == "events":
         return to_physical(changes)
     if sink.encoding == "changes":
@@ -150,11 +215,14 @@ def change_rows(changes: Changes) -> pa.Table:
 
 
 def read_events_output(path: str, schema: Schema | str) -> pa.Table:
-    """The physical events that a file sink has written so far, batch by batch."""
+    """The physical events that a file sink has written so far, batch by batch, with times in ticks."""
     files = [f for f in batches_at(path).files() if f.endswith((".jsonl", ".parquet"))]
     payload = Schema.of(schema)
-    tables = [_read_parquet(f) if f.endswith(".parquet") else jsonl_to_physical([f], payload) for f in files]
-    return pa.concat_tables(tables) if tables else to_physical(Changes.empty(payload))
+    tables = [as_ticks(_read_parquet(f)) if f.endswith(".parquet") else jsonl_to_physical([f], payload) for f in files]
+    events = pa.concat_tables([to_physical(Changes.empty(payload)), *tables])
+    in_json = [f for f in files if f.endswith(".jsonl")]
+    dates = any(starts_with_dates(f, Format("json")) for f in in_json)
+    return fill_infinity(events) if dates else events
 
 
 def _read_parquet(path: str) -> pa.Table:

@@ -28,7 +28,7 @@ from headrace.operators.kernel import Data, Kernel, consolidated_rows
 from headrace.plan.nodes import DIVERTED, Admit
 from headrace.plan.source import RE_NEW, diverted_rows
 from headrace.progress import Progress
-from headrace.time import CHRONON, INFINITY, NEG_INFINITY, format_ticks
+from headrace.time import CHRONON, INFINITY, NEG_INFINITY
 from headrace.trace import Trace
 
 __all__ = ["AdmitKernel"]
@@ -151,7 +151,7 @@ class AdmitKernel(Kernel):
         self.side = Changes.inserts(at, at + CHRONON, payload)
 
     def held_by(self) -> str:
-        return f"events a retraction may still name: CTI {format_ticks(self.scalars['cti'])} has not passed their end"
+        return f"events a retraction may still name: CTI {self.time_text(self.scalars['cti'])} has not passed their end"
 
 
 def as_changes(events: Changes) -> Changes:

@@ -32,7 +32,7 @@ from headrace.expr import predicate_mask
 from headrace.operators.kernel import Data, Kernel, SavedTraces, consolidated_rows
 from headrace.plan.nodes import EdgeLifetimes
 from headrace.progress import Progress
-from headrace.time import INFINITY, NEG_INFINITY, format_ticks
+from headrace.time import INFINITY, NEG_INFINITY
 from headrace.trace import Segment, Trace
 
 __all__ = ["EdgeKernel"]
@@ -269,4 +269,4 @@ class EdgeKernel(Kernel):
 
     def held_by(self) -> str:
         kept = "" if self.latest and not self.kept else "the last sample of each key, and "
-        return f"{kept}samples the CTI {format_ticks(self.scalars['cti'])} has not passed"
+        return f"{kept}samples the CTI {self.time_text(self.scalars['cti'])} has not passed"

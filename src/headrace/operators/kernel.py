@@ -12,6 +12,7 @@ from headrace.changes import Changes
 from headrace.expr import Expr
 from headrace.plan.nodes import Node
 from headrace.progress import Progress
+from headrace.time import format_ticks
 from headrace.trace import Segment, Trace
 
 __all__ = ["Data", "Kernel", "SavedTraces", "cancelled_rows", "consolidated_rows", "expression_texts"]
@@ -68,6 +69,10 @@ class Kernel(ABC):
     def held_by(self) -> str:
         """Why state is kept, as a text for users."""
         return "open events"
+
+    def time_text(self, ticks: int) -> str:
+        """A time of its output, as a text for users."""
+        return format_ticks(ticks, dates=self.node.dates)
 
     def state(self) -> dict[str, Any]:
         """The size of the state, and why it is kept."""

@@ -190,4 +190,4 @@ def _timed_source(source: Source, at: Expr | Literal["arrival"], progress: Progr
     # A promise about one time says nothing about another.
     same = isinstance(source.lifetime, Point) and str(source.lifetime.at) == str(at)
     policy = source.policy if same else Explicit(source.policy.late)
-    return replace(source, lifetime=Point(at), policy=progress or policy)
+    return replace(source, lifetime=Point(at), policy=progress or policy, dated=None)

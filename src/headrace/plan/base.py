@@ -79,7 +79,7 @@ class Node(ABC):
     linear: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
-        for name in ("schema", "properties"):
+        for name in ("schema", "properties", "dates"):
             own = cls.__dict__.get(name)
             if isinstance(own, cached_property):
                 derived = _Derived(own.func)
@@ -103,6 +103,14 @@ class Node(ABC):
     @_Derived
     def properties(self) -> Properties:
         return self.inputs[0].properties
+
+    @_Derived
+    def dates(self) -> bool:
+        """Whether its times are dates, which users see as UTC timestamps, and not plain numbers (rule 1.1).
+
+        All times count the same ticks, so streams of both kinds can be combined; then numbers are taken as dates.
+        """
+        return any(node.dates for node in self.inputs)
 
     @property
     @abstractmethod

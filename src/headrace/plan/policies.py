@@ -10,7 +10,7 @@ from typing import Literal
 
 from headrace.errors import PlanError
 from headrace.expr import Expr, col
-from headrace.schema import ARRIVAL
+from headrace.schema import ARRIVAL, Schema, Type
 from headrace.time import NEG_INFINITY, format_duration
 
 __all__ = [
@@ -65,6 +65,13 @@ class Interval:
 
     start: Expr
     end: Expr
+
+    def null_is_endless(self, columns: Schema) -> bool:
+        """Whether a null end is infinity, as in tables of dates that Headrace writes (rule 1.1): in their column `re`.
+
+        In other columns a null end is a row without an end, and malformed.
+        """
+        return str(self.end) == str(col("re")) and self.end.type(columns) is Type.DATETIME
 
     def __str__(self) -> str:
         return f"interval({self.start}, {self.end})"
@@ -123,6 +130,25 @@ class Physical:
 
 
 Lifetime = Point | Interval | Edge | Physical
+
+
+def times_are_dates(lifetime: Lifetime, columns: Schema) -> bool:
+    """Whether rows with these columns have dates as times: those of DATETIME columns, and of the clock at arrival."""
+    if isinstance(lifetime, Physical):
+        return starts_are_dates(columns)
+    if isinstance(lifetime, Interval):
+        return Type.DATETIME in (lifetime.start.type(columns), lifetime.end.type(columns))
+    return arrives(lifetime) or lifetime.at.type(columns) is Type.DATETIME
+
+
+def starts_are_dates(columns: Schema) -> bool:
+    """Whether the column of the starts of physical events has dates."""
+    return "le" in columns and columns["le"].type is Type.DATETIME
+
+
+def arrives(lifetime: Lifetime) -> bool:
+    """Whether the times of rows are those of their arrival."""
+    return isinstance(lifetime, Arrival) or (isinstance(lifetime, Changed) and lifetime.in_log_order)
 
 
 @dataclass(frozen=True)

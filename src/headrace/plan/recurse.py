@@ -47,6 +47,7 @@ class FedNode(Node):
     reach: ClassVar[Reach] = "event"
     columns: Schema
     name: str
+    dates: bool = False
 
     @cached_property
     def schema(self) -> Schema:
@@ -75,9 +76,9 @@ class LoopInput(FedNode):
     """An input of a body: the result so far, or a stream from outside the loop."""
 
     @classmethod
-    def fresh(cls, columns: Schema) -> LoopInput:
+    def fresh(cls, columns: Schema, *, dates: bool) -> LoopInput:
         """The result so far of a new loop, different from all others."""
-        return cls(columns, f"loop {next(_numbers)}")
+        return cls(columns, f"loop {next(_numbers)}", dates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,9 +126,13 @@ class Recurse(Node):
         return self.seed.schema
 
     @cached_property
+    def dates(self) -> bool:
+        return self.start.dates
+
+    @cached_property
     def ports(self) -> tuple[LoopInput, ...]:
         """The inputs of the body: the result so far, then the streams from outside."""
-        return ports_of(self.inputs, self.depth)
+        return ports_of(self.inputs, self.depth, dates=self.dates)
 
     @cached_property
     def depth(self) -> int:
@@ -194,7 +199,8 @@ class Recurse(Node):
 
     def with_inputs(self, *inputs: Node) -> Recurse:
         # A rule may have narrowed streams from outside: the body reads the remaining columns.
-        new: dict[str, Node] = dict(zip((p.fingerprint for p in self.ports), ports_of(inputs, self.depth), strict=True))
+        ports = ports_of(inputs, self.depth, dates=self.dates)
+        new: dict[str, Node] = dict(zip((p.fingerprint for p in self.ports), ports, strict=True))
         for node in walk(self.body):
             if node.fingerprint not in new:
                 new[node.fingerprint] = node.with_inputs(*(new[child.fingerprint] for child in node.inputs))
@@ -208,7 +214,7 @@ class Recurse(Node):
                 allowed="a seed made from the group's stream",
                 instead="recurse(group.select(...), ...), or the loop after apply(...)",
             )
-        ports = ports_of(inputs, self.depth)
+        ports = ports_of(inputs, self.depth, dates=self.dates)
         new: dict[str, Node] = {old.fingerprint: port for old, port in zip(self.ports, ports, strict=True)}
         inside = {port.fingerprint for port, is_derived in zip(self.ports, derived, strict=True) if is_derived}
         for node in walk(self.body):
@@ -231,8 +237,11 @@ def recursion(
     strategy: LoopProgress = "hybrid",
 ) -> Recurse:
     """The loop of a function of the result so far."""
-    start = LoopInput.fresh(seed.schema)
+    start = LoopInput.fresh(seed.schema, dates=seed.dates)
     definition = body(start)
+    if definition.dates and not start.dates:  # streams from outside have dates, and so has the result
+        start = LoopInput.fresh(seed.schema, dates=True)
+        definition = body(start)
     nodes = list(walk(definition))
     if start not in nodes:
         raise PlanError(
@@ -242,18 +251,20 @@ def recursion(
             instead="recurse(seed, lambda found: found.join(edges, on='node').select(...))",
         )
     inside, outside = _split(nodes, start)
-    ports = ports_of((seed, *outside), 1 + _depth(inside))
+    ports = ports_of((seed, *outside), 1 + _depth(inside), dates=start.dates)
     new: dict[str, Node] = {node.fingerprint: port for node, port in zip((start, *outside), ports, strict=True)}
     for node in inside:
         new[node.fingerprint] = node.with_inputs(*(new[child.fingerprint] for child in node.inputs))
     return Recurse(seed, outside, new[definition.fingerprint], start, definition, distinct, max_rounds, strategy)
 
 
-def ports_of(inputs: tuple[Node, ...], depth: int) -> tuple[LoopInput, ...]:
-    """The nodes that stand for the inputs of a loop inside it."""
-    names = ("result", *(f"outside {number}" for number in range(1, len(inputs))))
-    pairs = zip(inputs, names, strict=True)
-    return tuple(LoopInput(node.schema, name if depth == 1 else f"{name} of loop {depth}") for node, name in pairs)
+def ports_of(inputs: tuple[Node, ...], depth: int, *, dates: bool) -> tuple[LoopInput, ...]:
+    """The nodes that stand for the inputs of a loop inside it; `dates`: whether the times of the result are dates."""
+    suffix = "" if depth == 1 else f" of loop {depth}"
+    outside = (
+        LoopInput(node.schema, f"outside {number}{suffix}", node.dates) for number, node in enumerate(inputs[1:], 1)
+    )
+    return (LoopInput(inputs[0].schema, f"result{suffix}", dates), *outside)
 
 
 def _depth(nodes: Iterable[Node]) -> int:

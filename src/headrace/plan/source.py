@@ -13,7 +13,16 @@ from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.plan.base import Node, OneInput, Properties, Reach, refuse_reserved, walk
 from headrace.plan.liveliness import AS_INPUT, NOT_ENDED, Liveliness
-from headrace.plan.policies import BadRowPolicy, Edge, Interval, Lifetime, Physical, Point, ProgressPolicy
+from headrace.plan.policies import (
+    BadRowPolicy,
+    Edge,
+    Interval,
+    Lifetime,
+    Physical,
+    Point,
+    ProgressPolicy,
+    times_are_dates,
+)
 from headrace.schema import ARRIVAL, STAMPS, Schema
 
 __all__ = [
@@ -45,6 +54,8 @@ class Source(Node):
     read_columns: tuple[str, ...] | None = None
     #: Whether rows have their arrival and position: `STAMPS`, the last of `columns`.
     stamped: bool = False
+    #: Whether times are dates, for rows in memory whose lifetime does not show it; None: the lifetime shows it.
+    dated: bool | None = None
 
     def __post_init__(self) -> None:
         refuse_reserved(self.schema, STAMPS if self.stamped else None)
@@ -72,6 +83,10 @@ class Source(Node):
     def properties(self) -> Properties:
         physical = isinstance(self.lifetime, Physical)
         return Properties(insert_only=not physical, settled=not physical)
+
+    @cached_property
+    def dates(self) -> bool:
+        return times_are_dates(self.lifetime, self.columns) if self.dated is None else self.dated
 
     @property
     def instants(self) -> bool:

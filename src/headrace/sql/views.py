@@ -15,14 +15,11 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.host.result import Result
-from headrace.io.console import Row, batch_rows
+from headrace.io.console import Row, batch_rows, text_of, texts_of
 from headrace.io.sinks import Console
-from headrace.time import format_ticks
 
-__all__ = ["VIEWS", "Cell", "Shown", "ViewRow", "text_of", "view"]
+__all__ = ["VIEWS", "Cell", "Shown", "ViewRow", "view"]
 
-_REAL_DATE = 10**12  # ticks beyond this are shown as dates, the small ones of drawn tables as they are
-_TIMES = ("le", "re", "re_new")
 _MARKS = {"new": "+", "latest": "+", "withdrawn": "−", "corrected": "±", "moved": "±"}
 
 
@@ -56,17 +53,9 @@ def view(kind: str, result: Result, rows: int, *, newest: bool = False) -> Shown
     return VIEWS[kind](result, rows, newest)
 
 
-def text_of(name: str, value: object) -> str:
-    """A value of a column, as text."""
-    if value is None:
-        return ""
-    if name in _TIMES and isinstance(value, int):
-        return format_ticks(value, as_datetime=abs(value) > _REAL_DATE)
-    return str(value)
-
-
 def _history(result: Result, rows: int, newest: bool) -> Shown:
     history = result.cht()
+    # Arrow sorts null, an end that is infinite, last.
     names = [field.name for field in history.schema if not pa.types.is_nested(field.type)]
     return _table(history.sort_by([(name, "ascending") for name in names]), rows, newest)
 
@@ -77,8 +66,7 @@ def _events(result: Result, rows: int, newest: bool) -> Shown:
 
 def _table(table: pa.Table, rows: int, newest: bool) -> Shown:
     shown = table.slice(max(0, table.num_rows - rows) if newest else 0, rows)
-    values = [[Cell(text_of(name, value)) for value in shown.column(name).to_pylist()] for name in shown.column_names]
-    lines = tuple(ViewRow(cells) for cells in zip(*values, strict=True))
+    lines = tuple(ViewRow(tuple(map(Cell, row))) for row in zip(*texts_of(shown), strict=True))
     return Shown(tuple(shown.column_names), lines, table.num_rows - shown.num_rows)
 
 
@@ -91,15 +79,18 @@ def _changes(result: Result, rows: int, newest: bool) -> Shown:
     ]
     shown = all_rows[-rows:] if newest else all_rows[:rows]
     names = ("le", "re", *result.schema.names)
-    lines = tuple(ViewRow((Cell(str(number)), *_cells(row, names)), _MARKS.get(row.mark, "")) for number, row in shown)
+    lines = tuple(
+        ViewRow((Cell(str(number)), *_cells(row, names, dates=result.dates)), _MARKS.get(row.mark, ""))
+        for number, row in shown
+    )
     return Shown(("batch", *names), lines, len(all_rows) - len(shown))
 
 
-def _cells(row: Row, names: Sequence[str]) -> list[Cell]:
+def _cells(row: Row, names: Sequence[str], *, dates: bool) -> list[Cell]:
     def before(name: str) -> str | None:
-        return text_of(name, row.before[name]) if name in row.before else None
+        return text_of(name, row.before[name], dates=dates) if name in row.before else None
 
-    return [Cell(text_of(name, row.values[name]), before(name)) for name in names]
+    return [Cell(text_of(name, row.values[name], dates=dates), before(name)) for name in names]
 
 
 VIEWS: Mapping[str, Callable[[Result, int, Any], Shown]] = {"events": _events, "changes": _changes, "history": _history}

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.border import shown
 from headrace.changes import Changes
 from headrace.errors import SinkError
 from headrace.events import cti_row
@@ -32,7 +33,7 @@ from headrace.io import console
 from headrace.io.adapter import SinkAdapter
 from headrace.io.encode import physical_to_jsonl, rows_to_jsonl
 from headrace.io.object_batches import batches_at
-from headrace.io.sinks import Console, FileSink, FunctionSink, Memory, Nowhere, Sink, rows_of
+from headrace.io.sinks import BatchFunction, Console, FileSink, FunctionSink, Memory, Nowhere, Sink, rows_of
 from headrace.io.upserts import ENDED, check_columns, latest_of
 from headrace.plan.nodes import EdgeLifetimes, Final, Node, Output, PointAtEnd, PointAtStart, Select, Union
 from headrace.progress import Progress
@@ -203,7 +204,8 @@ def publish_parts(sink: FileSink, schema: Schema, batch: int, parts: Sequence[st
     """
     extra = {}
     if cti is not None and sink.encoding == "events":
-        extra[f"progress.{sink.format}"] = _bytes(cti_row(cti, schema), sink)
+        row = shown(cti_row(cti, schema), dates=sink.dates, time_columns=sink.time_columns)
+        extra[f"progress.{sink.format}"] = _bytes(row, sink)
     if parts or extra:
         batches_at(sink.path).commit(batch, parts, extra)
 
@@ -214,12 +216,14 @@ def hand_over(sink: Sink, name: str, batch: int, changes: Changes, progress: Pro
         console.show_batch(sink, name, batch, changes, progress)
     elif isinstance(sink, Memory):
         sink.add(changes, progress, batch)
+    elif isinstance(sink, BatchFunction):
+        sink.call(changes, batch)
     elif isinstance(sink, FunctionSink):
         sink.function(batch, changes, progress)
 
 
 def deliver(sink: Sink, name: str, schema: Schema, batches: Iterable[tuple[Changes, Progress]]) -> None:
-    """Deliver all batches of the output `name`, after its end, in order."""
+    """Deliver all batches of the output `name`, after its end, in order; the sink is that of its stream."""
     claim([sink], uuid.uuid4().hex, [False])
     reached = NEG_INFINITY
     for number, (changes, progress) in enumerate(batches):

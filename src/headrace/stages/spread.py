@@ -30,7 +30,7 @@ def spread_loops(outputs: Sequence[Output]) -> tuple[Output, ...]:
 
 def _opened(loop: Recurse) -> LoopEnd:
     body, result, _ = with_rounds(loop.body, loop.ports[0])
-    start = LoopStart(result.schema, loop.fingerprint)
+    start = LoopStart(result.schema, loop.fingerprint, loop.dates)
     new: dict[str, Node] = {result.fingerprint: start}
     new |= {port.fingerprint: node for port, node in zip(loop.ports[1:], loop.outside, strict=True)}
     for node in walk(body):

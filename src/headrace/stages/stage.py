@@ -188,6 +188,7 @@ class StageRun:
                 name = ", ".join(map(str, kernel.node.modules))
                 failed[name] = failed.get(name, 0) + int(kernel.side.weight.sum())
         here = {"level": self.level, "bucket": self.bucket, "operators": operators, "sources": ctis}
+        here["dates"] = [source.fingerprint for source in self.line.sources if source.dates]
         return here | ({"orphans": orphans} if orphans else {}) | ({"failed": failed} if failed else {})
 
     def _counted(self, node: PerWindow) -> bool:

@@ -26,6 +26,7 @@ import pyarrow as pa
 from headrace.api.history import History
 from headrace.api.running import Run
 from headrace.api.stream import Stream
+from headrace.border import as_ticks, lifetimes
 from headrace.changes import Changes, up_to
 from headrace.columnar import canonical_floats, factorize
 from headrace.errors import EventError, SchemaError
@@ -97,7 +98,7 @@ def history_differences(
 def read_history(data: HistoryLike, schema: Schema | None = None) -> pa.Table:
     """The history of a stream, a run, or physical events or a history in any form; `le`, `re` and the payload."""
     if isinstance(data, Stream | Run | History):
-        return data.cht()
+        return as_ticks(data.cht())
     table = events_table(data, schema)
     check_events(table)
     return history_of(to_changes(table, Schema.of(table.schema).payload))
@@ -166,7 +167,7 @@ def _comparable(table: pa.Table, until: int, digits: int | None) -> Changes:
         if pa.types.is_floating(field.type):
             rounded = [None if v is None else float(f"{v:.{digits}g}") for v in payload.column(i).to_pylist()]
             payload = payload.set_column(i, field, pa.array(rounded, field.type))
-    le, re = (np.asarray(table.column(name), np.int64) for name in _LIFETIME)
+    le, re = lifetimes(table)
     return up_to(Changes.inserts(le, re, payload), until)
 
 

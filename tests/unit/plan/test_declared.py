@@ -109,7 +109,9 @@ def test_columns_used_of_a_plan():
 def test_what_adds_up_is_kept_as_sums_alone(function: str, insert_only: bool):
     stream = hr.events("le | re | s | x \n 1 | 5 | a | 2")
     stream = stream.final() if insert_only else stream
-    parameters = {"quantile": (0.5,), "top_frequent": (2,), "concat": (",",)}.get(function, ())
+    parameters = {"quantile": (0.5,), "percentile_disc": (0.5,), "top_frequent": (2,), "concat": (",",)}.get(
+        function, ()
+    )
     call = AggregateCall(function, col("s" if function == "concat" else "x"), parameters)
     node = Aggregate(stream.node, (), Snapshot(), (("a", call),))
     arguments = Layout(node).arguments.values()

@@ -28,6 +28,7 @@ from headrace.adapters.postgres.catalog import described, identifier, name_parts
 from headrace.adapters.postgres.connection import Connection, check_dsn, close_idle, connected
 from headrace.adapters.postgres.copying import copy_in
 from headrace.adapters.postgres.target import Target, Times, create_statement, matched
+from headrace.border import LIFETIME, as_ticks
 from headrace.errors import PlanError, SinkError
 from headrace.io.adapter import DeliveryId, SinkAdapter
 from headrace.io.sinks import CHANGE_TYPE, Encoding
@@ -59,14 +60,15 @@ class PostgresSink(SinkAdapter):
     """A table of PostgreSQL.
 
     `create` creates the table if it is missing. `columns` names the table's columns where they differ from those of
-    the rows. `times` is the form of lifetimes in a created table: `timestamp` (timestamptz) or `ticks` (bigint); in a
-    table that exists, the column's type decides. `deliveries` is the table with the batch numbers.
+    the rows. `times` is the form of lifetimes in a created table: `timestamp` (timestamptz) or `ticks` (bigint), by
+    default that of the stream's times; in a table that exists, the column's type decides. `deliveries` is the table
+    with the batch numbers.
     """
 
     dsn: str = field(default="", repr=False)
     table: str = ""
     create: bool = False
-    times: Times = "timestamp"
+    times: Times | None = None
     columns: Mapping[str, str] | tuple[tuple[str, str], ...] = ()
     deliveries: str = "headrace_deliveries"
 
@@ -83,7 +85,7 @@ class PostgresSink(SinkAdapter):
         check_dsn(self.dsn)
         name_parts(self.table)
         name_parts(self.deliveries)
-        if self.times not in ("timestamp", "ticks"):
+        if self.times not in ("timestamp", "ticks", None):
             raise PlanError("unknown form of times", given=self.times, allowed="timestamp, ticks")
         if isinstance(self.columns, Mapping):
             object.__setattr__(self, "columns", tuple(self.columns.items()))
@@ -119,6 +121,7 @@ class PostgresSink(SinkAdapter):
             values = [delivery.query, delivery.output, delivery.part, delivery.batch]
             if not connection.execute(record, values).rowcount or not rows.num_rows:
                 return
+            rows = as_ticks(rows, self.time_columns)
             target = self._target(connection, rows)
             try:
                 self._write(connection, target, rows, delivery.batch)
@@ -150,7 +153,15 @@ class PostgresSink(SinkAdapter):
 
     def _create_statement(self, columns: Schema) -> str:
         table = ".".join(map(quoted, name_parts(self.table)))
-        return create_statement(table, columns, self.encoding, self.key, dict(self.columns), self.times)
+        times: Times = self.times or ("timestamp" if self.dates else "ticks")
+        return create_statement(table, columns, self.encoding, self.key, self._names, times)
+
+    @property
+    def _names(self) -> dict[str, str]:
+        """The names of the table's columns where they differ from those of the rows."""
+        start, end = self.time_columns
+        new = {"le": start, "re": end, "re_new": f"{end}_new"} if self.time_columns != LIFETIME else {}
+        return new | dict(self.columns)
 
     def _matched(self, connection: Connection, columns: Schema) -> Target:
         statement = self._create_statement(columns)
@@ -158,7 +169,7 @@ class PostgresSink(SinkAdapter):
         if table is None or table.kind not in "rp":
             reason = "there is no table" if table is None else "only tables can be written, and this is none:"
             raise SinkError(f"{reason} {self.table}", given=self.table, instead=f"create=True, or {statement}")
-        return matched(table, columns, self.encoding, self.key, dict(self.columns), statement)
+        return matched(table, columns, self.encoding, self.key, self._names, statement)
 
     def _target(self, connection: Connection, rows: pa.Table) -> Target:
         """The table's columns, asked for once in each process."""

@@ -40,7 +40,7 @@ class ViewFacts:
 
 def clock(ticks: int) -> str:
     """The time of day of an instant, to the second."""
-    text = format_ticks(ticks, as_datetime=True)
+    text = format_ticks(ticks, dates=True)
     return text.partition("T")[2][:8] or text
 
 

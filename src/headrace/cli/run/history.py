@@ -9,11 +9,11 @@ import pyarrow as pa
 import typer
 
 from headrace.api.history import History
+from headrace.border import LIFETIME, lifetimes, shown
 from headrace.changes import Changes
 from headrace.cli.loading import LoadedQuery
 from headrace.cli.run.options import Options, PrintOptions
 from headrace.cli.run.printing import AnswerPrinter, busy, print_note, show_outcomes, sorted_history
-from headrace.columnar import to_numpy
 from headrace.errors import PlanError
 from headrace.events import to_physical
 from headrace.io.adapter import SinkAdapter
@@ -37,6 +37,7 @@ def run_history(loaded: LoadedQuery, options: Options) -> None:
     show_outcomes(loaded.outcomes, quiet=options.shown is PrintOptions.jsonl)
     check_places(sinks.values(), new=True)
     _refuse_services(sinks)
+    sinks = {name: sink.showing(dates=nodes[name].dates) for name, sink in sinks.items()}
     for name, query in deliveries.items():
         with busy(f"{name}: history on {query.engine}"):
             changes = _inserts(query.cht())
@@ -81,10 +82,9 @@ def _run_one(name: str, query: History, printer: AnswerPrinter) -> None:
     elif printer.output is PrintOptions.cht:
         printer.table(name, rows)
     else:
-        printer.events(name, to_physical(_inserts(rows), INFINITY))
+        printer.events(name, shown(to_physical(_inserts(rows), INFINITY), dates=query.node.dates))
 
 
 def _inserts(history: pa.Table) -> Changes:
     """A history as changes: one insert per event."""
-    le, re = to_numpy(history.column("le")), to_numpy(history.column("re"))
-    return Changes.inserts(le, re, history.drop_columns(["le", "re"]))
+    return Changes.inserts(*lifetimes(history), history.drop_columns(list(LIFETIME)))

@@ -8,6 +8,7 @@ from typing import Any
 from headrace.api.history import check_new, write_parquet
 from headrace.api.running import Run, run_quietly, start
 from headrace.api.stream import Stream
+from headrace.border import shown
 from headrace.changes import Changes
 from headrace.cli.loading import LoadedQuery, endless, folder_of
 from headrace.cli.run.options import HostName, Options, PrintOptions
@@ -15,7 +16,7 @@ from headrace.cli.run.printing import AnswerPrinter, busy, print_note, show_outc
 from headrace.errors import PlanError
 from headrace.events import to_physical
 from headrace.io.console import close, show_batch
-from headrace.io.sinks import Console, FunctionSink
+from headrace.io.sinks import Console, Encoding, FunctionSink
 from headrace.progress import Progress
 from headrace.time import NEG_INFINITY
 
@@ -106,8 +107,9 @@ def _print(name: str, run: Run, printer: AnswerPrinter) -> None:
 def _follow(loaded: LoadedQuery, options: Options) -> None:
     printer = AnswerPrinter(options, several=len(loaded.queries) > 1)
     settings = _settings(loaded, options)
-    screen = Console("final" if options.shown is PrintOptions.final else "events")
-    pairs = [(stream, _sink(name, screen, printer)) for name, stream in loaded.queries.items()]
+    encoding: Encoding = "final" if options.shown is PrintOptions.final else "events"
+    screens = {name: Console(encoding).showing(dates=stream.node.dates) for name, stream in loaded.queries.items()}
+    pairs: list[Any] = [(stream, _sink(name, screens[name], printer)) for name, stream in loaded.queries.items()]
     pairs += loaded.deliveries.values()
     with busy(f"{loaded.name}: starting on {settings['host']}"):
         query = start(pairs, **settings)
@@ -118,12 +120,14 @@ def _follow(loaded: LoadedQuery, options: Options) -> None:
         kept = f"; its checkpoint is {settings['checkpoint']}" if "checkpoint" in settings else ""
         print_note(f"{loaded.name} was stopped{kept}")
     finally:
-        close(screen)
+        for screen in screens.values():
+            close(screen)
 
 
 def _sink(name: str, screen: Console, printer: AnswerPrinter) -> FunctionSink:
     """A sink that shows or prints every batch of a query as it arrives."""
-    take = _event_printer(name, printer) if printer.output is PrintOptions.jsonl else _batch_display(name, screen)
+    in_lines = printer.output is PrintOptions.jsonl
+    take = _event_printer(name, printer, dates=screen.dates) if in_lines else _batch_display(name, screen)
     return FunctionSink(screen.encoding, (), take)
 
 
@@ -131,12 +135,13 @@ def _batch_display(name: str, screen: Console) -> Callable[[int, Changes, Progre
     return lambda number, changes, progress: show_batch(screen, name, number, changes, progress)
 
 
-def _event_printer(name: str, printer: AnswerPrinter) -> Callable[[int, Changes, Progress], None]:
+def _event_printer(name: str, printer: AnswerPrinter, *, dates: bool) -> Callable[[int, Changes, Progress], None]:
     last_cti = NEG_INFINITY
 
     def print_events(_: int, changes: Changes, progress: Progress) -> None:
         nonlocal last_cti
-        printer.events(name, to_physical(changes, progress.cti if progress.cti > last_cti else None))
+        events = to_physical(changes, progress.cti if progress.cti > last_cti else None)
+        printer.events(name, shown(events, dates=dates))
         last_cti = max(last_cti, progress.cti)
 
     return print_events

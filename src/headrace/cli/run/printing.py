@@ -17,8 +17,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from headrace.cli.loading import folder_of
 from headrace.cli.run.options import Options, PrintOptions
+from headrace.io.console import drawn_lines
 from headrace.io.encode import physical_to_jsonl
-from headrace.sql.views import text_of
 
 if TYPE_CHECKING:
     from headrace.sql.session import Outcome
@@ -108,10 +108,5 @@ def sorted_history(history: pa.Table) -> pa.Table:
 
 def print_table(table: pa.Table, *, err: bool = False) -> None:
     """Print a table as drawn tables are written."""
-    columns = [
-        [name, *(text_of(name, value) for value in table.column(name).to_pylist())] for name in table.column_names
-    ]
-    widths = [max(map(len, column)) for column in columns]
-    for row in zip(*columns, strict=True):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        typer.echo(" | ".join(cells).rstrip(), err=err)
+    for line in drawn_lines(table):
+        typer.echo(line, err=err)

@@ -287,7 +287,7 @@ def _cti(result: Result) -> str:
     if not result.batches:
         return "-∞"
     cti = result.batches[-1][1].cti
-    return format_ticks(cti, as_datetime=abs(cti) > 10**12)
+    return format_ticks(cti, dates=result.dates)
 
 
 def _number(text: str | None, default: float) -> float:

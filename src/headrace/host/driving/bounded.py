@@ -9,7 +9,6 @@ from headrace.host.driving.query import Query
 from headrace.host.received import received
 from headrace.host.result import FinishedRun, Result
 from headrace.io.sinks import Memory, Sink
-from headrace.plan.functions import functions_of
 from headrace.plan.nodes import Output
 
 __all__ = ["run_driven"]
@@ -41,5 +40,5 @@ def run_driven(
                 query.process_all_available()
         finally:
             query.stop()
-    results = {o.name: Result(o.schema, kept[o.name].batches, functions_of(o)) for o in outputs if o.name in kept}
+    results = {o.name: Result.of(o, kept[o.name].batches) for o in outputs if o.name in kept}
     return FinishedRun(results, query.counts, query.statistics, query.examples)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import logging
 import os
 import re
 import shutil
@@ -30,6 +31,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
+from headrace.border import LIFETIME
 from headrace.errors import CheckpointError
 from headrace.io.adapter import SinkAdapter
 from headrace.io.files import local_path
@@ -45,6 +47,7 @@ from headrace.store.storage import LocalStorage, Storage
 
 __all__ = ["FORMAT", "Checkpoint", "checked_place", "create_about", "difference", "read_about"]
 
+_log = logging.getLogger("headrace")
 #: Changes when earlier code can no longer read what is stored.
 FORMAT = 3
 _ABOUT = "headrace.json"
@@ -161,6 +164,7 @@ class Checkpoint:
         # The plan does not contain the columns that the query does not use, and the formats of outputs.
         own["sources"] = [f"{source.origin} ({source.columns})" for source in line.sources]
         own["sinks"] = [_form(sink) for sink in sinks]
+        own |= {"dates": [sink.dates for sink in sinks], "source_dates": [source.dates for source in line.sources]}
         self.root.remove_drafts()
         stored = read_about(self.root)
         if stored is None:
@@ -169,9 +173,27 @@ class Checkpoint:
             stored = read_about(self.root) or {}  # its own, or that of another query that began at the same time
         self._check(stored, own)
         self.owner = str(stored["owner"])
+        self._dates = stored.get("dates", [False] * len(sinks))
         if "operators" not in stored and self.path is not None:  # by an earlier Headrace, which had only directories
             with self._errors():
                 _write_about(self.path, stored | {"operators": declared(line)})
+
+    def continued(self, sinks: Sequence[Sink]) -> list[Sink]:
+        """The sinks of the claimed checkpoint: a place keeps the form of times with which it began.
+
+        A checkpoint without that form is older, and dates were written as ticks. No place ever gets both.
+        """
+        found = []
+        for sink, dates in zip(sinks, self._dates, strict=True):
+            keeps = isinstance(sink, (FileSink, SinkAdapter)) and sink.dates != dates
+            if keeps:
+                form = ("numbers of ticks", "timestamps")
+                _log.warning(
+                    "%s began with times as %s and continues so; a new checkpoint and a new place get %s",
+                    getattr(sink, "path", "") or sink, form[dates], form[sink.dates],
+                )  # fmt: skip
+            found.append(sink.showing(dates=dates) if keeps else sink)
+        return found
 
     def _check(self, stored: dict[str, Any], own: dict[str, Any]) -> None:
         instead = "another checkpoint directory, or delete this one to start afresh"
@@ -229,9 +251,10 @@ def _ipc_file(table: pa.Table) -> pa.Buffer:
 
 def _form(sink: Sink) -> str:
     """The format of an output, which the plan does not contain."""
+    names = "" if sink.time_columns == LIFETIME else f", times in {' and '.join(sink.time_columns)}"
     if isinstance(sink, SinkAdapter):
-        return str(sink)
-    return f"{sink.format} files" if isinstance(sink, FileSink) else type(sink).__name__.lower()
+        return f"{sink}{names}"
+    return f"{sink.format} files{names}" if isinstance(sink, FileSink) else type(sink).__name__.lower()
 
 
 def difference(stored: Sequence[str], own: Sequence[str]) -> str:

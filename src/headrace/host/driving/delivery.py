@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from headrace.border import shown
 from headrace.columnar import concat
 from headrace.events import cti_row
 from headrace.host.driving.plan import Job
@@ -59,11 +60,13 @@ def deliveries_of(job: Job, commit: Commit) -> list[DeliveryPart]:
 def deliver(job: Job, commit: Commit, delivery: DeliveryPart, stopped: Callable[[], bool] = lambda: False) -> None:
     """Deliver one part, and repeat that while the place does not answer."""
     output = delivery.id.output
+    sink = job.adapters[output]
     reader = BlockReader(job.storage, commit)
     parts = [pa.ipc.open_stream(reader.block(name)).read_all() for name in delivery.blocks]
     if delivery.cti:
-        parts.append(cti_row(commit.record["outputs"][output]["cti"], job.line.outputs[output].schema))
-    sink, rows = job.adapters[output], concat(parts)
+        row = cti_row(commit.record["outputs"][output]["cti"], job.line.outputs[output].schema)
+        parts.append(shown(row, dates=sink.dates, time_columns=sink.time_columns))
+    rows = concat(parts)
     patiently(lambda: sink.deliver(delivery.id, rows), str(sink), stopped)
 
 

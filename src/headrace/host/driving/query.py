@@ -111,7 +111,8 @@ class Query:
         last = self.driver.last
         if last is not None:
             self._count(last.record)
-            self.report = BatchReport.of(last.batch, last.record["sources"], self.counts, [], self.examples)
+            about = last.record["sources"], self.counts
+            self.report = BatchReport.of(last.batch, *about, [], self.examples, _dated(self.line))
 
     def _count(self, record: Mapping[str, Any]) -> str:
         """Take the counts of a commit; return the losses as text, if there are new ones."""
@@ -323,5 +324,10 @@ class Query:
         for kept in (self.statistics, self.batch_seconds, self.batch_trips):
             del kept[:-_KEPT_BATCHES]
         values = batch.commit.batch, record["sources"], self.counts, batch.statistics, self.examples
-        self.report = BatchReport.of(*values)
+        self.report = BatchReport.of(*values, _dated(self.line))
         self.report["intake"] = intake_limits(self.driver)
+
+
+def _dated(line: Line) -> list[str]:
+    """The sources whose times are dates."""
+    return [source.fingerprint for source in line.sources if source.dates]

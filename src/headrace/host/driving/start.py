@@ -103,7 +103,7 @@ def start_on(host: Host, pairs: Sequence[tuple[Node, Sink]], request: StartReque
     outputs = [
         Output(prepared(node, sink), f"{i} {type(sink).__name__.lower()}") for i, (node, sink) in enumerate(pairs)
     ]
-    sinks: list[Sink] = [sink for _, sink in pairs]
+    sinks: list[Sink] = [sink.showing(dates=node.dates) for node, sink in pairs]
     _check_places(outputs, sinks, request.checkpoint)
     check_frames(*outputs, named=request.checkpoint is not None)
     host.check(outputs)
@@ -128,6 +128,7 @@ def _build(host: Host, place: Checkpoint, outputs: list[Output], sinks: list[Sin
     count = place.buckets(request.buckets, host.buckets)
     line = cut(plan, count)
     place.claim(line, count, sinks)
+    sinks = place.continued(sinks)
     written = task_sinks(sinks, trips=bool(line.loops))
     services = {number: sink for number, sink in enumerate(sinks) if isinstance(sink, SinkAdapter)}
     environment = _environment(place, line, sinks)
@@ -191,7 +192,7 @@ def _add_side_outputs(outputs: list[Output], sinks: list[Sink], place: Checkpoin
     sides = [side for side in diverted_streams(*outputs, whole=False) if side not in taken]
     for i, side in enumerate(sides):
         outputs.append(Output(side, f"diverted {i}"))
-        sinks.append(FileSink("final", (), f"{place.place}/diverted/{i}", "jsonl"))
+        sinks.append(FileSink("final", (), f"{place.place}/diverted/{i}", "jsonl").showing(dates=side.dates))
 
 
 def _on_disk(outputs: Sequence[Output], place: Checkpoint, host: Host) -> tuple[Output, ...]:

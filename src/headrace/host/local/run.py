@@ -34,11 +34,12 @@ from headrace.host.threads import Room, ahead, available_cores, in_order
 from headrace.io.decoded import DecodedBlock
 from headrace.io.files import ListedFile
 from headrace.io.ingress import COUNTERS, ChannelReport, count_orphans, resolve
+from headrace.io.json_fields import check_fields
 from headrace.io.origins import Events, Files, FrameRead
 from headrace.io.reading import in_memory, read_listed
 from headrace.optimizer import RULES, Rule
 from headrace.pieces import joined
-from headrace.plan.functions import calls_python, functions_of
+from headrace.plan.functions import calls_python
 from headrace.plan.nodes import Combine, Output, Recurse, Source, walk
 from headrace.plan.policies import Heartbeat
 from headrace.progress import Progress
@@ -83,6 +84,8 @@ def run_local(
         threads = threads or available_cores()
         buckets = buckets or _useful_buckets(bounded, rules, threads)
         line = line_of(bounded, buckets, rules)
+        for source in line.sources:
+            check_fields(source)
         return _run_to_the_end(line, buckets, clock, batch_rows, threads, finish=finish)
 
 
@@ -186,7 +189,7 @@ class Runner:
         #: The progress of the sources, as the stages know it; and as of the rows that are judged, which may be ahead.
         self.progress = {source.fingerprint: Progress() for source in line.sources}
         self._reached, self._reports = dict(self.progress), Reports()
-        results = {o.name: Result(o.schema, functions=functions_of(o)) for o in line.outputs}
+        results = {o.name: Result.of(o) for o in line.outputs}
         self.done = FinishedRun(results, {str(s.origin): dict.fromkeys(COUNTERS, 0) for s in line.sources}, [])
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from headrace.border import shown_time
 from headrace.host.saved.folder import SavedCheckpoint
 from headrace.store.blocks import BlockReader
 from headrace.store.log import Commit
@@ -13,9 +14,6 @@ from headrace.time import format_ticks
 from headrace.trace import stored_segments
 
 __all__ = ["Summary", "summary_of"]
-
-#: Larger ticks are shown as dates, smaller ones as numbers.
-_REAL_DATE = 10**12
 
 
 class Summary(dict[str, Any]):
@@ -54,8 +52,10 @@ def _sources(folder: SavedCheckpoint, about: Mapping[str, Any], commit: Commit) 
     """Every source with its CTI, the number of files it has read and the newest of them, or its partitions' offsets."""
     found = []
     reader = BlockReader(folder.storage, commit)
-    for text, (fingerprint, (cti, high)) in zip(about["sources"], commit.record["sources"].items(), strict=True):
-        source = {"source": text, "cti": cti, "high": high}
+    dated = about.get("source_dates") or [False] * len(about["sources"])  # earlier versions did not record it
+    progress = commit.record["sources"].items()
+    for text, dates, (fingerprint, (cti, high)) in zip(about["sources"], dated, progress, strict=True):
+        source = {"source": text, "cti": shown_time(cti, dates=dates), "high": shown_time(high, dates=dates)}
         saved = commit.record["positions"].get(fingerprint)
         if saved is not None and "next" in saved["scalars"]:
             source |= {"offsets": saved["scalars"]["next"]}
@@ -78,9 +78,10 @@ def _operators(about: Mapping[str, Any], record: Mapping[str, Any]) -> list[dict
 
 def _sinks(about: Mapping[str, Any], record: Mapping[str, Any]) -> list[dict[str, Any]]:
     found = []
-    for form, output in zip(about["sinks"], record["outputs"], strict=True):
+    dated = about.get("dates") or [False] * len(about["sinks"])
+    for form, dates, output in zip(about["sinks"], dated, record["outputs"], strict=True):
         shown = {name: output[name] for name in ("path", "batches") if name in output}
-        found.append({"sink": form, "cti": output["cti"], **shown})
+        found.append({"sink": form, "cti": shown_time(output["cti"], dates=dates), **shown})
     return found
 
 
@@ -121,5 +122,5 @@ def _position_lines(summary: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {sink['sink']} {sink.get('path', '')}".rstrip() + f": CTI {_time(sink['cti'])}{batches}"
 
 
-def _time(ticks: int) -> str:
-    return format_ticks(ticks, as_datetime=abs(ticks) > _REAL_DATE)
+def _time(time: int | str) -> str:
+    return time if isinstance(time, str) else format_ticks(time)

@@ -19,9 +19,10 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import lit
+from pyspark.sql.functions import lit, timestamp_micros, when
 from pyspark.sql.pandas.functions import arrow_udf
 
+from headrace.border import LIFETIME, TimeColumns, refuse_taken
 from headrace.history.dialect import Dialect, SparkDialect
 from headrace.history.inputs import FILE, ROW, Late
 from headrace.history.recurse import run_statement
@@ -35,6 +36,7 @@ from headrace.io.files import ListedFile
 from headrace.io.origins import AdapterRead, Events, Files, FrameRead, SparkRead
 from headrace.io.reading import read_columns
 from headrace.plan.nodes import Node, Source
+from headrace.time import INFINITY
 
 __all__ = ["SparkHistory"]
 
@@ -60,19 +62,34 @@ class SparkHistory:
         self.session = beside(session, _options(session, options or {}))
 
     def cht(self, node: Node, *, late: Late = "decide") -> pa.Table:
-        """The history of a plan's output: `le`, `re` and the payload."""
+        """The history of a plan's output, `le`, `re` and the payload, with times in ticks."""
         schema = pa.schema([("le", pa.int64()), ("re", pa.int64()), *node.schema.arrow])
         with _explained():
-            table = self.dataframe(node, late=late).toArrow()
+            table = self._rows_of(node, late).toArrow()
         return table.rename_columns(schema.names).cast(schema)
 
-    def write(self, node: Node, place: str, mode: str, *, late: Late = "decide") -> None:
+    def write(
+        self, node: Node, place: str, mode: str, *, late: Late = "decide", time_columns: TimeColumns = LIFETIME
+    ) -> None:
         """Write the history as Parquet files."""
         with _explained():
-            self.dataframe(node, late=late).write.mode(mode).parquet(place)
+            self.dataframe(node, late=late, time_columns=time_columns).write.mode(mode).parquet(place)
 
-    def dataframe(self, node: Node, *, late: Late = "decide") -> DataFrame:
-        """The history as a data frame, which Spark computes when its rows are used; checks and loops run at once."""
+    def dataframe(self, node: Node, *, late: Late = "decide", time_columns: TimeColumns = LIFETIME) -> DataFrame:
+        """The history as a data frame, with times as users see them.
+
+        Spark computes it when its rows are used; checks and loops run at once.
+        """
+        refuse_taken(time_columns, node.schema.names)
+        rows = self._rows_of(node, late)
+        for name, new in zip(LIFETIME, time_columns, strict=True):
+            ticks = rows[name]
+            times = when(ticks < INFINITY, timestamp_micros(ticks)) if node.dates else ticks
+            rows = rows.withColumn(name, times).withColumnRenamed(name, new)
+        return rows
+
+    def _rows_of(self, node: Node, late: Late) -> DataFrame:
+        """The history with times in ticks."""
         script = self._begun(node, late, orphans=False)
         if self._finds_orphans(script):
             script = self._begun(node, late, orphans=True)

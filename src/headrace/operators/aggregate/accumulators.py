@@ -42,7 +42,7 @@ _EXTREMES = {"min", "max"}
 _ENDS = {"first", "last"}
 _ORDERED = _ENDS | {"collect", "concat"}
 _SKETCHED = "approx_distinct"
-_VALUES = {"median", "quantile", "distinct_count", "top_frequent", _SKETCHED}
+_VALUES = {"median", "quantile", "percentile_disc", "distinct_count", "top_frequent", _SKETCHED}
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,7 +47,7 @@ class VisibleWindows:
     """Partial results of visible windows, and their answers."""
 
     def __init__(self, node: Merge) -> None:
-        self.schema = node.schema
+        self.schema, self.dates = node.schema, node.dates
         self.layout = Layout(node.aggregate)
         assert isinstance(node.aggregate.window, Grid)
         self.window: Grid = node.aggregate.window
@@ -68,7 +68,8 @@ class VisibleWindows:
 
     def held_by(self, cti: int) -> str:
         """Why state is kept, as a text for users."""
-        return f"windows from {format_ticks(self.window.cti(cti))} on: CTI {format_ticks(cti)} has not closed them"
+        start, promise = (format_ticks(time, dates=self.dates) for time in (self.window.cti(cti), cti))
+        return f"windows from {start} on: CTI {promise} has not closed them"
 
     # --- partial results ---------------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ from headrace.plan.per_window import PerWindow
 from headrace.plan.source import DIVERTED
 from headrace.progress import Progress
 from headrace.schema import Schema
-from headrace.time import INFINITY, NEG_INFINITY, add, format_ticks
+from headrace.time import INFINITY, NEG_INFINITY, add
 from headrace.trace import Segment, Trace
 
 __all__ = ["FoldKernel", "Folds", "fold_kernel"]
@@ -264,7 +264,7 @@ class FoldKernel(Kernel):
         if len(kept):
             self.traces["given"].append(*self.groups.stamped(kept, UNTIL))
         self.side = self.groups.diverted(
-            moved, lambda failures: (f"at {format_ticks(time)}" for time in failures.le.tolist())
+            moved, lambda failures: (f"at {self.time_text(time)}" for time in failures.le.tolist())
         )
         return Changes.concat([self._final(fold_groups, result, answers.filter(last)), self.groups.leaving(moved)])
 
@@ -336,7 +336,7 @@ class FoldKernel(Kernel):
             fold_groups.merged.slice(failed.row, 1).to_pylist() if failed.row >= 0 else "no tuple: one left the window"
         )
         return ModuleFailed(
-            f"{', '.join(map(str, self.folds.node.modules))} failed at {format_ticks(failed.time)}"
+            f"{', '.join(map(str, self.folds.node.modules))} failed at {self.time_text(failed.time)}"
             + (f" of {of}" if of else "")
             + f": {failed.reason}",
             given=given,
@@ -370,7 +370,7 @@ class FoldKernel(Kernel):
         return state | {"rows": state["rows"] + kept}
 
     def held_by(self) -> str:
-        return f"a state a group, and tuples of windows to come; CTI {format_ticks(self.scalars['cti'])}"
+        return f"a state a group, and tuples of windows to come; CTI {self.time_text(self.scalars['cti'])}"
 
 
 def _in_event_order(place: Int64s, count: int) -> tuple[Int64s | None, Int64s]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -41,7 +42,7 @@ from headrace.plan.nodes import Aggregate, PerWindow
 from headrace.plan.ordered import Delta, Fixed, Frame, Landmark, Ordered, Slides, Time, Tuples, order_columns
 from headrace.plan.source import DIVERTED
 from headrace.progress import Progress
-from headrace.time import INFINITY, NEG_INFINITY, format_ticks
+from headrace.time import INFINITY, NEG_INFINITY
 from headrace.trace import Trace
 
 __all__ = ["OrderedKernel"]
@@ -189,7 +190,7 @@ class OrderedKernel(Kernel):
     def _exchange(self, stale: Changes | None, fresh: Changes) -> Changes:
         """Replace stale outputs by fresh ones."""
         moved = self.groups.exchange("given", stale, fresh, UNTIL)
-        self.side = self.groups.diverted(moved, window_texts)
+        self.side = self.groups.diverted(moved, partial(window_texts, dates=self.node.dates))
         return self.groups.leaving(moved)
 
     def _outputs_of(self, spans: Spans, inside: Bools | None, tuples: OrderedTuples, keys: pa.Table) -> Outputs:
@@ -265,4 +266,4 @@ class OrderedKernel(Kernel):
         held = "tuples that windows to come may hold, and a row a group"
         if isinstance(self.ordered, Landmark):
             held = "all tuples since the landmark"
-        return f"{held}; CTI {format_ticks(self.scalars['cti'])}"
+        return f"{held}; CTI {self.time_text(self.scalars['cti'])}"

@@ -32,7 +32,7 @@ from headrace.operators.per_window.rows import with_columns, with_window_columns
 from headrace.plan.ordered import NUMBER, Time
 from headrace.plan.over import Over
 from headrace.progress import Progress
-from headrace.time import INFINITY, add, format_ticks
+from headrace.time import INFINITY, add
 from headrace.trace import Trace
 
 __all__ = ["OverKernel"]
@@ -186,7 +186,7 @@ class OverKernel(OrderedKernel):
 
     def held_by(self) -> str:
         frame = "a total a group" if self.carries else "all tuples" if self.endless else "tuples of frames to come"
-        return f"{frame}, and results whose tuple may still end elsewhere; CTI {format_ticks(self.scalars['cti'])}"
+        return f"{frame}, and results whose tuple may still end elsewhere; CTI {self.time_text(self.scalars['cti'])}"
 
 
 def _without_nulls(column: pa.ChunkedArray) -> Int64s:

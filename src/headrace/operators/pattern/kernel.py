@@ -34,7 +34,7 @@ from headrace.operators.pattern.tables import FoundMatches, Searcher, with_neigh
 from headrace.plan.nodes import Match
 from headrace.plan.ordered import order_columns
 from headrace.progress import Progress
-from headrace.time import INFINITY, NEG_INFINITY, add, format_ticks
+from headrace.time import INFINITY, NEG_INFINITY, add
 from headrace.trace import Segment, Trace
 
 __all__ = ["MatchKernel"]
@@ -269,7 +269,7 @@ class MatchKernel(Kernel):
     def held_by(self) -> str:
         back = self.match.references.back
         before = f" and {back} before" if back else ""
-        return f"tuples of runs that may go on{before}; CTI {format_ticks(self.scalars['cti'])}"
+        return f"tuples of runs that may go on{before}; CTI {self.time_text(self.scalars['cti'])}"
 
 
 def _holding(groups: Groups, pasts: pa.Table, hold: Int64s) -> tuple[Hashes, Int64s]:

@@ -173,9 +173,10 @@ class BoundWindowKernel(WindowKernel):
         return int(np.flatnonzero(exact if exact.any() else same)[0])
 
     def _reason(self, sync: int, cause: int) -> str:
-        return (
-            f"it changed its output at {format_ticks(sync)}, before the input that caused it, at {format_ticks(cause)}"
-        )
+        return f"it changed its output at {self._text(sync)}, before the input that caused it, at {self._text(cause)}"
+
+    def _text(self, time: int) -> str:
+        return format_ticks(time, dates=self.per_window.dates)
 
     def _error(self, breach: _Breach, outputs: Changes) -> ModuleFailed:
         first = np.flatnonzero(breach.early)
@@ -188,12 +189,18 @@ class BoundWindowKernel(WindowKernel):
         shown = breach.moved.filter(breach.early)
         return ModuleFailed(
             f"{', '.join(map(str, self.per_window.modules))} broke its time bound in the window "
-            f"{format_ticks(row[WLE])} .. {format_ticks(row[WRE])}{f' of {group}' if group else ''}: "
+            f"{self._text(row[WLE])} .. {self._text(row[WRE])}{f' of {group}' if group else ''}: "
             f"{self._reason(sync, cause)}",
-            given=[_change_text(shown.take(np.array([i]))) for i in range(min(len(shown), 5))],
+            given=[self._change_text(shown.take(np.array([i]))) for i in range(min(len(shown), 5))],
             allowed="under timestamping='time_bound', outputs that change only at or after the input that caused it",
             instead="timestamping='unchanged', whose output CTI waits for open windows; or on_error='skip'",
         )
+
+    def _change_text(self, change: Changes) -> str:
+        life = f"[{self._text(int(change.le[0]))}, {self._text(int(change.re[0]))})"
+        row = change.payload.to_pylist()[0]
+        values = {name[len(OUT) :]: value for name, value in row.items() if name.startswith(OUT)}
+        return f"{'gives' if change.weight[0] > 0 else 'takes back'} {life} {values}"
 
     # --- windows with a breach ---------------------------------------------------------------------------------------
 
@@ -262,9 +269,3 @@ def _failure(row: Changes, reason: str, until: int) -> Changes:
             payload = _set(payload, name, pa.nulls(1, payload.schema.field(name).type))
     payload = _set(payload, REASON, pa.array([reason], pa.string()))
     return Changes.inserts(to_numpy(payload.column(WLE)), to_numpy(payload.column(WRE)), payload)
-
-
-def _change_text(change: Changes) -> str:
-    life = f"[{format_ticks(int(change.le[0]))}, {format_ticks(int(change.re[0]))})"
-    values = {name[len(OUT) :]: value for name, value in change.payload.to_pylist()[0].items() if name.startswith(OUT)}
-    return f"{'gives' if change.weight[0] > 0 else 'takes back'} {life} {values}"

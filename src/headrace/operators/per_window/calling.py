@@ -260,11 +260,14 @@ def _equal(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def module_error(module: Module, group: dict[str, Any], window: Window, failure: Failure) -> ModuleFailed:
-    """The error that stops a query."""
+def module_error(
+    module: Module, group: dict[str, Any], window: Window, failure: Failure, *, dates: bool
+) -> ModuleFailed:
+    """The error that stops a query; `dates`: whether its times are dates."""
+    start, end = (format_ticks(time, dates=dates) for time in (window.le, window.re))
     shown = list(failure.items[:20])
     return ModuleFailed(
-        f"{module} failed in the window {format_ticks(window.le)} .. {format_ticks(window.re)}"
+        f"{module} failed in the window {start} .. {end}"
         + (f" of {', '.join(f'{k} = {v!r}' for k, v in group.items())}" if group else "")
         + f": {failure.reason}",
         given=shown,

@@ -328,11 +328,10 @@ class TopContent(Content):
     ) -> Outputs:
         members = self._candidates(members, shown, earlier)
         events = members.events
-        direction = "descending" if self.top.descending else "ascending"
         payload_names = self._names("arg")
-        rank = ranks(
-            events.payload, [(n, direction) for n in self._names("by")] + [(n, "ascending") for n in payload_names]
-        )
+        directions = ["descending" if down else "ascending" for down in self.top.directions]
+        by = list(zip(self._names("by"), directions, strict=True))
+        rank = ranks(events.payload, by + [(n, "ascending") for n in payload_names])
         order = np.lexsort((rank[members.row], members.window))
         window, row = members.window[order], members.row[order]
         # An event with two copies takes two places.

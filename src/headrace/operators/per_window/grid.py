@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -53,7 +54,7 @@ from headrace.plan.nodes import PerWindow
 from headrace.plan.source import DIVERTED
 from headrace.plan.windows import ENDLESS, Grid
 from headrace.progress import Progress
-from headrace.time import INFINITY, NEG_INFINITY, format_ticks
+from headrace.time import INFINITY, NEG_INFINITY
 from headrace.trace import Segment, Trace
 
 __all__ = ["GridKernel", "runs_on_grid"]
@@ -359,7 +360,7 @@ class GridKernel(Kernel):
     def _leaving(self, moved: Changes) -> Changes:
         if len(moved) == 0:
             return Changes.empty(self.node.schema)
-        self.side = self.groups.diverted(moved, window_texts)
+        self.side = self.groups.diverted(moved, partial(window_texts, dates=self.node.dates))
         return self.groups.leaving(moved)
 
     def _outputs_of_changes(self, work: _GridWork) -> Changes:
@@ -437,7 +438,7 @@ class GridKernel(Kernel):
             self._enter(keys, *self._entries(self._pieces(rows, group), self.grid.closed(scalars["seen"])))
 
     def held_by(self) -> str:
-        return f"open windows; CTI {format_ticks(self.scalars['cti'])}"
+        return f"open windows; CTI {self.time_text(self.scalars['cti'])}"
 
 
 def _placed(keys: Hashes, level: Int64s | int, place: Int64s) -> Hashes:

@@ -112,7 +112,7 @@ class Calls:
         """Stop the query, unless its policy skips such windows."""
         if self.node.policy.on_error == "fail":
             key = self.keys.slice(number, 1).to_pylist()[0] if self.keys.num_columns else {}
-            raise module_error(self.caller.module, key, self._window(number), failure)
+            raise module_error(self.caller.module, key, self._window(number), failure, dates=self.node.dates)
 
     def _states(self, changed: Members, states: list[bytes | None]) -> list[Any]:
         """Each window's state: the earlier one, with changed items; or a new one from all its items."""

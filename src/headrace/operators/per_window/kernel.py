@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -59,7 +60,7 @@ from headrace.plan.nodes import PerWindow
 from headrace.plan.source import DIVERTED
 from headrace.plan.windows import Count, Grid, Session, Snapshot
 from headrace.progress import Progress
-from headrace.time import INFINITY, NEG_INFINITY, format_ticks
+from headrace.time import INFINITY, NEG_INFINITY
 from headrace.trace import Trace
 
 __all__ = ["WindowKernel"]
@@ -237,7 +238,7 @@ class WindowKernel(Kernel):
                 with_window_columns(keys.take(pa.array(windows.group)), windows, closing), outputs.states
             )
             self.groups.exchange("states", states, Changes.inserts(windows.le, windows.re, kept), UNTIL)
-        self.side = self.groups.diverted(moved, window_texts)
+        self.side = self.groups.diverted(moved, partial(window_texts, dates=self.node.dates))
         return self.groups.leaving(moved)
 
     def _admit(
@@ -367,4 +368,4 @@ class WindowKernel(Kernel):
         held = "open windows"
         if self.per_window.holds_ends:
             held += ", and closed ones with events that have not ended (clip right to forget them)"
-        return f"{held}; CTI {format_ticks(self.scalars['cti'])}"
+        return f"{held}; CTI {self.time_text(self.scalars['cti'])}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -76,10 +77,11 @@ def with_outputs(earlier: EarlierState, outputs: Changes, of: Int64s, windows: i
     return replace(earlier, answered=answered, outputs=table.append_column(WINDOW, pa.array(of)).take(copies))
 
 
-def window_texts(rows: Changes) -> list[str]:
+def window_texts(rows: Changes, *, dates: bool) -> list[str]:
     """The windows of rows, as texts for users."""
     starts, ends = (to_numpy(rows.payload.column(name)).tolist() for name in (WLE, WRE))
-    return [f"window {format_ticks(a)} .. {format_ticks(b)}" for a, b in zip(starts, ends, strict=True)]
+    shown = partial(format_ticks, dates=dates)
+    return [f"window {shown(a)} .. {shown(b)}" for a, b in zip(starts, ends, strict=True)]
 
 
 def without_forgotten(delta: Changes, known: Changes, cti: int) -> Changes:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -55,7 +56,7 @@ from headrace.plan.nodes import PerWindow
 from headrace.plan.source import DIVERTED
 from headrace.plan.windows import Snapshot
 from headrace.progress import Progress
-from headrace.time import INFINITY, NEG_INFINITY, format_ticks
+from headrace.time import INFINITY, NEG_INFINITY
 from headrace.trace import Segment, Trace
 
 __all__ = ["SnapshotWindowKernel", "continues"]
@@ -239,7 +240,7 @@ class SnapshotWindowKernel(Kernel):
         stale = {name: self._without(rows, keys, same) for name, rows in standing.items()}
         self.groups.exchange("states", stale["states"], Changes.inserts(windows.le, windows.re, kept), UNTIL)
         moved = self.groups.exchange("given", stale["given"], output_rows(outputs, windows, closing, keys), UNTIL)
-        self.side = self.groups.diverted(moved, window_texts)
+        self.side = self.groups.diverted(moved, partial(window_texts, dates=self.node.dates))
         return self.groups.leaving(moved)
 
     def _without(self, rows: Changes | None, keys: pa.Table, same: Windows) -> Changes | None:
@@ -305,4 +306,4 @@ class SnapshotWindowKernel(Kernel):
         self.groups.exchange("states", None, Changes.inserts(windows.le, windows.re, kept), UNTIL)
 
     def held_by(self) -> str:
-        return f"windows and events that the CTI has not passed; CTI {format_ticks(self.scalars['cti'])}"
+        return f"windows and events that the CTI has not passed; CTI {self.time_text(self.scalars['cti'])}"

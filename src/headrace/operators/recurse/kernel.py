@@ -81,7 +81,7 @@ class Loop(Kernel):
         self.ports = (result, *node.ports[1:])
         self.body = Body(body, kernel_of, written_operators(node.body, node.ports[0]))
         self.promises = Promises(self.ports)
-        self.tally = Tally()
+        self.tally = Tally(dates=node.dates)
         self.guard = Guard(node, self.tally)
         self.traces = {f"body {name}": trace for name, trace in self.body.traces().items()}
 

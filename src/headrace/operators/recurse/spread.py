@@ -58,7 +58,7 @@ class SpreadLoop(Kernel):
         super().__init__(node)
         self.end = node
         self.trips = Trips(node.loop.strategy)
-        self.tally = Tally()
+        self.tally = Tally(dates=node.dates)
         self.guard = Guard(node.loop, self.tally)
         #: The guess at its return, the changes that circulate, and the report to the others.
         self.home = INFINITY

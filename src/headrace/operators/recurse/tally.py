@@ -16,7 +16,8 @@ __all__ = ["Tally"]
 class Tally:
     """Rounds of a loop and the changes that circulated in each: in the latest batch, and since it began."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, dates: bool) -> None:
+        self._dates = dates
         self.circulated: list[int] = []
         self._most_rounds = self._in_all = 0
         self._inputs, self._output = [Progress()], Progress()
@@ -45,6 +46,7 @@ class Tally:
             "circulated_in_all": self._in_all,
             "input_ctis": [p.cti for p in self._inputs],
             "output_cti": self._output.cti,
+            "dates": self._dates,
         }
 
     def scalars(self) -> dict[str, int]:

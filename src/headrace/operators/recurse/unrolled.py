@@ -38,7 +38,7 @@ class UnrolledLoop(Kernel):
         super().__init__(node)
         self.loop, self.kernel_of = node, kernel_of
         self.rounds = [_Round(node, kernel_of)]
-        self.tally = Tally()
+        self.tally = Tally(dates=node.dates)
         self.guard = Guard(node, self.tally)
         self._collect_state()
 

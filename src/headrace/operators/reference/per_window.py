@@ -175,12 +175,12 @@ def _order(value: Any) -> tuple[bool, bool, Any]:
 
 def _ranked(node: Top, members: list[Row]) -> list[Row]:
     ranked = sorted(members, key=lambda row: [_order(row[2][name]) for name in node.input.schema.names])
-    for expr in reversed(node.by):
+    for expr, down in reversed(list(zip(node.by, node.directions, strict=True))):
         values = {id(row): _order(value_of(expr, row[2], node.input.schema)) for row in ranked}
         present = [row for row in ranked if not values[id(row)][0]]
         missing = [row for row in ranked if values[id(row)][0]]
         # Sorting in reverse must keep the order of equal rows.
-        present.sort(key=lambda row: values[id(row)], reverse=node.descending)
+        present.sort(key=lambda row: values[id(row)], reverse=down)
         ranked = present + missing
     return ranked
 

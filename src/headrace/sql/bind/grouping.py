@@ -9,9 +9,9 @@ from headrace.api.checks import aggregate_name
 from headrace.api.grouped import Grouped
 from headrace.api.ranking import top_node
 from headrace.api.stream import Stream
-from headrace.expr import AggregateCall, Expr, col, lit
+from headrace.expr import AggregateCall, Expr, col, count
 from headrace.expr import nodes as engine
-from headrace.expr.aggregates import has_aggregates
+from headrace.expr.aggregates import filtered, has_aggregates
 from headrace.modules import ModuleCall
 from headrace.plan.nodes import Select
 from headrace.plan.windows import Grid, Snapshot
@@ -140,8 +140,7 @@ class Grouping:
             self._check_grouped(self.part.having, found.over_keys(condition))
             found.having = found.over_answers(condition)
         if hidden is not None:
-            some = AggregateCall("count", engine.Case(((hidden, lit(1)),), lit(None)))
-            alive = found.over_answers(some) > 0
+            alive = found.over_answers(count(where=hidden)) > 0
             found.having = alive if found.having is None else engine.Call("and", (alive, found.having))
         return found
 
@@ -273,9 +272,7 @@ def _within(expr: Expr, where: Expr | None) -> Expr:
         return expr
     if not isinstance(expr, AggregateCall):
         return expr.with_children([_within(child, where) for child in expr.children])
-    if expr.argument is None and expr.function == "count":
-        return AggregateCall("count", engine.Case(((where, lit(1)),), lit(None)))
-    return expr.with_children([engine.Case(((where, child),), lit(None)) for child in expr.children])
+    return filtered(expr, where)
 
 
 def column_name(entry: s.Entry, expr: Expr | None = None) -> str:

@@ -269,23 +269,12 @@ class Queries:
             instead=f"[SIZE … WHERE {to_sql(where)}]",
         )
 
-    def order(self, part: s.Select, expressions: Expressions) -> tuple[list[Expr], bool]:
-        """The sort keys, and whether all descend; numbers in the other direction are negated."""
+    def order(self, part: s.Select, expressions: Expressions) -> tuple[list[Expr], tuple[bool, ...]]:
+        """The sort keys, and whether each descends."""
         if not part.order:
             assert part.limit is not None
             raise self.context.error(part.limit, "LIMIT needs an order", instead="ORDER BY column DESC LIMIT 10")
-        bound = [(key, expressions.bind(key.value)) for key in part.order]
-        fixed = [key for key, expr in bound if not expr.type(expressions.schema).is_numeric]
-        descending = (fixed or part.order)[0].descending
-        other = next((key for key in fixed if key.descending != descending), None)
-        if other is not None:
-            raise self.context.error(
-                other,
-                "of several columns only numbers may have another direction",
-                given=to_sql(other),
-                instead=to_sql(replace(other, descending=descending)),
-            )
-        return [expr if key.descending == descending else -expr for key, expr in bound], descending
+        return [expressions.bind(key.value) for key in part.order], tuple(key.descending for key in part.order)
 
     def _outputs(self, entries: Sequence[s.Entry], item: Item, given: Mapping[s.Call, str]) -> list[tuple[str, Expr]]:
         expressions = self.expressions(item, given=given)

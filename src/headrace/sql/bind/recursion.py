@@ -248,8 +248,13 @@ class _Loop:
 
     def _widened(self, seeds: dict[str, Stream]) -> dict[str, Stream]:
         """The seeds, with types wide enough for the loop's results: counting from an INT may give LONGs."""
+        dates = any(seed.node.dates for seed in seeds.values())
         while True:
-            steps = self._steps({name: Stream(LoopInput.fresh(seed.schema)) for name, seed in seeds.items()})
+            found = {name: Stream(LoopInput.fresh(seed.schema, dates=dates)) for name, seed in seeds.items()}
+            steps = self._steps(found)
+            if not dates and any(step.node.dates for step in steps.values()):
+                dates = True  # of streams from outside the loop
+                continue
             wider = {name: self._wider(name, seed.schema, steps[name].schema) for name, seed in seeds.items()}
             if all(seed.schema == wider[name] for name, seed in seeds.items()):
                 return seeds

@@ -11,7 +11,7 @@ from typing import Any
 from headrace.expr import col
 from headrace.plan.arrival import starts_at
 from headrace.plan.nodes import Admit, Node, Source
-from headrace.plan.policies import Arrival, Changed, Interval, Lifetime, Physical
+from headrace.plan.policies import Interval, Lifetime, Physical, arrives
 from headrace.schema import Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
@@ -37,7 +37,7 @@ def unit_of(node: Node) -> int:
 
 def unit_of_lifetime(lifetime: Lifetime, columns: Schema) -> int:
     """The number of ticks of a bare number beside the times of rows with this lifetime."""
-    if isinstance(lifetime, Arrival) or (isinstance(lifetime, Changed) and lifetime.in_log_order):
+    if arrives(lifetime):
         return _SECOND
     if isinstance(lifetime, Physical):
         return unit_of_type(columns["le"].type) if "le" in columns else 1

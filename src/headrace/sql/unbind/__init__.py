@@ -184,7 +184,8 @@ class Unbinder:
     def _top(self, node: p.Top) -> s.Query:
         if node.distinct:
             raise NotInSql(node.describe())
-        order = tuple(s.OrderKey(self.expression(expr), node.descending) for expr in node.by)
+        directions = zip(node.by, node.directions, strict=True)
+        order = tuple(s.OrderKey(self.expression(expr), down) for expr, down in directions)
         limit = s.Limit(node.k, tuple(map(self.expression, node.each)))
         source = self.item(node.input, self._window(node, partition=self._columns(node)))
         return s.Query(_everything(source, order=order, limit=limit), **_ticking(node.window))
@@ -293,6 +294,8 @@ class Unbinder:
             return _column(expr.column) if self.columns is None else self.columns[expr.column]
         if isinstance(expr, engine.Alias):
             return self.expression(expr.child)
+        if isinstance(expr, engine.Duration):
+            return _length(expr.value)
         if isinstance(expr, engine.Literal):
             return _literal(expr.value)
         if isinstance(expr, engine.Cast):
@@ -412,8 +415,10 @@ def _span(ticks: int) -> s.Duration:
 
 
 def _duration(ticks: int | None) -> s.Duration | s.Unary | None:
-    if ticks is None:
-        return None
+    return None if ticks is None else _length(ticks)
+
+
+def _length(ticks: int) -> s.Duration | s.Unary:
     return s.Unary("-", _span(-ticks)) if ticks < 0 else _span(ticks)
 
 

@@ -162,7 +162,7 @@ class StoryStream:
 
     def _reads_back(self, text: str) -> bool:
         try:
-            read = read_drawn(text, self.schema)
+            read, _ = read_drawn(text, self.schema)
         except HeadraceError:
             return False
         # As text, NaN equals NaN and -0.0 is not 0.0.

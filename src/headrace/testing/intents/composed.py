@@ -16,8 +16,8 @@ _GROUPS = ".window({window}).aggregate(x=hr.sum('x'))"
 
 #: Infinities of both signs beside the stream's own floats; a retracted one must leave no trace in a sum.
 _INFINITE = (
-    ".select('k', 'i', x=hr.case().when(hr.col('i') > {above}, float('inf'))"
-    ".when(hr.col('i') < 1, float('-inf')).otherwise(hr.col('x')))"
+    ".select('k', 'i', x=hr.when(hr.col('i') > {above}).then(float('inf'))"
+    ".when(hr.col('i') < 1).then(float('-inf')).otherwise('x'))"
 )
 
 COMPOSED = (

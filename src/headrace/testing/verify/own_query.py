@@ -174,8 +174,9 @@ class OwnFeed:
         if self.physical:
             origin = Events(generated.table(), generated.cuts)
             columns = Schema.of(generated.table().schema)
-            stamped = ARRIVAL in columns
-            return Stream(Admit(Source(origin, columns, Physical(), Explicit("raise"), "raise", stamped=stamped)))
+            stamped, dated = ARRIVAL in columns, self.source.dates
+            source = Source(origin, columns, Physical(), Explicit("raise"), "raise", stamped=stamped, dated=dated)
+            return Stream(Admit(source))
         rows = [{name: story.payload[name] for name in generated.schema.names} for story in self._in_order(generated)]
         write_files(pa.Table.from_pylist(rows, schema=self.source.schema.arrow), generated.cuts, folder)
         files = Files(str(folder), Format("parquet"), label=str(self.source.origin), holds_stamps=True)
