@@ -288,6 +288,32 @@ _WINDOWS = (
         "the window that ends exactly at the CTI may still be extended with its event",
     ),
     Fault(
+        "what lasts is not looked at again", "headrace.operators.per_window.grid", "GridKernel._enter_next",
+        "horizon.shows + 1", "horizon.shows + 2",
+        "an event that lasts longer than the visible windows is not found in the next one, unless another is there",
+    ),
+    Fault(
+        "a retraction one window late", "headrace.operators.per_window.grid", "GridKernel._pieces",
+        "np.maximum(first, later), first)", "np.maximum(first, later + 1), first)",
+        "the first window in which an earlier end shows is not corrected",
+    ),
+    Fault(
+        "a snapshot continues from one that has ended", "headrace.operators.per_window.snapshot", "_Old.at",
+        "windows.re[found] > time", "windows.re[found] >= time",
+        "a window that starts where another ends continues from its items",
+    ),
+    Fault(
+        "a snapshot whose content changed alone", "headrace.operators.per_window.snapshot",
+        "SnapshotWindowKernel._correct",
+        "same[i] = False", "same[i] = same[i]",
+        "a window whose ends stay where they are is not computed again",
+    ),
+    Fault(
+        "a frame that forgets its first tuple", "headrace.operators.ordered.frames", "_Frames._keep",
+        "work.settle - self.frame.rows, sizes)", "work.settle - self.frame.rows + 1, sizes)",
+        "of the tuples before the CTI that later ones see, the first is dropped",
+    ),
+    Fault(
         "changed content, same window", "headrace.operators.per_window.kernel", "WindowKernel._recompute",
         "same[i] = False", "same[i] = same[i]",
         "a window whose ends did not change is taken to be as it was",
