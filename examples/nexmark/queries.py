@@ -124,10 +124,11 @@ def q14(bids: Stream) -> Stream:
     """Which bids are worth one to fifty million euros, by day or night, and how many c's are in `extra`?"""
     hour, price = col("date_time").hour(), col("price") * 0.908
     time_type = (
-        hr.case()
-        .when(hour.between(8, 18), "dayTime")
-        .when((hour <= 6) | (hour >= 20), "nightTime")
-        .otherwise("otherTime")
+        hr.when(hour.between(8, 18))
+        .then(hr.lit("dayTime"))
+        .when((hour <= 6) | (hour >= 20))
+        .then(hr.lit("nightTime"))
+        .otherwise(hr.lit("otherTime"))
     )
     return bids.where((price > 1_000_000) & (price < 50_000_000)).select(
         "auction", "bidder", "date_time",
@@ -146,15 +147,13 @@ RANKS = {
 
 def _bids_by_rank() -> dict[str, Expr]:
     """How many bids there are, and how many of each rank of prices: an aggregate ignores nulls."""
-    ranked = {f"{rank}_bids": hr.count(hr.case().when(holds, 1).end()) for rank, holds in RANKS.items()}
+    ranked = {f"{rank}_bids": hr.count(where=holds) for rank, holds in RANKS.items()}
     return {"total_bids": hr.count(), **ranked}
 
 
 def _distinct_by_rank(what: str, column: str) -> dict[str, Expr]:
     """How many different values a column has, and how many among the bids of each rank."""
-    ranked = {
-        f"{rank}_{what}": hr.distinct_count(hr.case().when(holds, col(column)).end()) for rank, holds in RANKS.items()
-    }
+    ranked = {f"{rank}_{what}": hr.distinct_count(column, where=holds) for rank, holds in RANKS.items()}
     return {f"total_{what}": hr.distinct_count(column), **ranked}
 
 

@@ -5,9 +5,10 @@
 
 import logging as _logging
 from importlib import import_module as _import_module
-from types import ModuleType as _ModuleType
+from typing import Any as _Any
 
 from headrace.api.checkpoint import checkpoint
+from headrace.api.frames import from_arrow, from_pandas, from_polars, read_spark
 from headrace.api.inputs import (
     advance,
     by_arrival,
@@ -26,10 +27,9 @@ from headrace.api.inputs import (
     read_json,
     read_parquet,
     read_source,
-    read_spark,
 )
 from headrace.api.keyed_changes import read_changes
-from headrace.api.outputs import console, files, memory, sink
+from headrace.api.outputs import console, files, foreach_batch, memory, sink
 from headrace.api.recurse import recurse
 from headrace.api.running import Run, run, start
 from headrace.api.services import kafka, kafka_topics, postgres, postgres_table, read_kafka, read_postgres
@@ -53,7 +53,6 @@ from headrace.events import history_diff, same_history
 from headrace.expr import (
     approx_distinct,
     avg,
-    case,
     coalesce,
     col,
     collect,
@@ -61,19 +60,24 @@ from headrace.expr import (
     distinct_count,
     first,
     geometric_mean,
+    greatest,
     last,
+    least,
     lit,
     max,
     median,
     min,
+    percentile_disc,
     quantile,
     stddev,
     sum,
     top_frequent,
     udf,
     var,
+    when,
 )
 from headrace.expr.aggregates import concat
+from headrace.expr.times import end, window_end, window_start
 from headrace.io.values import ValueFormat
 from headrace.modules import Aggregate, IncrementalAggregate, IncrementalOperator, Operator
 from headrace.modules.builtin import time_weighted_avg
@@ -86,9 +90,12 @@ from headrace.time import INFINITY, NEG_INFINITY
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> _ModuleType:
-    if name == "testing":  # loaded when it is asked for: most programs never do
+def __getattr__(name: str) -> _Any:
+    # Loaded when they are asked for: most programs never do.
+    if name == "testing":
         return _import_module("headrace.testing")
+    if name == "load_ipython_extension":  # `%load_ext headrace`
+        return _import_module("headrace.notebook").load_ipython_extension
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")
 
 
@@ -115,7 +122,6 @@ __all__ = [
     "avg",
     "by",
     "by_arrival",
-    "case",
     "checkpoint",
     "classifier",
     "coalesce",
@@ -129,14 +135,20 @@ __all__ = [
     "delta",
     "distinct_count",
     "edge",
+    "end",
     "events",
     "explicit",
     "files",
     "final",
     "first",
     "fixed",
+    "foreach_batch",
+    "from_arrow",
+    "from_pandas",
+    "from_polars",
     "generated",
     "geometric_mean",
+    "greatest",
     "heartbeat",
     "history_diff",
     "hopping",
@@ -145,6 +157,7 @@ __all__ = [
     "kafka_topics",
     "landmark",
     "last",
+    "least",
     "lit",
     "match_number",
     "max",
@@ -157,6 +170,7 @@ __all__ = [
     "offset",
     "ordered",
     "pattern",
+    "percentile_disc",
     "physical",
     "point",
     "postgres",
@@ -192,4 +206,7 @@ __all__ = [
     "tumbling",
     "udf",
     "var",
+    "when",
+    "window_end",
+    "window_start",
 ]

@@ -166,8 +166,8 @@ class UnknownColumn(ExpressionError, KeyError):
     code = "UNKNOWN_COLUMN"
 
     @classmethod
-    def of(cls, name: str, columns: Iterable[str], where: str = "") -> UnknownColumn:
-        """The error for `name` looked up among `columns`."""
+    def of(cls, name: str, columns: Iterable[str], where: str = "", text: str = "") -> UnknownColumn:
+        """The error for `name` looked up among `columns`; `text` is what to write if a text is meant."""
         known = list(columns)
         place = f" in {where}" if where else ""
         close = nearest(name, known)
@@ -175,7 +175,7 @@ class UnknownColumn(ExpressionError, KeyError):
             f"there is no column {name!r}{place}",
             given=name,
             allowed=", ".join(known) or "(no columns)",
-            instead=f"col({close!r})" if close else "",
+            instead=" or ".join(hint for hint in (f"col({close!r})" if close else "", text) if hint),
         )
 
 

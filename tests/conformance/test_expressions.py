@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -20,7 +20,6 @@ from headrace.expr import (
     Expr,
     Literal,
     call,
-    case,
     coalesce,
     col,
     concat,
@@ -29,7 +28,10 @@ from headrace.expr import (
     if_else,
     least,
     lit,
+    when,
 )
+from headrace.expr.functions import Then
+from headrace.expr.nodes import Duration
 from headrace.expr.sql import to_duckdb, to_spark
 from headrace.schema import Schema, Type
 
@@ -121,11 +123,24 @@ NUMBERS = [
 
 def arithmetic() -> Iterator[Expr]:
     for x, y in NUMBERS:
-        yield from (x + y, x - y, x * y, x / y, x % y)
+        yield from (x + y, x - y, x * y, x / y, x // y, x % y)
     for x in (b, h, i, m, f, d):
         yield from (-x, x.abs(), x.floor(), x.ceil(), x.round(), x.round(2), x.sign())
         yield from (x.sqrt(), x.exp(), x.ln(), x.log10(), x.sin(), x.cos(), x.tan())
-    yield from (d.power(d2), i.power(2), d.power(0.5), f.power(-1), lit(2) - i, 2.5 * m, m % 3, m + 2**40, 7 % d, 1 / i)
+    yield from (
+        d.power(d2),
+        i.power(2),
+        d.power(0.5),
+        f.power(-1),
+        lit(2) - i,
+        2.5 * m,
+        m % 3,
+        m // -3,
+        m + 2**40,
+        7 % d,
+        7 // d,
+        1 / i,
+    )
     for x in (b, h, i, m, f, d):
         yield from (x.asin(), x.acos(), x.atan(), x.radians(), x.degrees())
     yield from ((d * d2).round(3) + i, (i + i2) * (i - i2) % 10, d.round(15))
@@ -169,8 +184,8 @@ def logic() -> Iterator[Expr]:
     )
     yield from (
         if_else(p, i, d),
-        case().when(i > 0, "plus").when(i < 0, "minus").otherwise(s),
-        case().when(p, t).end(),
+        when(i > 0).then(lit("plus")).when(i < 0).then(lit("minus")).otherwise(s),
+        when(p).then(t),
         if_else(None, 1, 2),
     )
     yield from (
@@ -178,7 +193,7 @@ def logic() -> Iterator[Expr]:
         least(d, 0, None),
         coalesce(s),
         coalesce(None, i, 2**40),
-        greatest(s, "b", s2),
+        greatest(s, lit("b"), s2),
         lit(None),
         lit(None).cast("INT"),
     )
@@ -210,7 +225,7 @@ def texts() -> Iterator[Expr]:
         s.ltrim(),
         s.rtrim(),
         s.length(),
-        concat(s, "-", s2),
+        concat(s, lit("-"), s2),
         s.concat(s2),
         concat(s),
     )
@@ -224,8 +239,8 @@ def texts() -> Iterator[Expr]:
         s.replace(" ", ""),
     )
     yield from (s.position(part) for part in ("a", "b", "%", "\\", "😀", "𐐨", "'", "\n", "語", "  ", "ab"))
-    yield from (s.code(), n.code(), s.reverse().code(), concat(s, "e\u0301🇩🇪\r\n").code())
-    yield from (s.reverse(), s.reverse().reverse(), n.reverse(), concat(s, "e\u0301🇩🇪\r\n").reverse())
+    yield from (s.code(), n.code(), s.reverse().code(), s.concat("e\u0301🇩🇪\r\n").code())
+    yield from (s.reverse(), s.reverse().reverse(), n.reverse(), s.concat("e\u0301🇩🇪\r\n").reverse())
     yield from (fn(k) for fn in (s.repeat, s.left, s.right) for k in (0, 1, 2, 3, 100))
     yield from (
         fn(*fill) for fn in (s.lpad, s.rpad) for fill in ((0,), (1,), (3, "日"), (7, "😀"), (30, "'"), (9, "\\"))
@@ -262,11 +277,16 @@ def texts() -> Iterator[Expr]:
 def dates() -> Iterator[Expr]:
     yield from (t.year(), t.month(), t.day(), t.hour(), t.minute(), t.second(), t.day_of_week())
     yield from (t.date_trunc(u) for u in ("year", "quarter", "month", "week", "day", "hour", "minute", "second"))
-    yield from (t.day_of_year(), t.epoch(), t.time_diff(t2), t.time_diff(datetime(2024, 2, 29, tzinfo=UTC)))
-    yield from (t.shift_time(k) for k in (0, 1, -1, DAY, -400 * DAY, 2**63 - 1, -(2**63), m, i, b, None))
-    yield from (lit(datetime(2024, 2, 29, tzinfo=UTC)).shift_time(m), lit(None).cast("DATETIME").epoch())
+    yield from (t.day_of_year(), t.epoch(), call("time_diff", t, t2), t - t2, t - datetime(2024, 2, 29, tzinfo=UTC))
+    yield from (call("shift_time", t, k) for k in (0, 1, -1, DAY, -400 * DAY, 2**63 - 1, -(2**63), m, i, b, None))
+    yield from (call("shift_time", datetime(2024, 2, 29, tzinfo=UTC), m), lit(None).cast("DATETIME").epoch())
     yield from (
         t.cast("LONG") - t2.cast("LONG"),
+        *(t - t2 > "1 d", t + (t - t2), t - (t2 - t) * 2, t + b * timedelta(days=1), t - timedelta(hours=1)),
+        *(t + "90 min" > t2, "1 d" + t, t >= "2024-02-29", t.isin("2024-02-29", "1970-01-01T00:00:00Z")),
+        *((t - t2) // timedelta(hours=1), (t - t2) / timedelta(hours=1), t - "2024-02-29T01:00:00+02:00"),
+        when(i > 0).then(t).otherwise(lit("2024-02-29")),
+        greatest(t, lit("2024-02-29 12:00")),
         (t.cast("LONG") + 1).cast("DATETIME"),
         t.date_trunc("month").day_of_week(),
     )
@@ -357,7 +377,7 @@ def nodes(expr: Expr) -> Iterator[Expr]:
 def test_the_matrix_covers_every_function_and_node():
     seen = [node for expr in MATRIX for node in nodes(expr)]
     assert {node.function for node in seen if isinstance(node, Call)} == set(FUNCTIONS)
-    assert {type(node) for node in seen} == {Alias, Call, Case, Cast, Column, Literal}
+    assert {type(node) for node in seen} == {Alias, Call, Case, Cast, Column, Duration, Literal, Then}
 
 
 def test_the_matrix_types_without_rows():

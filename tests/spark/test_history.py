@@ -6,6 +6,7 @@ A query costs Spark a second however small it is, so that many operators share o
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,12 +97,41 @@ def test_spans_tables_and_functions(agree: Agree, rows: hr.Stream):
     agree(ends.coalesce().join_table(table, "k", how="left").final())
 
 
+def test_event_times_and_lifetimes(agree: Agree, rows: hr.Stream):
+    times = rows.select("k", "x", a=hr.start(), b=hr.end()).where(col("a") != hr.end())
+    altered = times.alter_lifetime(start=hr.start() - 1, duration=col("a") + 1)
+    bounded = altered.alter_lifetime(start=hr.start() + 1, earliest=3).cap_duration(7)
+    agree(times.union(altered, bounded.chop(3, 1)))
+
+
 def test_joins(agree: Agree, rows: hr.Stream):
     right = rows.shift(2).where(col("x") > 1.0)
     left = rows.select("k", "x")
     joined = left.join(right, "k", where=col("x") <= col("x_right")).select("k", x=col("x_right"))
     outer = left.left_join(right.select("k", y=col("x")), "k").select("k", x=col("y").coalesce(-1.0))
     agree(joined.union(outer, left.anti_join(right, "k"), left.clip(right, "k")))
+
+
+def test_cut_sessions(agree: Agree, rows: hr.Stream):
+    cut = rows.group_by("k").window(hr.session(9, longest=4))
+    agree(cut.aggregate(n=hr.count()).union(cut.with_columns(n=hr.count()).select("k", "n")))
+
+
+def test_joins_made_of_others(agree: Agree, rows: hr.Stream):
+    right = rows.shift(2).where(col("x") > 1.0)
+    left = rows.select("k", "x")
+    full = left.full_join(right, "k", where=col("x") <= col("x_right")).select("k", x=hr.coalesce("x_right", "x"))
+    other = left.right_join(right, on=col("x") // 2).select(k="k_right", x="x_right")
+    agree(full.union(other, left.semi_join(right, on=["k", col("x") > 2.0])))
+
+
+def test_columns(agree: Agree, rows: hr.Stream):
+    dates = rows.with_columns(t=col("x").cast("LONG").cast("DATETIME")).where(col("t") - "1 h" < "2024-05-01")
+    times = dates.with_columns(
+        x=hr.greatest((col("t") + "2 min" - col("t")) / timedelta(minutes=1), "x"), n=col("ts") // -2
+    )
+    top = times.drop("t").top(2, by=["k", "x"], descending=[True, False])
+    agree(top.with_columns(k=hr.when(col("x") > 1.0).then("k").otherwise(hr.lit("few"))))
 
 
 def test_windows_and_aggregates(agree: Agree, rows: hr.Stream):

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headrace.expr import Expr, avg, case, coalesce, col, collect, count, first, greatest, last, lit, max, min, sum
+from headrace.expr import Expr, avg, coalesce, col, collect, count, first, greatest, last, lit, max, min, sum, when
 from headrace.patterns import Pattern, classifier, final, match_number, next, offset, prev
 from headrace.patterns.regex import Chain, Choice, Permute, Repeat, Shape, Symbol
 
@@ -28,7 +28,7 @@ _RUNNING: tuple[Expr, ...] = (
     col("i") > col("A.i"), col("x") <= col("B.x"), col("k") == col("A.k"), col("k") > first("k"),
     count("B") < 3, count() <= 4, sum("i") > 1, sum("A.i") + 1 >= col("i"), avg("x") < 2.0, avg("i") >= 0.0,
     max("x") > min("x"), min("A.k") == "a", max("k") <= "b", first("A.i") <= col("i"), last("i") > 0,
-    coalesce(col("A.i"), 0) <= col("i"), case().when(count("A") > 1, col("x")).otherwise(col("A.x")) > 0.0,
+    coalesce(col("A.i"), 0) <= col("i"), when(count("A") > 1).then("x").otherwise("A.x") > 0.0,
     greatest(col("A.x"), col("x")) > 0.5, col("A.i").is_null() | (col("i") % 2 == col("A.i") % 2),
     (col("x") - col("A.x")) * 2.0 < 3.0, col("i") / count() > 0.3, col("A.k").upper() == "A", prev("A.i") < col("i"),
     ~(count("x") > 2), (col("i") * col("A.i")).isin(0, 1, 14), -col("A.i") < 0, col("A.x").abs() > 1.0,

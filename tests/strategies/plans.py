@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from headrace.api.checks import instants_may_meet
 from headrace.api.inputs import events
+from headrace.api.running import start
 from headrace.api.stream import Stream
 from headrace.api.windows import hopping
 from headrace.expr import (
     Expr,
     approx_distinct,
     avg,
-    case,
     col,
     collect,
     count,
@@ -29,14 +29,17 @@ from headrace.expr import (
     max,
     median,
     min,
+    percentile_disc,
     quantile,
     stddev,
     sum,
     top_frequent,
     udf,
     var,
+    when,
 )
 from headrace.expr.aggregates import concat
+from headrace.expr.times import end
 from headrace.plan.windows import Grid
 from headrace.testing.strategies import SCHEMA, Event, batch_sizes, physical_streams, tables
 
@@ -65,8 +68,8 @@ _WHOLE = (
 _FLOATS = (
     sum("x"), avg("x"), avg("i"), var("x"), var("i"), stddev("x"), stddev("i"), min("x"), max("x"), first("x"),
     last("x"), sum("x") / count("x"), var(col("x") * 0.5), sum(col("x") + col("i")), max("x") - min("x"), median("x"),
-    quantile("x", 0.3), quantile("i", 0.9), median("i") - first("i"), geometric_mean("x"), geometric_mean("i"),
-    median(_halved("x")), _halved(sum("x")),
+    quantile("x", 0.3), quantile("i", 0.9), percentile_disc("x", 0.4), sum("x", where=col("i") > 0),
+    median("i") - first("i"), geometric_mean("x"), geometric_mean("i"), median(_halved("x")), _halved(sum("x")),
 )  # fmt: skip
 _TEXTS = (min("k"), max("k"), first("k"), last("k"), concat("k", "-"), _foremost(top_frequent("k", 2), max("k")))
 _PREDICATES = (
@@ -76,7 +79,7 @@ _PREDICATES = (
 _MAPS: tuple[dict[str, Expr], ...] = (
     {"k": col("k"), "i": col("i") + 1, "x": -col("x")},
     {"k": col("k").coalesce("z"), "i": col("i"), "x": col("x")},
-    {"k": case().when(col("i") > 1, "a").otherwise(col("k")), "i": col("i").coalesce(1), "x": col("x")},
+    {"k": when(col("i") > 1).then(lit("a")).otherwise("k"), "i": col("i").coalesce(1), "x": col("x")},
     {"k": lit("a"), "i": col("i"), "x": lit(0.5)},
 )
 
@@ -113,13 +116,24 @@ def aggregates(draw: st.DrawFn, below: Stream) -> Stream:
 @st.composite
 def spans(draw: st.DrawFn, below: Stream) -> Stream:
     """One operator without state."""
-    kinds = ["where", "select", "shift", "set_duration", "extend", "point_at_start", "point_at_end", "cap_duration"]
+    kinds = [
+        "where", "select", "shift", "set_duration", "extend", "point_at_start", "point_at_end", "cap_duration",
+        "event_times", "alter_lifetime", "chop",
+    ]  # fmt: skip
     kind = draw(st.sampled_from(kinds))
     number = draw(st.integers(-6, 6))
     if kind == "where":
         return below.where(draw(st.sampled_from(_PREDICATES)))
     if kind == "select":
         return below.select(**draw(st.sampled_from(_MAPS)))
+    if kind == "event_times":
+        moment = draw(st.sampled_from([start(), end()]))
+        return below.where(moment % 2 == 0) if number < 0 else below.select("k", i=moment, x=col("x"))
+    if kind == "alter_lifetime":
+        later = below.alter_lifetime(start=start() + number, end=end() + 1)
+        return later if number % 2 else below.alter_lifetime(duration=col("i") + 2)
+    if kind == "chop":
+        return below.cap_duration(9).chop(abs(number) + 1, number)
     if kind == "set_duration":
         return below.set_duration(abs(number) + 1)
     if kind == "cap_duration":
@@ -132,14 +146,16 @@ def spans(draw: st.DrawFn, below: Stream) -> Stream:
 @st.composite
 def meets(draw: st.DrawFn, left: Stream, right: Stream) -> Stream:
     """Two streams that meet; pairs only by several keys, so that depth does not multiply them."""
-    kind = draw(st.sampled_from(["join", "left_join", "anti_join", "clip"]))
+    kind = draw(st.sampled_from(["join", "left_join", "anti_join", "clip", "full_join", "semi_join"]))
+    if kind == "semi_join":
+        return left.semi_join(right, draw(st.sampled_from(["k", [("k", "k"), (col("i") % 2, col("i") % 2)]])))
     if kind == "clip":
         return left.clip(right, draw(st.sampled_from(["k", ("k", "i"), ()])))
     if kind == "anti_join":
         where = draw(st.sampled_from([None, col("i") >= col("i_right")]))
         return left.anti_join(right, "k", where)
     with instants_may_meet():
-        joined = left.join(right, ("k", "i")) if kind == "join" else left.left_join(right, ("k", "i"))
+        joined = getattr(left, kind)(right, ("k", "i"))
     return joined.select("k", "i", x=col("x_right"))
 
 

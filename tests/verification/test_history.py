@@ -160,6 +160,7 @@ CALLS = {
     "last": [hr.last("x"), hr.last("k")],
     "median": [hr.median("i"), hr.median("x")],
     "quantile": [hr.quantile("i", 0.3), hr.quantile("x", 0.9)],
+    "percentile_disc": [hr.percentile_disc("k", 0.3), hr.percentile_disc("x", 0.9, where=hr.col("i") > 0)],
     "geometric_mean": [hr.geometric_mean("i"), hr.geometric_mean("x")],
     "collect": [hr.collect("i"), hr.collect("k")],
     "distinct_count": [hr.distinct_count("i"), hr.distinct_count("k")],

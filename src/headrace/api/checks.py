@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from headrace.errors import ExpressionError, ModuleError, PlanError, nearest
-from headrace.expr import AggregateCall, CaseBuilder, Expr, col, has_aggregates
+from headrace.expr import AggregateCall, Expr, When, col, has_aggregates
 from headrace.io.sinks import Sink
 from headrace.modules import Aggregate as ModuleAggregate
 from headrace.modules import Operator
@@ -22,7 +22,7 @@ from headrace.plan.windows import WindowKind
 __all__ = [
     "HasNode", "aggregate_name", "checked_aggregate", "checked_expr", "checked_function", "checked_operator",
     "checked_options", "checked_pairs", "checked_sinks", "checked_streams", "checked_window", "column_or_expr",
-    "columns_or_exprs", "join_keys", "named_aggregates", "named_exprs", "node_of", "options_of", "refuse_instants",
+    "columns_or_exprs", "named_aggregates", "named_exprs", "node_of", "options_of", "refuse_instants",
     "row_expr",
 ]  # fmt: skip
 
@@ -48,8 +48,8 @@ def checked_expr(value: Any, where: str, instead: str) -> Expr:
     """`value`, which must be an expression; `where` says what needs it."""
     if isinstance(value, Expr):
         return row_expr(value, where)
-    if isinstance(value, CaseBuilder):
-        instead = "case().when(...).otherwise(...), or .end()"
+    if isinstance(value, When):
+        instead = "when(...).then(...).otherwise(...)"
     allowed = "col(...), and expressions that use it"
     raise ExpressionError(f"{where} needs an expression", given=_shown(value), allowed=allowed, instead=instead)
 
@@ -87,12 +87,8 @@ def columns_or_exprs(values: Any, where: str, instead: str) -> list[Expr]:
 
 
 def named_exprs(named: Mapping[str, Any], where: str, instead: str) -> list[tuple[str, Expr]]:
-    """The expressions of keyword arguments, by name."""
-    found = []
-    for name, value in named.items():
-        example = f"{where}({name}=col({value!r}))" if isinstance(value, str) else instead
-        found.append((name, checked_expr(value, where, example)))
-    return found
+    """The columns or expressions of keyword arguments, by name."""
+    return [(name, column_or_expr(value, where, instead)) for name, value in named.items()]
 
 
 def checked_aggregate(value: Any, name: str = "n") -> Expr:
@@ -209,32 +205,21 @@ def checked_sinks(sinks: Mapping[str, Any], streams: Mapping[str, Node]) -> dict
     return {name: _sink(sink) for name, sink in sinks.items()}
 
 
-_SINKS = "hr.console(...), hr.files(...), hr.memory(...), hr.kafka(...), hr.postgres(...), hr.sink(...)"
+_SINKS = (
+    "hr.console(...), hr.files(...), hr.memory(...), hr.foreach_batch(...), hr.kafka(...), hr.postgres(...), "
+    "hr.sink(...)"
+)
 
 
 def _sink(sink: Any) -> Sink:
     if isinstance(sink, Sink):
         return sink
     name = getattr(sink, "__name__", "")
-    instead = f"{name}()" if callable(sink) and name else "stream.start(hr.console())"
+    instead = "stream.start(hr.console())"
+    if callable(sink) and name:
+        ours = getattr(sink, "__module__", "").startswith("headrace.")
+        instead = f"{name}()" if ours else f"hr.foreach_batch({name.replace('<lambda>', 'lambda rows, batch: ...')})"
     raise PlanError("this is not a sink", given=_shown(sink), allowed=_SINKS, instead=instead)
-
-
-def join_keys(on: Any) -> tuple[tuple[str, str], ...]:
-    """The keys of a join as pairs of names, left and right."""
-    keys: Any = {on: on} if isinstance(on, str) else on
-    if isinstance(keys, Mapping):
-        pairs = tuple(keys.items())
-    else:
-        pairs = tuple((name, name) for name in keys) if isinstance(keys, Sequence) else ((keys, keys),)
-    if not all(isinstance(name, str) for pair in pairs for name in pair):
-        raise PlanError(
-            "join keys are names of columns",
-            given=_shown(on),
-            allowed="a name, a list of names, or a dict from this stream's to the other's",
-            instead="join(other, on='key'), or join(other, on={'key': 'other_key'})",
-        )
-    return tuple(dict(pairs).items())
 
 
 _INSTANTS_MAY_MEET: ContextVar[bool] = ContextVar("instants_may_meet", default=False)

@@ -30,7 +30,7 @@ def top_node(
     *,
     k: int,
     by: Sequence[Expr],
-    descending: bool,
+    descending: bool | Sequence[bool],
     each: Sequence[Expr] = (),
     distinct: Sequence[Expr] = (),
 ) -> Node:
@@ -39,7 +39,8 @@ def top_node(
     if _independent(below, window) and all(isinstance(expr, Column) for expr in each) and not {*names} & {*dict(keys)}:
         # Grid windows do not depend on their rows, so rows may be brought together by these columns.
         keys, each = (*keys, *zip(names, each, strict=True)), ()
-    return Top(below, keys, window, k, tuple(by), descending, tuple(each), tuple(distinct), policy=policy)
+    directions = descending if isinstance(descending, bool) else tuple(descending)
+    return Top(below, keys, window, k, tuple(by), directions, tuple(each), tuple(distinct), policy=policy)
 
 
 def distinct_rows(

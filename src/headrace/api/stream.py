@@ -5,56 +5,66 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
 
 import pyarrow as pa
 
+from headrace.api import times
 from headrace.api.checks import (
     checked_expr,
     column_or_expr,
-    join_keys,
     named_exprs,
     node_of,
     refuse_instants,
     row_expr,
 )
+from headrace.api.columns import dropped, in_order_of, renamed, selected, with_columns
 from headrace.api.grouped import Framed, Grouped, Windowed
-from headrace.api.options import OverOptions, StreamRunOptions, StreamStartOptions, WindowOptions, shows_options
+from headrace.api.joins import How, On, clip_node, join_node, table_join_node
+from headrace.api.options import (
+    OverOptions,
+    StreamPlotOptions,
+    StreamRunOptions,
+    StreamStartOptions,
+    WindowOptions,
+    shows_options,
+)
+from headrace.api.plotting import plot
 from headrace.api.running import Run, outputs_of, run, start
 from headrace.api.windows import Slide
 from headrace.border import LIFETIME, TimeColumns
+from headrace.display.html import html_stream
+from headrace.display.timeline import Timeline
+from headrace.display.words import columns_text, plan_text
 from headrace.errors import PlanError
 from headrace.explain.steps import explain
-from headrace.expr import Expr, as_expr
+from headrace.expr import Expr, Value
 from headrace.host.driving.query import Query
 from headrace.io.tables import table_of
 from headrace.patterns import Pattern
-from headrace.plan.join import JoinKind
 from headrace.plan.nodes import (
     CapDuration,
-    Clip,
+    Chop,
     Coalesce,
     Extend,
     Final,
-    Join,
     Node,
     PointAtEnd,
     PointAtStart,
-    Select,
     SetDuration,
     Shift,
-    TableJoin,
     Union,
-    Where,
     diverted_streams,
 )  # fmt: skip
 from headrace.plan.pattern import Rows
 from headrace.plan.table import TableJoinKind
 from headrace.plan.windows import WindowKind
-from headrace.schema import Schema
-from headrace.time import DurationLike, duration
+from headrace.schema import SchemaLike
+from headrace.time import DurationLike, TimeLike, duration, ticks
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from headrace.api.history import Engine, History
     from headrace.history.inputs import Late
 
@@ -66,6 +76,12 @@ class Stream:
     """Events with lifetimes, as the result of a query."""
 
     node: Node
+
+    def __repr__(self) -> str:
+        return f"Stream of {columns_text(self.node.schema)}\n  {plan_text(self.node)}"
+
+    def _repr_html_(self) -> str:
+        return html_stream(self.node)
 
     @property
     def schema(self) -> Any:
@@ -79,24 +95,63 @@ class Stream:
 
     def where(self, predicate: Expr) -> Stream:
         """Keep the events for which the predicate is true."""
-        return Stream(Where(self.node, checked_expr(predicate, "where", f"where(col({self._example}) == ...)")))
+        return Stream(times.where(self.node, checked_expr(predicate, "where", f"where(col({self._example}) == ...)")))
 
-    def select(self, *columns: str | Expr, **named: Expr | str | float | bool | None) -> Stream:
-        """Compute new payloads: columns by name, expressions with an alias, or `name=expression`."""
-        found = [column_or_expr(column, "select", f"select(name={column!r})") for column in columns]
-        outputs = [
-            *((c.name, c) for c in found),
-            *((name, row_expr(as_expr(value), "select")) for name, value in named.items()),
-        ]
-        return Stream(Select(self.node, tuple(outputs)))
+    def select(self, *columns: str | Expr, **named: Value) -> Stream:
+        """Compute new payloads: columns by name, `"*"` for all of them, expressions, or `name=expression`.
+
+        A text is the name of a column, also in `name="column"`; `hr.lit("text")` is the text.
+        """
+        return Stream(selected(self.node, columns, named))
+
+    def with_columns(self, *exprs: Expr, **named: Value) -> Stream:
+        """All columns, and more: `name=expression` adds a column, or replaces the one of that name in its place.
+
+        Expressions use the columns as they were before; a text is the name of a column.
+        """
+        return Stream(with_columns(self.node, exprs, named))
+
+    def drop(self, *columns: str) -> Stream:
+        """All columns but these."""
+        return Stream(dropped(self.node, columns))
+
+    def rename(self, names: Mapping[str, str]) -> Stream:
+        """All columns in their order, some under new names: `rename({"old": "new"})`."""
+        return Stream(renamed(self.node, names))
 
     def shift(self, by: DurationLike) -> Stream:
         """Move lifetimes by a duration."""
         return Stream(Shift(self.node, duration(by)))
 
-    def set_duration(self, to: DurationLike) -> Stream:
-        """Let every event last `to` from its start."""
+    def set_duration(self, to: DurationLike | Expr) -> Stream:
+        """Let every event last `to` from its start: a duration, or an expression in ticks (null: it never ends)."""
+        if isinstance(to, Expr):
+            return self.alter_lifetime(duration=row_expr(to, "set_duration"))
         return Stream(SetDuration(self.node, duration(to)))
+
+    def alter_lifetime(
+        self,
+        *,
+        start: Expr | str | None = None,
+        end: Expr | str | None = None,
+        duration: DurationLike | Expr | None = None,
+        earliest: DurationLike | None = None,
+    ) -> Stream:
+        """Give each event another start, and another end or duration: expressions over its columns and its own times.
+
+        What is left out stays. A null end or duration means that the event never ends; an event with a null start, or
+        whose end is not after its start, is dropped. `start` is `hr.start()` or `hr.end()` moved by a constant, or the
+        `greatest` of one of these and anything; or any expression, with `earliest`: no new start may be more than that
+        before the old one. An event that breaks this promise stops the query.
+        """
+        return Stream(times.altered(self.node, start, end, duration, earliest))
+
+    def chop(self, every: DurationLike, origin: TimeLike = 0) -> Stream:
+        """Cut lifetimes at every multiple of `every`, counted from `origin`: an event for each piece.
+
+        An event that never ends would give endlessly many pieces, which is an error: `cap_duration` first.
+        """
+        return Stream(Chop(self.node, duration(every), ticks(origin)))
 
     def extend(self, by: DurationLike) -> Stream:
         """Move the ends of lifetimes by a duration; a negative one shortens them."""
@@ -126,91 +181,112 @@ class Stream:
         return (self.select(*columns) if columns else self).coalesce()
 
     def union(self, *others: Stream) -> Stream:
-        """All events of this stream and others with equal columns."""
+        """All events of this stream and others with the same columns, in any order."""
         if not others:
             raise PlanError(
                 "union needs at least one other stream", given="none", allowed="streams", instead="union(other)"
             )
         nodes = [node_of(o, "union(*streams)" if isinstance(o, (list, tuple)) else "union(other)") for o in others]
-        return Stream(Union((self.node, *nodes)))
+        return Stream(Union((self.node, *(in_order_of(node, self.node.schema) for node in nodes))))
 
-    def join(
-        self, other: Stream, on: str | Sequence[str] | Mapping[str, str] = (), where: Expr | None = None
-    ) -> Stream:
+    def join(self, other: Stream, on: On = (), where: Expr | None = None, how: How = "inner") -> Stream:
         """Pairs of events that overlap, with equal keys: the payloads side by side, for as long as both last.
 
-        `on` names columns of both streams, or maps this stream's names to the other's. Columns of the other stream
-        whose names clash get the suffix `_right`; `where` may use all columns. Two streams of instants are refused:
-        give one of them a duration.
-        """
-        return self._joined("join", other, on, where, "inner")
+        `on` names columns of both streams, or maps this stream's names to the other's; keys may also be expressions,
+        such as `on=col("id") % 10`, or pairs, such as `on=[(col("a") + 1, col("b"))]`. Columns of the other stream
+        whose names clash get the suffix `_right`; `where` may use all columns. A null key, and a condition that is
+        null, match nothing. Two streams of instants are refused: give one of them a duration.
 
-    def left_join(
-        self, other: Stream, on: str | Sequence[str] | Mapping[str, str] = (), where: Expr | None = None
-    ) -> Stream:
+        `how` is `inner`, or one of `left`, `right`, `full`, `semi` and `anti`, as in the methods of these names.
+        """
+        right = node_of(other, "join(other, on='key')")
+        if where is not None:
+            checked_expr(where, "where", f"where=col({self._example}) == ...")
+        refuse_instants(self.node, right, "join" if how == "inner" else f"{how}_join")
+        return Stream(join_node(self.node, right, on, where, how))
+
+    def left_join(self, other: Stream, on: On = (), where: Expr | None = None) -> Stream:
         """The result of `join`, and the parts of this stream's lifetimes without a match, with nulls.
 
         An event with the lifetime [1, 9) and a match during [3, 5) gives a pair for [3, 5), and rows with nulls for
-        [1, 3) and [5, 9). A null key, and a condition that is null, match nothing.
+        [1, 3) and [5, 9).
         """
-        return self._joined("left_join", other, on, where, "left")
+        return self.join(other, on, where, "left")
 
-    def anti_join(
-        self, other: Stream, on: str | Sequence[str] | Mapping[str, str] = (), where: Expr | None = None
-    ) -> Stream:
+    def right_join(self, other: Stream, on: On = (), where: Expr | None = None) -> Stream:
+        """The result of `join`, and the parts of the other stream's lifetimes without a match, with nulls.
+
+        Columns are in the order of `join`; a key with the same name in both streams has the other's value.
+        """
+        return self.join(other, on, where, "right")
+
+    def full_join(self, other: Stream, on: On = (), where: Expr | None = None) -> Stream:
+        """The result of `join`, and the parts of both streams' lifetimes without a match, with nulls.
+
+        A key with the same name in both streams is never null for want of a match. State is twice that of `left_join`.
+        """
+        return self.join(other, on, where, "full")
+
+    def semi_join(self, other: Stream, on: On = (), where: Expr | None = None) -> Stream:
+        """The parts of this stream's lifetimes during which some event of the other has equal keys and passes `where`.
+
+        However many match, each part comes once; the payload is this stream's.
+        """
+        return self.join(other, on, where, "semi")
+
+    def anti_join(self, other: Stream, on: On = (), where: Expr | None = None) -> Stream:
         """The parts of this stream's lifetimes during which no event of the other has equal keys and passes `where`.
 
         `where` may use the columns of both, named as `join` names them; the payload is this stream's.
         """
-        return self._joined("anti_join", other, on, where, "anti")
-
-    def _joined(self, method: str, other: Any, on: Any, where: Any, kind: JoinKind) -> Stream:
-        right = node_of(other, f"{method}(other, on='key')")
-        if where is not None:
-            checked_expr(where, "where", f"where=col({self._example}) == ...")
-        refuse_instants(self.node, right, method)
-        return Stream(Join(self.node, right, join_keys(on), where, kind))
+        return self.join(other, on, where, "anti")
 
     def join_table(
         self,
         table: pa.Table | str | Path,
-        on: str | Sequence[str] | Mapping[str, str],
+        on: On,
         how: TableJoinKind = "inner",
         *,
-        schema: Schema | str | pa.Schema | None = None,
+        schema: SchemaLike | None = None,
     ) -> Stream:
         """Pairs of an event and a table's row with equal keys: the payloads side by side, with the event's lifetime.
 
-        `table` is an Arrow table, a pandas frame, or a path to Parquet, CSV, JSON or Arrow files; without `schema` its
-        columns are inferred. With `how="left"` an event without a matching row stays, with nulls; a null key matches
-        nothing. Names are those of `join`.
+        `table` is an Arrow table, a frame of pandas or Polars, or a path to Parquet, CSV, JSON or Arrow files; without
+        `schema` its columns are inferred. With `how="left"` an event without a matching row stays, with nulls; a null
+        key matches nothing. Names are those of `join`; keys of this stream may be expressions.
 
         The table is read once, when the query starts, and is part of the query: a checkpoint with another content is
         refused. A table that changes is a stream: `join` or `left_join` it, read with a lifetime such as
         `hr.edge("valid_from", key="code")`, with which every row lasts until the next row of its key.
         """
         rows = table_of(table, schema)
-        return Stream(TableJoin(self.node, rows, rows.columns, join_keys(on), how))
+        return Stream(table_join_node(self.node, rows, on, how))
 
-    def clip(self, by: Stream, on: str | Sequence[str] | Mapping[str, str] = ()) -> Stream:
+    def clip(self, by: Stream, on: On = ()) -> Stream:
         """End every event where the first event of `by` with equal keys starts strictly inside its lifetime.
 
-        `on` names columns of both streams, or maps this stream's names to the other's; without it any event of `by`
+        `on` gives the keys as in `join`; without it any event of `by`
         clips. An event of `by` that starts at the start or at the end of an event does not clip it. A null key matches
         nothing.
         """
-        return Stream(Clip(self.node, node_of(by, "clip(by=other, on='key')"), join_keys(on)))
+        return Stream(clip_node(self.node, node_of(by, "clip(by=other, on='key')"), on))
 
-    def group_by(self, *keys: str | Expr, **named: Expr) -> Grouped:
+    def group_by(self, *keys: str | Expr, **named: str | Expr) -> Grouped:
         """Divide the stream into groups of events with equal keys."""
         instead = f"group_by({self._example})"
         found = [column_or_expr(key, "group_by", instead) for key in keys]
-        return Grouped(self, (*((key.name, key) for key in found), *named_exprs(named, "group_by", instead)))
+        exprs = (*((key.name, key) for key in found), *named_exprs(named, "group_by", instead))
+        node, columns = times.grouped(self.node, exprs)
+        return Grouped(Stream(node), columns)
 
     @shows_options(WindowOptions)
     def window(self, window: WindowKind, **policy: Unpack[WindowOptions]) -> Windowed:
         """Divide time into windows; see `Grouped.window`."""
         return Grouped(self, ()).window(window, **policy)
+
+    def aggregate(self, *calls: Any, **named: Any) -> NoReturn:
+        """Refused: see `Grouped.aggregate`."""
+        Grouped(self, ()).aggregate(*calls, **named)
 
     @shows_options(OverOptions)
     def over(
@@ -226,8 +302,8 @@ class Stream:
         """The matches of a pattern; see `Grouped.match`."""
         return Grouped(self, ()).match(pattern, rows=rows, transitions=transitions, **measures)
 
-    def top(self, k: int, by: str | Expr | Sequence[str | Expr], *, descending: bool = True) -> Stream:
-        """At every instant, the first k of the events alive, ordered by `by`."""
+    def top(self, k: int, by: str | Expr | Sequence[str | Expr], *, descending: bool | Sequence[bool] = True) -> Stream:
+        """At every instant, the first k of the events alive, ordered by `by`; see `Windowed.top`."""
         return Grouped(self, ()).top(k, by, descending=descending)
 
     def final(self) -> Stream:
@@ -252,6 +328,34 @@ class Stream:
         if they come from numbers. `time_columns=("start", "end")` gives their columns other names.
         """
         return self.run(**options).cht(time_columns=time_columns)
+
+    @shows_options(StreamRunOptions)
+    def to_pandas(self, *, time_columns: TimeColumns = LIFETIME, **options: Unpack[StreamRunOptions]) -> pd.DataFrame:
+        """The history, as `cht` gives it, as a pandas frame."""
+        return self.run(**options).to_pandas(time_columns=time_columns)
+
+    @shows_options(StreamRunOptions)
+    def to_polars(self, *, time_columns: TimeColumns = LIFETIME, **options: Unpack[StreamRunOptions]) -> Any:
+        """The history, as `cht` gives it, as a data frame of Polars, which must be installed."""
+        return self.run(**options).to_polars(time_columns=time_columns)
+
+    @shows_options(StreamRunOptions)
+    def show(self, n: int = 20, **options: Unpack[StreamRunOptions]) -> None:
+        """Run bounded inputs to their end and print the first `n` rows of the history."""
+        self.run(**options).show(n)
+
+    @shows_options(StreamPlotOptions)
+    def plot(self, by: str | Sequence[str] = (), **options: Unpack[StreamPlotOptions]) -> Timeline:
+        """Run bounded inputs to their end and draw a timeline: the lifetimes of events, and their corrections.
+
+        Notebooks show it, and `.save("out.svg")` writes it. `by` names columns: their values divide the picture into
+        groups of one colour. What a correction has made untrue is dashed or struck out. The vertical line is the last
+        CTI before the end of the input.
+
+        Without `batch_rows`, the input arrives in up to 200 batches, a small one row by row, so that corrections show.
+        A picture shows at most `rows` rows, from `start` to `end`, and says how many events it leaves out.
+        """
+        return plot(self.node, by, **options)
 
     def history(self, engine: Engine = "spark", *, late: Late = "decide", master: str | None = None) -> History:
         """The same query as batch SQL over all stored rows of its inputs: `.cht()`, `.dataframe()`, `.sql()`.

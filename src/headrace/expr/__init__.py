@@ -17,6 +17,7 @@ from headrace.expr.aggregates import (
     max,
     median,
     min,
+    percentile_disc,
     quantile,
     split_aggregates,
     stddev,
@@ -25,7 +26,7 @@ from headrace.expr.aggregates import (
     var,
 )
 from headrace.expr.evaluate import evaluate, predicate_mask
-from headrace.expr.functions import CaseBuilder, call, case, coalesce, concat, greatest, if_else, least
+from headrace.expr.functions import When, call, coalesce, concat, greatest, if_else, least, when
 from headrace.expr.nodes import Alias, Call, Case, Cast, Column, Expr, Literal, Value, as_expr, col, lit
 from headrace.expr.pushdown import conjuncts, split_pushdown, to_arrow_filter
 from headrace.expr.python import Udf, UdfCall, udf
@@ -37,7 +38,6 @@ __all__ = [
     "Alias",
     "Call",
     "Case",
-    "CaseBuilder",
     "Cast",
     "Column",
     "Expr",
@@ -45,11 +45,11 @@ __all__ = [
     "Udf",
     "UdfCall",
     "Value",
+    "When",
     "approx_distinct",
     "as_expr",
     "avg",
     "call",
-    "case",
     "coalesce",
     "col",
     "collect",
@@ -69,6 +69,7 @@ __all__ = [
     "max",
     "median",
     "min",
+    "percentile_disc",
     "predicate_mask",
     "quantile",
     "split_aggregates",
@@ -79,4 +80,5 @@ __all__ = [
     "top_frequent",
     "udf",
     "var",
+    "when",
 ]

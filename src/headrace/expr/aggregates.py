@@ -2,7 +2,7 @@
 
 An aggregate call is part of ordinary expressions, as in `sum(col("p") * col("q")) / sum("q")`. No row has its value;
 `split_aggregates` extracts the calls, once each, and leaves expressions over the columns that an operator fills.
-A text among the arguments is the name of a column.
+A text among the arguments is the name of a column; `where` leaves out events.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import ExpressionError, nearest
-from headrace.expr.nodes import Bound, Column, Expr, Literal, Value, as_expr
+from headrace.expr.nodes import Bound, Case, Column, Expr, Literal, Value, as_expr
 from headrace.schema import Schema, Type
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "concat",
     "count",
     "distinct_count",
+    "filtered",
     "first",
     "geometric_mean",
     "has_aggregates",
@@ -34,6 +35,7 @@ __all__ = [
     "max",
     "median",
     "min",
+    "percentile_disc",
     "quantile",
     "split_aggregates",
     "stddev",
@@ -119,6 +121,7 @@ AGGREGATES: Mapping[str, Aggregation] = {
     "last": _of_any(_itself),
     "median": _of_numbers(_double),
     "quantile": _of_numbers(_double, _fraction),
+    "percentile_disc": _of_any(_itself, _fraction),
     "geometric_mean": _of_sums(_double),
     "collect": _of_any(_list),
     "distinct_count": _of_any(_long),
@@ -186,61 +189,79 @@ class AggregateCall(Expr):
         return f"{self.function}({', '.join(written)})"
 
 
-def _aggregate(function: str, argument: Value, *parameters: Parameter) -> AggregateCall:
-    return AggregateCall(function, Column(argument) if isinstance(argument, str) else as_expr(argument), parameters)
+def _aggregate(function: str, argument: Value, where: Expr | None, *parameters: Parameter) -> AggregateCall:
+    value = Column(argument) if isinstance(argument, str) else as_expr(argument)
+    return filtered(AggregateCall(function, value, parameters), where)
 
 
-def count(argument: Value = None) -> AggregateCall:
+def filtered(call: AggregateCall, where: Expr | None) -> AggregateCall:
+    """An aggregate of the events for which `where` is true: the others count as NULL, which aggregates ignore."""
+    if where is None:
+        return call
+    if not isinstance(where, Expr):
+        raise ExpressionError(
+            "where of an aggregate needs a condition",
+            given=where,
+            allowed="a BOOLEAN expression",
+            instead=f"hr.{call.function}(..., where=col('a') > 0)",
+        )
+    argument = Literal(1) if call.argument is None else call.argument
+    return AggregateCall(call.function, Case(((where, argument),), Literal(None)), call.parameters)
+
+
+def count(argument: Value = None, *, where: Expr | None = None) -> AggregateCall:
     """The number of events, or of events whose argument is not NULL."""
-    return AggregateCall("count") if argument is None else _aggregate("count", argument)
+    if argument is None:
+        return filtered(AggregateCall("count"), where)
+    return _aggregate("count", argument, where)
 
 
-def sum(argument: Value) -> AggregateCall:
+def sum(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """The sum: LONG of whole numbers, DOUBLE of others."""
-    return _aggregate("sum", argument)
+    return _aggregate("sum", argument, where)
 
 
-def avg(argument: Value) -> AggregateCall:
+def avg(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """The arithmetic mean."""
-    return _aggregate("avg", argument)
+    return _aggregate("avg", argument, where)
 
 
-def min(argument: Value) -> AggregateCall:
+def min(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """The least value."""
-    return _aggregate("min", argument)
+    return _aggregate("min", argument, where)
 
 
-def max(argument: Value) -> AggregateCall:
+def max(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """The greatest value; NaN is greater than any number."""
-    return _aggregate("max", argument)
+    return _aggregate("max", argument, where)
 
 
-def var(argument: Value) -> AggregateCall:
+def var(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """The sample variance, NULL for fewer than two values."""
-    return _aggregate("var", argument)
+    return _aggregate("var", argument, where)
 
 
-def stddev(argument: Value) -> AggregateCall:
+def stddev(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """The sample standard deviation, NULL for fewer than two values."""
-    return _aggregate("stddev", argument)
+    return _aggregate("stddev", argument, where)
 
 
-def first(argument: Value) -> AggregateCall:
+def first(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """The value of the earliest event."""
-    return _aggregate("first", argument)
+    return _aggregate("first", argument, where)
 
 
-def last(argument: Value) -> AggregateCall:
+def last(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """The value of the latest event."""
-    return _aggregate("last", argument)
+    return _aggregate("last", argument, where)
 
 
-def median(argument: Value) -> AggregateCall:
+def median(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """The median: `quantile(argument, 0.5)`."""
-    return _aggregate("median", argument)
+    return _aggregate("median", argument, where)
 
 
-def quantile(argument: Value, q: float) -> AggregateCall:
+def quantile(argument: Value, q: float, *, where: Expr | None = None) -> AggregateCall:
     """The value below which the fraction `q` of all values lies, as DOUBLE.
 
     It is interpolated linearly between the two closest ranks: with n values in order, counted from 0, it is the value
@@ -249,48 +270,56 @@ def quantile(argument: Value, q: float) -> AggregateCall:
     >>> quantile("price", 0.95)
     quantile(price, 0.95)
     """
-    return _aggregate("quantile", argument, q)
+    return _aggregate("quantile", argument, where, q)
 
 
-def geometric_mean(argument: Value) -> AggregateCall:
+def percentile_disc(argument: Value, q: float, *, where: Expr | None = None) -> AggregateCall:
+    """The least value that the fraction `q` of all values does not exceed: one of the values, of any type.
+
+    With n values in order, counted from 1, it is the value at rank `ceil(q * n)`, and the first for `q = 0`.
+    """
+    return _aggregate("percentile_disc", argument, where, q)
+
+
+def geometric_mean(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """`exp(avg(ln(argument)))`; NULL if any value is zero or negative."""
-    return _aggregate("geometric_mean", argument)
+    return _aggregate("geometric_mean", argument, where)
 
 
-def collect(argument: Value) -> AggregateCall:
+def collect(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """The list of all values that are not NULL, by the start of their events and then by value.
 
     Without such a value the list is empty.
     """
-    return _aggregate("collect", argument)
+    return _aggregate("collect", argument, where)
 
 
-def distinct_count(argument: Value) -> AggregateCall:
+def distinct_count(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """The exact number of distinct values; NULL does not count."""
-    return _aggregate("distinct_count", argument)
+    return _aggregate("distinct_count", argument, where)
 
 
-def approx_distinct(argument: Value) -> AggregateCall:
+def approx_distinct(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """The approximate number of distinct values, from a sketch of at most 1024 numbers.
 
     Up to 1023 it is exact, beyond that the standard error is about 3 %. The sketch depends on the values alone, so the
     answer is the same for every order of arrival. It cannot remove values: over a stream with retractions the operator
     keeps all values, and the answer is exact.
     """
-    return _aggregate("approx_distinct", argument)
+    return _aggregate("approx_distinct", argument, where)
 
 
-def top_frequent(argument: Value, k: int) -> AggregateCall:
+def top_frequent(argument: Value, k: int, *, where: Expr | None = None) -> AggregateCall:
     """The list of the `k` values that occur most often, the most frequent first; ties go to the lesser value.
 
     Without a value the list is empty.
     """
-    return _aggregate("top_frequent", argument, k)
+    return _aggregate("top_frequent", argument, where, k)
 
 
-def concat(argument: Value, separator: str = ",") -> AggregateCall:
+def concat(argument: Value, separator: str = ",", *, where: Expr | None = None) -> AggregateCall:
     """The texts joined by `separator`, by the start of their events and then by value."""
-    return _aggregate("concat", argument, separator)
+    return _aggregate("concat", argument, where, separator)
 
 
 def has_aggregates(expr: Expr) -> bool:

@@ -49,6 +49,12 @@ class Fluent:
     def __rtruediv__(self, other: Value) -> Expr:
         return self._swapped("divide", other)
 
+    def __floordiv__(self, other: Value) -> Expr:
+        return self._call("floor_divide", other)
+
+    def __rfloordiv__(self, other: Value) -> Expr:
+        return self._swapped("floor_divide", other)
+
     def __mod__(self, other: Value) -> Expr:
         return self._call("modulo", other)
 
@@ -303,7 +309,7 @@ class Fluent:
         """Bits shifted down, keeping the sign; NULL for a negative number of places, or for more than the type has."""
         return self._call("shift_right", places)
 
-    # Dates, in UTC.
+    # Dates, in UTC. `-` gives the time between two, `+` and `-` of a timedelta move one.
 
     def year(self) -> Expr:
         return self._call("year")
@@ -334,14 +340,6 @@ class Fluent:
     def epoch(self) -> Expr:
         """Whole seconds since 1970, rounded down."""
         return self._call("epoch")
-
-    def time_diff(self, earlier: Value) -> Expr:
-        """The ticks (microseconds) from another time to this one."""
-        return self._call("time_diff", earlier)
-
-    def shift_time(self, ticks: Value) -> Expr:
-        """The time moved by a number of ticks (microseconds); NULL outside of the years 1 to 9999."""
-        return self._call("shift_time", ticks)
 
     def date_trunc(self, unit: Value) -> Expr:
         """The start of the year, quarter, month, week, day, hour, minute or second; weeks start on Monday."""

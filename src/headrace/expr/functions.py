@@ -1,20 +1,26 @@
 """Functions that read better as functions than as methods.
 
-Texts among the arguments are literals, as in the methods.
+A text among the arguments is the name of a column, as in aggregates; `lit` makes a text of it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from headrace.errors import ExpressionError
-from headrace.expr.nodes import Call, Case, Expr, Literal, Value, as_expr
+from headrace.errors import ExpressionError, nearest
+from headrace.expr.nodes import Call, Case, Expr, Value, as_expr, column_or_value, lit
 
-__all__ = ["CaseBuilder", "call", "case", "coalesce", "concat", "greatest", "if_else", "least"]
+__all__ = [
+    "EpochUnit", "When", "call", "coalesce", "concat", "from_epoch", "greatest", "if_else", "least", "when",
+]  # fmt: skip
+
+EpochUnit = Literal["s", "ms", "us"]
+_TICKS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 def call(function: str, *args: Value) -> Expr:
-    """Any function of the language by its name, as the SQL parser needs it.
+    """Any function of the language by its name, as the SQL parser needs it: texts are texts here.
 
     >>> from headrace.expr import col
     >>> call("upper", col("symbol"))
@@ -25,53 +31,82 @@ def call(function: str, *args: Value) -> Expr:
 
 def coalesce(*values: Value) -> Expr:
     """The first value that is not NULL."""
-    return call("coalesce", *values)
+    return call("coalesce", *map(column_or_value, values))
 
 
 def greatest(*values: Value) -> Expr:
-    """The greatest value that is not NULL; NaN is greater than any number."""
-    return call("greatest", *values)
+    """The greatest of several columns or values that is not NULL; NaN is greater than any number."""
+    return call("greatest", *map(column_or_value, values))
 
 
 def least(*values: Value) -> Expr:
-    """The least value that is not NULL; NaN is greater than any number."""
-    return call("least", *values)
+    """The least of several columns or values that is not NULL; NaN is greater than any number."""
+    return call("least", *map(column_or_value, values))
 
 
 def concat(*values: Value) -> Expr:
     """The texts concatenated; NULL if any is NULL."""
-    return call("concat", *values)
+    return call("concat", *map(column_or_value, values))
+
+
+def from_epoch(value: Expr, unit: EpochUnit) -> Expr:
+    """A number of seconds, milliseconds or microseconds since 1970 as a time, to the nearest microsecond."""
+    if unit not in _TICKS:
+        raise ExpressionError(
+            "unknown unit of a time",
+            given=unit,
+            allowed=", ".join(_TICKS),
+            instead=repr(nearest(str(unit), _TICKS) or "ms"),
+        )
+    ticks = value * lit(_TICKS[unit]).cast("LONG")  # exact, because the product of any whole numbers is a LONG
+    return ticks.round().cast("LONG").cast("DATETIME")
 
 
 def if_else(condition: Value, value: Value, otherwise: Value = None) -> Expr:
-    """`value` where the condition is true, `otherwise` where it is false or NULL."""
+    """`value` where the condition is true, `otherwise` where it is false or NULL; texts are texts."""
     return Case(((as_expr(condition), as_expr(value)),), as_expr(otherwise))
 
 
 @dataclass(frozen=True)
-class CaseBuilder:
-    """A CASE under construction: `.when(...)` adds a branch, `.otherwise(...)` or `.end()` builds the expression."""
+class When:
+    """A condition that waits for its value: `.then(...)`."""
 
+    condition: Expr
     branches: tuple[tuple[Expr, Expr], ...] = ()
 
-    def when(self, condition: Value, value: Value) -> CaseBuilder:
-        return CaseBuilder((*self.branches, (as_expr(condition), as_expr(value))))
+    def then(self, value: Value) -> Then:
+        """The value where the condition is true; a text is the name of a column."""
+        return Then((*self.branches, (self.condition, column_or_value(value))), lit(None))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Then(Case):
+    """An expression with more to come: `.when(...)` adds a branch, `.otherwise(...)` the value for all other rows."""
+
+    def when(self, condition: Expr) -> When:
+        """Another condition, for rows where those before are not true."""
+        return When(_checked(condition), self.branches)
 
     def otherwise(self, value: Value) -> Expr:
-        if not self.branches:
-            raise ExpressionError("a case needs a branch", instead="case().when(col('a') > 0, 1).otherwise(0)")
-        return Case(self.branches, as_expr(value))
-
-    def end(self) -> Expr:
-        """The expression, NULL where no condition is true."""
-        return self.otherwise(Literal(None))
+        """The value where no condition is true, which is NULL without this; a text is the name of a column."""
+        return Case(self.branches, column_or_value(value))
 
 
-def case() -> CaseBuilder:
-    """The start of a CASE.
+def when(condition: Expr) -> When:
+    """The start of a choice between values: `.then(...)` follows, then `.when(...)` or `.otherwise(...)`.
 
-    >>> from headrace.expr import col
-    >>> case().when(col("price") > 100, "high").otherwise("low")
+    >>> from headrace.expr import col, lit
+    >>> when(col("price") > 100).then(lit("high")).otherwise(lit("low"))
     CASE WHEN price > 100 THEN 'high' ELSE 'low' END
     """
-    return CaseBuilder()
+    return When(_checked(condition))
+
+
+def _checked(condition: object) -> Expr:
+    if isinstance(condition, str | bool):
+        return column_or_value(condition)
+    if isinstance(condition, Expr):
+        return condition
+    raise ExpressionError(
+        "when needs a condition", given=condition, allowed="a BOOLEAN expression", instead="when(col('a') > 0).then(1)"
+    )

@@ -1,4 +1,4 @@
-"""The texts that casts accept: numbers, truth values and times, the same for every engine.
+"""Python values as values of columns, and the texts that casts accept: the same for every engine.
 
 Each engine accepts more in its own way (`0x1F`, `1_000`, `today`), so a text is matched with these patterns first and
 passed on only if it matches. Leading and trailing spaces are allowed.
@@ -6,9 +6,19 @@ passed on only if it matches. Leading and trailing spaces are allowed.
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, date, datetime
+from typing import Any
+
+import numpy as np
+
+from headrace.errors import ExpressionError
 from headrace.schema import Type
 
-__all__ = ["DATETIME_PARTS", "DATETIME_STRFTIME", "text_pattern"]
+__all__ = ["DATETIME_PARTS", "DATETIME_STRFTIME", "Plain", "is_instant", "plain_value", "text_pattern"]
+
+#: The values of columns.
+Plain = bool | int | float | str | datetime | None
 
 _YEAR = r"(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9][0-9]|[1-9][0-9][0-9][0-9])"
 _DATE = rf"{_YEAR}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
@@ -36,3 +46,29 @@ def text_pattern(type: Type) -> str:
     else:
         body = rf"{_DATE}(?:[T ]{_TIME}(?:{_ZONE})?)?"
     return rf"\A *(?:{body}) *\z"
+
+
+def is_instant(text: str) -> bool:
+    """Whether a text is a DATETIME, as casts read it."""
+    return re.fullmatch(text_pattern(Type.DATETIME).removesuffix(r"\z"), text) is not None
+
+
+def plain_value(value: Any) -> Plain:
+    """A Python or NumPy value as the value of a column; naive times are UTC."""
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]")  # of nanoseconds, item() would be a number
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
+        raise ExpressionError("this number does not fit in 64 bits", given=value, allowed=f"{-(2**63)} to {2**63 - 1}")
+    if isinstance(value, datetime):
+        return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ExpressionError(
+        "this is not a value of a column",
+        given=value,
+        allowed="None, bool, int, float, str, date, datetime, timedelta",
+    )

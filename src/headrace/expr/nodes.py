@@ -15,24 +15,45 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, date, datetime, timedelta
 
-import numpy as np
-
-from headrace.errors import ExpressionError
+from headrace.errors import ExpressionError, UnknownColumn
 from headrace.expr.fluent import Fluent
+from headrace.expr.literals import Plain, is_instant, plain_value
 from headrace.expr.signatures import castable, common, lookup
 from headrace.schema import Schema, Type
+from headrace.time import duration, format_duration, ticks
 
-__all__ = ["Alias", "Bound", "Call", "Case", "Cast", "Column", "Expr", "Literal", "Value", "as_expr", "col", "lit"]
+__all__ = [
+    "Alias", "Bound", "Call", "Case", "Cast", "Column", "Duration", "Expr", "Literal", "Value", "as_expr", "col",
+    "column_or_value", "lit",
+]  # fmt: skip
 
-Plain = None | bool | int | float | str | datetime
 _INFIX = {
-    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "modulo": "%", "and": "AND", "or": "OR",
+    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "floor_divide": "//", "modulo": "%", "and": "AND",
+    "or": "OR",
     "eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
 }  # fmt: skip
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
+#: Functions of durations that give durations.
+_KEEPS_UNIT = frozenset(
+    (
+        "add",
+        "subtract",
+        "multiply",
+        "modulo",
+        "negate",
+        "abs",
+        "coalesce",
+        "greatest",
+        "least",
+        "floor",
+        "ceil",
+        "round",
+    )
+)
+#: Functions that take a text beside a DATETIME as a DATETIME, and beside a duration as a duration.
+_COMPARING = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "isin", "coalesce", "greatest", "least"))
 
 
 class Expr(Fluent):
@@ -94,7 +115,8 @@ class Expr(Fluent):
         return str(self)
 
 
-Value = Expr | Plain
+#: What an expression may be made of: a `date` is its midnight in UTC, a `timedelta` a number of ticks.
+Value = Expr | Plain | date | timedelta
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -109,6 +131,22 @@ class Bound:
     def untyped(self) -> bool:
         """A bare NULL, which fits any type."""
         return isinstance(self.node, Literal) and self.node.value is None
+
+    @property
+    def is_text(self) -> bool:
+        """A text that is the same in every row."""
+        return isinstance(self.node, Literal) and isinstance(self.node.value, str)
+
+    @property
+    def is_duration(self) -> bool:
+        """A number of ticks: a `timedelta`, the difference of two DATETIMEs, or a number computed from one."""
+        if not isinstance(self.node, Call):
+            parts = self.args[1::2] + self.args[-1:] if isinstance(self.node, Case) else self.args
+            return isinstance(self.node, Duration) or any(part.is_duration for part in parts)
+        if self.node.function == "floor_divide":
+            return self.args[0].is_duration and not self.args[1].is_duration
+        passes = self.node.function in _KEEPS_UNIT and any(arg.is_duration for arg in self.args)
+        return passes or self.node.function == "time_diff"
 
     def widened(self, type: Type) -> Bound:
         """The same value as `type`."""
@@ -140,6 +178,15 @@ class Column(Expr):
         return _quoted(self.column)
 
 
+class Named(Column):
+    """A column given by its name alone, where someone may have meant a text."""
+
+    def bind(self, schema: Schema) -> Bound:
+        if self.column not in schema:
+            raise UnknownColumn.of(self.column, schema.names, text=f"hr.lit({self.column!r}) for the text")
+        return super().bind(schema)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Literal(Expr):
     """A value that is the same in every row."""
@@ -147,7 +194,7 @@ class Literal(Expr):
     value: Plain
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "value", _plain(self.value))
+        object.__setattr__(self, "value", plain_value(self.value))
 
     def bind(self, schema: Schema) -> Bound:  # noqa: ARG002 - a literal needs none
         return Bound(self, self.literal_type)
@@ -172,6 +219,20 @@ class Literal(Expr):
         if isinstance(value, datetime):
             return f"DATETIME '{value.replace(tzinfo=None).isoformat()}'"
         return repr(value) if not isinstance(value, float) or math.isfinite(value) else f"DOUBLE '{value}'"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Duration(Literal):
+    """A length of time: a LONG number of ticks that remembers its unit, so it can move a DATETIME."""
+
+    value: int
+
+    @property
+    def literal_type(self) -> Type:
+        return Type.LONG
+
+    def __str__(self) -> str:
+        return format_duration(self.value)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -264,9 +325,9 @@ class Call(Expr):
         return Call(self.function, tuple(children))
 
     def bind(self, schema: Schema) -> Bound:
-        args = [arg.bind(schema) for arg in self.args]
-        signature = lookup(self.function).rule(self, [None if arg.untyped else arg.type for arg in args])
-        return Bound(self, signature.result, tuple(map(Bound.widened, args, signature.operands)))
+        node, args = _with_dates(self, [arg.bind(schema) for arg in self.args])
+        signature = lookup(node.function).rule(self, [None if arg.untyped else arg.type for arg in args])
+        return Bound(node, signature.result, tuple(map(Bound.widened, args, signature.operands)))
 
     def __str__(self) -> str:
         if self.function in _INFIX:
@@ -296,7 +357,8 @@ class Case(Expr):
                 raise ExpressionError(
                     f"the condition {condition.node} is {condition.type.value}", given=str(self), allowed="BOOLEAN"
                 )
-        values = [*parts[1::2], parts[-1]]
+        values = _read_texts([*parts[1::2], parts[-1]])
+        parts = [*(part for pair in zip(parts[:-1:2], values[:-1], strict=True) for part in pair), values[-1]]
         wide = common(self, [None if value.untyped else value.type for value in values]) or Type.STRING
         last = len(parts) - 1
         return Bound(
@@ -315,28 +377,112 @@ def col(name: str) -> Expr:
     return Column(name)
 
 
-def lit(value: Plain) -> Expr:
+def lit(value: Value) -> Expr:
     """`value` as an expression."""
-    return Literal(value)
+    return as_expr(value)
 
 
 def as_expr(value: Value) -> Expr:
     """An expression unchanged, any other value as a literal."""
-    return value if isinstance(value, Expr) else Literal(value)
+    if isinstance(value, timedelta):
+        return Duration(duration(value))
+    return value if isinstance(value, Expr) else Literal(plain_value(value))
 
 
-def _plain(value: Any) -> Plain:
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
-        raise ExpressionError("this number does not fit in 64 bits", given=value, allowed=f"{-(2**63)} to {2**63 - 1}")
-    if isinstance(value, datetime):
-        return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise ExpressionError(
-        "this is not a value of a column", given=value, allowed="None, bool, int, float, str, datetime"
-    )
+def column_or_value(value: Value) -> Expr:
+    """A column by name, an expression, or any other value as a literal."""
+    return Named(value) if isinstance(value, str) else as_expr(value)
+
+
+# --- dates and durations --------------------------------------------------------------------------------------------
+
+
+def _with_dates(call: Call, args: list[Bound]) -> tuple[Call, list[Bound]]:
+    """The call that computes with dates, where arguments are dates: the types are known only now."""
+    if call.function in _COMPARING:
+        return call, _read_texts(args)
+    if call.function not in ("add", "subtract"):
+        return call, args
+    if not any(arg.type == Type.DATETIME for arg in args):
+        return call, _read_texts(args)
+    left, right = (_read_text(arg) if arg.is_text else arg for arg in args)
+    adds = call.function == "add"
+    if adds and left.is_duration:
+        left, right = right, left
+    if left.type == Type.DATETIME and right.is_duration:
+        return Call("shift_time", call.args), [left, right if adds else _negated(right)]
+    if left.type == right.type == Type.DATETIME and not adds:
+        return Call("time_diff", call.args), [left, right]
+    if left.type.is_numeric or right.type.is_numeric:
+        raise ExpressionError(
+            f"{call}: a number beside a DATETIME has no unit",
+            given=", ".join(arg.type.value for arg in args),
+            allowed="timedelta(...), a text such as '10 min', the difference of two DATETIMEs",
+            instead="col('ts') + col('n') * timedelta(seconds=1)",
+        )
+    return call, args
+
+
+def _negated(duration: Bound) -> Bound:
+    if isinstance(duration.node, Duration):
+        return Bound(Duration(-duration.node.value), Type.LONG)
+    return Call("negate", (_Typed(duration),)).bind(_NO_COLUMNS)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Typed(Expr):
+    """An argument that is bound already."""
+
+    bound: Bound
+
+    def bind(self, schema: Schema) -> Bound:  # noqa: ARG002 - it is bound
+        return self.bound
+
+    def __str__(self) -> str:
+        return str(self.bound.node)
+
+
+_NO_COLUMNS = Schema(())
+
+
+def _read_texts(args: list[Bound]) -> list[Bound]:
+    """Texts beside DATETIMEs as DATETIMEs, and beside durations as durations."""
+    if not any(arg.is_text for arg in args):
+        return args
+    if any(arg.type == Type.DATETIME for arg in args):
+        return [_read_instant(arg) if arg.is_text else arg for arg in args]
+    if any(arg.is_duration for arg in args):
+        return [_read_duration(arg) if arg.is_text else arg for arg in args]
+    return args
+
+
+def _read_text(arg: Bound) -> Bound:
+    """A text that is added or subtracted: a DATETIME if it looks like one, else a duration."""
+    return _read_instant(arg) if is_instant(_text_of(arg)) else _read_duration(arg)
+
+
+def _text_of(arg: Bound) -> str:
+    assert isinstance(arg.node, Literal)
+    return str(arg.node.value)
+
+
+def _read_instant(arg: Bound) -> Bound:
+    text = _text_of(arg)
+    if not is_instant(text):
+        raise ExpressionError(
+            "this text beside a DATETIME is not one",
+            given=text,
+            allowed="a date, and perhaps a time and a zone",
+            instead="'2024-05-01' or '2024-05-01T12:00:00Z'",
+        )
+    return Literal(_EPOCH + timedelta(microseconds=ticks(text.strip()))).bind(_NO_COLUMNS)
+
+
+def _read_duration(arg: Bound) -> Bound:
+    return Duration(duration(_text_of(arg))).bind(_NO_COLUMNS)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _quoted(name: str) -> str:

@@ -18,6 +18,7 @@ from headrace.expr.printer import (
     Node,
     Printer,
     double,
+    floor_divide,
     fn,
     number,
     op,
@@ -54,6 +55,10 @@ def _negate(bound: Bound, a: Node) -> Node:
 
 def _abs(bound: Bound, a: Node) -> Node:
     return fn("abs", a) if bound.type.is_floating else fn("try", fn("abs", a))
+
+
+def _divide(_: Bound, a: Node, b: Node) -> Node:
+    return op(exp.Div, a, fn("nullif", b, number(0)))
 
 
 def _whole(name: str) -> Build:
@@ -119,7 +124,8 @@ class DuckDBPrinter(Printer):
         "add": _arithmetic(exp.Add),
         "subtract": _arithmetic(exp.Sub),
         "multiply": _arithmetic(exp.Mul),
-        "divide": lambda _, a, b: op(exp.Div, a, fn("nullif", b, number(0))),
+        "divide": _divide,
+        "floor_divide": floor_divide(_divide, _whole("floor"), _negate, _modulo),
         "modulo": _modulo,
         "bit_xor": plain("xor"),
         "shift_left": shifted_bits(_shift_left),

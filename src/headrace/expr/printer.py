@@ -26,8 +26,8 @@ from headrace.schema import Type
 from headrace.time import ticks
 
 __all__ = [
-    "SHARED", "Build", "Node", "Printer", "double", "fn", "number", "op", "plain", "power", "shifted_bits",
-    "shifted_time", "text", "when", "whole",
+    "SHARED", "Build", "Node", "Printer", "double", "floor_divide", "fn", "number", "op", "plain", "power",
+    "shifted_bits", "shifted_time", "text", "when", "whole",
 ]  # fmt: skip
 
 Node = exp.Expression
@@ -109,6 +109,26 @@ def shifted_time(moved: Build, from_ticks: Build) -> Build:
         return when(inside, from_ticks(bound, count))
 
     return build
+
+
+def floor_divide(divide: Build, floor: Build, negate: Build, modulo: Build) -> Build:
+    """A quotient rounded down; engines divide whole numbers toward zero, and fail at the least number by -1."""
+
+    def build(bound: Bound, a: Node, b: Node) -> Node:
+        if bound.type.is_floating:
+            return floor(bound, divide(bound, a, b))
+        zero = number(0)
+        divisor = fn("nullif", when(op(exp.EQ, b, number(-1)), number(1), b), zero)
+        apart = op(exp.NEQ, op(exp.LT, a, zero), op(exp.LT, b, zero))
+        inexact = op(exp.And, op(exp.NEQ, modulo(bound, a, b), zero), apart)
+        quotient = op(exp.Sub, exp.IntDiv(this=a, expression=divisor), when(inexact, number(1), zero))
+        return when(op(exp.EQ, b, number(-1)), negate(bound, a), exp.Cast(this=quotient, to=_whole_type(bound)))
+
+    return build
+
+
+def _whole_type(bound: Bound) -> Node:
+    return exp.DataType.build("BIGINT" if bound.type == Type.LONG else "INT")
 
 
 def _operator(kind: type[exp.Binary]) -> Build:

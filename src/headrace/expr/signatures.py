@@ -95,7 +95,7 @@ def _numbers(text: object, types: Types) -> Type:
     if any(t is not None and not t.is_numeric for t in types):
         hint = ""
         if Type.DATETIME in types:
-            hint = "count in ticks (microseconds): .cast('LONG'), and .cast('DATETIME') for the way back"
+            hint = "dates are moved by timedelta(...), and subtracted from one another"
         raise _misfit(text, types, "numbers", hint)
     return common(text, types) or Type.INT
 
@@ -118,6 +118,10 @@ def _bits(text: object, types: Types) -> Signature:
 def _real(text: object, types: Types) -> Signature:
     _numbers(text, types)
     return Signature((Type.DOUBLE,) * len(types), Type.DOUBLE)
+
+
+def _floor_division(text: object, types: Types) -> Signature:
+    return _real(text, types) if _numbers(text, types).is_floating else _arithmetic(text, types)
 
 
 def _rounding(text: object, types: Types) -> Signature:
@@ -225,6 +229,7 @@ _TEST = _text(Type.BOOLEAN, Type.STRING)
 _TABLE = (
     *(Function(name, _arithmetic, 2, 2) for name in ("add", "subtract", "multiply", "modulo")),
     Function("divide", _real, 2, 2),
+    Function("floor_divide", _floor_division, 2, 2),
     *(Function(name, _bits, 2, 2) for name in ("bit_and", "bit_or", "bit_xor", "shift_left", "shift_right")),
     Function("bit_not", _bits),
     *(Function(name, _arithmetic) for name in ("negate", "abs")),

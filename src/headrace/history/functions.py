@@ -100,6 +100,11 @@ def _quantile(items: Sequence[Item], q: float) -> float | None:
     return between if math.isnan(between) else min(max(between, low), high)
 
 
+def _percentile_disc(items: Sequence[Item], q: float) -> Any:
+    values = _in_size(items)
+    return values[max(math.ceil(q * len(values)), 1) - 1] if values else None
+
+
 def _geometric_mean(items: Sequence[Item]) -> float | None:
     values = [float(value) for _, value in items]
     if not values or any(value <= 0 for value in values):
@@ -130,6 +135,7 @@ BY_LIST: dict[str, Callable[..., Any]] = {
     "stddev": _stddev,
     "median": lambda items: _quantile(items, 0.5),
     "quantile": _quantile,
+    "percentile_disc": _percentile_disc,
     "geometric_mean": _geometric_mean,
     "first": lambda items: next(iter(_in_time(items)), None),
     "last": lambda items: next(reversed(_in_time(items)), None),

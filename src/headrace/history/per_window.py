@@ -26,11 +26,7 @@ def _keyed(t: Translation, node: PerWindow) -> tuple[list[str], str]:
     exprs = "".join(f", {t.over(expr, below)} AS {key}" for key, (_, expr) in zip(keys, node.keys, strict=True))
     high = t.highs[node.input.fingerprint]
     keyed = f"keyed AS (\n  SELECT {t.all(below)}{exprs} FROM {below.name}\n)"
-    windows = (
-        ordered.content(t, node, keys, high)
-        if isinstance(node.window, Ordered)
-        else content(node, keys, high, t.dialect)
-    )
+    windows = ordered.content(t, node, keys, high) if isinstance(node.window, Ordered) else content(t, node, keys, high)
     return keys, f"{keyed}, {windows}"
 
 
@@ -149,25 +145,26 @@ def top(t: Translation, node: Top) -> None:
     keys, windows = _keyed(t, node)
     below = t.of(node)
     window = _window(keys, node)
-    ranks = [f"{t.over(expr, below)} {'DESC' if node.descending else 'ASC'} NULLS LAST" for expr in node.by]
+    order = zip(node.by, node.directions, strict=True)
+    ranks = [f"{t.over(expr, below)} {'DESC' if down else 'ASC'} NULLS LAST" for expr, down in order]
     ranks += [f"{column} ASC NULLS LAST" for column in t.columns(below)]
     values = {name: t.quote(column) for name, column in below.columns.items()}
     values |= {name: key for key, (name, _) in zip(keys, node.keys, strict=True) if name not in below.schema}
     distinct = [*window, *(t.over(expr, below) for expr in node.distinct)]
     each = [*window, *(t.over(expr, below) for expr in node.each)]
-    order = f"ORDER BY {', '.join(ranks)}"
+    sorting = f"ORDER BY {', '.join(ranks)}"
     chosen = "content"
     if node.distinct:
         chosen = "chosen"
         windows += f""", compared AS (
-  SELECT *, row_number() OVER (PARTITION BY {", ".join(distinct)} {order}) AS __nth FROM content
+  SELECT *, row_number() OVER (PARTITION BY {", ".join(distinct)} {sorting}) AS __nth FROM content
 ), chosen AS (
   SELECT * FROM compared WHERE __nth = 1
 )"""
     t.give(
         node,
         f"""WITH {windows}, ranked AS (
-  SELECT *, row_number() OVER (PARTITION BY {", ".join(each)} {order}) AS __rank FROM {chosen}
+  SELECT *, row_number() OVER (PARTITION BY {", ".join(each)} {sorting}) AS __rank FROM {chosen}
 )
 SELECT __wle AS le, __wre AS re, {t.named(values, node.schema)} FROM ranked WHERE __rank <= {node.k}""",
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from headrace.errors import PlanError
-from headrace.expr import Column, Expr, col, concat, greatest, if_else, least, lit
+from headrace.expr import Column, Expr, call, col, greatest, if_else, least, lit
 from headrace.patterns.pattern import Register
 from headrace.patterns.references import Ref, References
 from headrace.schema import Type
@@ -163,7 +163,7 @@ class Carried:
             "added": (lit(0.0), old + new.cast(ref.type)),
             "min": (lit(None), least(old, new)),
             "max": (lit(None), greatest(old, new)),
-            "concat": (lit(None), if_else(old.is_null(), new, concat(old, *ref.parameters, new))),
+            "concat": (lit(None), if_else(old.is_null(), new, call("concat", old, *ref.parameters, new))),
         }[ref.function]
         return start, self._if_mapped(ref, became, old, new.is_not_null())
 

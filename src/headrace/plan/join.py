@@ -14,7 +14,10 @@ from headrace.plan.span import keys_first
 from headrace.progress import Progress
 from headrace.schema import Field, Schema, Type
 
-__all__ = ["BOTH_ENDED", "Join", "JoinKind", "Keys", "Meeting", "check_keys", "keys_to_meet_by", "names_beside"]
+__all__ = [
+    "BOTH_ENDED", "Join", "JoinKind", "Keys", "Meeting", "check_keys", "comparable", "keys_to_meet_by",
+    "names_beside",
+]  # fmt: skip
 
 JoinKind = Literal["inner", "left", "anti"]
 #: Pairs of columns that must be equal: of the left input and of the right one.
@@ -25,11 +28,16 @@ BOTH_ENDED = "events whose end the lesser of both CTIs has not passed"
 _TITLES = {"inner": "Join", "left": "LeftJoin", "anti": "AntiJoin"}
 
 
+def comparable(a: Type, b: Type) -> bool:
+    """Whether keys of these types can be equal: of one type, or both whole numbers, or both texts."""
+    return a is b or (a.is_integer and b.is_integer) or (a.is_text and b.is_text)
+
+
 def check_keys(left: Schema, right: Schema, on: Keys) -> None:
     """Refuse keys that do not exist, or whose values cannot be compared."""
     for ours, theirs in on:
         a, b = left[ours].type, right[theirs].type
-        if a is not b and not (a.is_integer and b.is_integer) and not (a.is_text and b.is_text):
+        if not comparable(a, b):
             raise PlanError(
                 f"join keys must have the same type: {ours} is {a.value}, {theirs} is {b.value}",
                 given=f"{ours} = {theirs}",

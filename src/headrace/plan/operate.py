@@ -64,6 +64,9 @@ class Operate(PerWindow):
         return f"Operate {self.module}[{fields}] {self.window_text()}"
 
 
+_DIRECTIONS = {True: "descending", False: "ascending"}
+
+
 @dataclass(frozen=True, eq=False)
 class Top(PerWindow):
     """The first k events of each window in an order; all columns decide between equal ones.
@@ -75,7 +78,8 @@ class Top(PerWindow):
     passes_on: ClassVar[bool] = True
     k: int
     by: tuple[Expr, ...]
-    descending: bool = True
+    #: For all of `by`, or for each.
+    descending: bool | tuple[bool, ...] = True
     each: tuple[Expr, ...] = ()
     distinct: tuple[Expr, ...] = ()
 
@@ -88,11 +92,30 @@ class Top(PerWindow):
             raise PlanError("top needs an order", given="none", allowed="columns", instead="top(3, by='price')")
         for expr in self.by:
             expr.type(self.input.schema)
+        self._check_directions()
         for expr in (*self.each, *self.distinct):
             if expr.type(self.input.schema).is_array:
                 raise PlanError("rows cannot be compared by a list", given=str(expr), allowed="columns of one value")
         refuse_reserved(self.schema, self.input.schema)
         self.check_policy()
+
+    def _check_directions(self) -> None:
+        given = (self.descending,) if isinstance(self.descending, bool) else self.descending
+        fits = given is not self.descending or len(given) == len(self.by)
+        if not fits or not all(isinstance(one, bool) for one in given):
+            raise PlanError(
+                "top needs a direction, or one for each column of its order",
+                given=f"descending={self.descending} for {', '.join(map(str, self.by))}",
+                allowed=f"True, False, or {len(self.by)} of them in a list",
+                instead=f"descending={[True] * len(self.by)}",
+            )
+        if len(set(given)) == 1:  # one form for one order
+            object.__setattr__(self, "descending", given[0])
+
+    @property
+    def directions(self) -> tuple[bool, ...]:
+        """Whether each part of the order descends."""
+        return (self.descending,) * len(self.by) if isinstance(self.descending, bool) else self.descending
 
     @cached_property
     def schema(self) -> Schema:
@@ -106,8 +129,11 @@ class Top(PerWindow):
         return self.all_of(0)
 
     def describe(self) -> str:
-        order = ", ".join(map(str, self.by))
         each = f" of each {', '.join(map(str, self.each))}" if self.each else ""
         distinct = f", distinct {', '.join(map(str, self.distinct))}," if self.distinct else ""
-        direction = "descending" if self.descending else "ascending"
-        return f"Top {self.k} by {order} {direction}{each}{distinct} {self.window_text()}"
+        return f"Top {self.k} by {self._order()}{each}{distinct} {self.window_text()}"
+
+    def _order(self) -> str:
+        if isinstance(self.descending, bool):
+            return f"{', '.join(map(str, self.by))} {_DIRECTIONS[self.descending]}"
+        return ", ".join(f"{expr} {_DIRECTIONS[down]}" for expr, down in zip(self.by, self.descending, strict=True))

@@ -27,7 +27,7 @@ from dataclasses import replace
 from functools import reduce
 
 from headrace.errors import PlanError
-from headrace.expr import Column, Expr, case, coalesce, col, conjuncts, count, if_else, lit
+from headrace.expr import Case, Column, Expr, coalesce, col, conjuncts, count, if_else, lit
 from headrace.patterns import Pattern
 from headrace.patterns.carried import BY, STATE, Carried
 from headrace.patterns.nfa import BEGIN
@@ -177,10 +177,8 @@ class _Plan:
         if not conditions:
             return Select(steps, tuple(run))
         here = [(name, col(name)) for name in (BY, *self.carried.tuples.values())]
-        holds = case()
-        for name, parts in conditions.items():
-            holds = holds.when(col(BY) == name, _all(parts))
-        return Select(Where(Select(steps, (*run, *here)), holds.otherwise(True)), plain)
+        branches = tuple((col(BY) == name, _all(parts)) for name, parts in conditions.items())
+        return Select(Where(Select(steps, (*run, *here)), Case(branches, lit(True))), plain)
 
 
 def _fresh(name: str, beside: Node) -> str:

@@ -10,7 +10,6 @@ from headrace.errors import ExpressionError
 from headrace.expr import (
     FUNCTIONS,
     Expr,
-    case,
     coalesce,
     col,
     concat,
@@ -20,6 +19,7 @@ from headrace.expr import (
     least,
     lit,
     predicate_mask,
+    when,
 )
 from headrace.expr.arrow import KERNELS
 from headrace.schema import Schema
@@ -96,7 +96,7 @@ def test_arithmetic_that_cannot_be_done_is_null(expr: Expr, expected: list[objec
         (coalesce(i, m), [1, -7, 5, 2**31 - 1]),
         (i.nullif(1), [None, -7, None, 2**31 - 1]),
         (if_else(b, i, 0.5), [1.0, 0.5, 0.5, 2.0**31 - 1]),
-        (case().when(i > 0, "p").when(i < 0, "n").end(), ["p", "n", None, "p"]),
+        (when(i > 0).then(lit("p")).when(i < 0).then(lit("n")), ["p", "n", None, "p"]),
         (lit(None), [None] * 4),
         (lit(1) + 1, [2] * 4),
         (lit(2) > 1, [True] * 4),
@@ -112,7 +112,7 @@ def test_logic_is_three_valued_and_nan_is_greatest(expr: Expr, expected: list[ob
         (s.upper(), ["12", " X ", None, "ÜNÏ"]),
         (s.trim().length(), [2, 1, None, 3]),
         (s.substring(2, 1), ["2", "x", None, "n"]),
-        (concat(s, "!", s), ["12!12", " x ! x ", None, "Ünï!Ünï"]),
+        (concat(s, lit("!"), s), ["12!12", " x ! x ", None, "Ünï!Ünï"]),
         (s.replace("n", "m"), ["12", " x ", None, "Ümï"]),
         (s.like("_n_"), [False, False, None, True]),
         (s.rlike(r"^\d+$"), [True, False, None, False]),

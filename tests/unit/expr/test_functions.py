@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import ExpressionError
-from headrace.expr import Expr, call, col, evaluate, lit
+from headrace.expr import Expr, call, col, evaluate
 from headrace.schema import Schema, Type
 
 s, t, t2, n, d = map(col, ("s", "t", "t2", "n", "d"))
@@ -62,13 +62,13 @@ def test_texts(expr: Expr, expected: list[object]):
     [
         (t.day_of_year(), [1, 365, 60, None]),
         (t.epoch(), [0, -1, 1_709_208_000, None]),
-        (t.time_diff(t2), [-1_000_000, 0, 1_709_208_000_500_000, None]),
-        (t.time_diff(datetime(1970, 1, 2, tzinfo=UTC)), [-DAY, -DAY - 1, 1_709_208_000_500_000 - DAY, None]),
-        (t.shift_time(DAY), [DAY, DAY - 1, 1_709_208_000_500_000 + DAY, None]),
+        (call("time_diff", t, t2), [-1_000_000, 0, 1_709_208_000_500_000, None]),
+        (call("time_diff", t, datetime(1970, 1, 2, tzinfo=UTC)), [-DAY, -DAY - 1, 1_709_208_000_500_000 - DAY, None]),
+        (call("shift_time", t, DAY), [DAY, DAY - 1, 1_709_208_000_500_000 + DAY, None]),
         # What falls out of the years that have a text is no time any more.
-        (t2.shift_time(n), [1_000_001, None, None, 0]),
-        (lit(datetime(1970, 1, 1, tzinfo=UTC)).shift_time(n), [1, None, None, 0]),
-        (t.shift_time(None), [None] * 4),
+        (call("shift_time", t2, n), [1_000_001, None, None, 0]),
+        (call("shift_time", datetime(1970, 1, 1, tzinfo=UTC), n), [1, None, None, 0]),
+        (call("shift_time", t, None), [None] * 4),
     ],
 )
 def test_times(expr: Expr, expected: list[object]):
@@ -97,9 +97,9 @@ def test_angles():
         (lambda: s.repeat(10**9), "whole number"),
         (lambda: s.left(2.5), "whole number"),
         (lambda: d.reverse().type(SCHEMA), "STRING or CHAR"),
-        (lambda: t.shift_time(0.5).type(SCHEMA), "ticks"),
-        (lambda: n.shift_time(1).type(SCHEMA), "DATETIME"),
-        (lambda: t.time_diff(n).type(SCHEMA), "DATETIME"),
+        (lambda: call("shift_time", t, 0.5).type(SCHEMA), "ticks"),
+        (lambda: call("shift_time", n, 1).type(SCHEMA), "DATETIME"),
+        (lambda: call("time_diff", t, n).type(SCHEMA), "DATETIME"),
         (lambda: s.epoch().type(SCHEMA), "DATETIME"),
     ],
 )

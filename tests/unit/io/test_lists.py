@@ -20,7 +20,7 @@ from headrace import col
 from headrace.changes import Changes
 from headrace.columnar import Lists, canonical_floats, factorize, hash_rows, sortable
 from headrace.errors import EventError, ExpressionError, PlanError, SchemaError
-from headrace.expr import case, coalesce
+from headrace.expr import coalesce, when
 from headrace.io.console import batch_rows, batch_table
 from headrace.io.encode import jsonl_to_physical, physical_to_jsonl
 from headrace.io.sinks import FileSink, rows_of
@@ -139,7 +139,7 @@ def test_messages_and_pairing():
     "expr",
     [
         col("xs") == col("xs"), col("xs") < 1, col("xs").cast("STRING"), col("k").cast("ARRAY<STRING>"), col("xs") + 1,
-        col("xs").isin(1), coalesce(col("xs"), col("xs")), case().when(col("k") == "a", col("xs")).end(), ~col("xs"),
+        col("xs").isin(1), coalesce(col("xs"), col("xs")), when(col("k") == "a").then("xs"), ~col("xs"),
         col("xs").upper(),
     ],
 )  # fmt: skip

@@ -26,6 +26,7 @@ from headrace.plan.aggregate import Aggregate
 from headrace.plan.base import Node, OneInput
 from headrace.plan.coalesce import Coalesce
 from headrace.plan.columns import columns_used
+from headrace.plan.times import EventTimes, HeldEventTimes
 from headrace.plan.windows import Snapshot, WindowKind
 from headrace.sql.unbind import UNSPOKEN, NotInSql, Unbinder, unbind
 
@@ -109,7 +110,9 @@ def test_columns_used_of_a_plan():
 def test_what_adds_up_is_kept_as_sums_alone(function: str, insert_only: bool):
     stream = hr.events("le | re | s | x \n 1 | 5 | a | 2")
     stream = stream.final() if insert_only else stream
-    parameters = {"quantile": (0.5,), "top_frequent": (2,), "concat": (",",)}.get(function, ())
+    parameters = {"quantile": (0.5,), "percentile_disc": (0.5,), "top_frequent": (2,), "concat": (",",)}.get(
+        function, ()
+    )
     call = AggregateCall(function, col("s" if function == "concat" else "x"), parameters)
     node = Aggregate(stream.node, (), Snapshot(), (("a", call),))
     arguments = Layout(node).arguments.values()
@@ -130,6 +133,11 @@ REACHES: dict[str, tuple[Callable[[hr.Stream], hr.Stream], str]] = {
     "cap_duration": (lambda s: s.cap_duration(2), "event, another time"),
     "point_at_start": (lambda s: s.point_at_start(), "event, another time"),
     "point_at_end": (lambda s: s.point_at_end(), "event, another time"),
+    "start": (lambda s: hr.Stream(EventTimes(s.node, "start()")), "event, another time"),
+    "end": (lambda s: hr.Stream(HeldEventTimes(s.node, None, "end()")), "event, back in time"),
+    "alter_lifetime": (lambda s: s.alter_lifetime(duration=col("x")), "event, another time"),
+    "alter_lifetime back": (lambda s: s.alter_lifetime(start=col("x"), earliest=9), "event, back in time"),
+    "chop": (lambda s: s.chop(3), "event, another time"),
     "union": (lambda s: s.union(s.shift(1)), "event"),
     "join": (lambda s: s.join(OTHER, "k"), "pair"),
     "left join": (lambda s: s.left_join(OTHER, "k"), "instant"),
@@ -211,6 +219,16 @@ CHOICES: dict[str, tuple[Callable[[hr.Stream], hr.Stream], str, str]] = {
     ),
     "medians at instants": (
         lambda s: s.window(hr.snapshot()).aggregate(n=hr.median("x")),
+        "WindowKernel",
+        "columnar, changed windows anew",
+    ),
+    "sums of sessions": (
+        lambda s: s.window(hr.session(5)).aggregate(n=hr.sum("x")),
+        "SessionKernel",
+        "columnar, incremental; keeps sums for each session, and for each start after the CTI",
+    ),
+    "medians of sessions": (
+        lambda s: s.window(hr.session(5)).aggregate(n=hr.median("x")),
         "WindowKernel",
         "columnar, changed windows anew",
     ),

@@ -51,11 +51,11 @@ def plans(streams: dict[str, Stream]) -> dict[str, Stream]:
             col("ts") >= datetime(2015, 1, 1, 12, tzinfo=UTC)
         ),
         "SELECT CASE WHEN price > 10 THEN 'high' ELSE 'low' END AS kind_of FROM ticks": ticks.select(
-            kind_of=hr.case().when(col("price") > 10, "high").otherwise("low")
+            kind_of=hr.when(col("price") > 10).then(hr.lit("high")).otherwise(hr.lit("low"))
         ),
         "SELECT CAST(price AS LONG) AS whole, upper(symbol) AS s, coalesce(exchange, '?') AS e "
         "FROM ticks": ticks.select(
-            whole=col("price").cast("LONG"), s=col("symbol").upper(), e=hr.coalesce(col("exchange"), "?")
+            whole=col("price").cast("LONG"), s=col("symbol").upper(), e=hr.coalesce("exchange", hr.lit("?"))
         ),
         "SELECT DISTINCT symbol FROM ticks": ticks.select("symbol")
         .group_by("symbol")
@@ -131,7 +131,7 @@ def plans(streams: dict[str, Stream]) -> dict[str, Stream]:
             hr.fixed("2015-01-01T12:00:00", "2015-01-01T14:00:00")
         ).aggregate(n=hr.count()),
         "SELECT sum(CASE WHEN n > 1 THEN n END) AS n FROM spans [SIZE 3]": spans.window(hr.sliding(3)).aggregate(
-            n=hr.sum(hr.case().when(col("n") > 1, col("n")).end())
+            n=hr.sum(hr.when(col("n") > 1).then("n"))
         ),
         "SELECT *, avg(n) OVER (PARTITION BY id ROWS 2 PRECEDING) AS a FROM spans": spans.group_by("id")
         .over(rows=2)

@@ -68,6 +68,18 @@ def divide(a: Datum, b: Datum) -> Datum:
     return pc.divide(a, null_where(pc.equal(b, 0.0), b))
 
 
+def floor_divide(a: Datum, b: Datum) -> Datum:
+    """The quotient rounded down; NULL for a divisor of zero and where the quotient does not fit."""
+    if pa.types.is_floating(a.type):
+        return NUMBERS["floor"](divide(a, b))
+    dividend, divisor = to_numpy(a), to_numpy(b)
+    mask = valid(a, b)
+    least = np.iinfo(a.type.to_pandas_dtype()).min
+    fits = (divisor != 0) & ((divisor != -1) | (dividend != least))
+    quotient = np.floor_divide(dividend, np.where(fits, divisor, np.ones_like(divisor)))
+    return from_numpy(quotient, fits if mask is None else fits & mask, a.type)
+
+
 def modulo(a: Datum, b: Datum) -> Datum:
     """The remainder, with the sign of the dividend."""
     dividend, divisor = to_numpy(a), to_numpy(b)
@@ -154,6 +166,7 @@ NUMBERS: dict[str, Kernel] = {
     "subtract": _checked(pc.subtract_checked, _difference),
     "multiply": _checked(pc.multiply_checked, _product),
     "divide": divide,
+    "floor_divide": floor_divide,
     "modulo": modulo,
     "negate": negate,
     "abs": absolute,

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headrace.display.words import clipped
 from headrace.errors import HeadraceError, HostError
 from headrace.host.driving.driver import Driver, FinishedBatch
 from headrace.host.driving.limits import intake_limits
@@ -106,6 +107,14 @@ class Query:
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._loop, name=f"headrace-{self.name}", daemon=True)
         self._resume()
+
+    def __repr__(self) -> str:
+        failure = self.exception()
+        ended = "failed" if failure is not None else "has ended" if self._ended.is_set() else "runs"
+        report = ", " + str(self.report).partition("\n")[0] if self.report else ""
+        kept = "" if self.checkpoint.temporary else f", checkpoint {self.checkpoint.place!r}"
+        why = f"\n  {clipped(str(failure))}" if failure is not None else ""
+        return f"Query {self.name!r} {ended}{report}{kept}{why}"
 
     def _resume(self) -> None:
         last = self.driver.last

@@ -154,14 +154,26 @@ class Bag:
     def quantile(self, q: float) -> pa.Array:
         """Interpolated between the values at the ranks around `q * (n - 1)`."""
         rows = self.by_value
-        through = np.r_[np.int64(0), np.cumsum(rows.counts)]
-        before = through[rows.starts[:-1]]
-        n = through[rows.starts[1:]] - before
+        through, before, n = self._ranked
         place = q * np.maximum(n - 1, 0)
         rank = np.floor(place).astype(np.int64)
         values = np.asarray(pc.cast(rows.values, pa.float64(), safe=False))
         low, high = (self._at(values, through, before + np.minimum(r, n - 1), rows.empty) for r in (rank, rank + 1))
         return pa.array(_between(low, high, place - rank), pa.float64(), mask=rows.empty)
+
+    def percentile_disc(self, q: float) -> pa.Array:
+        """The value at the rank `ceil(q * n)`, counted from 1."""
+        through, before, n = self._ranked
+        rank = before + np.maximum(np.ceil(q * n).astype(np.int64) - 1, 0)
+        return self.by_value.take(np.searchsorted(through, rank, side="right") - 1)
+
+    @cached_property
+    def _ranked(self) -> tuple[Int64s, Int64s, Int64s]:
+        """The number of values before each row, before each group, and in each group."""
+        rows = self.by_value
+        through = np.r_[np.int64(0), np.cumsum(rows.counts)]
+        before = through[rows.starts[:-1]]
+        return through, before, through[rows.starts[1:]] - before
 
     @staticmethod
     def _at(
@@ -192,4 +204,5 @@ _ANSWERS: dict[str, Callable[..., pa.Array]] = {
     "top_frequent": Bag.top_frequent,
     "median": Bag.median,
     "quantile": Bag.quantile,
+    "percentile_disc": Bag.percentile_disc,
 }

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from headrace.changes import Changes
 from headrace.columnar import to_numpy
-from headrace.expr import case, col, lit
+from headrace.expr import col, if_else, lit
 from headrace.plan.nodes import Coalesce, Join, Node, Select, Union, walk
 from headrace.plan.recurse import LoopInput
 from headrace.schema import Field, Schema, Type
@@ -86,5 +86,5 @@ def _greater_round(node: Join, inputs: tuple[Node, ...], name: str) -> Node:
     other = f"{name}_right"
     names = ((name, other), *node.right_columns.items())
     pairs = Join(inputs[0], inputs[1], node.on, node.where, node.kind, names, node.groups)
-    later = case().when(col(name) >= col(other), col(name)).otherwise(col(other))
+    later = if_else(col(name) >= col(other), col(name), col(other))
     return Select(pairs, ((name, later), *((n, col(n)) for n in node.schema.names)))

@@ -110,6 +110,11 @@ def _quantile(items: Sequence[Item], q: float) -> float | None:
     return value if math.isnan(value) else min(max(value, low), high)
 
 
+def _percentile_disc(items: Sequence[Item], q: float) -> Any:
+    values = sorted(_values(items), key=_order)
+    return values[max(math.ceil(q * len(values)), 1) - 1] if values else None
+
+
 def _median(items: Sequence[Item]) -> float | None:
     return _quantile(items, 0.5)
 
@@ -158,6 +163,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "last": _last,
     "median": _median,
     "quantile": _quantile,
+    "percentile_disc": _percentile_disc,
     "geometric_mean": _geometric_mean,
     "collect": _in_time,
     "distinct_count": _distinct_count,

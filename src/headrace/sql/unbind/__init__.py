@@ -22,10 +22,11 @@ from headrace.modules import ModuleCall
 from headrace.patterns.references import START
 from headrace.plan import nodes as p
 from headrace.plan.arrival import stamped
+from headrace.plan.calendar import Calendar
 from headrace.plan.instants import has_points
 from headrace.plan.join import names_beside
 from headrace.plan.ordered import FIRST, Delta, Fixed, Frame, Landmark, Slides, Time, Trigger, Tuples
-from headrace.plan.windows import Count, Grid, Session, Snapshot, WindowKind
+from headrace.plan.windows import Count, Hopping, Session, Snapshot, WindowKind
 from headrace.schema import STAMPS
 from headrace.sql import syntax as s
 from headrace.sql.bind.scope import visible
@@ -66,16 +67,21 @@ def unbind(node: p.Node, names: Mapping[p.Node, str]) -> UnboundSql:
 _INSIDE = "it is a part of another operator, which has words of its own"
 _OPTIMIZED = "it is made by the optimizer; a plan is said as it was written"
 _ENTERS = "streams enter a statement by their names"
+_BY_EXPRESSION = "lifetimes by expressions and grids are written in Python"
 _COUNTED = "what was diverted is read from the query that diverted it"
 #: Nodes that no statement can express, and why.
 UNSPOKEN: Mapping[type[p.Node], str] = {
     p.Admit: _ENTERS,
+    p.AlterLifetime: _BY_EXPRESSION,
+    p.Chop: _BY_EXPRESSION,
     p.Combine: _OPTIMIZED,
     p.Diverted: _COUNTED,
     p.EdgeLifetimes: _ENTERS,
+    p.EventTimes: _INSIDE,
     p.Failures: _COUNTED,
     p.Fold: "an aggregate that is kept from tuple to tuple is called by a name that the plan does not have",
     p.GroupInput: _INSIDE,
+    p.HeldEventTimes: _INSIDE,
     p.LoopEnd: _OPTIMIZED,
     p.LoopInput: _INSIDE,
     p.LoopStart: _OPTIMIZED,
@@ -132,10 +138,22 @@ class Unbinder:
             body = s.Union(body, select, all=True)
         return s.Query(body)
 
+    def _timed(self, node: p.Select, where: p.Where | None, times: p.EventTimes) -> s.Query:
+        """Expressions over the times of events, which have names in SQL."""
+        columns: dict[str, s.Expression] = {name: _column(name) for name in times.input.schema.names}
+        columns |= {name: s.Column(s.Name(text)) for name, text in ((times.start, "le"), (times.end, "re")) if name}
+        mine = replace(self, columns=columns)
+        condition = None if where is None else mine.expression(where.predicate)
+        return s.Query(s.Select(mine.entries(node.outputs), self.item(times.input), where=condition))
+
     def _where(self, node: p.Where) -> s.Query:
         return s.Query(_everything(self.item(node.input), where=self.expression(node.predicate)))
 
     def _select(self, node: p.Select) -> s.Query:
+        where = node.input if isinstance(node.input, p.Where) else None
+        times = where.input if where is not None else node.input
+        if isinstance(times, p.EventTimes) and times not in self.names:
+            return self._timed(node, where, times)
         return s.Query(s.Select(self.entries(node.outputs), self.item(node.input)))
 
     def _lifespan(self, node: Any) -> s.Query:
@@ -184,7 +202,8 @@ class Unbinder:
     def _top(self, node: p.Top) -> s.Query:
         if node.distinct:
             raise NotInSql(node.describe())
-        order = tuple(s.OrderKey(self.expression(expr), node.descending) for expr in node.by)
+        directions = zip(node.by, node.directions, strict=True)
+        order = tuple(s.OrderKey(self.expression(expr), down) for expr, down in directions)
         limit = s.Limit(node.k, tuple(map(self.expression, node.each)))
         source = self.item(node.input, self._window(node, partition=self._columns(node)))
         return s.Query(_everything(source, order=order, limit=limit), **_ticking(node.window))
@@ -258,7 +277,11 @@ class Unbinder:
         return self._divided(node.window, unit_of(node.input), more)
 
     def _divided(self, window: WindowKind, unit: int, more: dict[str, Any]) -> s.Window:
-        if isinstance(window, Grid):
+        if isinstance(window, Calendar):
+            size, hop = (s.Duration(((int(span.split()[0]), span.split()[1]),)) for span in window.spans)
+            anchor = None if window.anchor is None else s.DateTime(window.anchor.isoformat())
+            return s.GridWindow(size, hop, anchor, window.zone, **more)
+        if isinstance(window, Hopping):
             origin = None if window.origin == 0 else _instant(window.origin, unit)
             return s.GridWindow(_span(window.size), _span(window.hop), origin, **more)
         if isinstance(window, Snapshot):
@@ -266,7 +289,8 @@ class Unbinder:
         if isinstance(window, Count):
             return s.CountWindow(window.by, window.n, **more)
         if isinstance(window, Session):
-            return s.SessionWindow(_span(window.gap), **more)
+            longest = None if window.longest is None else _span(window.longest)
+            return s.SessionWindow(_span(window.gap), longest, **more)
         if isinstance(window, Landmark):
             return s.LandmarkWindow(_instant(window.start, unit), _measure(window.every), **more)
         if isinstance(window, Fixed):
@@ -293,6 +317,8 @@ class Unbinder:
             return _column(expr.column) if self.columns is None else self.columns[expr.column]
         if isinstance(expr, engine.Alias):
             return self.expression(expr.child)
+        if isinstance(expr, engine.Duration):
+            return _length(expr.value)
         if isinstance(expr, engine.Literal):
             return _literal(expr.value)
         if isinstance(expr, engine.Cast):
@@ -412,8 +438,10 @@ def _span(ticks: int) -> s.Duration:
 
 
 def _duration(ticks: int | None) -> s.Duration | s.Unary | None:
-    if ticks is None:
-        return None
+    return None if ticks is None else _length(ticks)
+
+
+def _length(ticks: int) -> s.Duration | s.Unary:
     return s.Unary("-", _span(-ticks)) if ticks < 0 else _span(ticks)
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.errors import IntentError
+from headrace.testing.intents.columns import COLUMNS
 from headrace.testing.intents.composed import COMPOSED
 from headrace.testing.intents.grouped import GROUPED
 from headrace.testing.intents.join import MEETINGS
 from headrace.testing.intents.kind import Kind, Options
+from headrace.testing.intents.lifetimes import LIFETIMES
 from headrace.testing.intents.pattern import PATTERNS
 from headrace.testing.intents.per_window import PER_WINDOW
 from headrace.testing.intents.recurse import LOOPS
@@ -34,10 +36,10 @@ def _no_query(_names: tuple[str, ...], _options: Options) -> str:
 OPERATORS: Mapping[str, Kind] = {kind.name: kind for kind in (*SPANS, *MEETINGS, *PER_WINDOW, *GROUPED)}
 
 _ANY = {"operator": tuple(OPERATORS), "below": tuple(OPERATORS), "depth": ("2", "3", "4")}
-#: All kinds: the operators; `any`, which stands for a chain of them and names the last two; and compositions, patterns
-#: and loops, which `any` does not draw, so that its draws stay the same.
+#: All kinds: the operators; `any`, which stands for a chain of them and names the last two; and compositions, patterns,
+#: loops, columns and computed lifetimes, which `any` does not draw, so that its draws stay the same.
 KINDS: Mapping[str, Kind] = {
     **OPERATORS,
     "any": Kind("any", 1, _ANY, _no_query),
-    **{kind.name: kind for kind in (*COMPOSED, *PATTERNS, *LOOPS)},
+    **{kind.name: kind for kind in (*COMPOSED, *PATTERNS, *LOOPS, *COLUMNS, *LIFETIMES)},
 }

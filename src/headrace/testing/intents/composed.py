@@ -16,8 +16,8 @@ _GROUPS = ".window({window}).aggregate(x=hr.sum('x'))"
 
 #: Infinities of both signs beside the stream's own floats; a retracted one must leave no trace in a sum.
 _INFINITE = (
-    ".select('k', 'i', x=hr.case().when(hr.col('i') > {above}, float('inf'))"
-    ".when(hr.col('i') < 1, float('-inf')).otherwise(hr.col('x')))"
+    ".select('k', 'i', x=hr.when(hr.col('i') > {above}).then(float('inf'))"
+    ".when(hr.col('i') < 1).then(float('-inf')).otherwise('x'))"
 )
 
 COMPOSED = (
@@ -42,5 +42,17 @@ COMPOSED = (
         keys={"none": "", "computed": ".group_by(up=hr.col('i') > 3)"},
         window=_WINDOWS,
         function={"sum": "sum", "avg": "avg", "var": "var", "stddev": "stddev"},
+    ),
+    written(
+        "cut_session",
+        1,
+        f"{{a}}{{keys}}.window(hr.session({{gap}}, longest={{longest}})).{{answers}}{PLAIN}",
+        keys={"none": "", "computed": ".group_by(up=hr.col('i') > 3)"},
+        gap={"short": "2", "long": "9"},
+        longest={"short": "3", "long": "12"},
+        answers={
+            "aggregate": "aggregate(k=hr.max('k'), i=hr.count(), x=hr.sum('x'))",
+            "with_columns": "with_columns(i=hr.count(), x=hr.sum('x'))",
+        },
     ),
 )

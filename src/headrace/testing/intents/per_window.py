@@ -28,7 +28,7 @@ _GROUPS = {
     "one": ".group_by('k')",
     "two": ".group_by('k', 'i')",
     "float": ".group_by('x')",
-    "computed": ".group_by(k=hr.case().when(hr.col('i') > 0, 'a').otherwise(hr.col('k')))",
+    "computed": ".group_by(k=hr.when(hr.col('i') > 0).then(hr.lit('a')).otherwise('k'))",
     # Under the name of a column that is aggregated as well.
     "renewed": ".group_by(i=(hr.col('i') > 0).cast('LONG'))",
 }

@@ -13,7 +13,7 @@ __all__ = ["LOOPS"]
 #: Two links go out from every node; the event decides which. `{n}` is the number of nodes.
 _LINK = (
     "{{b}}.select(src=hr.col('i') % {n}, "
-    "dst=(hr.col('i') % {n} * 2 + hr.case().when(hr.col('x') > 0, 1).otherwise(0)) % {n})"
+    "dst=(hr.col('i') % {n} * 2 + hr.when(hr.col('x') > 0).then(1).otherwise(0)) % {n})"
 )
 _CYCLIC = {
     "many": _LINK.format(n=7),

@@ -21,7 +21,7 @@ _PREDICATES = {
 _COLUMNS = {
     "computed": "'k', i=hr.col('i') + 1, x=-hr.col('x')",
     "filled": "k=hr.col('k').coalesce('z'), i=hr.col('i').coalesce(1), x=hr.col('x').coalesce(0.5)",
-    "case": "k=hr.case().when(hr.col('i') > 1, 'a').otherwise(hr.col('k')), i=hr.col('i'), x=hr.col('x')",
+    "case": "k=hr.when(hr.col('i') > 1).then(hr.lit('a')).otherwise('k'), i=hr.col('i'), x=hr.col('x')",
     "constant": "k=hr.lit('a'), i=hr.col('i'), x=hr.lit(0.5)",
     "text": "k=hr.col('k').upper(), i=hr.col('k').length().cast('LONG'), x=hr.col('x')",
     "cast": "k=hr.col('i').cast('STRING'), i=hr.col('i'), x=hr.col('i').cast('DOUBLE')",

@@ -216,6 +216,11 @@ def _quantile(values: Iterable[Value], part: float) -> float | None:
     return between if math.isnan(between) else min(max(between, low), high)
 
 
+def _percentile_disc(values: Iterable[Value], part: float) -> Value:
+    known = sorted(_known(values), key=_order)
+    return known[max(math.ceil(part * len(known)), 1) - 1] if known else None
+
+
 def _distinct_count(values: Iterable[Value]) -> int:
     return len(set(map(key, _known(values))))
 
@@ -244,6 +249,7 @@ AGGREGATES = {
     "stddev": ("stddev_of", "stddev_of"),
     "median": ("median_of", "median_of"),
     "quantile": ("quantile_of", "quantile_of"),
+    "percentile_disc": ("percentile_disc_of", "percentile_disc_of"),
     "distinct_count": ("distinct_count_of", "distinct_count_of"),
     "first": ("first_of", "first_of"),
     "last": ("last_of", "last_of"),
@@ -278,6 +284,7 @@ ROWS: dict[str, Callable[..., Value]] = {
     "stddev_of": _stddev,
     "median_of": lambda values: _quantile(values, 0.5),
     "quantile_of": _quantile,
+    "percentile_disc_of": _percentile_disc,
     "distinct_count_of": _distinct_count,
     "first_of": _first,
     "last_of": _last,
